@@ -1,0 +1,58 @@
+#!/bin/sh
+# Puts a real, prebuilt llama-server (from Debian's suite sid) with its own libc into DIR, on an older Debian.
+# The system's packages and apt lists stay as they are. Does nothing when DIR already has a server that runs.
+#
+# usage: get_llama_server.sh DIR      about 20 MB down, 15 s; prints the version. SUITE=forky picks another suite.
+set -eu
+
+fail() { echo "get_llama_server.sh: $1" >&2; exit 1; }
+
+[ $# -eq 1 ] || fail "usage: get_llama_server.sh DIR"
+mkdir -p "$1"
+dir=$(cd "$1" && pwd)
+suite=${SUITE:-sid}
+root=$dir/root
+lib=$root/usr/lib/x86_64-linux-gnu
+
+if version=$("$dir/llama-server" --version 2>&1); then
+  echo "$version"
+  exit 0
+fi
+
+elsewhere="install llama.cpp in another way and point HOTSEAT_LLAMA_SERVER at its llama-server"
+[ "$(uname -m)" = x86_64 ] || fail "only x86_64 is packaged here, this is $(uname -m): $elsewhere"
+command -v apt-get >/dev/null || fail "no apt-get here: $elsewhere"
+. /etc/os-release
+# The archive is the one this machine's apt already uses; no list needs to have been fetched for that.
+archive=$(apt-get update --print-uris | sed -n "s#^'\(.*\)/dists/${VERSION_CODENAME:-none}/.*#\1#p" | head -n 1)
+[ -n "$archive" ] || fail "apt knows no Debian archive for '${VERSION_CODENAME:-}': $elsewhere"
+
+rm -rf "$root" "$dir/apt"
+mkdir -p "$dir/apt/lists/partial" "$dir/apt/cache/archives/partial" "$root"
+: >"$dir/apt/status"
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive $suite main" >"$dir/apt/sources.list"
+private_apt() {
+  apt-get -qq -o Acquire::Retries=3 -o Dir::Etc::sourcelist="$dir/apt/sources.list" -o Dir::Etc::sourceparts=- \
+    -o Dir::State::lists="$dir/apt/lists" -o Dir::State::status="$dir/apt/status" -o Dir::Cache="$dir/apt/cache" \
+    -o APT::Sandbox::User=root -o Debug::NoLocking=1 "$@"
+}
+private_apt update || fail "cannot read the package lists of $suite from $archive"
+private_apt install -y --download-only --no-install-recommends llama.cpp-tools patchelf >/dev/null ||
+  fail "cannot fetch llama.cpp-tools of $suite from $archive"
+for deb in "$dir"/apt/cache/archives/*.deb; do dpkg-deb -x "$deb" "$root"; done
+rm -rf "$dir/apt"
+
+# A bundle that runs in place: own loader, own libraries, CPU backends next to the executable.
+patch() {
+  "$lib/ld-linux-x86-64.so.2" --library-path "$lib" "$root/usr/bin/patchelf" \
+    --force-rpath --set-rpath "$lib:$lib/llama" "$@"
+}
+cp "$lib"/ggml/backends0/libggml-cpu-*.so "$dir/"
+for so in "$lib"/llama/*.so "$lib"/libllama*.so.? "$lib"/libggml*.so.? "$dir"/*.so; do
+  [ ! -e "$so" ] || patch "$so"
+done
+# The executable comes last and in one step: where it stands, everything it needs stands too.
+cp "$root/usr/bin/llama-server" "$dir/llama-server.new"
+patch --set-interpreter "$lib/ld-linux-x86-64.so.2" "$dir/llama-server.new"
+mv "$dir/llama-server.new" "$dir/llama-server"
+"$dir/llama-server" --version 2>&1

@@ -1,0 +1,3 @@
+"""hotseat: one HTTP address for all the models a machine can run."""
+
+__version__ = "0.1.0"

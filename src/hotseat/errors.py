@@ -1,0 +1,141 @@
+"""Errors told apart by whose move it is. Each knows its HTTP status; the relay's refusals turn it into a body."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hotseat.terms import Seconds
+
+
+class HotseatError(Exception):
+    """Something a person should read: what happened, to which, and what to do."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    retry_helps: ClassVar[bool | None] = None
+    """False where the same request would fail again; None where nobody knows."""
+
+    def __init__(self, message: str, *, retry_after: Seconds | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+
+
+# The client's move: ask differently.
+
+
+class ClientError(HotseatError):
+    status = 400
+    code = "bad_request"
+    retry_helps = False
+
+
+class UnknownModel(ClientError):
+    status = 404
+    code = "model_not_found"
+
+
+class NotRunning(ClientError):
+    status = 409
+    code = "model_not_running"
+
+
+class Forbidden(ClientError):
+    status = 403
+    code = "forbidden"
+
+
+class Unauthorized(ClientError):
+    status = 401
+    code = "invalid_api_key"
+
+
+class TooLarge(ClientError):
+    status = 413
+    code = "request_too_large"
+
+
+class HeadTooLarge(ClientError):
+    status = 431
+    code = "request_head_too_large"
+
+
+class UnsupportedEncoding(ClientError):
+    status = 415
+    code = "unsupported_encoding"
+
+
+class TooSlow(ClientError):
+    status = 408
+    code = "request_timeout"
+
+
+class ExpectationFailed(ClientError):
+    status = 417
+    code = "expectation_failed"
+
+
+class NotImplementedHere(ClientError):
+    status = 501
+    code = "not_implemented"
+
+
+# The model server's failure: the operator's move, mostly.
+
+
+class UpstreamError(HotseatError):
+    status = 502
+    code = "upstream_failed"
+
+
+class LoadFailed(UpstreamError):
+    """The start failed or the health check timed out."""
+
+    status = 503
+    code = "model_failed_to_start"
+    retry_helps = False
+
+
+class NeverFits(UpstreamError):
+    status = 503
+    code = "model_never_fits"
+    retry_helps = False
+
+
+class Unloaded(UpstreamError):
+    """An operator stopped the model while somebody waited for it."""
+
+    status = 503
+    code = "model_unloaded"
+
+
+# Nobody's fault: come again.
+
+
+class Busy(HotseatError):
+    status = 429
+    code = "line_full"
+    retry_helps = True
+
+
+class ShuttingDown(HotseatError):
+    status = 503
+    code = "shutting_down"
+    retry_helps = True
+
+
+# Ours, a bug.
+
+
+class InvalidMove(HotseatError):
+    code = "invalid_move"
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """` Did you mean "qwen"?` for a near miss, else an empty string."""
+    nearest = get_close_matches(wrong, list(known), n=1, cutoff=0.6)
+    return f' Did you mean "{nearest[0]}"?' if nearest else ""

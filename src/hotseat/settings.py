@@ -1,0 +1,78 @@
+"""How the house itself behaves, as the configuration says; what may run is the catalog's. Frozen and validated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hotseat.terms import Bytes, Seconds
+
+KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
+
+
+class ErrorFormat(Enum):
+    AUTO = "auto"
+    TEXT = "text"
+    OPENAI = "openai"
+
+
+class Role(Enum):
+    """What a key may do; each role may also do what those before it may."""
+
+    INFERENCE = "inference"
+    OPERATE = "operate"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    secret: str
+    role: Role = Role.ADMIN
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may speak to us."""
+
+    allow_open: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    client_header: str = ""
+    api_keys: tuple[ApiKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    header: Bytes = 32 * KiB
+    body: Bytes = GiB
+    json_body: Bytes = 64 * MiB
+    connections: int = 10_000
+    header_timeout_s: Seconds = 10.0
+    body_timeout_s: Seconds = 30.0
+    idle_timeout_s: Seconds = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Logging:
+    level: str = "info"
+    """debug, info, warn or error."""
+    time_format: str = ""
+    """One of llama-swap's fifteen names, or empty for none."""
+    to_stdout: str = "proxy"
+    """proxy, upstream, both or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    listen: tuple[str, int] = ("127.0.0.1", 8080)
+    access: Access = Access()
+    limits: Limits = Limits()
+    logging: Logging = Logging()
+    error_format: ErrorFormat = ErrorFormat.AUTO
+    metrics: bool = True
+    include_aliases_in_list: bool = False
+    ignore_paths: tuple[str, ...] = (r"\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$",)
+    """After /upstream/<model>: paths that match never start a model."""

@@ -1,0 +1,39 @@
+"""Background work with an owner: whoever starts a task here also ends it, and no failure goes unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+log = logging.getLogger(__name__)
+
+
+class Tasks:
+    """A bag of running tasks. `aclose` cancels what still runs and returns when all of it has ended."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(tuple(self._running))
+
+    async def aclose(self) -> None:
+        for task in self._running:
+            task.cancel()
+        while self._running:
+            await asyncio.wait(self._running)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (problem := task.exception()):
+            log.error("background work failed task=%s", task.get_name(), exc_info=problem)
