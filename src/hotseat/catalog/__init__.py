@@ -1,0 +1,1 @@
+"""PURE: what may run. Names, recipes and groups, already validated."""

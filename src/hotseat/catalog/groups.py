@@ -1,0 +1,56 @@
+"""Which models may be resident together, as llama-swap's groups say it.
+
+The rule is one-way on purpose, as in the files people already have: loading a member of an exclusive group pushes
+the others out, loading a member of a non-exclusive group leaves everybody where they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.terms import ModelName
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    swap: bool = True
+    """Only one member at a time."""
+    exclusive: bool = True
+    """Loading a member stops the members of other groups that are not persistent."""
+    persistent: bool = False
+    """Other groups cannot stop the members."""
+    members: tuple[ModelName, ...] = ()
+
+
+ALONE = Group("(default)")
+"""The group of models in no group: one at a time."""
+
+TOGETHER = Group("(default)", swap=False, exclusive=False)
+"""The same where a memory budget decides instead."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    groups: tuple[Group, ...] = ()
+    default: Group = ALONE
+    _of: Mapping[ModelName, Group] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        of = {member: group for group in self.groups for member in group.members}
+        object.__setattr__(self, "_of", MappingProxyType(of))
+
+    def of(self, model: ModelName) -> Group:
+        return self._of.get(model, self.default)
+
+    def must_leave(self, resident: ModelName, wanted: ModelName) -> bool:
+        """Must `resident` be gone before `wanted` may load?"""
+        its, ours = self.of(resident), self.of(wanted)
+        if its is ours:
+            return ours.swap
+        return ours.exclusive and not its.persistent

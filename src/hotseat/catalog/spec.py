@@ -1,0 +1,66 @@
+"""What is known of a model before it runs. Frozen and already validated: config/ makes these, everybody reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.terms import Bytes, ModelName, Place, Seconds
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecipe:
+    """How a model's server is started and found. Texts may still hold ${PORT} and, in `stop`, ${PID}."""
+
+    argv: tuple[str, ...]
+    proxy: str
+    stop: tuple[str, ...] | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    check_endpoint: str | None = "/health"
+    """Asked until it answers 200; None: an open port is enough."""
+    preferred_port: int | None = None
+    """With `startPort`: the number llama-swap would have given this model. None: the kernel chooses."""
+
+    @property
+    def wants_port(self) -> bool:
+        return any("${PORT}" in text for text in (*self.argv, self.proxy))
+
+
+@dataclass(frozen=True, slots=True)
+class BodyChanges:
+    """What is changed in a JSON body on its way to the upstream, in this order."""
+
+    model_name: str | None = None
+    strip: tuple[str, ...] = ()
+    set: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+
+    def __bool__(self) -> bool:
+        return bool(self.model_name or self.strip or self.set)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    name: ModelName
+    recipe: LaunchRecipe
+    aliases: tuple[str, ...] = ()
+    title: str = ""
+    description: str = ""
+    unlisted: bool = False
+    health_check_timeout_s: Seconds = 120.0
+    unload_timeout_s: Seconds = 10.0
+    drain_timeout_s: Seconds = 10.0
+    ttl_s: Seconds | None = None
+    """Idle time after which the model is unloaded; None: never."""
+    concurrency_limit: int | None = None
+    """Requests forwarded at a time; None: unknown."""
+    urgency: float = 1.0
+    pinned: bool = False
+    memory: Mapping[Place, Bytes] | None = None
+    """None: unknown, so it takes a whole device."""
+    changes: BodyChanges = BodyChanges()

@@ -1,0 +1,114 @@
+"""Texts with holes: `${NAME}` in a model's settings, what a command line becomes, and where its server will listen.
+
+Macros are filled when a configuration is read (`expand`), `${PORT}` when a process is started (`fill`), `${PID}` when
+it is stopped. Everything here is a function of its arguments.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+from hotseat.terms import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.catalog.spec import LaunchRecipe
+
+MacroValue: TypeAlias = str | int | float | bool
+
+PORT, PID, MODEL_ID = "PORT", "PID", "MODEL_ID"
+RESERVED = (PORT, PID, MODEL_ID)
+
+DEFAULT_PROXY = "http://localhost:${PORT}"
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+_HOLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
+_COMMENT = re.compile(r"^[ \t]*#.*(\n|\Z)", re.MULTILINE)
+_JOINED_LINE = re.compile(r"\\[ \t]*\n")
+
+
+@dataclass(frozen=True, slots=True)
+class FilledRecipe:
+    """A launch recipe for one process life: nothing is left open but `${PID}` in `stop`."""
+
+    argv: tuple[str, ...]
+    address: Address
+    env: tuple[tuple[str, str], ...]
+    check_endpoint: str | None
+    stop: tuple[str, ...] | None
+
+    def stop_argv(self, pid: int) -> tuple[str, ...] | None:
+        """The command that stops process `pid`; None where a signal does."""
+        return None if self.stop is None else tuple(fill_hole(text, PID, pid) for text in self.stop)
+
+
+def fill(recipe: LaunchRecipe, port: int) -> FilledRecipe:
+    """The recipe with its port, and the address that follows from it."""
+    return FilledRecipe(
+        argv=tuple(fill_hole(text, PORT, port) for text in recipe.argv),
+        address=address_of(fill_hole(recipe.proxy, PORT, port)),
+        env=tuple((name, fill_hole(value, PORT, port)) for name, value in recipe.env),
+        check_endpoint=recipe.check_endpoint and fill_hole(recipe.check_endpoint, PORT, port),
+        stop=recipe.stop and tuple(fill_hole(text, PORT, port) for text in recipe.stop),
+    )
+
+
+def address_of(proxy: str) -> Address:
+    """Where `http://host:port/prefix`, `https://…` or `unix:/path` leads; ValueError says what is wrong with it."""
+    if proxy.startswith("unix:"):
+        return _unix_address(proxy.removeprefix("unix:"))
+    url = urlsplit(proxy)
+    if url.scheme not in DEFAULT_PORTS:
+        raise ValueError("must begin with http://, https:// or unix:/")
+    if not url.hostname or url.username is not None or url.query or url.fragment:
+        raise ValueError("must be scheme, host, port and path only")
+    return Address(url.hostname, _port_of(url), tls=url.scheme == "https", prefix=url.path.rstrip("/"))
+
+
+def _port_of(url: SplitResult) -> int:
+    port = url.port  # raises ValueError by itself above 65535
+    return DEFAULT_PORTS[url.scheme] if port is None else port
+
+
+def _unix_address(path: str) -> Address:
+    path = path.removeprefix("//")
+    if not path.startswith("/"):
+        raise ValueError("must name an absolute path, as in unix:/run/model.sock")
+    return Address("localhost", 80, unix_path=path)
+
+
+def holes(text: str) -> tuple[str, ...]:
+    """The names in `${…}`, in order."""
+    return tuple(_HOLE.findall(text))
+
+
+def fill_hole(text: str, name: str, value: object) -> str:
+    return text.replace("${" + name + "}", str(value))
+
+
+def expand(text: str, macros: Mapping[str, MacroValue]) -> MacroValue:
+    """Fill the known macros. A text that is nothing but one macro becomes its value, type included."""
+    alone = _HOLE.fullmatch(text)
+    if alone and alone[1] in macros:
+        return macros[alone[1]]
+    return _HOLE.sub(lambda hole: as_text(macros[hole[1]]) if hole[1] in macros else hole[0], text)
+
+
+def as_text(value: MacroValue) -> str:
+    """A macro's value inside a text: booleans as YAML writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def without_comments(command: str) -> str:
+    """Lines whose first sign is `#` are notes to the reader."""
+    return _COMMENT.sub("", command)
+
+
+def split_command(command: str) -> tuple[str, ...]:
+    """The words of a command line as a POSIX shell would see them, without a shell; ValueError for an open quote."""
+    return tuple(shlex.split(_JOINED_LINE.sub("", command)))

@@ -1,0 +1,99 @@
+"""`hotseat check`: is this configuration right, and what does it mean?"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hotseat.config.complaints import Complaint, ConfigError, Severity
+from hotseat.config.exposure import refuse_open
+from hotseat.config.load import Loaded, read
+from hotseat.config.resolved import resolved, together
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+FINE, INVALID = 0, 3
+FORMATS = ("text", "json", "github")
+
+
+def check(paths: list[Path], format: str, lenient: bool) -> int:  # noqa: A002  # the option's own name
+    """Say what is wrong with a configuration and what it means; 0 when hotseat could start with it, else 3."""
+    try:
+        loaded = read(paths, environ=os.environ, lenient=lenient)
+    except ConfigError as error:
+        _report(format, error.complaints, None)
+        return INVALID
+    _report(format, loaded.complaints, loaded)
+    return FINE
+
+
+def _report(format: str, complaints: Sequence[Complaint], loaded: Loaded | None) -> None:  # noqa: A002
+    if format == "json":
+        print(json.dumps(_as_data(complaints, loaded), indent=2, ensure_ascii=False))
+        return
+    if format == "github":
+        for complaint in complaints:
+            print(_annotation(complaint))
+        return
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    print(_summary(complaints, loaded))
+
+
+# Text
+
+
+def _summary(complaints: Sequence[Complaint], loaded: Loaded | None) -> str:
+    errors = sum(complaint.severity is Severity.ERROR for complaint in complaints)
+    if loaded is None:
+        return f"{_count(errors, 'error')}: hotseat does not start with this configuration."
+    warnings = sum(complaint.severity is Severity.WARNING for complaint in complaints)
+    lines = [f"ok: {_count(len(loaded.catalog.models), 'model')}, {_count(warnings, 'warning')}."]
+    lines += together(loaded.catalog)
+    if sentence := refuse_open(loaded.settings):
+        lines.append(f"serve will refuse this address: {sentence}")
+    return "\n".join(lines)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+# For programs
+
+
+def _as_data(complaints: Sequence[Complaint], loaded: Loaded | None) -> dict[str, Any]:
+    return {
+        "ok": loaded is not None,
+        "complaints": [_complaint(complaint) for complaint in complaints],
+        "config": None if loaded is None else resolved(loaded),
+    }
+
+
+def _complaint(complaint: Complaint) -> dict[str, Any]:
+    return {
+        "severity": complaint.severity.value,
+        "file": complaint.file,
+        "line": complaint.line,
+        "column": complaint.column,
+        "path": complaint.path,
+        "message": complaint.message,
+        "hint": complaint.hint,
+    }
+
+
+def _annotation(complaint: Complaint) -> str:
+    """A workflow command as GitHub Actions reads it."""
+    kind = "notice" if complaint.severity is Severity.NOTE else complaint.severity.value
+    place = f"file={_escaped(complaint.file, ':,')},line={complaint.line},col={complaint.column}"
+    return f"::{kind} {place}::{_escaped(complaint.text)}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    for sign in f"%\r\n{more}":
+        text = text.replace(sign, f"%{ord(sign):02X}")
+    return text

@@ -1,0 +1,13 @@
+"""`hotseat schema`: the JSON Schema of the configuration file, for editors and for CI."""
+
+from __future__ import annotations
+
+import json
+
+from hotseat.config.published import json_schema
+
+
+def schema() -> int:
+    """Print the JSON Schema."""
+    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    return 0

@@ -1,0 +1,159 @@
+"""A checked configuration becomes a Catalog and Settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.catalog import Catalog, Policy
+from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
+from hotseat.config.complaints import Notebook, nearest
+from hotseat.config.crosscheck import CrossCheck, warn_of_unused
+from hotseat.config.specs import SpecMaker
+from hotseat.settings import Access, ApiKey, ErrorFormat, Limits, Logging, Role, Settings
+from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from hotseat.config.schema import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    catalog: Catalog
+    settings: Settings
+
+
+def build(config: Config, names: Collection[str], notebook: Notebook) -> Built:
+    """What the configuration means. `names` are all models it speaks of, those with mistakes included."""
+    checks = CrossCheck(config, names, notebook)
+    budgets = _budgets(config, notebook)
+    checks.names()
+    checks.routing()
+    checks.memory(budgets)
+    catalog = _catalog(config, budgets, notebook)
+    checks.preload(catalog)
+    warn_of_unused(config, (), notebook)
+    return Built(catalog, _settings(config, notebook))
+
+
+def _catalog(config: Config, budgets: Mapping[Place, Bytes], notebook: Notebook) -> Catalog:
+    maker = SpecMaker(config, budgets, notebook)
+    models = {ModelName(name): maker.spec(name, form) for name, form in config.models.items()}
+    if not models and not notebook.has_errors:
+        notebook.warn(("models",), "no model is defined")
+    catalog = Catalog(
+        models=MappingProxyType(models),
+        groups=_groups(config, budgets),
+        budgets=budgets,
+        policy=Policy(config.scheduler.patience, config.scheduler.max_queue),
+    )
+    default = catalog.find(config.default_model)
+    return replace(
+        catalog,
+        default_model=default.name if default else None,
+        preload=_preload(config, catalog, notebook),
+        unsupported=MappingProxyType(dict(_unsupported(config, catalog))),
+    )
+
+
+def _budgets(config: Config, notebook: Notebook) -> Mapping[Place, Bytes]:
+    if isinstance(config.devices, str):
+        notebook.error(("devices",), "auto is not available yet", "List the devices: gpu0: {memory: 24GiB}")
+        return MappingProxyType({})
+    budgets = {}
+    for name, device in config.devices.items():
+        if device.reserve >= device.memory:
+            notebook.error(("devices", name, "reserve"), "reserve leaves nothing of the device's memory")
+        budgets[Place(LOCAL_HOST, DeviceName(name))] = max(0, device.memory - device.reserve)
+    return MappingProxyType(budgets)
+
+
+def _groups(config: Config, budgets: Mapping[Place, Bytes]) -> Groups:
+    router = config.routing.router
+    forms = config.groups or (router.settings.groups if router.use == "group" else {})
+    groups = tuple(
+        Group(name, form.swap, form.exclusive, form.persistent, tuple(map(ModelName, form.members)))
+        for name, form in forms.items()
+    )
+    return Groups(groups, TOGETHER if budgets else ALONE)
+
+
+def _preload(config: Config, catalog: Catalog, notebook: Notebook) -> tuple[ModelName, ...]:
+    found: dict[ModelName, None] = {}
+    for position, name in enumerate(config.hooks.on_startup.preload):
+        if spec := catalog.find(name):
+            found[spec.name] = None
+        else:
+            path = ("hooks", "on_startup", "preload", position)
+            notebook.warn(path, f'no model is called "{name}", nothing is preloaded', nearest(name, catalog.names()))
+    return tuple(found)
+
+
+def _unsupported(config: Config, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """Names a client of llama-swap could use, and the key that gives them a meaning we cannot serve yet."""
+    for name, key in _foreign_names(config):
+        if catalog.find(name) is None:
+            yield name, key
+
+
+def _foreign_names(config: Config) -> Iterator[tuple[str, str]]:
+    for model in config.models.values():
+        for name in model.filters.set_params_by_id:
+            yield name, "filters.setParamsByID"
+    offered = Counter(name for peer in config.peers.values() for name in set(peer.models))
+    for peer, form in config.peers.items():
+        for name in form.models:
+            yield f"{peer}/{name}", "peers"
+            if offered[name] == 1:
+                yield name, "peers"
+    for name in config.selectors:
+        yield name, "selectors"
+
+
+def _settings(config: Config, notebook: Notebook) -> Settings:
+    return Settings(
+        listen=config.listen,
+        access=_access(config, notebook),
+        limits=_limits(config),
+        logging=Logging(config.log_level, config.log_time_format, config.log_to_stdout),
+        error_format=ErrorFormat(config.error_format),
+        metrics=config.metrics,
+        include_aliases_in_list=config.include_aliases_in_list,
+        ignore_paths=tuple(config.upstream.ignore_paths),
+    )
+
+
+def _access(config: Config, notebook: Notebook) -> Access:
+    keys = []
+    for position, entry in enumerate(config.api_keys):
+        if isinstance(entry, str):
+            hint = "Write {key: …, role: inference} for less"
+            notebook.note(("apiKeys", position), "this key may do everything", hint)
+            keys.append(ApiKey(entry))
+        else:
+            keys.append(ApiKey(entry.key, Role(entry.role)))
+    return Access(
+        allow_open=config.allow_open,
+        allowed_hosts=tuple(config.allowed_hosts),
+        allowed_origins=tuple(config.allowed_origins),
+        trusted_proxies=tuple(config.trusted_proxies),
+        client_header=config.client_header,
+        api_keys=tuple(keys),
+    )
+
+
+def _limits(config: Config) -> Limits:
+    limits = config.limits
+    return Limits(
+        header=limits.header,
+        body=limits.body,
+        json_body=limits.json_body,
+        connections=limits.connections,
+        header_timeout_s=limits.header_timeout,
+        body_timeout_s=limits.body_timeout,
+        idle_timeout_s=limits.idle_timeout,
+    )

@@ -1,0 +1,131 @@
+"""What is wrong with a configuration, where it is written, and what to write instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hotseat.errors import HotseatError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The way from the top of the document to a value: keys and list positions."""
+
+
+class Severity(Enum):
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    """Nothing is wrong; worth knowing when one asks."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Spot:
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    severity: Severity
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.severity.value}: {self.text}"
+
+    @property
+    def text(self) -> str:
+        """The complaint without its place."""
+        said = f"{self.path}: {self.message}" if self.path else self.message
+        return f"{said}. {self.hint}" if self.hint else said
+
+
+class ConfigError(HotseatError):
+    """The operator's move: everything that is wrong with the configuration, at once."""
+
+    code = "invalid_configuration"
+
+    def __init__(self, complaints: Iterable[Complaint]) -> None:
+        self.complaints = tuple(complaints)
+        super().__init__("\n".join(map(str, self.complaints)))
+
+
+class Notebook:
+    """Collects complaints and knows where each path is written."""
+
+    def __init__(self, file: str, spots: dict[Path, Spot] | None = None) -> None:
+        self.spots: dict[Path, Spot] = spots if spots is not None else {}
+        self._file = file
+        self._complaints: list[Complaint] = []
+
+    def error(self, path: Path, message: str, hint: str = "") -> None:
+        self.write(Severity.ERROR, self.spot(path), path, message, hint)
+
+    def warn(self, path: Path, message: str, hint: str = "") -> None:
+        self.write(Severity.WARNING, self.spot(path), path, message, hint)
+
+    def note(self, path: Path, message: str, hint: str = "") -> None:
+        self.write(Severity.NOTE, self.spot(path), path, message, hint)
+
+    def write(self, severity: Severity, spot: Spot, path: Path, message: str, hint: str = "") -> None:
+        complaint = Complaint(severity, spot.file, spot.line, spot.column, dotted(path), message, hint)
+        if complaint not in self._complaints:
+            self._complaints.append(complaint)
+
+    def spot(self, path: Path) -> Spot:
+        """Where the path is written, or its nearest parent that is."""
+        while path and path not in self.spots:
+            path = path[:-1]
+        return self.spots.get(path, Spot(self._file, 1, 1))
+
+    @property
+    def has_errors(self) -> bool:
+        return any(complaint.severity is Severity.ERROR for complaint in self._complaints)
+
+    def complaints(self) -> tuple[Complaint, ...]:
+        """Sorted as a reader meets them."""
+        return tuple(sorted(self._complaints, key=lambda c: (c.file, c.line, c.column, c.path, c.message)))
+
+    def raise_errors(self) -> None:
+        if self.has_errors:
+            raise ConfigError(self.complaints())
+
+
+def dotted(path: Path) -> str:
+    """`models.qwen.aliases[0]`; keys that are not plain words stand in brackets."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.replace("-", "_").isidentifier():
+            text += f".{step}" if text else step
+        else:
+            text += f'["{step}"]'
+    return text
+
+
+def value_at(value: Any, path: Path) -> Any:
+    """What stands at `path`; None where nothing does."""
+    for step in path:
+        if isinstance(value, list) and isinstance(step, int):
+            value = value[step]
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """`Did you mean "ttl"?` or nothing."""
+    return did_you_mean(wrong, known).strip()

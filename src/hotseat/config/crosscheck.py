@@ -1,0 +1,141 @@
+"""What is wrong only when parts of a file meet: names that clash, groups that do not add up, models that never fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.config.complaints import Notebook, Path, dotted, nearest
+from hotseat.config.forms import Form, Later
+from hotseat.config.units import size_text
+from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.config.model_form import ModelForm
+    from hotseat.config.routing_form import GroupForm
+    from hotseat.config.schema import Config
+
+
+class CrossCheck:
+    """`names` are all models the file speaks of, those with mistakes included: one mistake, one complaint."""
+
+    def __init__(self, config: Config, names: Collection[str], notebook: Notebook) -> None:
+        self._config = config
+        self._names = names
+        self._notebook = notebook
+
+    def names(self) -> None:
+        owner: dict[str, Path] = {name: ("models", name) for name in self._names}
+        for name, form in self._config.models.items():
+            for position, alias in enumerate(form.aliases):
+                self._claim(alias, name, ("models", name, "aliases", position), owner)
+        self._default_model(owner)
+        for name, form in self._config.models.items():
+            for alias in form.filters.set_params_by_id:
+                self._claim(alias, name, ("models", name, "filters", "setParamsByID", alias), owner)
+
+    def _claim(self, alias: str, model: str, path: Path, owner: dict[str, Path]) -> None:
+        if not alias:
+            self._notebook.error(path, "a name must not be empty")
+        elif alias not in owner:
+            owner[alias] = path
+        elif owner[alias][1] != model:
+            taken = owner[alias]
+            self._notebook.error(path, f'"{alias}" is already {dotted(taken)}, line {self._notebook.spot(taken).line}')
+
+    def _default_model(self, owner: Mapping[str, Path]) -> None:
+        wanted = self._config.default_model
+        if wanted and wanted not in owner:
+            self._notebook.error(("defaultModel",), f'no model is called "{wanted}"', nearest(wanted, owner))
+
+    # Groups
+
+    def routing(self) -> None:
+        given = self._config.model_fields_set
+        old = [key for key in ("groups", "matrix") if key in given]
+        if len(old) == 2:
+            self._notebook.error(("matrix",), "groups and matrix exclude each other", "Keep one of them")
+        if old and "routing" in given and "router" in self._config.routing.model_fields_set:
+            hint = f"Move {old[0]} to routing.router.settings"
+            self._notebook.error((old[0],), "cannot be used together with routing.router", hint)
+        router = self._config.routing.router
+        self._groups(self._config.groups, ("groups",))
+        self._groups(router.settings.groups, ("routing", "router", "settings", "groups"))
+        if router.use != "group" and not (router.use == "memory" and self._config.devices):
+            needs = "is not used yet" if router.use == "matrix" else "has no effect without devices"
+            self._notebook.warn(("routing", "router", "use"), f"{router.use} {needs}", "One model runs at a time")
+
+    def _groups(self, groups: Mapping[str, GroupForm], path: Path) -> None:
+        seen: dict[str, Path] = {}
+        for group, form in groups.items():
+            for position, member in enumerate(form.members):
+                self._member(member, (*path, group, "members", position), seen)
+
+    def _member(self, member: str, path: Path, seen: dict[str, Path]) -> None:
+        if member not in self._names:
+            self._notebook.error(path, f'no model is called "{member}"', self._member_hint(member))
+        elif member in seen:
+            first = seen[member]
+            line = self._notebook.spot(first).line
+            self._notebook.error(path, f'"{member}" is already in group {first[-3]}, line {line}')
+        seen.setdefault(member, path)
+
+    def _member_hint(self, member: str) -> str:
+        for name, form in self._config.models.items():
+            if member in form.aliases:
+                return f'It is an alias: write "{name}"'
+        return nearest(member, self._names)
+
+    # Memory
+
+    def memory(self, budgets: Mapping[Place, Bytes]) -> None:
+        for name, form in self._config.models.items():
+            if form.memory is not None and budgets:
+                self._fits(("models", name, "memory"), form, budgets)
+
+    def _fits(self, path: Path, form: ModelForm, budgets: Mapping[Place, Bytes]) -> None:
+        first = next(iter(budgets)).device
+        per_device = form.memory if isinstance(form.memory, dict) else {first: form.memory or 0}
+        for device, size in per_device.items():
+            here = (*path, device) if isinstance(form.memory, dict) else path
+            self._fits_device(here, device, size, budgets)
+
+    def _fits_device(self, path: Path, device: str, size: Bytes, budgets: Mapping[Place, Bytes]) -> None:
+        budget = budgets.get(Place(LOCAL_HOST, DeviceName(device)))
+        if budget is None:
+            known = [place.device for place in budgets]
+            self._notebook.error(path, f'no device is called "{device}"', nearest(device, known))
+        elif size > budget:
+            said = f"never fits: needs {size_text(size)}, budget of {device} is {size_text(budget)}"
+            self._notebook.warn(path, said, "Raise the budget or choose a smaller quantisation")
+
+    # Preload
+
+    def preload(self, catalog: Catalog) -> None:
+        """Later preloads push earlier ones out where they may not be resident together."""
+        path: Path = ("hooks", "on_startup", "preload")
+        for n, wanted in enumerate(catalog.preload):
+            for earlier in catalog.preload[:n]:
+                if catalog.groups.must_leave(earlier, wanted):
+                    self._notebook.warn(
+                        path, f'loading "{wanted}" unloads "{earlier}"', "Preload models that may run together"
+                    )
+
+
+def warn_of_unused(form: Form, path: Path, notebook: Notebook) -> None:
+    """One warning for each key that is read but has no effect yet, unless it says what is so anyway."""
+    for key, name in type(form).known_keys().items():
+        field, value = type(form).model_fields[name], getattr(form, name)
+        later = next((mark for mark in field.metadata if isinstance(mark, Later)), None)
+        if name not in form.model_fields_set or value == field.get_default(call_default_factory=True):
+            continue
+        if later:
+            notebook.warn((*path, key), "not used yet", later.instead)
+        elif isinstance(value, Form):
+            warn_of_unused(value, (*path, key), notebook)
+        elif isinstance(value, dict):
+            for member, inner in value.items():
+                if isinstance(inner, Form):
+                    warn_of_unused(inner, (*path, key, member), notebook)

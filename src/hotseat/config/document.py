@@ -1,0 +1,214 @@
+"""One file: YAML text in, plain values out, with the place of every path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from yaml.error import MarkedYAMLError, YAMLError
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.reader import ReaderError
+
+from hotseat.config import yaml12
+from hotseat.config.complaints import Notebook, Path, Severity, Spot
+from hotseat.config.env import Substituted, substitute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MAX_CHARACTERS = 4_000_000
+MAX_VALUES = 200_000
+
+
+@dataclass(frozen=True)
+class Document:
+    value: dict[str, Any]
+    spots: dict[Path, Spot] = field(default_factory=dict)
+    written: dict[Path, str] = field(default_factory=dict)
+    """How numbers, booleans and nulls were written: `4.10` is a good name, 4.1 is another."""
+    variables: dict[Path, frozenset[str]] = field(default_factory=dict)
+    """The environment variables whose values stand in a scalar."""
+    broken: frozenset[Path] = frozenset()
+    """Scalars that hold a variable which could not be filled."""
+    shelves: frozenset[str] = frozenset()
+    """Top-level keys that hold anchors used elsewhere."""
+
+
+def parse(text: str, file: str, environ: Mapping[str, str], notebook: Notebook) -> Document | None:
+    """The values of a file; None where it cannot be read at all. What is wrong is in the notebook."""
+    if len(text) > MAX_CHARACTERS:
+        notebook.write(Severity.ERROR, Spot(file, 1, 1), (), f"the file is larger than {MAX_CHARACTERS:,} characters")
+        return None
+    return _Parse(substitute(text, environ), text, file, notebook).document()
+
+
+class _TooMuch(Exception):
+    """Aliases multiply a few lines into more values than anybody means."""
+
+
+class _Parse:
+    def __init__(self, source: Substituted, original: str, file: str, notebook: Notebook) -> None:
+        self._source = source
+        self._original = original
+        self._file = file
+        self._notebook = notebook
+        self._unset = frozenset(problem.name for problem in source.problems)
+        self._left = MAX_VALUES
+        self._broken: set[Path] = set()
+        self._document = Document({})
+
+    def document(self) -> Document | None:
+        for problem in self._source.problems:
+            self._complain(self._spot_of_original(problem.index), (), problem.message, problem.hint)
+        try:
+            tree = yaml12.Tree(self._source.text)
+            root = tree.get_single_node()
+        except YAMLError as error:
+            self._complain_syntax(error)
+            return None
+        return self._read(root, tree)
+
+    def _read(self, root: Node | None, tree: yaml12.Tree) -> Document | None:
+        if root is None or (isinstance(root, ScalarNode) and root.tag == yaml12.NULL):
+            return self._document
+        if not isinstance(root, MappingNode):
+            self._complain(self._spot(root), (), "the file must hold a mapping, as in `models: …`")
+            return None
+        try:
+            value = self._mapping(root, ())
+        except _TooMuch:
+            self._complain(self._spot(root), (), f"aliases expand to more than {MAX_VALUES:,} values or without end")
+            return None
+        read = self._document
+        shelves = frozenset(_shelves(root, tree.aliases))
+        return Document(value, read.spots, read.written, read.variables, frozenset(self._broken), shelves)
+
+    # Values
+
+    def _value(self, node: Node, path: Path) -> Any:
+        self._count(len(path))
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return self._sequence(node, path)
+        return self._scalar(node, path)
+
+    def _count(self, depth: int) -> None:
+        self._left -= 1
+        if self._left < 0 or depth > yaml12.MAX_DEPTH:
+            raise _TooMuch
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        self._refuse_tag(node, yaml12.MAP, path)
+        members = self._members(node, path)
+        return {name: self._member(name, key, value, path) for name, (key, value) in members.items()}
+
+    def _member(self, name: str, key: Node, value: Node, path: Path) -> Any:
+        self._document.spots[(*path, name)] = self._spot(key)
+        return self._value(value, (*path, name))
+
+    def _members(self, node: MappingNode, path: Path, depth: int = 0) -> dict[str, tuple[Node, Node]]:
+        """A mapping's own keys, then what `<<` adds to them: earlier mappings win over later ones."""
+        self._count(depth)
+        members: dict[str, tuple[Node, Node]] = {}
+        for key, value in node.value:
+            if key.tag != yaml12.MERGE and (name := self._key(key, path)) is not None:
+                self._refuse_duplicate(name, key, members, path)
+                members[name] = (key, value)
+        for merged in [value for key, value in node.value if key.tag == yaml12.MERGE]:
+            for source in merged.value if isinstance(merged, SequenceNode) else [merged]:
+                members = {**self._merged(source, path, depth), **members}
+        return members
+
+    def _merged(self, source: Node, path: Path, depth: int) -> dict[str, tuple[Node, Node]]:
+        if isinstance(source, MappingNode):
+            return self._members(source, path, depth + 1)
+        self._complain(self._spot(source), (*path, "<<"), "must be a mapping or a list of mappings")
+        return {}
+
+    def _key(self, key: Node, path: Path) -> str | None:
+        if isinstance(key, ScalarNode):
+            return str(key.value)
+        self._complain(self._spot(key), path, "a key must be a word, not a list or a mapping")
+        return None
+
+    def _refuse_duplicate(self, name: str, key: Node, own: dict[str, tuple[Node, Node]], path: Path) -> None:
+        if first := own.get(name):
+            line = self._spot(first[0]).line
+            self._complain(self._spot(key), (*path, name), f"duplicate key, first written in line {line}")
+
+    def _sequence(self, node: SequenceNode, path: Path) -> list[Any]:
+        self._refuse_tag(node, yaml12.SEQ, path)
+        items = []
+        for position, item in enumerate(node.value):
+            self._document.spots[(*path, position)] = self._spot(item)
+            items.append(self._value(item, (*path, position)))
+        return items
+
+    def _scalar(self, node: Node, path: Path) -> Any:
+        self._note_variables(node, path)
+        try:
+            value = yaml12.scalar(node.tag, node.value)
+        except ValueError as error:
+            self._complain(self._spot(node), path, str(error))
+            return node.value
+        if isinstance(value, float) and not isfinite(value):
+            return node.value
+        if "\0" in node.value:
+            self._complain(self._spot(node), path, "must not hold a NUL")
+        if not isinstance(value, str):
+            self._document.written[path] = node.value
+        return value
+
+    def _note_variables(self, node: Node, path: Path) -> None:
+        names = self._source.names_within(node.start_mark.index, node.end_mark.index)
+        if names:
+            self._document.variables[path] = names
+        if names & self._unset:
+            self._broken.add(path)
+
+    def _refuse_tag(self, node: Node, usual: str, path: Path) -> None:
+        if node.tag != usual:
+            self._complain(self._spot(node), path, f'the tag "{node.tag}" is not supported')
+
+    # Places
+
+    def _spot(self, node: Node) -> Spot:
+        return self._spot_of_mark(node.start_mark)
+
+    def _spot_of_mark(self, mark: Any) -> Spot:
+        line_start = self._source.original(mark.index - mark.column)
+        return Spot(self._file, mark.line + 1, self._source.original(mark.index) - line_start + 1)
+
+    def _spot_of_original(self, index: int) -> Spot:
+        before = self._original[:index]
+        return Spot(self._file, before.count("\n") + 1, index - before.rfind("\n"))
+
+    def _complain(self, spot: Spot, path: Path, message: str, hint: str = "") -> None:
+        self._notebook.write(Severity.ERROR, spot, path, message, hint)
+
+    def _complain_syntax(self, error: YAMLError) -> None:
+        spot, said = Spot(self._file, 1, 1), str(error)
+        if isinstance(error, MarkedYAMLError) and error.problem_mark:
+            spot, said = self._spot_of_mark(error.problem_mark), error.problem or said
+        elif isinstance(error, ReaderError):
+            spot, said = (
+                self._spot_of_original(self._source.original(error.position)),
+                f"{error.reason} (#x{error.character:04x})",
+            )
+        self._complain(spot, (), f"not valid YAML: {said}", _syntax_hint(said))
+
+
+def _syntax_hint(said: str) -> str:
+    if "'\\t'" in said:
+        return "Indent with spaces"
+    return "Inside [ ] and { }, texts with ${…} need quotes" if "got '{'" in said else ""
+
+
+def _shelves(root: MappingNode, aliases: list[tuple[int, Node]]) -> Iterator[str]:
+    """The top-level keys with an anchor inside whose alias is used outside of them."""
+    for key, value in root.value:
+        start, end = key.end_mark.index, value.end_mark.index  # an alias as value ends before its key begins
+        if any(start <= node.start_mark.index < end and not start <= used < end for used, node in aliases):
+            yield str(key.value)

@@ -1,0 +1,61 @@
+"""What all parts of the schema share: strict forms with camelCase keys, and the mark of keys that are not used yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Tag, model_validator
+from pydantic.alias_generators import to_camel
+
+
+class Form(BaseModel):
+    """A mapping of the file. Unknown keys are refused; a key without a value counts as absent."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_yields(cls, data: Any) -> Any:
+        if data is None:
+            return {}
+        if not isinstance(data, dict):
+            return data
+        known = cls.known_keys()
+        return {key: value for key, value in data.items() if value is not None or key not in known}
+
+    @classmethod
+    def known_keys(cls) -> dict[str, str]:
+        """The keys a file may write, each with the field that holds it."""
+        return {field.alias or name: name for name, field in cls.model_fields.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The key is read and checked, but has no effect yet. `instead` says what happens."""
+
+    instead: str
+
+
+def _list_or_mapping(value: Any) -> str:
+    return "<mapping>" if isinstance(value, dict) else "<list>"
+
+
+def _text_or_mapping(value: Any) -> str:
+    return "<mapping>" if isinstance(value, dict) else "<text>"
+
+
+def _text_or_list(value: Any) -> str:
+    return "<list>" if isinstance(value, list) else "<text>"
+
+
+# Discriminated by hand: a plain union would complain once per branch.
+ListOrMapping = Discriminator(_list_or_mapping)
+TextOrMapping = Discriminator(_text_or_mapping)
+TextOrList = Discriminator(_text_or_list)
+AsText, AsList, AsMapping = Tag("<text>"), Tag("<list>"), Tag("<mapping>")
+
+Words: TypeAlias = Annotated[Annotated[str, AsText] | Annotated[tuple[str, ...], AsList], TextOrList]
+"""One text or a list of them."""

@@ -1,0 +1,129 @@
+"""`read`: files in, Catalog and Settings out, or every mistake at once."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hotseat.catalog.template import holes
+from hotseat.config.build import Built, build
+from hotseat.config.complaints import Complaint, Notebook, Path, Severity, Spot, value_at
+from hotseat.config.document import Document, parse
+from hotseat.config.macros import expand_all
+from hotseat.config.merge import merge
+from hotseat.config.validate import validate, without_foreign_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path as FilePath
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.config.schema import Config
+    from hotseat.settings import Settings
+
+
+@dataclass(frozen=True)
+class Loaded:
+    catalog: Catalog
+    settings: Settings
+    complaints: tuple[Complaint, ...] = ()
+    """Warnings and notes: nothing in here keeps hotseat from starting."""
+    withheld_env: frozenset[str] = frozenset()
+    """Variables that hold our own keys: model servers must not inherit them."""
+    files: tuple[FilePath, ...] = ()
+    """What was read, directories resolved."""
+
+
+def read(paths: Sequence[FilePath], *, environ: Mapping[str, str], lenient: bool = False) -> Loaded:
+    """Read files and directories of files as one configuration; ConfigError carries everything that is wrong."""
+    notebook = Notebook(str(paths[0]) if paths else "")
+    files = _files(paths, notebook)
+    document = _document(files, environ, notebook)
+    notebook.spots = document.spots
+    value = expand_all(without_foreign_keys(document), notebook)
+    config = validate(value, document, notebook, lenient=lenient)
+    built = _built(config, document.value, notebook)
+    return Loaded(built.catalog, built.settings, notebook.complaints(), _withheld(document), files)
+
+
+def _built(config: Config | None, value: dict[str, Any], notebook: Notebook) -> Built:
+    models = value.get("models")
+    names = list(models) if isinstance(models, dict) else []
+    built = build(config, names, notebook) if config else None
+    notebook.raise_errors()
+    assert built is not None, "a configuration without complaints is a configuration"
+    return built
+
+
+# Files
+
+
+def _files(paths: Sequence[FilePath], notebook: Notebook) -> tuple[FilePath, ...]:
+    """The files themselves, then each directory's own in the order of their names."""
+    files: dict[FilePath, FilePath] = {}
+    for file in _each_file(paths):
+        real = file.resolve()
+        if real in files:
+            notebook.write(Severity.ERROR, Spot(str(file), 1, 1), (), "the file is given twice", "Name it once")
+        files.setdefault(real, file)
+    return tuple(files.values())
+
+
+def _each_file(paths: Sequence[FilePath]) -> Iterator[FilePath]:
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(file for file in path.iterdir() if file.suffix in (".yml", ".yaml") and file.is_file())
+        else:
+            yield path
+
+
+def _document(files: Sequence[FilePath], environ: Mapping[str, str], notebook: Notebook) -> Document:
+    if not files:
+        notebook.error((), "no configuration file was found", "Name a file, or a directory with .yaml files")
+    documents = [_parsed(file, environ, notebook) for file in files]
+    read = [document for document in documents if document]
+    if not files or len(read) < len(documents):
+        # The rest cannot be judged: what it lacks may stand in the file that could not be read.
+        notebook.raise_errors()
+    return merge(read, notebook)
+
+
+def _parsed(file: FilePath, environ: Mapping[str, str], notebook: Notebook) -> Document | None:
+    text = _text(file, notebook)
+    return None if text is None else parse(text, str(file), environ, notebook)
+
+
+def _text(file: FilePath, notebook: Notebook) -> str | None:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        notebook.write(Severity.ERROR, Spot(str(file), 1, 1), (), f"the file cannot be read: {reason}")
+        return None
+    if os.geteuid() == 0 and file.stat().st_mode & stat.S_IWOTH:
+        said = "everybody may write this file, and hotseat runs its commands as root"
+        notebook.write(Severity.WARNING, Spot(str(file), 1, 1), (), said, f"Run chmod o-w {file}")
+    return text
+
+
+# Secrets
+
+
+def _withheld(document: Document) -> frozenset[str]:
+    """The variables behind our own keys and those of peers, also where a macro stands in between."""
+    value = document.value
+    secrets: list[Path] = [path for path in document.spots if path[0] == "apiKeys"]
+    secrets += [path for path in document.spots if path[0] == "peers" and path[2:] == ("apiKey",)]
+    found: set[str] = set()
+    seen: set[Path] = set()
+    while secrets:
+        path = secrets.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        found |= document.variables.get(path, frozenset())
+        text = value_at(value, path)
+        secrets += [("macros", name) for name in holes(text)] if isinstance(text, str) else []
+    return frozenset(found)

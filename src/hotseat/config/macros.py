@@ -1,0 +1,174 @@
+"""`${name}` in every value: global macros everywhere, a model's own ones within it. Works on plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hotseat.catalog.template import MODEL_ID, PID, PORT, RESERVED, MacroValue, expand, holes, without_comments
+from hotseat.config.complaints import Notebook, Path, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_NAME = 63
+MAX_LENGTH = 100_000
+"""A macro's text; macros that use each other twice grow fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    value: Any
+    path: Path
+
+
+Definitions: TypeAlias = dict[str, Definition]
+
+_KNOWN_AT_LAUNCH = ("cmd", "cmdStop", "proxy", "env", "checkEndpoint")
+
+
+def expand_all(value: dict[str, Any], notebook: Notebook) -> dict[str, Any]:
+    """The document with every macro filled in; `${PORT}`, `${PID}` and a command's `${MODEL_ID}` stay."""
+    shared = _definitions(value.get("macros"), ("macros",))
+    expanded = _expand_global(value, shared, notebook)
+    models = value.get("models")
+    if isinstance(models, dict):
+        expanded["models"] = {name: _expand_model(name, model, shared, notebook) for name, model in models.items()}
+    return expanded
+
+
+def _definitions(macros: Any, path: Path) -> Definitions:
+    if not isinstance(macros, dict):
+        return {}
+    return {name: Definition(value, (*path, name)) for name, value in macros.items()}
+
+
+def _expand_global(value: dict[str, Any], shared: Definitions, notebook: Notebook) -> dict[str, Any]:
+    filler = _Filler(resolve(shared, notebook), frozenset(), notebook)
+    kept = ("macros", "models")
+    return {key: part if key in kept else filler.fill(part, (key,)) for key, part in value.items()}
+
+
+def _expand_model(name: str, model: Any, shared: Definitions, notebook: Notebook) -> Any:
+    if not isinstance(model, dict):
+        return model
+    path: Path = ("models", name)
+    # In place: a global macro that uses an overridden one sees the model's value.
+    macros = resolve({**shared, **_definitions(model.get("macros"), (*path, "macros"))}, notebook)
+    return {key: _expand_key(name, key, part, macros, notebook) for key, part in model.items()}
+
+
+def _expand_key(name: str, key: str, part: Any, macros: dict[str, MacroValue], notebook: Notebook) -> Any:
+    path: Path = ("models", name, key)
+    if key == "macros":
+        return part
+    if key in ("cmd", "cmdStop"):
+        # Filled after the words are split: a name with spaces is still one word.
+        text = without_comments(part) if isinstance(part, str) else part
+        return _Filler(macros, _launch_time(key) | {MODEL_ID}, notebook).fill(text, path)
+    return _Filler({**macros, MODEL_ID: name}, _launch_time(key), notebook).fill(part, path)
+
+
+def _launch_time(key: str) -> frozenset[str]:
+    """What may stay open in a key until a process is started or stopped."""
+    if key == "cmdStop":
+        return frozenset((PORT, PID))
+    return frozenset((PORT,)) if key in _KNOWN_AT_LAUNCH else frozenset()
+
+
+def resolve(definitions: Definitions, notebook: Notebook) -> dict[str, MacroValue]:
+    """Each macro's value; a macro may use those declared before it."""
+    resolved: dict[str, MacroValue] = {}
+    for name, definition in definitions.items():
+        usable = _check(name, definition, definitions, resolved, notebook)
+        value = expand(definition.value, resolved) if isinstance(definition.value, str) else definition.value
+        if isinstance(value, str) and len(value) > MAX_LENGTH:
+            notebook.error(definition.path, f"the macro grows beyond {MAX_LENGTH:,} characters")
+            usable = False
+        if name not in RESERVED:
+            resolved[name] = value if usable else ""
+    return resolved
+
+
+def _check(
+    name: str, definition: Definition, definitions: Definitions, resolved: Mapping[str, Any], notebook: Notebook
+) -> bool:
+    """Complain about a definition that cannot be used."""
+    problem = _name_problem(name) or _value_problem(definition.value)
+    if problem:
+        notebook.error(definition.path, problem)
+        return False
+    for used in holes(definition.value) if isinstance(definition.value, str) else ():
+        _check_use(name, used, definition, definitions, resolved, notebook)
+    return True
+
+
+def _name_problem(name: str) -> str:
+    if name in RESERVED:
+        return f"{name} is reserved, choose another name"
+    if len(name) > MAX_NAME or holes("${" + name + "}") != (name,) or "." in name:
+        return f"a macro's name has at most {MAX_NAME} letters, digits, _ and -"
+    return ""
+
+
+def _value_problem(value: Any) -> str:
+    return "" if isinstance(value, str | int | float) else "a macro must be a text, a number or a boolean"
+
+
+def _check_use(
+    name: str,
+    used: str,
+    definition: Definition,
+    definitions: Definitions,
+    resolved: Mapping[str, Any],
+    notebook: Notebook,
+) -> None:
+    if used == name:
+        notebook.error(definition.path, "the macro uses itself")
+    elif used in definitions and used not in resolved:
+        line = notebook.spot(definitions[used].path).line
+        notebook.error(definition.path, f"${{{used}}} is declared later, in line {line}", "Move it before this line")
+    elif used not in resolved and used not in RESERVED:
+        notebook.error(definition.path, f"unknown macro ${{{used}}}", nearest(used, [*resolved, *RESERVED]))
+
+
+class _Filler:
+    """Fills one set of macros into nested values. `open_names` may stay as they are."""
+
+    def __init__(self, macros: Mapping[str, MacroValue], open_names: frozenset[str], notebook: Notebook) -> None:
+        self._macros = macros
+        self._open = open_names
+        self._notebook = notebook
+
+    def fill(self, value: Any, path: Path) -> Any:
+        if isinstance(value, dict):
+            return {self._key(key, path): self.fill(member, (*path, key)) for key, member in value.items()}
+        if isinstance(value, list):
+            return [self.fill(item, (*path, position)) for position, item in enumerate(value)]
+        return self._text(value, path) if isinstance(value, str) else value
+
+    def _key(self, key: str, path: Path) -> str:
+        """Keys are taken as they are, except those that become names of the model."""
+        if path[2:] != ("filters", "setParamsByID"):
+            return key
+        filled = str(self._text(key, (*path, key)))
+        self._notebook.spots.setdefault((*path, filled), self._notebook.spot((*path, key)))
+        return filled
+
+    def _text(self, text: str, path: Path) -> MacroValue:
+        value = expand(text, self._macros)
+        for name in holes(value) if isinstance(value, str) else ():
+            if name not in self._open:
+                self._complain(name, path)
+        return value
+
+    def _complain(self, name: str, path: Path) -> None:
+        if name not in RESERVED:
+            hint = nearest(name, [*self._macros, *self._open])
+            self._notebook.error(path, f"unknown macro ${{{name}}}", hint)
+        elif path[0] != "models":
+            self._notebook.error(path, f"${{{name}}} can be used inside a model only")
+        elif name == PID:
+            self._notebook.error(path, "${PID} can be used in cmdStop only")
+        else:
+            self._notebook.warn(path, "${PORT} stays as it is here: the port is known at launch only")

@@ -1,0 +1,88 @@
+"""Several files as one: maps merge, lists follow each other, nothing yields to something, anything else is a clash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hotseat.config.complaints import Notebook, Path, Severity
+from hotseat.config.document import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# A name that two files define is a mistake, even where the definitions could be merged.
+OWNED: set[Path] = {(key,) for key in ("models", "groups", "profiles", "selectors", "peers", "matrix")}
+OWNED |= {("routing", "router", "settings", key) for key in ("groups", "matrix")}
+
+
+def merge(documents: Sequence[Document], notebook: Notebook) -> Document:
+    """One document that says what all of them say; clashes are in the notebook with both places."""
+    merged = documents[0]
+    for later in documents[1:]:
+        merged = _Merge(merged, later, notebook).document()
+    return merged
+
+
+class _Merge:
+    def __init__(self, earlier: Document, later: Document, notebook: Notebook) -> None:
+        self._earlier = earlier
+        self._later = later
+        self._notebook = notebook
+        self._spots = dict(earlier.spots)
+        self._written = dict(earlier.written)
+        self._variables = dict(earlier.variables)
+        self._broken = set(earlier.broken)
+
+    def document(self) -> Document:
+        value = self._mappings(self._earlier.value, self._later.value, ())
+        shelves = self._earlier.shelves | self._later.shelves
+        return Document(value, self._spots, self._written, self._variables, frozenset(self._broken), shelves)
+
+    def _mappings(self, ours: dict[str, Any], theirs: dict[str, Any], path: Path) -> dict[str, Any]:
+        merged = dict(ours)
+        for key, value in theirs.items():
+            here = (*path, key)
+            if merged.get(key) is None:
+                merged[key] = value
+                self._carry(here, here)
+            elif path in OWNED:
+                self._clash(here, "is also defined")
+            else:
+                merged[key] = self._values(merged[key], value, here)
+        return merged
+
+    def _values(self, ours: Any, theirs: Any, path: Path) -> Any:
+        if theirs is None:
+            return ours
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            return self._mappings(ours, theirs, path)
+        if isinstance(ours, list) and isinstance(theirs, list):
+            for position in range(len(theirs)):
+                self._carry((*path, position), (*path, len(ours) + position))
+            return ours + theirs
+        if ours != theirs or type(ours) is not type(theirs):
+            self._clash(path, "has another value")
+        return ours
+
+    def _carry(self, source: Path, target: Path) -> None:
+        """What is known of the later document's values beneath `source` now holds beneath `target`."""
+        for kept, known in (
+            (self._spots, self._later.spots),
+            (self._written, self._later.written),
+            (self._variables, self._later.variables),
+        ):
+            moved = {_moved(path, source, target): fact for path, fact in known.items() if _beneath(path, source)}
+            kept.update(moved)  # type: ignore[arg-type]  # each pair holds the same kind of fact
+        self._broken |= {_moved(path, source, target) for path in self._later.broken if _beneath(path, source)}
+
+    def _clash(self, path: Path, how: str) -> None:
+        first = self._earlier.spots[path]
+        self._notebook.write(Severity.ERROR, self._later.spots[path], path, f"{how} in {first}")
+
+
+def _beneath(path: Path, parent: Path) -> bool:
+    return path[: len(parent)] == parent
+
+
+def _moved(path: Path, source: Path, target: Path) -> Path:
+    return (*target, *path[len(source) :])

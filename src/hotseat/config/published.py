@@ -1,0 +1,19 @@
+"""The schema as we publish it: JSON Schema 2020-12, with a title and a sentence for every key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotseat.config.schema import Config
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """What an editor needs to complete and check a configuration file."""
+    schema = Config.model_json_schema()
+    for form in (schema, *schema["$defs"].values()):
+        for key, described in form.get("properties", {}).items():
+            described["title"] = key
+    extensions = {r"^(x-|\.)": {"description": "Yours: hotseat does not look at it."}}
+    return {"$schema": DIALECT, **schema, "title": "hotseat configuration", "patternProperties": extensions}

@@ -1,0 +1,175 @@
+"""A configuration as hotseat understood it: macros expanded, defaults filled in, secrets left out, as plain data."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hotseat.config.units import size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.groups import Group
+    from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+    from hotseat.config.load import Loaded
+    from hotseat.settings import Settings
+
+HIDDEN = "(hidden)"
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+_SECRET_OPTION = re.compile(r"--(?:[a-z-]*-)?(?:api-?key|token|password)", re.IGNORECASE)
+_SECRET_INLINE = re.compile(rf"({_SECRET_OPTION.pattern}[= ]\s*)\S+", re.IGNORECASE)
+
+
+def resolved(loaded: Loaded) -> dict[str, Any]:
+    """The whole configuration, fit for JSON and for other people's eyes."""
+    catalog = loaded.catalog
+    secrets = tuple(key.secret for key in loaded.settings.access.api_keys)
+    return {
+        "files": [str(file) for file in loaded.files],
+        "settings": _settings(loaded.settings),
+        "models": {name: _model(spec, secrets) for name, spec in catalog.models.items()},
+        "groups": [_group(group) for group in catalog.groups.groups],
+        "budgets": {str(place): size for place, size in catalog.budgets.items()},
+        "scheduler": {"patience": catalog.policy.patience, "maxQueue": catalog.policy.max_queue},
+        "defaultModel": catalog.default_model,
+        "preload": list(catalog.preload),
+        "unsupported": dict(catalog.unsupported),
+        "withheldEnv": sorted(loaded.withheld_env),
+        "together": together(catalog),
+    }
+
+
+def _settings(settings: Settings) -> dict[str, Any]:
+    access, limits, logging = settings.access, settings.limits, settings.logging
+    host, port = settings.listen
+    return {
+        "listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        "allowOpen": access.allow_open,
+        "allowedHosts": list(access.allowed_hosts),
+        "allowedOrigins": list(access.allowed_origins),
+        "trustedProxies": list(access.trusted_proxies),
+        "clientHeader": access.client_header,
+        "apiKeys": [{"key": HIDDEN, "role": key.role.value} for key in access.api_keys],
+        "errorFormat": settings.error_format.value,
+        "metrics": settings.metrics,
+        "includeAliasesInList": settings.include_aliases_in_list,
+        "upstream": {"ignorePaths": list(settings.ignore_paths)},
+        "logLevel": logging.level,
+        "logTimeFormat": logging.time_format,
+        "logToStdout": logging.to_stdout,
+        "limits": {
+            "header": limits.header,
+            "body": limits.body,
+            "jsonBody": limits.json_body,
+            "connections": limits.connections,
+            "headerTimeout": limits.header_timeout_s,
+            "bodyTimeout": limits.body_timeout_s,
+            "idleTimeout": limits.idle_timeout_s,
+        },
+    }
+
+
+def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
+    return {
+        **_recipe(spec.recipe, secrets),
+        "aliases": list(spec.aliases),
+        "name": spec.title,
+        "description": spec.description,
+        "unlisted": spec.unlisted,
+        "healthCheckTimeout": spec.health_check_timeout_s,
+        "unloadTimeout": spec.unload_timeout_s,
+        "drainTimeout": spec.drain_timeout_s,
+        "ttl": spec.ttl_s or 0,
+        "concurrencyLimit": spec.concurrency_limit or 0,
+        "urgency": spec.urgency,
+        "pinned": spec.pinned,
+        "memory": None if spec.memory is None else {str(place): size for place, size in spec.memory.items()},
+        "useModelName": spec.changes.model_name or "",
+        "filters": {"stripParams": list(spec.changes.strip), "setParams": dict(spec.changes.set)},
+    }
+
+
+def _recipe(recipe: LaunchRecipe, secrets: Sequence[str]) -> dict[str, Any]:
+    return {
+        "cmd": redacted(recipe.argv, secrets),
+        "cmdStop": redacted(recipe.stop or (), secrets),
+        "proxy": recipe.proxy,
+        "env": {name: HIDDEN if _is_secret(name, value, secrets) else value for name, value in recipe.env},
+        "checkEndpoint": recipe.check_endpoint or "none",
+        "port": recipe.preferred_port,
+    }
+
+
+def redacted(argv: Sequence[str], secrets: Sequence[str] = ()) -> list[str]:
+    """A command line without the values of `--api-key` and its like, and without our own keys."""
+    words: list[str] = []
+    hide_next = False
+    for word in argv:
+        hidden = hide_next or _holds(word, secrets)
+        hide_next = bool(_SECRET_OPTION.fullmatch(word))
+        words.append(HIDDEN if hidden else _SECRET_INLINE.sub(rf"\1{HIDDEN}", word))
+    return words
+
+
+def _is_secret(name: str, value: str, secrets: Sequence[str]) -> bool:
+    return bool(_SECRET_NAME.search(name)) or _holds(value, secrets)
+
+
+def _holds(text: str, secrets: Sequence[str]) -> bool:
+    return any(secret in text for secret in secrets)
+
+
+def _group(group: Group) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "swap": group.swap,
+        "exclusive": group.exclusive,
+        "persistent": group.persistent,
+        "members": list(group.members),
+    }
+
+
+# Which models run together, in words
+
+
+def together(catalog: Catalog) -> list[str]:
+    """Sentences about which models may be resident at the same time."""
+    return [*_default_sentence(catalog), *map(_group_sentence, catalog.groups.groups)]
+
+
+def _default_sentence(catalog: Catalog) -> Iterator[str]:
+    rest = [name for name in catalog.models if catalog.groups.of(name) is catalog.groups.default]
+    if not rest:
+        return
+    everybody = len(rest) == len(catalog.models)
+    who = "All models" if everybody else f"Models in no group ({_listed(rest)})"
+    if not catalog.budgets:
+        others = "the others" if everybody else "every other model outside a persistent group"
+        yield f"{who} run one at a time: loading one stops {others}."
+        return
+    room = ", ".join(f"{place} {size_text(size)}" for place, size in catalog.budgets.items())
+    yield f"{who} run together as long as they fit into {room}."
+
+
+def _group_sentence(group: Group) -> str:
+    members = _listed(group.members) if group.members else "nobody"
+    return f'Group "{group.name}" ({members}): ' + "; ".join(_rules(group)) + "."
+
+
+def _rules(group: Group) -> Iterator[str]:
+    yield "one member at a time" if group.swap else "all members may run together"
+    if group.exclusive:
+        yield "loading a member stops the members of other groups that are not persistent"
+    else:
+        yield "loading a member stops nothing outside the group"
+    if group.persistent:
+        yield "no other group stops its members"
+    elif not group.exclusive:
+        # The rule is one-way, which surprises people: sparing others does not mean being spared.
+        yield "an exclusive group loaded later stops them"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 8 else f"{', '.join(names[:8])} and {len(names) - 8} more"

@@ -1,0 +1,118 @@
+"""The keys that say which models run together, and the names that lead to several models or elsewhere."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from hotseat.config.forms import Form, Later
+from hotseat.config.model_form import Filters, Timeouts
+from hotseat.config.units import Duration, Switch
+
+
+class GroupForm(Form):
+    """Models that are treated alike when another one is loaded."""
+
+    swap: Switch = True
+    """Only one member at a time."""
+    exclusive: Switch = True
+    """Loading a member stops the members of all other groups that are not persistent."""
+    persistent: Switch = False
+    """Other groups cannot stop the members."""
+    members: tuple[str, ...] = ()
+    """Names of models; a model is in one group at most."""
+
+
+class Matrix(Form):
+    vars: dict[str, str] = Field(default_factory=dict)
+    """Short names of models."""
+    evict_costs: dict[str, Annotated[int, Field(gt=0)]] = Field(default_factory=dict, alias="evict_costs")
+    """What it costs to stop a model."""
+    sets: dict[str, str] = Field(default_factory=dict)
+    """Which models may run together, with &, | and ( )."""
+
+
+class RouterSettings(Form):
+    groups: dict[str, GroupForm] = Field(default_factory=dict)
+    """As the top-level key."""
+    matrix: Annotated[Matrix, Later("One model runs at a time")] = Matrix()
+    """As the top-level key."""
+
+
+class Router(Form):
+    use: Literal["group", "matrix", "memory"] = "group"
+    """What decides which models run together."""
+    settings: RouterSettings = RouterSettings()
+    """The groups and the matrix."""
+
+
+class Fifo(Form):
+    priority: Annotated[dict[str, int], Later("Set models.*.urgency instead")] = Field(default_factory=dict)
+    """Priority per model; higher first."""
+
+
+class QueueSettings(Form):
+    fifo: Fifo = Fifo()
+    """Settings of the scheduler."""
+
+
+class Queue(Form):
+    use: Literal["fifo"] = "fifo"
+    """The only value; it means hotseat's own scheduler."""
+    settings: QueueSettings = QueueSettings()
+    """Settings per scheduler."""
+
+
+class Routing(Form):
+    router: Router = Router()
+    """Which models run together."""
+    scheduler: Queue = Queue()
+    """In which order requests are served."""
+
+
+class SelectorSettings(Form):
+    spillover: Annotated[int, Field(ge=1)] = 1
+    """Requests per target before the next one is used."""
+
+
+class Selector(Form):
+    strategy: Literal["warm", "pin", "spillover"]
+    """How a target is chosen."""
+    targets: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Names of models."""
+    settings: SelectorSettings = SelectorSettings()
+    """Settings of the strategy."""
+    name: str = ""
+    """Title shown in the model list."""
+    description: str = ""
+    """Text shown in the model list."""
+    unlisted: Switch = False
+    """Not in the model list, still usable."""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    """Free values for the model list."""
+
+
+class Profile(Form):
+    description: str = ""
+    """What the profile is for."""
+    pins: Annotated[dict[str, str | None], Field(min_length=1)]
+    """Which name leads to which model while the profile is active."""
+
+
+class PeerTimeouts(Timeouts):
+    response_header: Duration = 600.0
+    """Time to wait for the head of the answer; long, because the peer may be loading a model."""
+
+
+class Peer(Form):
+    proxy: str
+    """Base URL of the peer."""
+    api_key: str = ""
+    """Key sent to the peer."""
+    models: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Models the peer has."""
+    filters: Filters = Filters()
+    """Changes to JSON bodies on their way to the peer."""
+    timeouts: PeerTimeouts = PeerTimeouts()
+    """Time limits towards the peer."""

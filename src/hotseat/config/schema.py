@@ -1,0 +1,200 @@
+"""All keys of a configuration file: llama-swap's under their own names, and ours."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from hotseat.config.forms import AsMapping, AsText, Form, Later, TextOrMapping
+from hotseat.config.model_form import LoadingState, ModelForm
+from hotseat.config.routing_form import GroupForm, Matrix, Peer, Profile, Routing, Selector
+from hotseat.config.units import Duration, Listen, Network, Size, Switch
+from hotseat.settings import Settings
+
+TimeFormat: TypeAlias = Literal[
+    "", "ansic", "unixdate", "rubydate", "rfc822", "rfc822z", "rfc850", "rfc1123", "rfc1123z", "rfc3339",
+    "rfc3339nano", "kitchen", "stamp", "stampmilli", "stampmicro", "stampnano",
+]  # fmt: skip
+
+_DEFAULT = Settings()
+_LIMITS = _DEFAULT.limits
+
+
+def _key(secret: str) -> str:
+    if not secret or any(sign.isspace() or not sign.isprintable() for sign in secret):
+        raise ValueError("a key must not be empty and must not hold spaces")
+    return secret
+
+
+def _pattern(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    return pattern
+
+
+Secret: TypeAlias = Annotated[str, AfterValidator(_key)]
+
+
+class KeyForm(Form):
+    key: Secret
+    """The secret a client sends."""
+    role: Literal["inference", "operate", "admin"] = "inference"
+    """What its holder may do."""
+
+
+class DeviceForm(Form):
+    memory: Size
+    """How much memory the device has."""
+    reserve: Size = 0
+    """How much of it hotseat leaves alone."""
+
+
+class SchedulerForm(Form):
+    patience: Annotated[float, Field(ge=0)] = 2.0
+    """How many load times a request waits before the model it waits for takes the seat."""
+    max_queue: Annotated[int, Field(ge=1)] = 512
+    """How many requests may wait before new ones get 429."""
+
+
+class LimitsForm(Form):
+    header: Size = _LIMITS.header
+    """Largest request head."""
+    body: Size = _LIMITS.body
+    """Largest request body."""
+    json_body: Size = _LIMITS.json_body
+    """Largest JSON body."""
+    connections: Annotated[int, Field(ge=1)] = _LIMITS.connections
+    """Connections of clients at a time."""
+    header_timeout: Duration = _LIMITS.header_timeout_s
+    """Time a client has to send its head."""
+    body_timeout: Duration = _LIMITS.body_timeout_s
+    """Time a client may pause within its body."""
+    idle_timeout: Duration = _LIMITS.idle_timeout_s
+    """Time a client may leave a connection, or a stream it should read, alone."""
+
+
+class Startup(Form):
+    preload: tuple[str, ...] = ()
+    """Models loaded when hotseat starts, in this order."""
+
+
+class Hooks(Form):
+    on_startup: Annotated[Startup, Field(alias="on_startup")] = Startup()
+    """What happens when hotseat starts."""
+
+
+class UpstreamForm(Form):
+    ignore_paths: tuple[Annotated[str, AfterValidator(_pattern)], ...] = _DEFAULT.ignore_paths
+    """Regular expressions; a path under /upstream/<model> that matches never starts the model."""
+
+
+class Store(Form):
+    path: str = ""
+    """llama-swap's activity file."""
+
+
+class Activity(Form):
+    session_id: Annotated[tuple[str, ...], Field(alias="session_id")] = ("X-Session-ID", "X-Litellm-Session-Id")
+    """Request headers shown as session id."""
+
+
+class Ui(Form):
+    activity: Activity = Activity()
+    """The view of requests."""
+
+
+class Performance(Form):
+    disabled: Switch = False
+    """No polling of processor, memory and devices."""
+    every: Annotated[Duration, Field(ge=1)] = 5.0
+    """Polling period."""
+
+
+class Config(Form):
+    """The configuration of hotseat."""
+
+    models: dict[str, ModelForm]
+    """The models, by name."""
+
+    listen: Listen = _DEFAULT.listen
+    """Address clients connect to."""
+    allow_open: Switch = False
+    """Allow an address other machines can reach without any key."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names clients may use, besides addresses and single words."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins of web pages that may use hotseat."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Addresses of proxies whose word about the client counts."""
+    client_header: str = ""
+    """Header that tells clients apart."""
+    api_keys: tuple[Annotated[Annotated[Secret, AsText] | Annotated[KeyForm, AsMapping], TextOrMapping], ...] = ()
+    """Keys of clients; a text may do everything, a mapping says what."""
+    default_model: str = ""
+    """Model of requests that name none."""
+    error_format: Literal["auto", "text", "openai"] = "auto"
+    """Shape of error bodies."""
+    metrics: Switch = True
+    """Whether /metrics exists."""
+    scheduler: SchedulerForm = SchedulerForm()
+    """How turns are taken."""
+    devices: Annotated[
+        Annotated[Literal["auto"], AsText] | Annotated[dict[str, DeviceForm], AsMapping], TextOrMapping
+    ] = Field(default_factory=dict)
+    """Memory of the devices; lets models run together as long as they fit."""
+    limits: LimitsForm = LimitsForm()
+    """What clients may send."""
+
+    health_check_timeout: Duration = 120.0
+    """Time until a server must be ready."""
+    global_ttl: Annotated[Duration, Field(alias="globalTTL")] = 0.0
+    """Idle time after which a model is unloaded; 0 is never."""
+    unload_timeout: Duration = 10.0
+    """Time a stopping server has before it is killed."""
+    start_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """First ${PORT}, counted up in the order of the models' names; without it the kernel chooses."""
+    log_level: Literal["debug", "info", "warn", "error"] = "info"
+    """How much is logged."""
+    log_time_format: TimeFormat = ""
+    """How log lines show the time; empty is not at all."""
+    log_to_stdout: Literal["proxy", "upstream", "both", "none"] = "proxy"
+    """Whose output goes to stdout."""
+    include_aliases_in_list: Switch = False
+    """Aliases as entries of their own in the model list."""
+    macros: dict[str, Any] = Field(default_factory=dict)
+    """Texts for ${name}."""
+    groups: dict[str, GroupForm] = Field(default_factory=dict)
+    """Which models run together."""
+    routing: Routing = Routing()
+    """Newer place of groups and matrix."""
+    hooks: Hooks = Hooks()
+    """What happens when."""
+    upstream: UpstreamForm = UpstreamForm()
+    """Requests under /upstream/<model>."""
+
+    matrix: Annotated[Matrix, Later("One model runs at a time")] = Matrix()
+    """Which models run together, as expressions."""
+    selectors: Annotated[dict[str, Selector], Later("Requests for these names get 501")] = Field(default_factory=dict)
+    """Names that lead to one of several models."""
+    profiles: Annotated[dict[str, Profile], Later("No profile can be activated")] = Field(default_factory=dict)
+    """Sets of names that lead elsewhere."""
+    peers: Annotated[dict[str, Peer], Later("Requests for their models get 501")] = Field(default_factory=dict)
+    """Other servers and the models they have."""
+    send_loading_state: Annotated[LoadingState, Later("Nothing is sent while a model loads")] = "off"
+    """What a streaming client is shown while its model loads."""
+    metrics_max_in_memory: Annotated[int, Field(ge=0), Later("Hotseat bounds its own history")] = 1000
+    """Requests kept in memory."""
+    capture_buffer: Annotated[int, Field(ge=0), Later("Nothing is captured")] = 0
+    """Megabytes for captured requests; 0 is off."""
+    log_requests: Annotated[Switch, Later("It has no effect in llama-swap either")] = False
+    """Without effect."""
+    store: Annotated[Store, Later("The file of llama-swap is left alone")] = Store()
+    """llama-swap's history."""
+    ui: Annotated[Ui, Later("Session ids are not shown")] = Ui()
+    """The dashboard."""
+    performance: Annotated[Performance, Later("Devices are not polled; declared sizes count")] = Performance()
+    """Polling of the machine."""

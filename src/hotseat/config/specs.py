@@ -1,0 +1,172 @@
+"""One model's keys become a ModelSpec."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec
+from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
+from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.config.complaints import Notebook, Path
+    from hotseat.config.model_form import Filters, ModelForm
+    from hotseat.config.schema import Config
+
+_SHELLS = ("sh", "bash", "dash", "zsh", "ash", "fish")
+_OPERATOR = re.compile(r"&&|\|\||\||;|&|#|\d*(>>?|<)(&\d|&-)?.*")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the whole file says for models that say nothing."""
+
+    health_check_timeout_s: Seconds
+    unload_timeout_s: Seconds
+    ttl_s: Seconds
+
+    @staticmethod
+    def of(config: Config) -> Defaults:
+        return Defaults(config.health_check_timeout or 120.0, config.unload_timeout or 10.0, config.global_ttl)
+
+
+class SpecMaker:
+    """Makes specs and complains about what only shows when the pieces meet."""
+
+    def __init__(self, config: Config, budgets: Mapping[Place, Bytes], notebook: Notebook) -> None:
+        self._defaults = Defaults.of(config)
+        self._budgets = budgets
+        self._ports = preferred_ports(config)
+        self._notebook = notebook
+        if self._ports and max(self._ports.values()) > 65535:
+            notebook.error(("startPort",), f"{len(self._ports)} models do not find a port each below 65536")
+
+    def spec(self, name: str, form: ModelForm) -> ModelSpec:
+        path: Path = ("models", name)
+        ttl = self._defaults.ttl_s if form.ttl < 0 else form.ttl
+        return ModelSpec(
+            name=ModelName(name),
+            recipe=self._recipe(name, form, path),
+            aliases=tuple(dict.fromkeys(alias for alias in form.aliases if alias != name)),
+            title=form.name,
+            description=form.description,
+            unlisted=form.unlisted,
+            health_check_timeout_s=form.health_check_timeout or self._defaults.health_check_timeout_s,
+            unload_timeout_s=form.unload_timeout or self._defaults.unload_timeout_s,
+            drain_timeout_s=form.drain_timeout,
+            ttl_s=ttl or None,
+            concurrency_limit=form.concurrency_limit or None,
+            urgency=form.urgency,
+            pinned=form.pinned,
+            memory=self._memory(form, path),
+            changes=self._changes(form, path),
+        )
+
+    # The process
+
+    def _recipe(self, name: str, form: ModelForm, path: Path) -> LaunchRecipe:
+        argv = self._words(name, form.cmd, (*path, "cmd"))
+        self._check_port(form, path)
+        self._check_proxy(form.proxy, (*path, "proxy"))
+        return LaunchRecipe(
+            argv=argv,
+            proxy=form.proxy,
+            stop=self._words(name, form.cmd_stop, (*path, "cmdStop")) or None if form.cmd_stop.strip() else None,
+            env=_environment(form),
+            check_endpoint=_endpoint(form.check_endpoint),
+            preferred_port=self._ports.get(name),
+        )
+
+    def _words(self, name: str, command: str, path: Path) -> tuple[str, ...]:
+        try:
+            words = split_command(command)
+        except ValueError as error:
+            self._notebook.error(path, f"cannot be split into words: {str(error).lower()}", "Check the quotes")
+            return ()
+        if not words:
+            self._notebook.error(path, "holds no command")
+        self._warn_of_shell(words, path)
+        return tuple(fill_hole(word, MODEL_ID, name) for word in words)
+
+    def _warn_of_shell(self, words: tuple[str, ...], path: Path) -> None:
+        if not words or words[0].rpartition("/")[2] in _SHELLS:
+            return None
+        if _ASSIGNMENT.fullmatch(words[0]):
+            name = words[0].partition("=")[0]  # the value may be a secret
+            self._notebook.warn(path, f'"{name}=…" is taken as the program: no shell is used', "Use env instead")
+        for word in words:
+            if _OPERATOR.fullmatch(word) or "$(" in word or "`" in word:
+                hint = "Write sh -c '…' if you need one"
+                return self._notebook.warn(path, f'"{word}" is passed on as it is: no shell is used', hint)
+        return None
+
+    def _check_port(self, form: ModelForm, path: Path) -> None:
+        if PORT in holes(form.cmd):
+            return
+        if PORT in holes(form.proxy):
+            said = "proxy uses ${PORT}, but cmd does not"
+            hint = "Set proxy to where the server listens, or use ${PORT} in cmd"
+            self._notebook.error((*path, "proxy"), said, hint)
+        for key, text in (("cmdStop", form.cmd_stop), ("checkEndpoint", form.check_endpoint), ("env", str(form.env))):
+            if PORT in holes(text):
+                self._notebook.error((*path, key), f"{key} uses ${{PORT}}, but cmd does not")
+
+    def _check_proxy(self, proxy: str, path: Path) -> None:
+        try:
+            address_of(fill_hole(proxy, PORT, 1))
+        except ValueError as error:
+            self._notebook.error(path, str(error))
+
+    # Its room and its requests
+
+    def _memory(self, form: ModelForm, path: Path) -> Mapping[Place, Bytes] | None:
+        if form.memory is None:
+            return None
+        if not self._budgets:
+            self._notebook.warn((*path, "memory"), "has no effect without devices")
+            return None
+        if isinstance(form.memory, int):
+            return MappingProxyType({next(iter(self._budgets)): form.memory})
+        return MappingProxyType({Place(LOCAL_HOST, DeviceName(device)): size for device, size in form.memory.items()})
+
+    def _changes(self, form: ModelForm, path: Path) -> BodyChanges:
+        if form.filters.old_strip_params:
+            self._notebook.note((*path, "filters", "strip_params"), "old spelling", "Write stripParams")
+        return BodyChanges(
+            model_name=form.use_model_name or None,
+            strip=stripped(form.filters),
+            set=MappingProxyType({key: value for key, value in form.filters.set_params.items() if key != "model"}),
+        )
+
+
+def preferred_ports(config: Config) -> dict[str, int]:
+    """With startPort: a number for each model whose command asks for one, in the order of their names."""
+    if config.start_port is None:
+        return {}
+    asking = sorted(name for name, form in config.models.items() if PORT in holes(form.cmd))
+    return {name: config.start_port + n for n, name in enumerate(asking)}
+
+
+def stripped(filters: Filters) -> tuple[str, ...]:
+    words = filters.strip_params or filters.old_strip_params
+    listed = words.split(",") if isinstance(words, str) else words
+    names = dict.fromkeys(name.strip() for name in listed)
+    return tuple(name for name in names if name and name != "model")
+
+
+def _environment(form: ModelForm) -> tuple[tuple[str, str], ...]:
+    if isinstance(form.env, dict):
+        return tuple(form.env.items())
+    return tuple((name, value) for name, _, value in (entry.partition("=") for entry in form.env))
+
+
+def _endpoint(text: str) -> str | None:
+    if text == "none":
+        return None
+    return text if text.startswith("/") else f"/{text}"

@@ -1,0 +1,129 @@
+"""How people write durations, sizes and addresses, as pydantic types whose JSON Schema says the same."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address, ip_network
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?", re.IGNORECASE)
+_BYTES = {"": 1, **{f"{unit}i": 1 << 10 * n for n, unit in enumerate("kmgt", 1)}}
+_BYTES |= {unit: 1000**n for n, unit in enumerate("kmgt", 1)}
+
+
+def parse_duration(value: Any) -> float:
+    """Seconds from `90`, `90s`, `1h30m` or `500ms`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    text = str(value).strip()
+    if re.fullmatch(r"-?\d+(\.\d+)?", text):
+        return float(text)
+    if not isinstance(value, str) or not _DURATION.fullmatch(text):
+        raise ValueError(f"must be a duration such as 90, 90s, 5m or 1h30m, not {shown(value)}")
+    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+
+
+def parse_size(value: Any) -> int:
+    """Bytes from `1024`, `18GiB` or `24GB`."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found:
+        raise ValueError(f"must be a size such as 18GiB, 24GB or a number of bytes, not {shown(value)}")
+    if found[2] and not found[0].upper().endswith("B"):
+        binary, decimal = (found[1] + found[2][0].upper() + unit for unit in ("iB", "B"))
+        raise ValueError(f"{shown(value)} is ambiguous: write {binary} or {decimal}")
+    return int(float(found[1]) * _BYTES[(found[2] or "").lower()])
+
+
+def parse_listen(value: Any) -> tuple[str, int]:
+    """Host and port from `127.0.0.1:8080`, `[::1]:8080`, `:8080` (every interface) or `8080` (this machine)."""
+    found = re.fullmatch(r"(?:(\[[^\]]+\]|[^:\[\]]*):)?(\d{1,5})", str(value))
+    if not found or int(found[2]) > 65535:
+        raise ValueError(f"must be host:port such as 127.0.0.1:8080, not {shown(value)}")
+    host = found[1]
+    if host is None:
+        return "127.0.0.1", int(found[2])
+    return host.strip("[]") or "0.0.0.0", int(found[2])
+
+
+def parse_network(value: Any) -> str:
+    try:
+        return str(ip_network(str(value), strict=False))
+    except ValueError:
+        raise ValueError(f"must be an address or a network such as 10.0.0.0/8, not {shown(value)}") from None
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def shown(value: Any) -> str:
+    """A value as a complaint quotes it: short, and never more than its kind for lists and mappings."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    return f'"{text if len(text) <= 40 else text[:37] + "..."}"' if isinstance(value, str) else text
+
+
+def size_text(size: int) -> str:
+    """`18 GiB`, as short as it stays true to a tenth."""
+    for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor:
+            return f"{size / factor:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{size} bytes"
+
+
+def _at_least(least: float, value: float) -> float:
+    if value < least:
+        raise ValueError(f"must be at least {least:g}, not {value:g}")
+    return value
+
+
+_DURATION_SCHEMA = {
+    "anyOf": [
+        {"type": "number", "minimum": 0},
+        {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"},
+        {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?$"},
+    ],
+    "examples": [90, "90s", "5m", "1h30m", "500ms"],
+}
+_TTL_SCHEMA = {**_DURATION_SCHEMA, "anyOf": [{"type": "number", "minimum": -1}, *_DURATION_SCHEMA["anyOf"][1:]]}
+SIZE_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0},
+        {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*([KMGTkmgt]i?)?[Bb]?$"},
+    ],
+    "examples": ["18GiB", "24GB", "512MiB", 1073741824],
+}
+_SWITCH_SCHEMA = {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no", "on", "off", "true", "false"]}]}
+_LISTEN_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "integer"}], "examples": ["127.0.0.1:8080", ":8080"]}
+
+Duration: TypeAlias = Annotated[
+    float, BeforeValidator(lambda value: _at_least(0, parse_duration(value))), WithJsonSchema(_DURATION_SCHEMA)
+]
+Ttl: TypeAlias = Annotated[
+    float, BeforeValidator(lambda value: _at_least(-1, parse_duration(value))), WithJsonSchema(_TTL_SCHEMA)
+]
+Size: TypeAlias = Annotated[int, BeforeValidator(parse_size), WithJsonSchema(SIZE_SCHEMA)]
+Switch: TypeAlias = Annotated[bool, WithJsonSchema(_SWITCH_SCHEMA)]
+"""A boolean that may also be written yes, no, on or off."""
+Listen: TypeAlias = Annotated[tuple[str, int], BeforeValidator(parse_listen), WithJsonSchema(_LISTEN_SCHEMA)]
+Network: TypeAlias = Annotated[str, BeforeValidator(parse_network), WithJsonSchema({"type": "string"})]

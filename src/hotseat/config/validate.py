@@ -1,0 +1,190 @@
+"""Plain values against the schema, with pydantic's errors in our words and at the place where they are written.
+
+What is wrong is taken out and the rest is looked at again, so that one run shows every mistake, not only the first.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+
+from pydantic import ValidationError
+
+from hotseat.catalog.template import as_text
+from hotseat.config.complaints import Notebook, Path, nearest, value_at
+from hotseat.config.forms import Form
+from hotseat.config.model_form import ModelForm
+from hotseat.config.schema import Config
+from hotseat.config.units import shown
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from hotseat.config.document import Document
+
+_WANTED = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+
+
+def without_foreign_keys(document: Document) -> dict[str, Any]:
+    """The document without what is not ours to judge: extension keys, and keys that only hold anchors."""
+    known = Config.known_keys()
+    foreign = [key for key in document.value if key not in known and _is_foreign(key, document)]
+    return {key: value for key, value in document.value.items() if key not in foreign}
+
+
+def _is_foreign(key: str, document: Document) -> bool:
+    return key.startswith(("x-", ".")) or key in document.shelves
+
+
+def validate(value: dict[str, Any], document: Document, notebook: Notebook, *, lenient: bool) -> Config | None:
+    """The configuration, without the parts that were complained about; None where nothing can be made of it."""
+    trial = _Trial(_copied(value), document, notebook, lenient)
+    trial.leave_out_broken()
+    while trial.has_hope:
+        try:
+            return Config.model_validate(trial.value)
+        except ValidationError as error:
+            trial.learn(error.errors(include_url=False))
+    return None
+
+
+class _Trial:
+    def __init__(self, value: dict[str, Any], document: Document, notebook: Notebook, lenient: bool) -> None:
+        self.value = value
+        self.has_hope = True
+        self._document = document
+        self._notebook = notebook
+        self._lenient = lenient
+        self._taken_out: set[Path] = set()
+
+    def leave_out_broken(self) -> None:
+        """Values that were already complained about; a macro's has been used by now."""
+        for path in self._document.broken:
+            if path[0] != "macros" and path[2:3] != ("macros",):
+                self._take_out(path)
+
+    def learn(self, details: list[ErrorDetails]) -> None:
+        # All paths first: they lead through values that are about to be taken out.
+        for path, detail in [(self._path(detail), detail) for detail in details]:
+            self._learn(path, detail)
+
+    def _learn(self, path: Path, detail: ErrorDetails) -> None:
+        if detail["type"] == "string_type" and self._read_as_text(path):
+            return
+        if path not in self._taken_out:
+            self._complain(path, detail)
+        self._take_out(path[:-1] if detail["type"] == "missing" else path)
+
+    def _read_as_text(self, path: Path) -> bool:
+        """Where a text is wanted, `4.10` and `true` mean what is written."""
+        holder = value_at(self.value, path[:-1])
+        here = holder[path[-1]]
+        if not isinstance(here, bool | int | float):
+            return False
+        holder[path[-1]] = self._document.written.get(path, as_text(here))
+        return True
+
+    def _complain(self, path: Path, detail: ErrorDetails) -> None:
+        if detail["type"] != "extra_forbidden":
+            said = _message(detail)
+            self._notebook.error(path, said.partition(", not ")[0] if self._may_be_secret(path) else said)
+        elif self._lenient:
+            self._notebook.warn(path, "unknown key, ignored", _known_key_hint(path))
+        else:
+            self._notebook.error(path, "unknown key", _known_key_hint(path))
+
+    def _may_be_secret(self, path: Path) -> bool:
+        """Then a complaint does not repeat what is written there."""
+        return path[0] == "apiKeys" or path[-1] == "apiKey" or path in self._document.variables
+
+    def _path(self, detail: ErrorDetails) -> Path:
+        """Pydantic's way to a value, without the names of union branches."""
+        path: Path = ()
+        here: Any = self.value
+        for step in detail["loc"]:
+            is_there = step in here if isinstance(here, dict) else isinstance(here, list) and isinstance(step, int)
+            if is_there:
+                here, path = here[step], (*path, step)
+        return (*path, detail["loc"][-1]) if detail["type"] == "missing" else path
+
+    def _take_out(self, path: Path) -> None:
+        # Whole lists go: without one item, the places of the others would shift.
+        path = next((path[:n] for n, step in enumerate(path) if isinstance(step, int)), path)
+        if not path:
+            self.has_hope = False
+            return
+        self._taken_out.add(path)
+        holder = value_at(self.value, path[:-1])
+        if isinstance(holder, dict):
+            holder.pop(path[-1], None)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(member) for key, member in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _message(detail: ErrorDetails) -> str:
+    kind, context, given = detail["type"], detail.get("ctx", {}), shown(detail["input"])
+    if wanted := _WANTED.get(kind):
+        return f"must be {wanted}, not {given}"
+    if kind == "missing":
+        return "is missing"
+    if kind == "literal_error":
+        return f"must be {context['expected'].replace(chr(39), '')}, not {given}"
+    if kind in ("greater_than_equal", "less_than_equal", "greater_than"):
+        return _bound(kind, context, given)
+    if kind in ("too_short", "string_too_short"):
+        return "must not be empty"
+    return detail["msg"].removeprefix("Value error, ")
+
+
+def _bound(kind: str, context: dict[str, Any], given: str) -> str:
+    if kind == "greater_than":
+        return f"must be more than {context['gt']:g}, not {given}"
+    if kind == "less_than_equal":
+        return f"must be at most {context['le']:g}, not {given}"
+    return f"must be at least {context['ge']:g}, not {given}"
+
+
+def _known_key_hint(path: Path) -> str:
+    form, wrong = form_at(Config, path[:-1]), str(path[-1])
+    hint = nearest(wrong, form.known_keys()) if form else ""
+    if not hint and len(path) == 1 and wrong in ModelForm.known_keys():
+        return f'"{wrong}" is a key of a model: write it under models.<name>'
+    if not hint and len(path) == 3 and path[0] == "models" and wrong in Config.known_keys():
+        return f'"{wrong}" is a key of the whole file: write it at the top'
+    return hint
+
+
+def form_at(kind: Any, path: Path) -> type[Form] | None:
+    """The form that describes the mapping at `path`."""
+    if isinstance(kind, type) and issubclass(kind, Form):
+        if not path:
+            return kind
+        field = kind.known_keys().get(str(path[0]))
+        return form_at(kind.model_fields[field].annotation, path[1:]) if field else None
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return form_at(inner[0], path)
+    if origin in (Union, types.UnionType):
+        return next((form for option in inner if (form := form_at(option, path))), None)
+    if origin in (dict, tuple) and path:
+        return form_at(inner[1 if origin is dict else 0], path[1:])
+    return None

@@ -1,0 +1,96 @@
+"""YAML 1.2 as a tree of nodes: `no`, `on` and `12:30` stay text; no object tags; nesting is capped."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from yaml.composer import Composer, ComposerError
+from yaml.events import AliasEvent
+from yaml.parser import Parser
+from yaml.reader import Reader
+from yaml.resolver import BaseResolver
+from yaml.scanner import Scanner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yaml.nodes import Node
+
+MAX_DEPTH = 64
+
+_TAG = "tag:yaml.org,2002:"
+STR, NULL, BOOL, INT, FLOAT, MERGE = (_TAG + kind for kind in ("str", "null", "bool", "int", "float", "merge"))
+MAP, SEQ = _TAG + "map", _TAG + "seq"
+
+_PLAIN = (
+    (NULL, r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    (BOOL, r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    (INT, r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (FLOAT, r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+    (MERGE, r"<<", ["<"]),
+)
+
+
+# PyYAML's own classes are cooperative base classes without annotations.
+class Tree(Reader, Scanner, Parser, Composer, BaseResolver):
+    """Composes one document and remembers where each alias was used."""
+
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+        BaseResolver.__init__(self)
+        self.aliases: list[tuple[int, Node]] = []
+        self._depth = 0
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # its stub has no types
+        mark: Any = event.start_mark
+        if isinstance(event, AliasEvent):
+            node = super().compose_node(parent, index)
+            assert node is not None, "an alias always leads to a node"
+            self.aliases.append((mark.index, node))
+            return node
+        self.anchors.pop(getattr(event, "anchor", None), None)  # an anchor may be defined anew
+        return self._one_deeper(parent, index, mark)
+
+    def _one_deeper(self, parent: Node | None, index: Any, mark: Any) -> Node | None:
+        if self._depth == MAX_DEPTH:
+            raise ComposerError(None, None, f"nested deeper than {MAX_DEPTH} levels", mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+for _tag, _pattern, _first in _PLAIN:
+    Tree.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+def scalar(tag: str, text: str) -> Any:
+    """The value of a scalar; ValueError where its tag and its text do not agree."""
+    if tag not in _VALUE_OF:
+        raise ValueError(f'the tag "{tag.removeprefix(_TAG)}" is not supported')
+    return _VALUE_OF[tag](text)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f'"{text}" is not a boolean')
+    return text.lower() == "true"
+
+
+def _integer(text: str) -> int:
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
+_VALUE_OF: dict[str, Callable[[str], Any]] = {
+    STR: str,
+    MERGE: str,
+    NULL: lambda _: None,
+    BOOL: _boolean,
+    INT: _integer,
+    FLOAT: float,
+}

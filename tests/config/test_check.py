@@ -1,0 +1,184 @@
+"""`hotseat check` and `hotseat schema`: what they print and how they end."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hotseat.cli.check import check
+from hotseat.cli.schema import schema
+from hotseat.config.resolved import HIDDEN, redacted, resolved, together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.config_desk import Desk
+
+GOOD = "models: {a: {cmd: 's ${PORT}'}, b: {cmd: 's ${PORT}'}}\n"
+
+
+def test_a_good_file_is_summed_up(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """How many models, how many warnings, and what may run together."""
+    file = desk.write("config.yaml", GOOD + "captureBuffer: 1\n")
+
+    assert check([file], "text", lenient=False) == 0
+
+    out, err = capsys.readouterr()
+    assert out == "ok: 2 models, 1 warning.\nAll models run one at a time: loading one stops the others.\n"
+    assert err == "config.yaml:2:1: warning: captureBuffer: not used yet. Nothing is captured\n"
+
+
+def test_a_file_that_opens_the_house_is_told_before_serving(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """What `serve` will refuse, `check` already says."""
+    assert check([desk.write("config.yaml", GOOD + "listen: ':80'")], "text", lenient=False) == 0
+
+    assert "serve will refuse this address: 0.0.0.0:80 can be reached" in capsys.readouterr().out
+
+
+def test_a_bad_file_ends_with_three(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """Mistakes go to stderr, one a line."""
+    assert check([desk.write("config.yaml", GOOD + "lisen: 1")], "text", lenient=False) == 3
+
+    out, err = capsys.readouterr()
+    assert err == 'config.yaml:2:1: error: lisen: unknown key. Did you mean "listen"?\n'
+    assert out == "1 error: hotseat does not start with this configuration.\n"
+
+
+def test_lenient_checking_lets_unknown_keys_pass(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """They become warnings."""
+    assert check([desk.write("config.yaml", GOOD + "lisen: 1")], "text", lenient=True) == 0
+
+    assert "warning: lisen: unknown key, ignored" in capsys.readouterr().err
+
+
+def test_mistakes_as_json(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each complaint with its parts, and no configuration."""
+    assert check([desk.write("config.yaml", GOOD + "lisen: 1")], "json", lenient=False) == 3
+
+    assert json.loads(capsys.readouterr().out) == {
+        "ok": False,
+        "config": None,
+        "complaints": [
+            {
+                "severity": "error", "file": "config.yaml", "line": 2, "column": 1, "path": "lisen",
+                "message": "unknown key", "hint": 'Did you mean "listen"?',
+            }
+        ],
+    }  # fmt: skip
+
+
+def test_mistakes_as_github_annotations(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors, warnings and notices, with the signs GitHub reads as its own escaped."""
+    text = "lisen: 1\napiKeys: [k]\ncaptureBuffer: 1\nmodels: {'100%': 1}"
+
+    assert check([desk.write("a,b.yaml", text)], "github", lenient=False) == 3
+
+    assert capsys.readouterr().out.splitlines() == [
+        '::error file=a%2Cb.yaml,line=1,col=1::lisen: unknown key. Did you mean "listen"?',
+        "::notice file=a%2Cb.yaml,line=2,col=11::apiKeys[0]: this key may do everything."
+        " Write {key: …, role: inference} for less",
+        "::warning file=a%2Cb.yaml,line=3,col=1::captureBuffer: not used yet. Nothing is captured",
+        '::error file=a%2Cb.yaml,line=4,col=10::models["100%25"]: must be a mapping, not 1',
+    ]
+
+
+def test_secrets_do_not_leave_the_house(desk: Desk) -> None:
+    """Keys, options that carry keys, variables named like secrets, and our keys wherever they stand."""
+    text = """
+apiKeys: [sk-ours]
+models:
+  a:
+    cmd: s ${PORT} --api-key alpha1 --hf-token=beta2 sk-ours --ctx 5
+    cmdStop: sh -c 'stop --api-key gamma3 now'
+    env: [HF_TOKEN=delta4, my_secret_x=epsilon5, MODE=fast, COPY=sk-ours]
+"""
+    shown = resolved(desk.load(text))
+
+    assert shown["settings"]["apiKeys"] == [{"key": HIDDEN, "role": "admin"}]
+    model = shown["models"]["a"]
+    assert model["cmd"] == ["s", "${PORT}", "--api-key", HIDDEN, f"--hf-token={HIDDEN}", HIDDEN, "--ctx", "5"]
+    assert model["cmdStop"] == ["sh", "-c", f"stop --api-key {HIDDEN} now"]
+    assert model["env"] == {"HF_TOKEN": HIDDEN, "my_secret_x": HIDDEN, "MODE": "fast", "COPY": HIDDEN}
+    assert not any(
+        secret in json.dumps(shown) for secret in ("sk-ours", "alpha1", "beta2", "gamma3", "delta4", "epsilon5")
+    )
+
+
+def test_ordinary_options_are_left_alone() -> None:
+    """Only what is named like a secret is hidden."""
+    argv = ["s", "--api-key-file", "/k", "--max-tokens", "5", "--keys", "x"]
+
+    assert redacted(argv) == argv
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (GOOD, ["All models run one at a time: loading one stops the others."]),
+        (
+            GOOD + "devices: {gpu0: {memory: 8GiB}, cpu: {memory: 64GiB}}",
+            ["All models run together as long as they fit into gpu0 8 GiB, cpu 64 GiB."],
+        ),
+        (
+            GOOD + "groups: {g: {members: [a]}, h: {persistent: yes, exclusive: no, swap: no}}",
+            [
+                "Models in no group (b) run one at a time:"
+                " loading one stops every other model outside a persistent group.",
+                'Group "g" (a): one member at a time;'
+                " loading a member stops the members of other groups that are not persistent.",
+                'Group "h" (nobody): all members may run together; loading a member stops nothing outside the group;'
+                " no other group stops its members.",
+            ],
+        ),
+        (
+            GOOD + "groups: {g: {members: [a, b], exclusive: no}}",
+            [
+                'Group "g" (a, b): one member at a time; loading a member stops nothing outside the group;'
+                " an exclusive group loaded later stops them."
+            ],
+        ),
+    ],
+)
+def test_who_may_run_together_is_said_in_words(desk: Desk, text: str, sentences: list[str]) -> None:
+    """The one-way effect of groups is part of the sentence."""
+    assert together(desk.load(text).catalog) == sentences
+
+
+def test_a_long_list_of_names_is_cut(desk: Desk) -> None:
+    """Nobody reads a hundred names in a sentence."""
+    models = ", ".join(f"m{n}: {{cmd: 's ${{PORT}}'}}" for n in range(12))
+    text = f"models: {{{models}}}\ngroups: {{g: {{members: [m0]}}}}"
+
+    assert "(m1, m2, m3, m4, m5, m6, m7, m8 and 3 more)" in together(desk.load(text).catalog)[0]
+
+
+def test_the_schema_explains_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+    """Editors can show a title and a sentence for each of them."""
+    assert schema() == 0
+
+    published = json.loads(capsys.readouterr().out)
+    assert published["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert published["required"] == ["models"]
+    assert published["additionalProperties"] is False
+    unexplained = [path for path, key in keys_of(published) if not (key.get("title") and key.get("description"))]
+    assert unexplained == []
+
+
+def test_the_schema_allows_what_the_reader_allows(capsys: pytest.CaptureFixture[str]) -> None:
+    """Durations, sizes and switches are unions, and extension keys are free."""
+    schema()
+    published = json.loads(capsys.readouterr().out)
+    keys = dict(keys_of(published))
+
+    assert {option["type"] for option in keys["Config.globalTTL"]["anyOf"]} == {"number", "string"}
+    assert {option["type"] for option in keys["LimitsForm.body"]["anyOf"]} == {"integer", "string"}
+    assert "yes" in keys["Config.metrics"]["anyOf"][1]["enum"]
+    assert r"^(x-|\.)" in published["patternProperties"]
+
+
+def keys_of(published: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, form in {**published["$defs"], "Config": published}.items():
+        for key, described in form.get("properties", {}).items():
+            yield f"{name}.{key}", described

@@ -1,0 +1,201 @@
+"""What is wrong only when parts of a file meet, and what is merely worth a warning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.config_desk import Desk
+
+TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "1:1: error: models: is missing"),
+        ("models: []", "1:1: error: models: must be a mapping, not a list"),
+        ("models: {m: text}", '1:10: error: models.m: must be a mapping, not "text"'),
+        ("models: {m: }", "1:10: error: models.m.cmd: is missing"),
+        (TWO + "lisen: x", '4:1: error: lisen: unknown key. Did you mean "listen"?'),
+        (TWO + "lisen:", '4:1: error: lisen: unknown key. Did you mean "listen"?'),
+        (TWO + "listen: here", '4:1: error: listen: must be host:port such as 127.0.0.1:8080, not "here"'),
+        (
+            TWO + "devices: auto",
+            "4:1: error: devices: auto is not available yet. List the devices: gpu0: {memory: 24GiB}",
+        ),
+        (TWO + "devices: all", '4:1: error: devices: must be auto, not "all"'),
+        (TWO + "defaultModel: bea", '4:1: error: defaultModel: no model is called "bea". Did you mean "bee"?'),
+        (TWO + "scheduler: {maxQueue: 0}", "4:13: error: scheduler.maxQueue: must be at least 1, not 0"),
+        (TWO + "performance: {every: 0.5}", "4:15: error: performance.every: must be at least 1, not 0.5"),
+        (TWO + "startPort: 65535", "4:1: error: startPort: 2 models do not find a port each below 65536"),
+        (TWO + "groups: {g: {members: [a, a]}}", '4:27: error: groups.g.members[1]: "a" is already in group g, line 4'),
+        (
+            TWO + "groups: {g: {members: [bee]}}",
+            '4:24: error: groups.g.members[0]: no model is called "bee". It is an alias: write "b"',
+        ),
+        (
+            TWO + "  c: {cmd: 's ${PORT}', filters: {setParamsByID: {bee: {x: 1}}}}",
+            '4:51: error: models.c.filters.setParamsByID.bee: "bee" is already models.b.aliases[0], line 3',
+        ),
+        (TWO + "  c: {cmd: 's ${PORT}', aliases: ['']}", "4:35: error: models.c.aliases[0]: a name must not be empty"),
+        (TWO + "  c: {cmd: 's ${PORT}', urgency: 0}", "4:25: error: models.c.urgency: must be more than 0, not 0"),
+        (
+            TWO + "  c: {cmd: s, proxy: 'http://h:1', env: ['P=${PORT}']}",
+            "4:36: error: models.c.env: env uses ${PORT}, but cmd does not",
+        ),
+        (TWO + "peers: {p: {proxy: 'http://p'}}", "4:9: error: peers.p.models: is missing"),
+        (TWO + "apiKeys: [{key: k, rol: admin}]", '4:20: error: apiKeys[0].rol: unknown key. Did you mean "role"?'),
+        (
+            TWO + "devices: {g: {memory: 1GiB, reserv: 0}}",
+            '4:29: error: devices.g.reserv: unknown key. Did you mean "reserve"?',
+        ),
+        (TWO + "x: {y: 1}", "4:1: error: x: unknown key"),
+        (TWO + "scheduler: {patience: inf}", '4:13: error: scheduler.patience: must be a number, not "inf"'),
+        (TWO + "  c: {cmd: ' ', proxy: 'http://h:1'}", "4:7: error: models.c.cmd: holds no command"),
+        (TWO + "  c: {cmd: 's ${PORT}', name: \"a\\0b\"}", "4:31: error: models.c.name: must not hold a NUL"),
+        (
+            TWO + "  c: {cmd: 's ${PORT}', env: {'A=': x}}",
+            '4:25: error: models.c.env: "A=" cannot be the name of a variable',
+        ),
+        (TWO + "profiles: {p: {pins: [a]}}", "4:16: error: profiles.p.pins: must be a mapping, not a list"),
+        (
+            TWO + "sendLoadingState: maybe",
+            '4:1: error: sendLoadingState: must be off, reasoning, comment or chunk, not "maybe"',
+        ),
+    ],
+)
+def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) -> None:
+    """One mistake, one complaint, in its place."""
+    errors = [said for said in desk.mistakes(text) if ": warning: " not in said]
+
+    assert errors == [f"config.yaml:{complaint}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("models: {}", "1:1: warning: models: no model is defined"),
+        (TWO + "captureBuffer: 5", "4:1: warning: captureBuffer: not used yet. Nothing is captured"),
+        (TWO + "logRequests: true", "4:1: warning: logRequests: not used yet. It has no effect in llama-swap either"),
+        (
+            TWO + "routing: {scheduler: {use: fifo, settings: {fifo: {priority: {a: 1}}}}}",
+            "4:52: warning: routing.scheduler.settings.fifo.priority: not used yet. Set models.*.urgency instead",
+        ),
+        (
+            TWO + "routing: {router: {use: matrix}}",
+            "4:20: warning: routing.router.use: matrix is not used yet. One model runs at a time",
+        ),
+        (
+            TWO + "routing: {router: {use: memory}}",
+            "4:20: warning: routing.router.use: memory has no effect without devices. One model runs at a time",
+        ),
+        (
+            TWO + "  c: {cmd: 's ${PORT}', capabilities: {tools: yes}}",
+            "4:25: warning: models.c.capabilities: not used yet. The model list does not show them",
+        ),
+        (
+            TWO + "sendLoadingState: true",
+            "4:1: warning: sendLoadingState: not used yet. Nothing is sent while a model loads",
+        ),
+        (
+            TWO + "  c: {cmd: 's ${PORT}', memory: 1GiB}",
+            "4:25: warning: models.c.memory: has no effect without devices",
+        ),
+        (
+            TWO + "hooks: {on_startup: {preload: [a, b]}}",
+            '4:22: warning: hooks.on_startup.preload: loading "b" unloads "a". Preload models that may run together',
+        ),
+        (
+            TWO + "apiKeys: [k]",
+            "4:11: note: apiKeys[0]: this key may do everything. Write {key: …, role: inference} for less",
+        ),
+    ],
+)
+def test_what_is_only_worth_a_word_does_not_keep_anybody_from_starting(desk: Desk, text: str, warning: str) -> None:
+    """The file loads and the complaint says what happens instead."""
+    assert desk.warnings(text) == [f"config.yaml:{warning}"]
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("s ${PORT} && x", "&&"),
+        ("s ${PORT} | x", "|"),
+        ("s ${PORT} > log", ">"),
+        ("s ${PORT} 2>&1", "2>&1"),
+        ("s ${PORT} >>log", ">>log"),
+        ("s ${PORT} $(pwd)", "$(pwd)"),
+        ("s ${PORT} `pwd`", "`pwd`"),
+        ("s ${PORT} # note", "#"),
+    ],
+)
+def test_shell_operators_are_pointed_out(desk: Desk, command: str, word: str) -> None:
+    """There is no shell that would understand them."""
+    assert desk.warnings(f'models:\n  m:\n    cmd: "{command}"\n') == [
+        f'config.yaml:3:5: warning: models.m.cmd: "{word}" is passed on as it is: no shell is used.'
+        " Write sh -c '…' if you need one"
+    ]
+
+
+def test_a_shell_that_is_asked_for_is_nobodys_mistake(desk: Desk) -> None:
+    """`sh -c` brings its own operators."""
+    assert desk.warnings("models:\n  m:\n    cmd: /bin/bash -c 'exec s ${PORT} > /tmp/log' && echo\n") == []
+
+
+def test_router_by_memory_is_what_devices_do_anyway(desk: Desk) -> None:
+    """With devices, `use: memory` needs no word."""
+    assert desk.warnings(TWO + "devices: {gpu0: {memory: 1GiB}}\nrouting: {router: {use: memory}}") == []
+
+
+def test_extension_keys_and_shelves_are_not_looked_at(desk: Desk) -> None:
+    """`x-…`, `.…` and keys that only hold an anchor are the author's own."""
+    text = "x-mine: {any: thing}\n.hidden: 1\nshelf: &s {cmd: 's ${PORT}'}\nmodels: {m: *s}\n"
+
+    assert desk.warnings(text) == []
+
+
+def test_an_unused_anchor_makes_no_shelf(desk: Desk) -> None:
+    """A misspelled key does not become right by an anchor nobody uses."""
+    assert desk.mistakes("modles: &m {a: 1}\n" + TWO) == [
+        'config.yaml:1:1: error: modles: unknown key. Did you mean "models"?'
+    ]
+
+
+def test_lenient_reading_turns_unknown_keys_into_warnings(desk: Desk) -> None:
+    """At every level; other mistakes stay mistakes."""
+    text = "lisen: x\nmodels:\n  m: {cmd: 's ${PORT}', tll: 5}\n"
+
+    assert desk.warnings(text, lenient=True) == [
+        'config.yaml:1:1: warning: lisen: unknown key, ignored. Did you mean "listen"?',
+        'config.yaml:3:25: warning: models.m.tll: unknown key, ignored. Did you mean "ttl"?',
+    ]
+
+
+def test_names_that_cannot_be_served_yet_are_remembered(desk: Desk) -> None:
+    """Requests for them can be answered with the key that is not supported."""
+    text = (
+        "models: {m: {cmd: 's ${PORT}', aliases: [here], filters: {setParamsByID: {m: {}, 'm:high': {}}}}}\n"
+        "selectors: {best: {strategy: warm, targets: [m]}}\n"
+        "peers: {p: {proxy: 'http://p', models: [far, both, here]}, q: {proxy: 'http://q', models: [both]}}\n"
+        "profiles: {night: {pins: {m: null}}}\n"
+    )
+    loaded = desk.load(text)
+
+    assert loaded.catalog.unsupported == {
+        "m:high": "filters.setParamsByID",
+        "best": "selectors",
+        "far": "peers",
+        "p/far": "peers",
+        "p/both": "peers",
+        "p/here": "peers",
+        "q/both": "peers",
+    }
+    assert [(complaint.line, complaint.path) for complaint in loaded.complaints] == [
+        (1, "models.m.filters.setParamsByID"),
+        (2, "selectors"),
+        (3, "peers"),
+        (4, "profiles"),
+    ]

@@ -1,0 +1,154 @@
+"""YAML as people write it: dialect, anchors, duplicates, caps and places."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotseat.config.complaints import Notebook, Spot
+from hotseat.config.document import MAX_CHARACTERS, Document, parse
+
+
+def read(text: str) -> tuple[Document | None, list[str]]:
+    notebook = Notebook("f.yaml")
+    document = parse(text, "f.yaml", {}, notebook)
+    return document, list(map(str, notebook.complaints()))
+
+
+def value(text: str) -> object:
+    document, complaints = read(text)
+    assert not complaints
+    assert document is not None
+    return document.value
+
+
+def test_words_and_times_stay_texts() -> None:
+    """YAML 1.2: only true, false, null and numbers are more than text."""
+    text = "{a: no, b: on, c: 12:30, d: 1_000, e: y, f: 0o17, g: 0x1F, h: true, i: ~, j: 1.5e3, k: -7, l: .inf, m: 017}"
+
+    assert value(text) == {
+        "a": "no", "b": "on", "c": "12:30", "d": "1_000", "e": "y", "f": 15, "g": 31, "h": True, "i": None,
+        "j": 1500.0, "k": -7, "l": ".inf", "m": 17,
+    }  # fmt: skip
+
+
+def test_a_number_too_large_for_a_float_stays_text() -> None:
+    """Infinity is not a value anybody writes on purpose."""
+    assert value("a: 1e999") == {"a": "1e999"}
+
+
+def test_keys_are_texts_as_they_are_written() -> None:
+    """A model may be called 4.10."""
+    assert value("{4.10: a, true: b, ~: c}") == {"4.10": "a", "true": "b", "~": "c"}
+
+
+def test_an_empty_file_is_an_empty_mapping() -> None:
+    """Comments alone are no mistake of form."""
+    assert value("") == value("# nothing\n") == value("~") == {}
+
+
+def test_every_path_knows_its_line_and_column() -> None:
+    """Keys and list items are found where they are written."""
+    document, _ = read("models:\n  qwen:\n    aliases: [a,\n              bb]\n")
+
+    assert document is not None
+    assert document.spots[("models", "qwen", "aliases")] == Spot("f.yaml", 3, 5)
+    assert document.spots[("models", "qwen", "aliases", 1)] == Spot("f.yaml", 4, 15)
+
+
+def test_the_written_form_of_a_number_is_kept() -> None:
+    """4.10 as a name is not 4.1."""
+    document, _ = read("a: [4.10, TRUE, x]")
+
+    assert document is not None
+    assert document.written == {("a", 0): "4.10", ("a", 1): "TRUE"}
+
+
+def test_merges_yield_to_own_keys_and_to_earlier_merges() -> None:
+    """`<<` fills in what is absent, first come first served, also through merges of merges."""
+    text = "a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2, z: 2}\nc: {z: 3, <<: [*b, *a]}\nd: {<<: *a, <<: *b}"
+
+    assert value(text) == {
+        "a": {"x": 1, "y": 1},
+        "b": {"y": 2, "z": 2, "x": 1},
+        "c": {"z": 3, "y": 2, "x": 1},
+        "d": {"x": 1, "y": 1, "z": 2},
+    }
+
+
+def test_a_merged_key_points_to_where_it_is_written() -> None:
+    """The place to correct is the anchor's."""
+    document, _ = read("a: &a\n  x: 1\nb:\n  <<: *a\n")
+
+    assert document is not None
+    assert document.spots[("b", "x")] == Spot("f.yaml", 2, 3)
+
+
+def test_an_anchor_may_be_defined_anew() -> None:
+    """The last definition before the alias counts."""
+    assert value("a: &n 1\nb: *n\nc: &n 2\nd: *n") == {"a": 1, "b": 1, "c": 2, "d": 2}
+
+
+def test_keys_that_hold_anchors_for_others_are_shelves() -> None:
+    """An anchor that is used only within its own key makes no shelf of it."""
+    document, _ = read("shelf: {deep: &a 1}\nother: &b 2\nself: {x: &c 3, y: *c}\nuse: *a\n")
+
+    assert document is not None
+    assert document.shelves == {"shelf"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a: 1\nb: 2\na: 3", "f.yaml:3:1: error: a: duplicate key, first written in line 1"),
+        ("m:\n  x: {a: 1, a: 2}", "f.yaml:2:13: error: m.x.a: duplicate key, first written in line 2"),
+        ("a: !!python/name:os.system x", 'f.yaml:1:4: error: a: the tag "python/name:os.system" is not supported'),
+        ("a: !mine [1]", 'f.yaml:1:4: error: a: the tag "!mine" is not supported'),
+        ("a: !mine {b: 1}", 'f.yaml:1:4: error: a: the tag "!mine" is not supported'),
+        ("a: !!bool perhaps", 'f.yaml:1:4: error: a: "perhaps" is not a boolean'),
+        ("a:\n  [x]: 1", "f.yaml:2:3: error: a: a key must be a word, not a list or a mapping"),
+        ("a: &a {[x]: 1}\nb: {<<: *a}", "f.yaml:1:8: error: a: a key must be a word, not a list or a mapping"),
+        ("a: {<<: 1}", 'f.yaml:1:9: error: a["<<"]: must be a mapping or a list of mappings'),
+        ("- a\n- b", "f.yaml:1:1: error: the file must hold a mapping, as in `models: …`"),
+        ("just text", "f.yaml:1:1: error: the file must hold a mapping, as in `models: …`"),
+        ("a: [1", "f.yaml:1:6: error: not valid YAML: expected ',' or ']', but got '<stream end>'"),
+        (
+            "a: [x=${PORT}]",
+            "f.yaml:1:8: error: not valid YAML: expected ',' or ']', but got '{'. "
+            "Inside [ ] and { }, texts with ${…} need quotes",
+        ),
+        ("a: b: c", "f.yaml:1:5: error: not valid YAML: mapping values are not allowed here"),
+        (
+            "a:\n\tb: 1",
+            "f.yaml:2:1: error: not valid YAML: found character '\\t' that cannot start any token. Indent with spaces",
+        ),
+        ("a: *nobody", "f.yaml:1:4: error: not valid YAML: found undefined alias 'nobody'"),
+        ("a: 1\n---\nb: 2", "f.yaml:2:1: error: not valid YAML: but found another document"),
+        ("a: x\nb: \x01", "f.yaml:2:4: error: not valid YAML: special characters are not allowed (#x0001)"),
+        ("a: " + "[" * 80, "f.yaml:1:67: error: not valid YAML: nested deeper than 64 levels"),
+        ("x" * (MAX_CHARACTERS + 1), "f.yaml:1:1: error: the file is larger than 4,000,000 characters"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_place(text: str, complaint: str) -> None:
+    """Each kind of broken YAML has its sentence, line and column."""
+    _, complaints = read(text)
+
+    assert complaint in complaints
+
+
+def test_aliases_that_multiply_are_cut_short() -> None:
+    """Nine lines must not become a billion values."""
+    lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 9)]
+    document, complaints = read("\n".join(lines))
+
+    assert document is None
+    assert complaints == ["f.yaml:1:1: error: aliases expand to more than 200,000 values or without end"]
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}", "a: &a {<<: *a}", "a: &a {<<: [*a, *a]}"])
+def test_an_alias_within_its_own_anchor_ends(text: str) -> None:
+    """A value that holds itself has no end; reading it has."""
+    document, complaints = read(text)
+
+    assert document is None
+    assert complaints == ["f.yaml:1:1: error: aliases expand to more than 200,000 values or without end"]

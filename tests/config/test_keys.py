@@ -1,0 +1,313 @@
+"""What each key means, row by row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotseat.catalog.catalog import Policy
+from hotseat.catalog.groups import TOGETHER, Group
+from hotseat.config.complaints import Notebook
+from hotseat.config.document import Document
+from hotseat.config.specs import preferred_ports
+from hotseat.config.validate import validate
+from hotseat.settings import ApiKey, ErrorFormat, Limits, Logging, Role, Settings
+from hotseat.terms import LOCAL_HOST, DeviceName, Place
+
+if TYPE_CHECKING:
+    from tests.support.config_desk import Desk
+
+    from hotseat.catalog.spec import ModelSpec
+
+MODEL = "models: {m: {cmd: 'server ${PORT}'}}\n"
+GIB = 1 << 30
+
+
+def model(desk: Desk, keys: str, top: str = "") -> ModelSpec:
+    return desk.load(f"{top}\nmodels: {{m: {{cmd: 'server ${{PORT}}', {keys}}}}}").catalog.resolve("m")
+
+
+def place(device: str) -> Place:
+    return Place(LOCAL_HOST, DeviceName(device))
+
+
+@pytest.mark.parametrize(
+    ("keys", "field", "value"),
+    [
+        ("aliases: [a, b, a, m]", "aliases", ("a", "b")),
+        ("name: A title", "title", "A title"),
+        ("name: 4.10", "title", "4.10"),
+        ("description: text", "description", "text"),
+        ("unlisted: on", "unlisted", True),
+        ("unlisted: off", "unlisted", False),
+        ("healthCheckTimeout: 3", "health_check_timeout_s", 3.0),
+        ("healthCheckTimeout: 500ms", "health_check_timeout_s", 0.5),
+        ("healthCheckTimeout: 0", "health_check_timeout_s", 120.0),
+        ("unloadTimeout: 1m30s", "unload_timeout_s", 90.0),
+        ("unloadTimeout: 0", "unload_timeout_s", 10.0),
+        ("drainTimeout: 0", "drain_timeout_s", 0.0),
+        ("ttl: 60", "ttl_s", 60.0),
+        ("ttl: '60'", "ttl_s", 60.0),
+        ("ttl: 0", "ttl_s", None),
+        ("ttl: -1", "ttl_s", None),
+        ("concurrencyLimit: 0", "concurrency_limit", None),
+        ("concurrencyLimit: 3", "concurrency_limit", 3),
+        ("urgency: 2", "urgency", 2.0),
+        ("pinned: yes", "pinned", True),
+    ],
+)
+def test_a_models_own_settings(desk: Desk, keys: str, field: str, value: object) -> None:
+    """Each key reaches the spec in the spec's own terms."""
+    assert getattr(model(desk, keys), field) == value
+
+
+@pytest.mark.parametrize(
+    ("top", "keys", "field", "value"),
+    [
+        ("globalTTL: 5m", "", "ttl_s", 300.0),
+        ("globalTTL: 5m", "ttl: -1", "ttl_s", 300.0),
+        ("globalTTL: 5m", "ttl: 0", "ttl_s", None),
+        ("globalTTL: 5m", "ttl: 7", "ttl_s", 7.0),
+        ("healthCheckTimeout: 1", "", "health_check_timeout_s", 1.0),
+        ("healthCheckTimeout: 1", "healthCheckTimeout: 2", "health_check_timeout_s", 2.0),
+        ("unloadTimeout: 1", "", "unload_timeout_s", 1.0),
+        ("unloadTimeout: 1", "unloadTimeout: 2", "unload_timeout_s", 2.0),
+    ],
+)
+def test_a_global_setting_holds_where_a_model_says_nothing(
+    desk: Desk, top: str, keys: str, field: str, value: object
+) -> None:
+    """The model's own word wins."""
+    assert getattr(model(desk, keys, top), field) == value
+
+
+@pytest.mark.parametrize(
+    ("keys", "field", "value"),
+    [
+        ("checkEndpoint: /v1/models", "check_endpoint", "/v1/models"),
+        ("checkEndpoint: ready", "check_endpoint", "/ready"),
+        ("checkEndpoint: none", "check_endpoint", None),
+        ("proxy: 'https://h:1/x'", "proxy", "https://h:1/x"),
+        ("cmdStop: stop -t 1 'a b'", "stop", ("stop", "-t", "1", "a b")),
+        ("cmdStop: ''", "stop", None),
+        ("env: [A=1, B=x=y, C=]", "env", (("A", "1"), ("B", "x=y"), ("C", ""))),
+        ("env: {A: 1.10, B: true, C: x}", "env", (("A", "1.10"), ("B", "true"), ("C", "x"))),
+    ],
+)
+def test_how_a_server_is_started_and_found(desk: Desk, keys: str, field: str, value: object) -> None:
+    """Each key reaches the launch recipe."""
+    assert getattr(model(desk, keys).recipe, field) == value
+
+
+@pytest.mark.parametrize(
+    ("keys", "strip"),
+    [
+        ("stripParams: 'a, b ,model,,a'", ("a", "b")),
+        ("stripParams: [a, b.c]", ("a", "b.c")),
+        ("strip_params: x", ("x",)),
+        ("stripParams: a, strip_params: x", ("a",)),
+    ],
+)
+def test_members_to_strip(desk: Desk, keys: str, strip: tuple[str, ...]) -> None:
+    """A list or a comma-separated text, in either spelling; `model` is protected."""
+    assert model(desk, f"filters: {{{keys}}}").changes.strip == strip
+
+
+def test_members_to_set(desk: Desk) -> None:
+    """Any JSON value, null included; `model` is protected."""
+    changes = model(desk, "useModelName: up, filters: {setParams: {a: null, b: [1], c: {d: x}, model: no}}").changes
+
+    assert dict(changes.set) == {"a": None, "b": [1], "c": {"d": "x"}}
+    assert changes.model_name == "up"
+
+
+def test_settings_of_the_house(desk: Desk) -> None:
+    """Every key that is not about models or groups ends up in Settings."""
+    text = """
+listen: "[::1]:9000"
+allowOpen: true
+allowedHosts: [models.example]
+allowedOrigins: ["https://chat.example"]
+trustedProxies: [10.1.2.3, 192.168.0.1/16]
+clientHeader: X-User
+apiKeys: [full, {key: less, role: operate}, {key: least}]
+errorFormat: text
+metrics: off
+includeAliasesInList: yes
+logLevel: warn
+logTimeFormat: kitchen
+logToStdout: none
+limits: {header: 1KiB, body: 1MB, jsonBody: 10, connections: 2, headerTimeout: 1, bodyTimeout: 2s, idleTimeout: 3m}
+upstream: {ignorePaths: ["a$"]}
+"""
+    settings = desk.load(text + MODEL).settings
+
+    assert settings.listen == ("::1", 9000)
+    assert settings.access.allow_open
+    assert settings.access.allowed_hosts == ("models.example",)
+    assert settings.access.allowed_origins == ("https://chat.example",)
+    assert settings.access.trusted_proxies == ("10.1.2.3/32", "192.168.0.0/16")
+    assert settings.access.client_header == "X-User"
+    assert settings.access.api_keys == (
+        ApiKey("full"), ApiKey("less", Role.OPERATE), ApiKey("least", Role.INFERENCE),
+    )  # fmt: skip
+    assert settings.error_format is ErrorFormat.TEXT
+    assert not settings.metrics
+    assert settings.include_aliases_in_list
+    assert settings.logging == Logging("warn", "kitchen", "none")
+    assert settings.limits == Limits(1024, 1_000_000, 10, 2, 1.0, 2.0, 180.0)
+    assert settings.ignore_paths == ("a$",)
+
+
+def test_groups_in_both_places_mean_the_same(desk: Desk) -> None:
+    """The newer place holds what the older one held."""
+    groups = "groups: {g: {swap: no, exclusive: no, persistent: yes, members: [m]}, h: {}}"
+    expected = (Group("g", swap=False, exclusive=False, persistent=True, members=("m",)), Group("h"))  # type: ignore[arg-type]
+
+    assert desk.load(MODEL + groups).catalog.groups.groups == expected
+    assert desk.load(f"{MODEL}routing: {{router: {{settings: {{{groups}}}}}}}").catalog.groups.groups == expected
+
+
+def test_devices_turn_groups_of_one_into_a_budget(desk: Desk) -> None:
+    """Memory minus reserve may be used; whatever fits may stay."""
+    text = (
+        "devices: {gpu0: {memory: 24GiB, reserve: 1GiB}, gpu1: {memory: 8GiB}}\nscheduler: {patience: 3, maxQueue: 9}\n"
+    )
+    catalog = desk.load(text + MODEL).catalog
+
+    assert catalog.budgets == {place("gpu0"): 23 * GIB, place("gpu1"): 8 * GIB}
+    assert catalog.groups.default is TOGETHER
+    assert catalog.policy == Policy(3.0, 9)
+
+
+@pytest.mark.parametrize(
+    ("keys", "memory"),
+    [
+        ("memory: 2GiB", {place("gpu1"): 2 * GIB}),
+        ("memory: 1024", {place("gpu1"): 1024}),
+        ("memory: {gpu0: 1GiB, gpu1: 512MiB}", {place("gpu0"): GIB, place("gpu1"): GIB // 2}),
+        ("ttl: 1", None),
+    ],
+)
+def test_memory_is_on_the_first_device_or_where_it_says(desk: Desk, keys: str, memory: Any) -> None:
+    """A plain size means the device that is written first."""
+    assert model(desk, keys, "devices: {gpu1: {memory: 4GiB}, gpu0: {memory: 4GiB}}").memory == memory
+
+
+def test_preload_and_default_may_use_aliases(desk: Desk) -> None:
+    """They are kept under the models' own names, each once."""
+    text = "models: {m: {cmd: 'server ${PORT}', aliases: [a]}}\ndefaultModel: a\nhooks: {on_startup: {preload: [a, m]}}"
+    catalog = desk.load(text).catalog
+
+    assert catalog.default_model == "m"
+    assert catalog.preload == ("m",)
+
+
+def test_ports_are_counted_in_the_order_of_the_names(desk: Desk) -> None:
+    """Only models that ask for a port get a number, and only with startPort."""
+    asking = "models: {b: {cmd: 's ${PORT}'}, a: {cmd: 's ${PORT}'}, C: {cmd: 's ${PORT}'}, "
+    models = asking + "aa: {cmd: s, proxy: 'http://h:1'}}"
+    counted = desk.load("startPort: 5800\n" + models).catalog.models.values()
+    free = desk.load(models).catalog.models.values()
+
+    assert {spec.name: spec.recipe.preferred_port for spec in counted} == {"C": 5800, "a": 5801, "aa": None, "b": 5802}
+    assert {spec.recipe.preferred_port for spec in free} == {None}
+
+
+@given(
+    start=st.integers(1, 60000),
+    asking=st.dictionaries(st.text(min_size=1, max_size=8), st.booleans(), min_size=1, max_size=12),
+)
+def test_preferred_ports_equal_a_counter_over_sorted_names(start: int, asking: dict[str, bool]) -> None:
+    """For any names: sorted, counted from startPort, skipping models that do not ask."""
+    models = {name: {"cmd": "s ${PORT}" if asks else "s"} for name, asks in asking.items()}
+    config = validate({"startPort": start, "models": models}, Document({}), Notebook("f"), lenient=False)
+    assert config is not None
+
+    ports = preferred_ports(config)
+
+    assert [ports[name] for name in sorted(asking) if asking[name]] == [*range(start, start + sum(asking.values()))]
+    assert set(ports) == {name for name, asks in asking.items() if asks}
+
+
+def test_a_file_with_every_default_written_out_equals_the_shortest_one(desk: Desk) -> None:
+    """Defaults are what the reference says, and saying them changes and warns of nothing."""
+    written = """
+listen: 127.0.0.1:8080
+allowOpen: false
+allowedHosts: []
+allowedOrigins: []
+trustedProxies: []
+clientHeader: ""
+apiKeys: []
+errorFormat: auto
+metrics: true
+scheduler: {patience: 2, maxQueue: 512}
+devices: {}
+limits: {header: 32KiB, body: 1GiB, jsonBody: 64MiB, connections: 10000,
+         headerTimeout: 10, bodyTimeout: 30, idleTimeout: 60}
+healthCheckTimeout: 120
+globalTTL: 0
+unloadTimeout: 10
+logLevel: info
+logTimeFormat: ""
+logToStdout: proxy
+logRequests: false
+metricsMaxInMemory: 1000
+captureBuffer: 0
+store: {path: ""}
+ui: {activity: {session_id: [X-Session-ID, X-Litellm-Session-Id]}}
+performance: {disabled: false, every: 5}
+sendLoadingState: false
+includeAliasesInList: false
+macros: {}
+profiles: {}
+selectors: {}
+groups: {}
+hooks: {on_startup: {preload: []}}
+peers: {}
+upstream: {ignorePaths: ['\\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$']}
+models:
+  m:
+    cmd: server ${PORT}
+    cmdStop: ""
+    proxy: http://localhost:${PORT}
+    checkEndpoint: /health
+    healthCheckTimeout: 0
+    ttl: -1
+    unloadTimeout: 0
+    drainTimeout: 10
+    aliases: []
+    name: ""
+    description: ""
+    unlisted: false
+    metadata: {}
+    capabilities: {in: [], out: [], tools: false, reranker: false, context: 0}
+    env: []
+    useModelName: ""
+    filters: {stripParams: "", strip_params: "", setParams: {}, setParamsByID: {}}
+    concurrencyLimit: 0
+    sendLoadingState: off
+    timeouts: {connect: 30, keepalive: 30, responseHeader: 0, tlsHandshake: 10, expectContinue: 1, idleConn: 90}
+    compat: {ignoreWebsockets: false}
+    macros: {}
+    memory: ~
+    urgency: 1
+    pinned: false
+"""
+    long, short = desk.load(written), desk.load(MODEL)
+
+    assert (long.catalog, long.settings) == (short.catalog, short.settings)
+    assert short.settings == Settings()
+    assert long.complaints == short.complaints == ()
+
+
+def test_a_key_without_a_value_counts_as_absent(desk: Desk) -> None:
+    """An author who has commented out the lines beneath a key means nothing by it."""
+    top = "groups:\nhooks:\n  on_startup:\nlisten:\n"
+    text = top + "models:\n  m:\n    cmd: server ${PORT}\n    aliases:\n    env:\n    ttl:\n"
+
+    assert desk.load(text).catalog == desk.load(MODEL).catalog

@@ -1,0 +1,82 @@
+"""Every complaint has its place, its words and its way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotseat.config.complaints import Complaint, ConfigError, Severity, dotted
+from hotseat.config.load import read
+from hotseat.config.schema import Config
+
+SAMPLES = Path(__file__).parent / "samples"
+MODEL = "models: {m: {cmd: 'server ${PORT}'}}\n"
+
+
+def complaints_about(path: Path) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        read([path], environ={})
+    return [str(complaint).replace(str(path), path.name) for complaint in refused.value.complaints]
+
+
+def test_a_file_full_of_mistakes_shows_all_of_them_at_once() -> None:
+    """The golden list: each kind of mistake with its exact line, column and sentence."""
+    golden = (SAMPLES / "mistakes.golden").read_text(encoding="utf-8").splitlines()
+
+    assert complaints_about(SAMPLES / "mistakes.yaml") == golden
+
+
+def test_a_complaint_reads_as_editors_and_people_expect() -> None:
+    """file:line:column, severity, path, what is wrong, and what to do."""
+    complaint = Complaint(Severity.ERROR, "config.yaml", 5, 5, "models.qwen.tll", "unknown key", 'Did you mean "ttl"?')
+
+    assert str(complaint) == 'config.yaml:5:5: error: models.qwen.tll: unknown key. Did you mean "ttl"?'
+
+
+def test_paths_are_written_so_that_they_can_be_found() -> None:
+    """Words with dots, list positions, and odd names in brackets."""
+    assert dotted(("models", "qwen2.5-7b", "aliases", 0)) == 'models["qwen2.5-7b"].aliases[0]'
+    assert dotted(("a-b", "c_d")) == "a-b.c_d"
+
+
+def test_the_error_carries_the_complaints_and_their_text() -> None:
+    """Who catches it can show it as it is or make something else of it."""
+    with pytest.raises(ConfigError) as refused:
+        read([SAMPLES / "nowhere.yaml"], environ={})
+
+    [complaint] = refused.value.complaints
+    assert complaint.message == "the file cannot be read: No such file or directory"
+    assert str(refused.value) == refused.value.message == str(complaint)
+
+
+JUNK: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6) | st.just("${x}"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+TOP_KEYS = st.sampled_from(sorted(Config.known_keys()))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    document=st.dictionaries(TOP_KEYS, JUNK, max_size=4), keys=st.dictionaries(st.text(max_size=5), JUNK, max_size=3)
+)
+def test_no_junk_is_too_strange_to_be_complained_about(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any], keys: dict[str, Any]
+) -> None:
+    """Whatever stands in a file, reading it ends with a result or with complaints that have a place."""
+    file = tmp_path_factory.getbasetemp() / "junk.yaml"
+    models = {"m": {"cmd": "server ${PORT}", **keys}}
+    file.write_text(yaml.safe_dump({"models": models, **document}, allow_unicode=True), encoding="utf-8")
+    try:
+        complaints = read([file], environ={}).complaints
+    except ConfigError as error:
+        complaints = error.complaints
+
+        assert any(complaint.severity is Severity.ERROR for complaint in complaints)
+    assert all(complaint.line >= 1 and complaint.column >= 1 and complaint.message for complaint in complaints)

@@ -1,0 +1,113 @@
+"""Several files and directories as one configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.config.complaints import ConfigError
+from hotseat.config.load import read
+
+if TYPE_CHECKING:
+    from tests.support.config_desk import Desk
+
+
+def mistakes(*paths: Path) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        read(paths, environ={})
+    return list(map(str, refused.value.complaints))
+
+
+def test_files_of_a_directory_follow_in_the_order_of_their_names(desk: Desk) -> None:
+    """The named file first, then *.yml and *.yaml, nothing deeper and nothing else."""
+    main = desk.write("main.yaml", "models: {a: {cmd: 's ${PORT}'}}\nallowedHosts: [one]")
+    desk.write("d/2.yaml", "models: {c: {cmd: 's ${PORT}'}}\nallowedHosts: [three, 4.10]")
+    desk.write("d/1.yml", "models: {b: {cmd: 's ${PORT}'}}\nallowedHosts: [two]\nlogLevel: debug")
+    desk.write("d/notes.txt", "not: [yaml")
+    desk.write("d/deeper/3.yaml", "not: [yaml")
+    loaded = read([main, Path("d")], environ={})
+
+    assert list(loaded.catalog.models) == ["a", "b", "c"]
+    assert loaded.settings.access.allowed_hosts == ("one", "two", "three", "4.10")
+    assert loaded.settings.logging.level == "debug"
+    assert loaded.files == (Path("main.yaml"), Path("d/1.yml"), Path("d/2.yaml"))
+
+
+def test_nothing_yields_to_something_and_equal_values_agree(desk: Desk) -> None:
+    """A null on either side, or the same value on both, is no clash."""
+    one = desk.write("1.yaml", "logLevel:\nstartPort: 5\nmodels: {a: {cmd: 's ${PORT}'}}\nmetrics: true")
+    two = desk.write("2.yaml", "logLevel: debug\nstartPort:\nmodels:\nmetrics: true")
+    loaded = read([one, two], environ={})
+
+    assert loaded.settings.logging.level == "debug"
+    assert loaded.catalog.resolve("a").recipe.preferred_port == 5
+
+
+def test_clashes_name_both_files_and_lines(desk: Desk) -> None:
+    """Different values and models of the same name are mistakes."""
+    one = desk.write("1.yaml", "startPort: 5\nmodels:\n  a: {cmd: 's ${PORT}'}\nmacros: {x: 1}")
+    two = desk.write("2.yaml", "models:\n  a: {cmd: 's ${PORT}'}\nstartPort: 6\nmacros: {x: '1'}")
+
+    assert mistakes(one, two) == [
+        "2.yaml:2:3: error: models.a: is also defined in 1.yaml:3:3",
+        "2.yaml:3:1: error: startPort: has another value in 1.yaml:1:1",
+        "2.yaml:4:10: error: macros.x: has another value in 1.yaml:4:10",
+    ]
+
+
+def test_complaints_point_into_the_file_that_holds_the_mistake(desk: Desk) -> None:
+    """Also for list items whose position has shifted."""
+    one = desk.write("1.yaml", "models: {a: {cmd: 's ${PORT}'}}\ntrustedProxies: [10.0.0.1]")
+    two = desk.write("2.yaml", "trustedProxies: [10.0.0.2, nowhere]\nlisten: ${env.NOBODY}")
+
+    assert mistakes(one, two) == [
+        '2.yaml:1:28: error: trustedProxies[2]: must be an address or a network such as 10.0.0.0/8, not "nowhere"',
+        "2.yaml:2:9: error: environment variable NOBODY is not set. Set NOBODY before starting hotseat",
+    ]
+
+
+def test_a_file_given_twice_is_a_mistake(desk: Desk) -> None:
+    """By its own name and by its directory's."""
+    file = desk.write("d/1.yaml", "models: {a: {cmd: 's ${PORT}'}}")
+
+    assert mistakes(file, Path("d")) == ["d/1.yaml:1:1: error: the file is given twice. Name it once"]
+
+
+def test_no_file_at_all_is_a_mistake(desk: Desk) -> None:
+    """An empty directory holds no configuration."""
+    desk.write("d/readme.md", "")
+    said = "error: no configuration file was found. Name a file, or a directory with .yaml files"
+
+    assert mistakes(Path("d")) == [f"d:1:1: {said}"]
+    assert mistakes() == [f":1:1: {said}"]
+
+
+def test_unreadable_files_are_told_all_at_once(desk: Desk, tmp_path: Path) -> None:
+    """Nothing else is judged while a file is missing from the picture."""
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
+    broken = desk.write("broken.yaml", "a: [")
+
+    assert mistakes(Path("absent.yaml"), Path("latin.yaml"), broken) == [
+        "absent.yaml:1:1: error: the file cannot be read: No such file or directory",
+        "broken.yaml:1:5: error: not valid YAML: expected the node content, but found '<stream end>'",
+        "latin.yaml:1:1: error: the file cannot be read: it is not UTF-8",
+    ]
+
+
+def test_root_is_warned_of_a_file_everybody_may_write(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write the file may run commands as root."""
+    file = desk.write("config.yaml", "models: {a: {cmd: 's ${PORT}'}}")
+    (tmp_path / file).chmod(0o666)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    as_root = read([file], environ={}).complaints
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+
+    assert [str(complaint) for complaint in as_root] == [
+        "config.yaml:1:1: warning: everybody may write this file, and hotseat runs its commands as root."
+        " Run chmod o-w config.yaml"
+    ]
+    assert read([file], environ={}).complaints == ()

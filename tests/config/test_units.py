@@ -1,0 +1,131 @@
+"""Durations, sizes and addresses as people write them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hotseat.config.exposure import refuse_open
+from hotseat.config.units import is_loopback, parse_duration, parse_listen, parse_size, shown, size_text
+from hotseat.settings import Access, ApiKey, Settings
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        (90, 90),
+        (0.5, 0.5),
+        ("91", 91),
+        ("90s", 90),
+        ("5m", 300),
+        ("1h30m", 5400),
+        ("500ms", 0.5),
+        ("1.5h", 5400),
+        (-1, -1),
+    ],
+)
+def test_durations(written: Any, seconds: float) -> None:
+    """Seconds as a number, or numbers with units."""
+    assert parse_duration(written) == seconds
+
+
+@pytest.mark.parametrize("written", ["soon", "5 minutes", "5d", "m5", "", True, None, [1], {"s": 1}])
+def test_no_durations(written: Any) -> None:
+    """Everything else is refused with examples."""
+    with pytest.raises(ValueError, match="must be a duration such as 90, 90s, 5m or 1h30m"):
+        parse_duration(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        (1024, 1024),
+        (0, 0),
+        ("1023", 1023),
+        ("100B", 100),
+        ("18GiB", 18 << 30),
+        ("18 GiB", 18 << 30),
+        ("24GB", 24_000_000_000),
+        ("512MiB", 512 << 20),
+        ("1.5KiB", 1536),
+        ("2tib", 2 << 40),
+        ("3kB", 3000),
+    ],
+)
+def test_sizes(written: Any, size: int) -> None:
+    """Bytes as a number, or numbers with units of 1024 or of 1000."""
+    assert parse_size(written) == size
+
+
+@pytest.mark.parametrize("written", ["much", "-2", -1, 1.5, True, None, "GiB", "1GiBs", [1]])
+def test_no_sizes(written: Any) -> None:
+    """Everything else is refused with examples."""
+    with pytest.raises(ValueError, match="must be a size such as 18GiB, 24GB or a number of bytes"):
+        parse_size(written)
+
+
+@pytest.mark.parametrize("written", ["24G", "24g", "24Gi"])
+def test_a_unit_that_may_mean_two_things_is_refused(written: str) -> None:
+    """24G is 24 or 22.4 GiB, depending on whom you ask."""
+    with pytest.raises(ValueError, match="is ambiguous: write 24GiB or 24GB"):
+        parse_size(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("127.0.0.1:8080", ("127.0.0.1", 8080)),
+        ("localhost:1", ("localhost", 1)),
+        ("[::1]:8080", ("::1", 8080)),
+        (":8080", ("0.0.0.0", 8080)),
+        (8080, ("127.0.0.1", 8080)),
+        ("0", ("127.0.0.1", 0)),
+    ],
+)
+def test_addresses_to_listen_on(written: Any, address: tuple[str, int]) -> None:
+    """Without a host it is every interface, without a colon it is this machine."""
+    assert parse_listen(written) == address
+
+
+@pytest.mark.parametrize("written", ["", "host", "host:", "::1:80", "host:99999", "http://host:80", [80]])
+def test_no_addresses_to_listen_on(written: Any) -> None:
+    """Everything else is refused with an example."""
+    with pytest.raises(ValueError, match="must be host:port such as"):
+        parse_listen(written)
+
+
+def test_values_are_quoted_short() -> None:
+    """A complaint never repeats a page."""
+    assert [shown(value) for value in ("a", 1, 1.5, True, None, [1], {"a": 1})] == [
+        '"a"', "1", "1.5", "true", "nothing", "a list", "a mapping",
+    ]  # fmt: skip
+    assert shown("x" * 50) == f'"{"x" * 37}..."'
+
+
+def test_sizes_are_shown_as_people_say_them() -> None:
+    """The largest unit that fits, to a tenth."""
+    assert [size_text(size) for size in (100, 1536, 5 << 20, 18 << 30, 24_000_000_000, 3 << 40)] == [
+        "100 bytes", "1.5 KiB", "5 MiB", "18 GiB", "22.4 GiB", "3 TiB",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost", "a.localhost", "::1%lo"])
+def test_addresses_of_this_machine(host: str) -> None:
+    """Only this machine can reach them, so no key is needed."""
+    assert is_loopback(host)
+    assert refuse_open(Settings(listen=(host, 80))) is None
+
+
+@pytest.mark.parametrize(("host", "shown_as"), [("0.0.0.0", "0.0.0.0:80"), ("::", "[::]:80"), ("box", "box:80")])
+def test_an_open_address_without_keys_is_refused_with_a_way_out(host: str, shown_as: str) -> None:
+    """The sentence names the address and all three ways out."""
+    settings = Settings(listen=(host, 80))
+    sentence = refuse_open(settings)
+
+    assert sentence is not None
+    assert sentence.startswith(f"{shown_as} can be reached from other machines")
+    assert all(way in sentence for way in ("apiKeys", "127.0.0.1:80", "allowOpen: true"))
+    assert refuse_open(replace(settings, access=Access(allow_open=True))) is None
+    assert refuse_open(replace(settings, access=Access(api_keys=(ApiKey("k"),)))) is None

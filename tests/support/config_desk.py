@@ -1,0 +1,39 @@
+"""Configuration files that are written and read in one breath."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.config.complaints import ConfigError
+from hotseat.config.load import Loaded, read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Desk:
+    """Writes files side by side and reads them as one configuration. Complaints come back as texts."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, name: str, text: str) -> Path:
+        (self._directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (self._directory / name).write_text(text, encoding="utf-8")
+        return Path(name)
+
+    def load(self, text: str, environ: Mapping[str, str] | None = None, *, lenient: bool = False) -> Loaded:
+        return read([self.write("config.yaml", text)], environ=environ or {}, lenient=lenient)
+
+    def mistakes(self, text: str, environ: Mapping[str, str] | None = None) -> list[str]:
+        """The errors and warnings of a file that must not load."""
+        with pytest.raises(ConfigError) as refused:
+            self.load(text, environ)
+        return list(map(str, refused.value.complaints))
+
+    def warnings(self, text: str, *, lenient: bool = False) -> list[str]:
+        """The complaints about a file that loads all the same."""
+        return list(map(str, self.load(text, lenient=lenient).complaints))
