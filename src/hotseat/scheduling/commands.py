@@ -1,0 +1,83 @@
+"""The wishes. Imperative, each with its reason: the dispatcher carries them out, `hotseat why` prints them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.errors import HotseatError
+    from hotseat.terms import Instant, LaunchId, ModelName, TicketId, Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Give the ticket a lease on a ready upstream."""
+
+    ticket: TicketId
+    model: ModelName
+    upstream: Upstream
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Tell the operator that the model is as wished: ready after a load, gone after an unload."""
+
+    ticket: TicketId
+    model: ModelName
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    ticket: TicketId
+    error: HotseatError
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """End this lease's exchange visibly: its time to finish is over."""
+
+    ticket: TicketId
+    model: ModelName
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartUpstream:
+    model: ModelName
+    launch: LaunchId
+    spec: ModelSpec
+    because: str
+
+
+class Cause(Enum):
+    """Why a server is stopped, for those who count; `because` is the same for those who read."""
+
+    EVICTION = "eviction"
+    TTL = "ttl"
+    OPERATOR = "operator"
+    CONFIGURATION = "configuration"
+    SHUTDOWN = "shutdown"
+
+
+@dataclass(frozen=True, slots=True)
+class StopUpstream:
+    model: ModelName
+    launch: LaunchId
+    cause: Cause
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Tell ClockReached then; replaces every earlier wish."""
+
+    when: Instant
+
+
+Command: TypeAlias = Grant | Confirm | Refuse | Cut | StartUpstream | StopUpstream | WakeAt

@@ -1,0 +1,105 @@
+"""The facts. Past tense, boring on purpose: what they mean is decided in scheduler.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.errors import LoadFailed
+    from hotseat.terms import ClientId, LaunchId, ModelName, TicketId, Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class RequestArrived:
+    """A client wants to use a model."""
+
+    ticket: TicketId
+    model: ModelName
+    client: ClientId
+    takes_slot: bool = True
+    """False for reads such as GET /slots: they never wait behind a generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequested:
+    """An operator wants a model to be ready. Forgives earlier failures; the ticket never holds a lease."""
+
+    ticket: TicketId
+    model: ModelName
+    client: ClientId
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadRequested:
+    """An operator wants a model to be gone."""
+
+    ticket: TicketId
+    model: ModelName
+    force: bool = False
+    """Do not wait for requests in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLeft:
+    """The last byte was relayed, or the client hung up, in whatever state its ticket was."""
+
+    ticket: TicketId
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamReady:
+    model: ModelName
+    launch: LaunchId
+    upstream: Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamFailed:
+    """A start came to nothing; no process of it is left."""
+
+    model: ModelName
+    launch: LaunchId
+    error: LoadFailed
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamExited:
+    """A ready upstream is gone, asked or unasked; no process of it is left."""
+
+    model: ModelName
+    launch: LaunchId
+    how: str
+    """Exit code or signal in words, with the last lines of output where they help."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReached:
+    """The time asked for with WakeAt has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogChanged:
+    catalog: Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequested:
+    """Take no more requests; let those in flight finish; stop every upstream."""
+
+    force: bool = False
+
+
+Event: TypeAlias = (
+    RequestArrived
+    | LoadRequested
+    | UnloadRequested
+    | RequestLeft
+    | UpstreamReady
+    | UpstreamFailed
+    | UpstreamExited
+    | ClockReached
+    | CatalogChanged
+    | ShutdownRequested
+)

@@ -1,0 +1,76 @@
+"""The promises, checked after every fact in tests and on demand: a broken one is a bug of ours, told with its story."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.errors import HotseatError
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.room import within_budget
+from hotseat.scheduling.settle import specs
+from hotseat.scheduling.state import takes_slot
+from hotseat.scheduling.turns import serves_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hotseat.scheduling.state import ModelState, State
+
+
+class BrokenPromise(HotseatError):
+    code = "broken_promise"
+
+
+def check(state: State) -> None:
+    """Raise BrokenPromise with everything that does not hold."""
+    broken = [*_room(state), *_books(state), *(problem for model in state.models.values() for problem in _model(model))]
+    broken += _service(state)
+    if broken:
+        raise BrokenPromise("; ".join(broken))
+
+
+def _room(state: State) -> Iterator[str]:
+    residents = state.with_process()
+    if not within_budget(specs(residents), state.catalog):
+        yield f"over budget: {[model.name for model in residents]}"
+    for group in {id(g): g for g in map(state.catalog.groups.of, state.models)}.values():
+        together = [model.name for model in residents if state.catalog.groups.of(model.name) is group]
+        if group.swap and len(together) > 1:
+            yield f"{together} run together, but group {group.name} allows one at a time"
+
+
+def _books(state: State) -> Iterator[str]:
+    """Secondary collections agree with the models."""
+    leased = {ticket: model.name for model in state.models.values() for ticket in model.leases}
+    if leased != {ticket: model.name for ticket, model in state.leases.items()}:
+        yield f"leases disagree: {leased} against {list(state.leases)}"
+    if set(state.active) != {model.name for model in state.models.values() if model.phase is not Phase.COLD}:
+        yield f"active disagrees: {list(state.active)}"
+    waiting = [ticket.id for ticket in state.line]
+    if len(waiting) != len(state.line) or set(waiting) & set(leased):
+        yield f"waiting and leased at once, or counted twice: {waiting}"
+
+
+def _model(model: ModelState) -> Iterator[str]:
+    story = f"{model.name} is {model.phase.value} ({model.why})"
+    if (model.launch is not None) != model.phase.takes_room:
+        yield f"{story} with launch {model.launch}"
+    if (model.upstream is not None) != (model.phase in (Phase.READY, Phase.DRAINING)):
+        yield f"{story} with upstream {model.upstream}"
+    if model.leases and model.phase not in (Phase.READY, Phase.DRAINING):
+        yield f"{story} with leases {list(model.leases)}"
+    if model.slots_used != sum(map(takes_slot, model.leases.values())):
+        yield f"{story} counts {model.slots_used} slots for {len(model.leases)} leases"
+    if model.unload_wishes and not model.phase.takes_room:
+        yield f"{story} but {model.unload_wishes} still wait for its end"
+
+
+def _service(state: State) -> Iterator[str]:
+    """What could be done was done: the house is at rest."""
+    for model in state.models.values():
+        if model.phase is Phase.DRAINING and not model.leases:
+            yield f"{model.name} is drained but was not stopped"
+        if any(serves_at_once(state, model, ticket.wish) for ticket in state.line.waiting_for(model.name)):
+            yield f"{model.name} is ready but somebody waits for it"
+    if not state.with_process() and any(state.models[name].phase is Phase.COLD for name in state.line.models()):
+        yield f"nothing runs, yet {list(state.line.models())} are waited for"

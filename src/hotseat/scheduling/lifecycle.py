@@ -1,0 +1,72 @@
+"""The life of a model's server: phases and the table of legal moves.
+
+    cold ──▶ loading ──▶ ready ──▶ draining ──▶ unloading ──▶ cold
+                │          │
+                └──────────┴──▶ resting: it failed; the next start waits a little
+
+A move that is not in the table cannot happen; asking for it is a bug and raises InvalidMove. The diagram in
+docs/design/lifecycle.md is made from this table.
+
+Two moves deserve a word. A ready model always passes through draining, even when nobody uses it: then it stays there
+for no time at all, and there is one road out instead of two. And a draining model is never revived: whoever wants it
+waits for a fresh start, because a server that was told to stop cannot be trusted with a request.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from hotseat.errors import InvalidMove
+
+
+class Phase(Enum):
+    COLD = "cold"
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+    UNLOADING = "unloading"
+    RESTING = "resting"
+
+    @property
+    def takes_room(self) -> bool:
+        """Memory is free when the process is gone, not when it was told to go."""
+        return self not in (Phase.COLD, Phase.RESTING)
+
+
+class Move(Enum):
+    START = "start"
+    BECOME_READY = "become ready"
+    FAIL = "fail to start"
+    CRASH = "exit unasked"
+    DRAIN = "drain"
+    STOP = "stop"
+    EXIT = "exit as asked"
+    RECOVER = "rest is over"
+
+
+TABLE: dict[tuple[Phase, Move], Phase] = {
+    (Phase.COLD, Move.START): Phase.LOADING,
+    (Phase.LOADING, Move.BECOME_READY): Phase.READY,
+    (Phase.LOADING, Move.FAIL): Phase.RESTING,
+    (Phase.LOADING, Move.STOP): Phase.UNLOADING,
+    (Phase.READY, Move.DRAIN): Phase.DRAINING,
+    (Phase.READY, Move.CRASH): Phase.RESTING,
+    (Phase.DRAINING, Move.STOP): Phase.UNLOADING,
+    (Phase.DRAINING, Move.CRASH): Phase.RESTING,
+    (Phase.UNLOADING, Move.EXIT): Phase.COLD,
+    (Phase.RESTING, Move.RECOVER): Phase.COLD,
+}
+
+
+def after(phase: Phase, move: Move, story: str = "") -> Phase:
+    """The phase that `move` leads to; InvalidMove, with the model's story, where there is no such road."""
+    try:
+        return TABLE[phase, move]
+    except KeyError:
+        raise InvalidMove(f"a {phase.value} model cannot {move.value}: {story}") from None
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram."""
+    edges = [f"    {start.value} --> {end.value}: {move.value}" for (start, move), end in TABLE.items()]
+    return "\n".join(["stateDiagram-v2", "    [*] --> cold", *edges])

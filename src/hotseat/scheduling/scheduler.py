@@ -1,0 +1,238 @@
+"""The one decider: `handle(event, now)` returns what should be done about a fact.
+
+Every fact changes the books in one small handler; then `settle` looks at the whole house. The two facts that come
+ten thousand times a second, a request that finds its model ready and a request that leaves while nobody waits, are
+answered first, without looking at anything else: they cannot change anybody else's fate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from hotseat.catalog.catalog import compare, must_restart
+from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloaded
+from hotseat.scheduling.commands import Cause, WakeAt
+from hotseat.scheduling.events import (
+    CatalogChanged,
+    ClockReached,
+    Event,
+    LoadRequested,
+    RequestArrived,
+    RequestLeft,
+    ShutdownRequested,
+    UnloadRequested,
+    UpstreamExited,
+    UpstreamFailed,
+    UpstreamReady,
+)
+from hotseat.scheduling.lifecycle import Move, Phase
+from hotseat.scheduling.line import Ticket, Wish
+from hotseat.scheduling.moves import Moves
+from hotseat.scheduling.picture import picture
+from hotseat.scheduling.settle import NEVER, settle
+from hotseat.scheduling.state import ModelState, State
+from hotseat.scheduling.turns import serves_at_once
+
+if TYPE_CHECKING:
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.scheduling.commands import Command
+    from hotseat.scheduling.view import View
+    from hotseat.terms import Instant, ModelName
+
+SHUTTING_DOWN = "hotseat is shutting down. Ask again in a moment."
+
+
+class Scheduler:
+    def __init__(self, catalog: Catalog) -> None:
+        self._state = State(catalog)
+        self._wake: Instant = NEVER
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._state.catalog
+
+    def view(self, now: Instant) -> View:
+        return picture(self._state, now)
+
+    def handle(self, event: Event, now: Instant) -> list[Command]:
+        moves = Moves(self._state, now)
+        if not self._is_routine(moves, event):
+            self._note(moves, event)
+            self._wake_at(moves, settle(moves))
+        return moves.commands
+
+    # The road of nearly all requests
+
+    def _is_routine(self, moves: Moves, event: Event) -> bool:
+        """Handle at once what concerns nobody else; False if the whole house must be looked at."""
+        if self._state.line or self._state.is_closing:
+            return False
+        if type(event) is RequestArrived:
+            return self._granted_at_once(moves, event)
+        if type(event) is RequestLeft:
+            return self._left_quietly(moves, event)
+        return False
+
+    def _granted_at_once(self, moves: Moves, event: RequestArrived) -> bool:
+        model = self._state.models.get(event.model)
+        if model is None or model.phase is not Phase.READY:
+            return False
+        limit = model.spec.concurrency_limit
+        if limit is not None and event.takes_slot and model.slots_used >= limit:
+            return False
+        moves.grant(model, ticket_of(event, moves.now), "ready")
+        return True
+
+    def _left_quietly(self, moves: Moves, event: RequestLeft) -> bool:
+        model = self._state.leases.get(event.ticket)
+        if model is None or model.phase is not Phase.READY:
+            return False
+        moves.give_back(event.ticket)
+        expires = model.expires_at()
+        if expires is not None and expires < self._wake and not model.spec.pinned:
+            self._wake_at(moves, expires)
+        return True
+
+    def _wake_at(self, moves: Moves, when: Instant) -> None:
+        if when != self._wake and when != NEVER:
+            moves.commands.append(WakeAt(when))
+        self._wake = when
+
+    # Facts
+
+    def _note(self, moves: Moves, event: Event) -> None:
+        match event:
+            case RequestArrived() | LoadRequested():
+                self._arrived(moves, event)
+            case RequestLeft():
+                self._left(moves, event)
+            case UnloadRequested():
+                self._unload_requested(moves, event)
+            case UpstreamReady():
+                self._ready(moves, event)
+            case UpstreamFailed():
+                self._failed(moves, event)
+            case UpstreamExited():
+                self._exited(moves, event)
+            case ClockReached():
+                self._wake = NEVER
+            case CatalogChanged():
+                self._catalog_changed(moves, event)
+            case ShutdownRequested():
+                self._shutdown_requested(moves, event)
+            case _:
+                assert_never(event)
+
+    def _arrived(self, moves: Moves, event: RequestArrived | LoadRequested) -> None:
+        state = self._state
+        ticket = ticket_of(event, moves.now)
+        if state.is_closing:
+            return moves.refuse(ticket.id, ShuttingDown(SHUTTING_DOWN, retry_after=5), "shutting down")
+        if ticket.model not in state.catalog.models:
+            return moves.refuse(ticket.id, removed(ticket.model), "removed from the configuration")
+        model = state.models[ticket.model]
+        if len(state.line) >= state.catalog.policy.max_queue and not serves_at_once(state, model, ticket.wish):
+            return moves.refuse(ticket.id, self._line_is_full(ticket.model), "the line is full")
+        if ticket.wish is Wish.LOAD:
+            moves.forgive(model)
+        return state.line.join(ticket)
+
+    def _line_is_full(self, name: ModelName) -> Busy:
+        waiting = len(self._state.line)
+        text = f"{name} cannot be asked now: {waiting} requests wait already (scheduler.maxQueue). Ask again later."
+        return Busy(text, retry_after=self._state.load_s(name))
+
+    def _left(self, moves: Moves, event: RequestLeft) -> None:
+        if self._state.line.leave(event.ticket) is None:
+            moves.give_back(event.ticket)
+
+    def _unload_requested(self, moves: Moves, event: UnloadRequested) -> None:
+        model = self._state.models.get(event.model)
+        if model is None or not model.phase.takes_room:
+            return moves.refuse(event.ticket, NotRunning(f"{event.model} is not running"), "not running")
+        model.unload_wishes.append(event.ticket)
+        if model.phase is Phase.LOADING:
+            stopped = Unloaded(f"{event.model} was stopped by an operator while it was loading. Ask again to load it.")
+            moves.refuse_all(event.model, stopped, "stopped while loading")
+        moves.dismiss(model, Cause.OPERATOR, "an operator stops it")
+        if model.phase is Phase.DRAINING:
+            deadline = moves.now + (0 if event.force else model.spec.drain_timeout_s)
+            model.cut_at = deadline if model.cut_at is None else min(model.cut_at, deadline)
+        return None
+
+    def _ready(self, moves: Moves, event: UpstreamReady) -> None:
+        model = self._of_launch(event)
+        # A server that became ready while it was told to stop is still on its way out.
+        if model and model.phase is Phase.LOADING:
+            moves.become_ready(model, event.upstream)
+
+    def _failed(self, moves: Moves, event: UpstreamFailed) -> None:
+        if not (model := self._of_launch(event)):
+            return
+        if model.phase is Phase.UNLOADING:
+            moves.exit(model)
+        else:
+            moves.fail(model, Move.FAIL, event.error.message)
+            moves.refuse_all(model.name, event.error, "it failed to start")
+        self._follow_catalog(model)
+
+    def _exited(self, moves: Moves, event: UpstreamExited) -> None:
+        if not (model := self._of_launch(event)):
+            return
+        if model.phase is Phase.UNLOADING:
+            moves.exit(model)
+        else:
+            moves.fail(model, Move.CRASH, f"{model.name} {event.how}")
+        self._follow_catalog(model)
+
+    def _of_launch(self, event: UpstreamReady | UpstreamFailed | UpstreamExited) -> ModelState | None:
+        """The model whose present process this fact is about."""
+        model = self._state.models.get(event.model)
+        return model if model and model.launch == event.launch else None
+
+    def _follow_catalog(self, model: ModelState) -> None:
+        """Without a process, a model is what the catalog says, or nothing."""
+        if model.name in self.catalog.models:
+            model.spec = self.catalog.models[model.name]
+        else:
+            self._state.forget(model.name)
+
+    def _catalog_changed(self, moves: Moves, event: CatalogChanged) -> None:
+        """Touch only what changed: the rest keeps its process and its streams."""
+        state, change = self._state, compare(self.catalog, event.catalog)
+        state.catalog = event.catalog
+        for name in change.removed:
+            moves.refuse_all(name, removed(name), "removed from the configuration")
+        for name in (*change.removed, *change.changed):
+            self._replace(moves, state.models[name])
+        for name, spec in event.catalog.models.items():
+            model = state.models.setdefault(name, ModelState(spec))
+            if not must_restart(model.spec, spec):
+                model.spec = spec
+
+    def _replace(self, moves: Moves, model: ModelState) -> None:
+        moves.forgive(model)
+        if model.phase.takes_room:
+            moves.dismiss(model, Cause.CONFIGURATION, "its configuration changed")
+        else:
+            self._follow_catalog(model)
+
+    def _shutdown_requested(self, moves: Moves, event: ShutdownRequested) -> None:
+        self._state.is_closing = True
+        for name in self._state.line.models():
+            moves.refuse_all(name, ShuttingDown(SHUTTING_DOWN, retry_after=5), "shutting down")
+        for model in self._state.with_process():
+            moves.dismiss(model, Cause.SHUTDOWN, "hotseat is shutting down")
+            if event.force and model.phase is Phase.DRAINING:
+                model.cut_at = moves.now
+
+
+def removed(name: ModelName) -> UnknownModel:
+    return UnknownModel(f'model "{name}" was removed from the configuration')
+
+
+def ticket_of(event: RequestArrived | LoadRequested, now: Instant) -> Ticket:
+    if isinstance(event, LoadRequested):
+        return Ticket(event.ticket, event.model, event.client, now, Wish.LOAD)
+    wish = Wish.USE if event.takes_slot else Wish.READ
+    return Ticket(event.ticket, event.model, event.client, now, wish)

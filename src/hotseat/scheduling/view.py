@@ -1,0 +1,60 @@
+"""An immutable picture of the scheduler's state, for whoever shows it: API, dashboard, metrics, command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hotseat.scheduling.lifecycle import Phase
+    from hotseat.terms import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    name: ModelName
+    phase: Phase
+    since: Instant
+    """When the phase began."""
+    upstream: Upstream | None
+    in_flight: int
+    waiting: int
+    why: str
+    """One sentence: why it is in this phase, or why those who wait for it wait."""
+    failures: int = 0
+    """Failed starts and crashes in a row."""
+    last_error: str = ""
+    expires_at: Instant | None = None
+    """When its ttl ends, if nobody uses it until then."""
+    last_used: Instant = 0.0
+    """Now for a model in use, else when its last request ended or it became ready."""
+    load_s: Seconds | None = None
+    """How long it takes to load, as measured; None: never seen."""
+
+    @property
+    def is_running(self) -> bool:
+        """`running` as the HTTP contract means it."""
+        return self.phase.value == "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class TicketView:
+    ticket: TicketId
+    model: ModelName
+    client: ClientId
+    since: Instant
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    now: Instant
+    models: tuple[ModelView, ...]
+    line: tuple[TicketView, ...]
+    """Who waits, oldest first."""
+
+    def model(self, name: ModelName) -> ModelView:
+        return next(model for model in self.models if model.name == name)
+
+    def running(self) -> tuple[ModelView, ...]:
+        return tuple(model for model in self.models if model.is_running)

@@ -1,0 +1,132 @@
+"""The watchman: each promise that is broken by hand is noticed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.catalogs import model, one_at_a_time, with_budget
+from tests.support.playbook import upstream_of
+
+from hotseat.scheduling import invariants
+from hotseat.scheduling.invariants import BrokenPromise
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.line import Ticket, Wish
+from hotseat.scheduling.state import ModelState, State
+from hotseat.terms import ClientId, LaunchId, ModelName, TicketId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+TICKET = Ticket(TicketId(1), QWEN, ClientId("someone"), 0.0, Wish.USE)
+
+
+def a_sound_state() -> State:
+    """qwen is ready with one lease, llama is cold."""
+    state = State(one_at_a_time("qwen", "llama"))
+    qwen = run(state, QWEN, Phase.READY)
+    qwen.leases[TICKET.id] = TICKET
+    qwen.slots_used = 1
+    state.leases[TICKET.id] = qwen
+    return state
+
+
+def run(state: State, name: ModelName, phase: Phase) -> ModelState:
+    state.active[name] = model = state.models[name]
+    model.phase, model.launch = phase, LaunchId(1)
+    model.upstream = upstream_of(name) if phase in (Phase.READY, Phase.DRAINING) else None
+    return model
+
+
+def test_a_sound_state_is_sound() -> None:
+    """The watchman does not cry without a reason."""
+    invariants.check(a_sound_state())
+
+
+def two_run_where_one_may(state: State) -> None:
+    run(state, LLAMA, Phase.LOADING)
+
+
+def a_lease_is_missing_in_the_books(state: State) -> None:
+    state.leases.clear()
+
+
+def an_active_model_is_missing_in_the_books(state: State) -> None:
+    state.active.clear()
+
+
+def somebody_waits_and_is_served(state: State) -> None:
+    state.line.join(TICKET)
+
+
+def a_process_without_a_launch(state: State) -> None:
+    state.models[QWEN].launch = None
+
+
+def a_ready_model_without_an_address(state: State) -> None:
+    state.models[QWEN].upstream = None
+
+
+def a_lease_on_a_stopping_model(state: State) -> None:
+    run(state, QWEN, Phase.UNLOADING)
+
+
+def slots_are_miscounted(state: State) -> None:
+    state.models[QWEN].slots_used = 2
+
+
+def an_operator_waits_for_what_is_gone(state: State) -> None:
+    state.models[LLAMA].unload_wishes.append(TicketId(7))
+
+
+def a_drained_model_runs_on(state: State) -> None:
+    run(state, QWEN, Phase.DRAINING).leases.clear()
+
+
+def somebody_waits_for_a_ready_model(state: State) -> None:
+    state.line.join(Ticket(TicketId(2), QWEN, ClientId("someone"), 0.0, Wish.USE))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "told"),
+    [
+        (two_run_where_one_may, r"\['qwen', 'llama'\] run together"),
+        (a_lease_is_missing_in_the_books, "leases disagree"),
+        (an_active_model_is_missing_in_the_books, "active disagrees"),
+        (somebody_waits_and_is_served, "waiting and leased at once"),
+        (a_process_without_a_launch, "with launch None"),
+        (a_ready_model_without_an_address, "with upstream None"),
+        (a_lease_on_a_stopping_model, "qwen is unloading .* with leases"),
+        (slots_are_miscounted, "counts 2 slots for 1 leases"),
+        (an_operator_waits_for_what_is_gone, "still wait for its end"),
+        (a_drained_model_runs_on, "qwen is drained but was not stopped"),
+        (somebody_waits_for_a_ready_model, "qwen is ready but somebody waits"),
+    ],
+)
+def test_a_broken_promise_is_told(break_it: Callable[[State], None], told: str) -> None:
+    """Each broken promise is told with the model's story."""
+    state = a_sound_state()
+    break_it(state)
+
+    with pytest.raises(BrokenPromise, match=told):
+        invariants.check(state)
+
+
+def test_too_much_memory_is_told() -> None:
+    """Processes of any phase count."""
+    state = State(with_budget(model("qwen", gib=14), model("llama", gib=14)))
+    run(state, QWEN, Phase.UNLOADING)
+    run(state, LLAMA, Phase.LOADING)
+
+    with pytest.raises(BrokenPromise, match=r"over budget: \['qwen', 'llama'\]"):
+        invariants.check(state)
+
+
+def test_an_empty_house_with_a_line_is_told() -> None:
+    """Somebody waits and nothing is done about it."""
+    state = State(one_at_a_time("qwen", "llama"))
+    state.line.join(TICKET)
+
+    with pytest.raises(BrokenPromise, match="nothing runs, yet"):
+        invariants.check(state)

@@ -1,0 +1,45 @@
+"""The table of legal moves."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from hotseat.errors import InvalidMove
+from hotseat.scheduling.lifecycle import TABLE, Move, Phase, after, diagram
+
+
+@pytest.mark.parametrize(("phase", "move"), [pair for pair in itertools.product(Phase, Move) if pair not in TABLE])
+def test_a_move_that_is_not_in_the_table_cannot_happen(phase: Phase, move: Move) -> None:
+    """Asking for it is a bug, told with the model's story."""
+    with pytest.raises(InvalidMove, match=f"a {phase.value} model cannot {move.value}: qwen, of all models"):
+        after(phase, move, "qwen, of all models")
+
+
+def test_there_is_one_road_out_of_ready() -> None:
+    """A ready model passes through draining, unless it crashes."""
+    roads = {move: end for (start, move), end in TABLE.items() if start is Phase.READY}
+
+    assert roads == {Move.DRAIN: Phase.DRAINING, Move.CRASH: Phase.RESTING}
+
+
+def test_nothing_leads_back_from_leaving() -> None:
+    """A draining or stopping model never becomes ready again."""
+    ends = {end for (start, _), end in TABLE.items() if start in (Phase.DRAINING, Phase.UNLOADING)}
+
+    assert Phase.READY not in ends
+
+
+def test_every_phase_can_be_reached_and_left() -> None:
+    """There is no dead end in a model's life."""
+    assert {start for start, _ in TABLE} == set(TABLE.values()) == set(Phase)
+
+
+def test_the_diagram_shows_the_whole_table() -> None:
+    """The picture in the documentation is made from the table."""
+    lines = diagram().splitlines()
+
+    assert lines[:2] == ["stateDiagram-v2", "    [*] --> cold"]
+    assert "    draining --> unloading: stop" in lines
+    assert len(lines) == 2 + len(TABLE)

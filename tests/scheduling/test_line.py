@@ -1,0 +1,62 @@
+"""The line keeps its order and forgets nobody."""
+
+from __future__ import annotations
+
+from hotseat.scheduling.line import Line, Ticket, Wish
+from hotseat.terms import ClientId, ModelName, TicketId
+
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+
+
+def ticket(number: int, model: ModelName = QWEN, since: float = 0.0) -> Ticket:
+    return Ticket(TicketId(number), model, ClientId("someone"), since, Wish.USE)
+
+
+def line_of(*tickets: Ticket) -> Line:
+    line = Line()
+    for each in tickets:
+        line.join(each)
+    return line
+
+
+def test_tickets_wait_in_the_order_they_came() -> None:
+    """Each model has a line of its own."""
+    line = line_of(ticket(1), ticket(2, LLAMA), ticket(3))
+
+    assert [each.id for each in line.waiting_for(QWEN)] == [1, 3]
+    assert [each.id for each in line] == [1, 3, 2]
+    assert (len(line), line.count(QWEN), line.count(LLAMA)) == (3, 2, 1)
+
+
+def test_leaving_from_the_middle() -> None:
+    """Whoever leaves is gone, and the others keep their places."""
+    line = line_of(ticket(1), ticket(2), ticket(3))
+
+    assert line.leave(TicketId(2)) == ticket(2)
+    assert [each.id for each in line.waiting_for(QWEN)] == [1, 3]
+
+
+def test_leaving_a_line_one_is_not_in() -> None:
+    """A ticket that does not wait here leaves without a trace."""
+    line = line_of(ticket(1))
+
+    assert line.leave(TicketId(9)) is None
+    assert len(line) == 1
+
+
+def test_a_model_nobody_waits_for() -> None:
+    """When the last one leaves, the model disappears from the line."""
+    line = line_of(ticket(1))
+    line.leave(TicketId(1))
+
+    assert line.models() == ()
+    assert line.waiting_for(QWEN) == ()
+    assert line.count(QWEN) == 0
+
+
+def test_the_oldest() -> None:
+    """The age of a line is the age of its head."""
+    line = line_of(ticket(1, since=3), ticket(2, since=5))
+    line.leave(TicketId(1))
+
+    assert line.oldest(QWEN) == 5

@@ -1,0 +1,162 @@
+"""A net is only as good as what it catches: each planted bug must be found by the world of test_world.py."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.support.chaos import Chaos
+from tests.support.world import Broken
+
+from hotseat.errors import HotseatError
+from hotseat.scheduling import moves, settle, turns
+from hotseat.scheduling.lifecycle import Phase as ModelPhase
+from hotseat.scheduling.moves import Moves
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.scheduling.state import ModelState, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hotseat.scheduling.events import RequestLeft, UpstreamExited
+    from hotseat.scheduling.line import Ticket
+    from hotseat.terms import Instant, TicketId
+
+SEARCH = settings(
+    max_examples=400,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+# What is wrong with each, in its name.
+
+
+def unloading_memory_counts_as_free(state: State) -> list[ModelState]:
+    return [model for model in state.active.values() if model.phase in (ModelPhase.LOADING, ModelPhase.READY)]
+
+
+def a_departed_client_stays_in_line(scheduler: Scheduler, moves: Moves, event: RequestLeft) -> None:
+    moves.give_back(event.ticket)
+
+
+def a_busy_model_is_stopped(moves: Moves) -> None:
+    for model in moves.state.in_phase(ModelPhase.DRAINING):
+        moves.stop(model)
+
+
+def an_eviction_is_never_commanded(moves: Moves, model: ModelState) -> None:
+    STOP(moves, model)
+    moves.commands.pop()
+
+
+def a_stale_launch_is_believed(scheduler: Scheduler, event: UpstreamExited) -> ModelState | None:
+    model = scheduler._state.models.get(event.model)
+    return model if model and model.launch else None
+
+
+def a_draining_model_is_revived(moves: Moves) -> None:
+    for model in moves.state.in_phase(ModelPhase.DRAINING):
+        if moves.state.line.count(model.name):
+            model.phase = ModelPhase.READY
+    SERVE(moves)
+
+
+def the_ttl_forgets_leases(model: ModelState) -> Instant | None:
+    if model.phase is not ModelPhase.READY or model.spec.ttl_s is None:
+        return None
+    return model.idle_since + model.spec.ttl_s
+
+
+def the_loader_is_never_busy(state: State) -> None:
+    return None
+
+
+def a_lease_is_never_given_back(moves: Moves, ticket: TicketId) -> ModelState | None:
+    return moves.state.leases.get(ticket)
+
+
+def an_unload_is_never_confirmed(moves: Moves, model: ModelState) -> None:
+    model.unload_wishes.clear()
+    BURY(moves, model)
+
+
+def a_slot_is_given_twice(state: State, model: ModelState) -> float:
+    return SLOTS(state, model) + 1
+
+
+def what_never_fits_is_waited_for(state: State, spec: object) -> None:
+    return None
+
+
+def pinned_models_are_evicted(state: State, wanted: object, resident: ModelState) -> bool:
+    return False
+
+
+def a_failing_model_is_tried_without_rest(failures: int) -> float:
+    return 0.0
+
+
+def the_timer_is_never_set(scheduler: Scheduler, moves: Moves, when: Instant) -> None:
+    scheduler._wake = when
+
+
+def a_ticket_is_granted_and_kept_in_line(moves: Moves, model: ModelState, ticket: Ticket, because: str) -> None:
+    GRANT(moves, model, ticket, because)
+    moves.state.line.join(ticket)
+
+
+STOP, BURY, GRANT = Moves.stop, Moves._bury, Moves.grant
+PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, turns.slots
+MANY_COMMANDS = 200
+
+PLANTED: list[tuple[Any, str, Any]] = [
+    (State, "with_process", unloading_memory_counts_as_free),
+    (Scheduler, "_left", a_departed_client_stays_in_line),
+    (settle, "_stop_drained", a_busy_model_is_stopped),
+    (Moves, "stop", an_eviction_is_never_commanded),
+    (Scheduler, "_of_launch", a_stale_launch_is_believed),
+    (settle, "_serve_residents", a_draining_model_is_revived),
+    (ModelState, "expires_at", the_ttl_forgets_leases),
+    (settle, "loader_busy_with", the_loader_is_never_busy),
+    (Moves, "give_back", a_lease_is_never_given_back),
+    (Moves, "_bury", an_unload_is_never_confirmed),
+    (settle, "slots", a_slot_is_given_twice),
+    (settle, "never_fits", what_never_fits_is_waited_for),
+    (turns, "is_protected", pinned_models_are_evicted),
+    (moves, "rest_s", a_failing_model_is_tried_without_rest),
+    (Scheduler, "_wake_at", the_timer_is_never_set),
+    (Moves, "grant", a_ticket_is_granted_and_kept_in_line),
+]
+
+
+@contextmanager
+def planted(where: Any, name: str, bug: Any) -> Iterator[None]:
+    """The house with one bug in it, for as long as the block lasts."""
+    with (
+        patch.object(where, name, bug),
+        patch.object(settle, "_pass", pass_with_a_fuse),
+        patch("hotseat.scheduling.invariants.check"),
+    ):
+        yield
+
+
+def pass_with_a_fuse(moves: Moves) -> Instant:
+    """A bug may keep the house from ever coming to rest: that counts as found, and must not fill the memory."""
+    if len(moves.commands) > MANY_COMMANDS:
+        raise Broken("the house does not come to rest")
+    return PASS(moves)
+
+
+@pytest.mark.parametrize(("where", "name", "bug"), PLANTED, ids=[bug.__name__ for _, _, bug in PLANTED])
+def test_the_world_finds_a_planted_bug(where: Any, name: str, bug: Any) -> None:
+    """The world judges by what it knows itself: it finds the bug without looking into the books."""
+    with planted(where, name, bug), pytest.raises((Broken, HotseatError)):
+        run_state_machine_as_test(Chaos, settings=SEARCH)

@@ -1,0 +1,144 @@
+"""Arriving, waiting, being served, leaving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.catalogs import model, one_at_a_time
+from tests.support.playbook import (
+    arrives,
+    confirms,
+    grants,
+    leaves,
+    load,
+    nothing,
+    ready,
+    refuses,
+    starts,
+    wakes_at,
+)
+
+from hotseat.errors import Busy, UnknownModel
+from hotseat.scheduling.lifecycle import Phase
+
+if TYPE_CHECKING:
+    from tests.support.playbook import Playbook, Stage
+
+
+def test_the_first_request_starts_its_model(yard: Playbook) -> None:
+    """A request for a cold model starts it and is granted when it is ready."""
+    yard >> arrives(1, "qwen") << starts("qwen")
+
+    yard.after(10) >> ready("qwen") << grants(1, "qwen")
+
+
+def test_a_start_says_who_waits(yard: Playbook) -> None:
+    """The reason of a start is the line it was started for."""
+    yard >> arrives(1, "qwen") << starts("qwen")
+
+    assert yard.because == "1 request waits for it"
+
+
+def test_a_request_for_a_ready_model(yard: Playbook) -> None:
+    """Who finds the model ready does not wait."""
+    yard.with_ready("qwen", 1)
+
+    yard >> arrives(2, "qwen") << grants(2, "qwen")
+
+
+def test_requests_for_a_loading_model_share_the_load(yard: Playbook) -> None:
+    """One load serves everybody who waits for it, in the order they came."""
+    yard >> arrives(1, "qwen") << starts("qwen")
+    yard >> arrives(2, "qwen") << nothing
+    yard >> arrives(3, "qwen") << nothing
+
+    yard >> ready("qwen") << grants(1) << grants(2) << grants(3)
+
+
+def test_a_departed_client_does_not_cause_a_load(yard: Playbook) -> None:
+    """Nobody loads a model for a client who has hung up."""
+    yard >> arrives(1, "qwen") << starts("qwen")
+    yard >> arrives(2, "llama") << nothing
+    yard >> leaves(2) << nothing
+
+    yard >> ready("qwen") << grants(1) << nothing
+
+
+def test_a_client_who_hangs_up_while_its_model_loads(yard: Playbook) -> None:
+    """A load that nobody disputes is finished: the next one to ask finds the model ready."""
+    yard >> arrives(1, "qwen") << starts("qwen")
+    yard >> leaves(1) << nothing
+    yard >> ready("qwen") << nothing
+
+    yard >> arrives(2, "qwen") << grants(2)
+
+
+def test_leaving_twice(yard: Playbook) -> None:
+    """A ticket that is gone can leave again without harm."""
+    yard.with_ready("qwen", 1)
+    yard >> leaves(1) << nothing
+
+    yard >> leaves(1) << nothing
+    assert yard.view("qwen").in_flight == 0
+
+
+def test_a_full_line_refuses_with_a_time_to_come_back(stage: Stage) -> None:
+    """Who finds the line full learns how long a load takes here."""
+    yard = stage(one_at_a_time("qwen", "llama", max_queue=1))
+    yard >> arrives(1, "qwen") << starts("qwen")
+
+    yard >> arrives(2, "qwen") << refuses(2, Busy)
+    assert yard.error.retry_after == 20
+    assert "1 requests wait already (scheduler.maxQueue)" in yard.error.message
+
+
+def test_a_place_in_a_full_line_becomes_free(stage: Stage) -> None:
+    """The line is full only as long as it is full."""
+    yard = stage(one_at_a_time("qwen", max_queue=1))
+    yard >> arrives(1, "qwen") << starts("qwen")
+    yard >> leaves(1) << nothing
+
+    yard >> arrives(2, "qwen") << nothing
+    assert yard.view("qwen").waiting == 1
+
+
+def test_a_full_line_is_nothing_to_those_who_need_not_wait(stage: Stage) -> None:
+    """A ready model with a free slot serves however many wait for others."""
+    yard = stage(one_at_a_time("qwen", "llama", max_queue=1))
+    yard.with_ready("qwen", 1)
+    yard >> arrives(2, "llama") << wakes_at(50)
+
+    yard >> arrives(3, "qwen") << grants(3)
+    yard >> load(4, "qwen") << confirms(4)
+
+
+def test_a_full_line_counts_for_busy_slots(stage: Stage) -> None:
+    """Who would have to wait for a slot is refused when the line is full."""
+    yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), max_queue=1))
+    yard.with_ready("qwen", 1)
+    yard >> arrives(2, "qwen") << nothing
+
+    yard >> arrives(3, "qwen") << refuses(3, Busy)
+
+
+def test_an_explicit_load(yard: Playbook) -> None:
+    """An operator's load is confirmed when the model is ready, and holds no lease on it."""
+    yard >> load(1, "qwen") << starts("qwen")
+    yard >> ready("qwen") << confirms(1, "qwen")
+
+    assert yard.phase("qwen") is Phase.READY
+    assert yard.view("qwen").in_flight == 0
+
+
+def test_an_explicit_load_of_a_ready_model(yard: Playbook) -> None:
+    """Loading what is loaded is confirmed at once."""
+    yard.with_ready("qwen", 1)
+
+    yard >> load(2, "qwen") << confirms(2)
+
+
+def test_a_request_for_a_model_that_was_never_configured(yard: Playbook) -> None:
+    """A name that a reload has just taken away is refused, not tripped over."""
+    yard >> arrives(1, "gone") << refuses(1, UnknownModel)
+
+    yard >> load(2, "gone") << refuses(2, UnknownModel)

@@ -1,0 +1,59 @@
+"""Small catalogs for tests of the scheduler: what may run beside what, in one line each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hotseat.catalog.catalog import Catalog, Policy
+from hotseat.catalog.groups import TOGETHER, Group, Groups
+from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+from hotseat.terms import LOCAL_HOST, DeviceName, ModelName, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GIB = 1 << 30
+
+
+def gpu(number: int) -> Place:
+    return Place(LOCAL_HOST, DeviceName(f"gpu{number}"))
+
+
+def model(name: str, version: int = 1, gib: float | None = None, on: int = 0, **known: Any) -> ModelSpec:
+    """A spec; `gib` is what it takes on GPU number `on`, another `version` needs another process."""
+    recipe = LaunchRecipe(("serve", name, f"v{version}"), "http://localhost:${PORT}")
+    memory = None if gib is None else {gpu(on): int(gib * GIB)}
+    return ModelSpec(ModelName(name), recipe, memory=memory, **known)
+
+
+def as_spec(each: str | ModelSpec) -> ModelSpec:
+    return model(each) if isinstance(each, str) else each
+
+
+def one_at_a_time(*models: str | ModelSpec, **policy: Any) -> Catalog:
+    return in_groups(models=models, **policy)
+
+
+def in_groups(*groups: Group, models: tuple[str | ModelSpec, ...], **policy: Any) -> Catalog:
+    return Catalog({spec.name: spec for spec in map(as_spec, models)}, Groups(groups), policy=Policy(**policy))
+
+
+def with_budget(*models: ModelSpec, gib: float | Mapping[int, float] = 24, **policy: Any) -> Catalog:
+    """Memory alone decides: `gib` on GPU 0, or per GPU."""
+    budgets = gib if not isinstance(gib, (int, float)) else {0: gib}
+    return Catalog(
+        {spec.name: spec for spec in models},
+        Groups(default=TOGETHER),
+        {gpu(number): int(size * GIB) for number, size in budgets.items()},
+        Policy(**policy),
+    )
+
+
+def without(catalog: Catalog, *names: str) -> Catalog:
+    return replace(catalog, models={name: spec for name, spec in catalog.models.items() if name not in names})
+
+
+def with_model(catalog: Catalog, spec: ModelSpec) -> Catalog:
+    """The catalog with this model added, or in place of its namesake."""
+    return replace(catalog, models={**catalog.models, spec.name: spec})

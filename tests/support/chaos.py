@@ -1,0 +1,154 @@
+"""Anything may happen, in any order: a Hypothesis state machine that plays with a World."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from tests.support.catalogs import in_groups, model, one_at_a_time, with_budget, with_model, without
+from tests.support.world import Life, World
+
+from hotseat.catalog.groups import Group
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.support.world import Server
+
+    from hotseat.catalog.catalog import Catalog
+
+T = TypeVar("T")
+
+PAIR = Group("pair", swap=False, members=(ModelName("planner"), ModelName("coder")))
+SIDE = Group("side", swap=False, exclusive=False, members=(ModelName("embed"),))
+KEPT = Group("kept", persistent=True, members=(ModelName("vision"), ModelName("speech")))
+
+HOUSES: dict[str, Catalog] = {
+    "one at a time": one_at_a_time(
+        model("qwen", ttl_s=30, concurrency_limit=1), "llama", model("gemma", concurrency_limit=2), max_queue=6
+    ),
+    "no patience": one_at_a_time("qwen", model("chat", urgency=4), model("llama", ttl_s=1), patience=0),
+    "groups": in_groups(
+        PAIR, SIDE, KEPT, models=("planner", model("coder", ttl_s=60), "embed", "vision", "speech", "lone")
+    ),
+    "two devices": with_budget(
+        model("a", gib=14),
+        model("b", gib=10, concurrency_limit=1),
+        model("big", gib=20),
+        model("d", gib=10, on=1),
+        model("e", gib=8, on=1, ttl_s=30),
+        gib={0: 24, 1: 12},
+    ),
+    "one pinned": with_budget(
+        model("pinned", gib=10, pinned=True, ttl_s=10),
+        model("a", gib=8),
+        model("b", gib=12),
+        model("c", gib=4),
+        model("mystery"),
+    ),
+}
+
+ENDINGS = ["rest", "rest", "shutdown", "force"]
+TROUBLES = ["die", "come late", "operate", "reload"]
+ORDINARY = ["be ready"] * 2 + ["ask"] * 3 + ["read", "hang up"] + ["pass time"] * 2 + ["be gone"] * 2 + ["end"] * 2
+"""What comes first is drawn most often: without loads nothing else can happen."""
+
+
+def pick(things: Iterable[T], number: int) -> T:
+    among = list(things)
+    return among[number % len(among)]
+
+
+class Chaos(RuleBasedStateMachine):
+    """One rule for all that may happen: Hypothesis leaves whole rules out at random, and nothing goes without loads."""
+
+    world: World
+    house: Catalog
+    ending: str
+    troubles: frozenset[str]
+    """What may go wrong this time: where everything may, nothing lives long enough to be interesting."""
+
+    @initialize(
+        house=st.sampled_from(sorted(HOUSES)),
+        ending=st.sampled_from(ENDINGS),
+        troubles=st.frozensets(st.sampled_from(TROUBLES)),
+    )
+    def open(self, house: str, ending: str, troubles: frozenset[str]) -> None:
+        self.house, self.ending, self.troubles = HOUSES[house], ending, troubles
+        self.world = World(self.house)
+
+    @rule(what=st.sampled_from(ORDINARY[:9] + TROUBLES + ORDINARY[9:]), which=st.integers(0, 11))
+    def something_happens(self, what: str, which: int) -> None:
+        """To whom it happens is number `which` of however many there are; to nobody where there is none."""
+        if what in ORDINARY:
+            self._ordinary(what, which)
+        elif what in self.troubles:
+            self._trouble(what, which)
+
+    def _ordinary(self, what: str, which: int) -> None:
+        match what:
+            case "ask" | "read":
+                self.world.arrive(pick(self.world.catalog.models, which), reads=what == "read")
+            case "pass time":
+                self.world.pass_time(pick([0.5, 1, 5, 10, 30, 90, 400], which))
+            case "be ready" if loading := self._servers(Life.LOADING):
+                self.world.become_ready(pick(loading, which))
+            case "be gone" if stopping := self._servers(Life.STOPPING):
+                self.world.end(pick(stopping, which))
+            case "hang up" if self.world.waiting:
+                self.world.leave(pick(self.world.waiting, which))
+            case "end" if tickets := [*self.world.leases, *self.world.orphans]:
+                self.world.leave(pick(tickets, which))
+
+    def _trouble(self, what: str, which: int) -> None:
+        match what:
+            case "die" if servers := self._servers(Life.LOADING, Life.UP):
+                self.world.end(pick(servers, which))
+            case "come late" if late := self._late_ones():
+                self.world.become_ready(pick(late, which))
+            case "come late" if self.world.past:
+                self.world.echo(pick(self.world.past, which))
+            case "operate":
+                self._operate(which)
+            case "reload":
+                self._reload(which)
+
+    def _operate(self, which: int) -> None:
+        """By the names of the whole house, of which some may have been removed."""
+        name = pick([*(server.model for server in self.world.servers.values()), *self.house.models], which // 3)
+        if which % 3 == 0:
+            self.world.load(name)
+        else:
+            self.world.unload(name, force=which % 3 == 1)
+
+    def _reload(self, which: int) -> None:
+        old, catalog = pick(self.house.models.values(), which), self.world.catalog
+        restart = replace(old, recipe=replace(old.recipe, argv=(*old.recipe.argv, "--again")))
+        edits = [
+            self.house,
+            with_model(catalog, restart),
+            with_model(catalog, replace(old, ttl_s=3.0)),
+            without(catalog, old.name),
+        ]
+        edited = pick(edits, which)
+        self.world.change(edited if edited.models else self.house)
+
+    # The end
+
+    def teardown(self) -> None:
+        """Once the world behaves, everybody is answered, and a closed house is empty."""
+        if not hasattr(self, "world") or not self.world.is_sound:
+            return None
+        if self.ending == "rest":
+            return self.world.behave()
+        self.world.shut_down(force=self.ending == "force")
+        return self.world.close()
+
+    def _servers(self, *lives: Life) -> list[Server]:
+        return [server for server in self.world.servers.values() if server.life in lives]
+
+    def _late_ones(self) -> list[Server]:
+        return [server for server in self._servers(Life.STOPPING) if not server.was_ready]

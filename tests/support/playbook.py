@@ -1,0 +1,247 @@
+"""A stage for the scheduler: `yard >> fact << command`, on a clock that stands still unless it is moved.
+
+Facts go in with `>>`, commands come out with `<<`, exactly and in order; `nothing` says that there are none (left).
+A command that nobody asserted fails the test at the next fact or at its end, and every failure prints the whole
+exchange. The promises of `invariants.check` are checked after each fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hotseat.errors import HotseatError, LoadFailed
+from hotseat.scheduling import invariants
+from hotseat.scheduling.commands import Cause, Command, Confirm, Cut, Grant, Refuse, StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.events import (
+    CatalogChanged,
+    ClockReached,
+    Event,
+    LoadRequested,
+    RequestArrived,
+    RequestLeft,
+    ShutdownRequested,
+    UnloadRequested,
+    UpstreamExited,
+    UpstreamFailed,
+    UpstreamReady,
+)
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.terms import Address, ClientId, LaunchId, ModelName, TicketId, Upstream
+
+if TYPE_CHECKING:
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.scheduling.lifecycle import Phase
+    from hotseat.scheduling.view import ModelView
+    from hotseat.terms import Instant, Seconds
+
+Sketch: TypeAlias = Callable[["Playbook"], Event]
+"""A fact about the present process of a model, whichever launch that is."""
+
+Stage: TypeAlias = Callable[["Catalog"], "Playbook"]
+"""Opens a yard for a catalog: the fixture of tests/scheduling/conftest.py."""
+
+
+class Nothing:
+    """What a playbook expects where no command may (still) come."""
+
+
+nothing = Nothing()
+clock = ClockReached()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A command as far as a test cares: fields that are not named may be anything."""
+
+    kind: type[Command]
+    cares: dict[str, Any]
+
+    def matches(self, command: Command) -> bool:
+        return type(command) is self.kind and all(self._agrees(command, field) for field in self.cares)
+
+    def _agrees(self, command: Command, field: str) -> bool:
+        wanted, found = self.cares[field], getattr(command, field)
+        return isinstance(found, wanted) if isinstance(wanted, type) else bool(found == wanted)
+
+    def __str__(self) -> str:
+        return f"{self.kind.__name__}({', '.join(f'{name}={value}' for name, value in self.cares.items())})"
+
+
+class Playbook:
+    def __init__(self, catalog: Catalog) -> None:
+        self.scheduler = Scheduler(catalog)
+        self.now: Instant = 0.0
+        self.launches: dict[str, LaunchId] = {}
+        self._last: Command | None = None
+        self._unasserted: list[Command] = []
+        self._exchange: list[str] = []
+
+    # Time
+
+    def at(self, now: Instant) -> Playbook:
+        assert now >= self.now, f"time does not run backwards: {self.now} to {now}"
+        self.now = now
+        return self
+
+    def after(self, seconds: Seconds) -> Playbook:
+        return self.at(self.now + seconds)
+
+    # The exchange
+
+    def __rshift__(self, fact: Event | Sketch) -> Playbook:
+        self.is_over()
+        event = fact(self) if callable(fact) else fact
+        self._exchange.append(f"{self.now:8.2f}  >> {event}")
+        self._unasserted = self.scheduler.handle(event, self.now)
+        self._exchange += [f"{'':8}  << {_brief(command)}" for command in self._unasserted]
+        started = [command for command in self._unasserted if isinstance(command, StartUpstream)]
+        self.launches |= {command.model: command.launch for command in started}
+        invariants.check(self.scheduler._state)
+        return self
+
+    def __lshift__(self, expected: Expected | Nothing) -> Playbook:
+        if isinstance(expected, Nothing):
+            return self.is_over()
+        if not self._unasserted or not expected.matches(self._unasserted[0]):
+            raise AssertionError(f"expected {expected}, not what came:\n{self.exchange}")
+        self._last = self._unasserted.pop(0)
+        return self
+
+    def is_over(self) -> Playbook:
+        """Fail where commands were asked for that the test did not expect."""
+        if self._unasserted:
+            raise AssertionError(f"nobody expected {_brief(self._unasserted[0])}:\n{self.exchange}")
+        return self
+
+    @property
+    def exchange(self) -> str:
+        return "\n".join(self._exchange)
+
+    # What can be seen
+
+    @property
+    def because(self) -> str:
+        """The reason of the command asserted last."""
+        return str(getattr(self._last, "because", ""))
+
+    @property
+    def error(self) -> HotseatError:
+        """The error of the refusal asserted last."""
+        assert isinstance(self._last, Refuse)
+        return self._last.error
+
+    @property
+    def version(self) -> str:
+        """What the process was started with whose start was asserted last."""
+        assert isinstance(self._last, StartUpstream)
+        return self._last.spec.recipe.argv[-1]
+
+    def view(self, model: str) -> ModelView:
+        return self.scheduler.view(self.now).model(ModelName(model))
+
+    def phase(self, model: str) -> Phase:
+        return self.view(model).phase
+
+    def why(self, model: str) -> str:
+        return self.view(model).why
+
+    # Scenes that many plays begin with
+
+    def with_ready(self, model: str, *tickets: int) -> Playbook:
+        """Load `model` in ten seconds for these tickets, who then use it; for an operator where there are none."""
+        for ticket in tickets or (0,):
+            self >> (arrives(ticket, model) if tickets else load(ticket, model))
+            self._unasserted.clear()
+        self.after(10) >> ready(model)
+        self._unasserted.clear()
+        return self
+
+
+def _brief(command: Command) -> str:
+    shown = [field.name for field in fields(command) if field.name not in ("spec", "upstream")]
+    return f"{type(command).__name__}({', '.join(f'{name}={getattr(command, name)!r}' for name in shown)})"
+
+
+# Facts
+
+
+def arrives(ticket: int, model: str, client: str = "someone", *, reads: bool = False) -> RequestArrived:
+    return RequestArrived(TicketId(ticket), ModelName(model), ClientId(client), takes_slot=not reads)
+
+
+def leaves(ticket: int) -> RequestLeft:
+    return RequestLeft(TicketId(ticket))
+
+
+def load(ticket: int, model: str) -> LoadRequested:
+    return LoadRequested(TicketId(ticket), ModelName(model), ClientId("operator"))
+
+
+def unload(ticket: int, model: str, *, force: bool = False) -> UnloadRequested:
+    return UnloadRequested(TicketId(ticket), ModelName(model), force)
+
+
+def shutdown(*, force: bool = False) -> ShutdownRequested:
+    return ShutdownRequested(force)
+
+
+def changed(catalog: Catalog) -> CatalogChanged:
+    return CatalogChanged(catalog)
+
+
+def ready(model: str, launch: int | None = None) -> Sketch:
+    return lambda yard: UpstreamReady(ModelName(model), _launch(yard, model, launch), upstream_of(model))
+
+
+def failed(model: str, launch: int | None = None) -> Sketch:
+    error = LoadFailed(f"{model} exited with code 1")
+    return lambda yard: UpstreamFailed(ModelName(model), _launch(yard, model, launch), error)
+
+
+def exited(model: str, launch: int | None = None) -> Sketch:
+    return lambda yard: UpstreamExited(ModelName(model), _launch(yard, model, launch), "was killed by SIGKILL")
+
+
+def _launch(yard: Playbook, model: str, launch: int | None) -> LaunchId:
+    return yard.launches[model] if launch is None else LaunchId(launch)
+
+
+def upstream_of(model: str) -> Upstream:
+    return Upstream(Address(f"{model}.test", 80), pid=1)
+
+
+# Commands
+
+
+def grants(ticket: int, model: str | None = None) -> Expected:
+    return _expected(Grant, ticket=ticket, model=model)
+
+
+def confirms(ticket: int, model: str | None = None) -> Expected:
+    return _expected(Confirm, ticket=ticket, model=model)
+
+
+def refuses(ticket: int, error: type[HotseatError] = HotseatError) -> Expected:
+    return _expected(Refuse, ticket=ticket, error=error)
+
+
+def cuts(ticket: int) -> Expected:
+    return _expected(Cut, ticket=ticket)
+
+
+def starts(model: str, launch: int | None = None) -> Expected:
+    return _expected(StartUpstream, model=model, launch=launch)
+
+
+def stops(model: str, launch: int | None = None, cause: Cause | None = None) -> Expected:
+    return _expected(StopUpstream, model=model, launch=launch, cause=cause)
+
+
+def wakes_at(when: Instant) -> Expected:
+    return _expected(WakeAt, when=when)
+
+
+def _expected(kind: type[Command], **cares: Any) -> Expected:
+    return Expected(kind, {name: value for name, value in cares.items() if value is not None})

@@ -1,0 +1,78 @@
+"""Hands that start nothing: each model does what the test says, when it says it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.catalog import Catalog
+from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+from hotseat.errors import LoadFailed
+from hotseat.scheduling.events import UpstreamExited, UpstreamFailed, UpstreamReady
+from hotseat.terms import Address, ModelName, Upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from hotseat.scheduling.commands import StartUpstream, StopUpstream
+
+FIRST_PORT = 40_000
+FIRST_PID = 7_000
+
+
+def spec(name: str, **known: Any) -> ModelSpec:
+    recipe = LaunchRecipe(("serve", name), "http://127.0.0.1:${PORT}", env=(("SECRET", "hush"),))
+    return ModelSpec(ModelName(name), recipe, **known)
+
+
+def catalog(*specs: ModelSpec) -> Catalog:
+    return Catalog({each.name: each for each in specs})
+
+
+class Puppets:
+    """Models become ready at once, except the slow, which wait for `become_ready`, and the broken, which fail."""
+
+    def __init__(self, slow: tuple[str, ...] = (), broken: tuple[str, ...] = ()) -> None:
+        self.slow = slow
+        self.broken = broken
+        self._ready: dict[str, asyncio.Event] = {}
+        self._gone: dict[str, asyncio.Future[str]] = {}
+
+    def become_ready(self, model: str) -> None:
+        self._ready[model].set()
+
+    def crash(self, model: str, how: str) -> None:
+        self._gone[model].set_result(how)
+
+    def is_starting(self, model: str) -> bool:
+        return model in self._ready and not self._ready[model].is_set()
+
+    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
+        name, launch = command.model, command.launch
+        self._gone[name] = asyncio.get_running_loop().create_future()
+        if name in self.broken:
+            return UpstreamFailed(name, launch, LoadFailed(f"{name} exited with code 1"))
+        if name in self.slow and not await self._comes_up(name):
+            return UpstreamFailed(name, launch, LoadFailed(f"{name} was stopped while it was loading"))
+        return UpstreamReady(name, launch, Upstream(Address("127.0.0.1", FIRST_PORT + launch), FIRST_PID + launch))
+
+    async def watch(self, ready: UpstreamReady) -> UpstreamExited:
+        return UpstreamExited(ready.model, ready.launch, await self._gone[ready.model])
+
+    async def stop(self, command: StopUpstream) -> None:
+        self._gone[command.model].set_result("exited as asked")
+        if command.model in self._ready:
+            self._ready[command.model].set()
+
+    async def _comes_up(self, name: str) -> bool:
+        self._ready[name] = asyncio.Event()
+        await self._ready[name].wait()
+        return not self._gone[name].done()
+
+
+async def come_true(fact: Callable[[], object], within: float = 5.0) -> None:
+    """Return when `fact` holds; fail when the time is up."""
+    async with asyncio.timeout(within):
+        while not fact():
+            await asyncio.sleep(0.002)

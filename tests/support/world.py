@@ -1,0 +1,439 @@
+"""The world around the scheduler, with its own idea of the truth.
+
+Clients, operators and servers act here; whatever they do is told to a real scheduler, and every command it answers
+with is carried out and judged by what the world itself knows: who waits, which process is alive, who holds a lease.
+Nothing is read from the scheduler's state, except to compare what it shows with what is so. A promise that does not
+hold raises Broken, with the story so far.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hotseat.errors import LoadFailed
+from hotseat.scheduling import invariants
+from hotseat.scheduling.commands import Cause, Command, Confirm, Cut, Grant, Refuse, StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.events import (
+    CatalogChanged,
+    ClockReached,
+    Event,
+    LoadRequested,
+    RequestArrived,
+    RequestLeft,
+    ShutdownRequested,
+    UnloadRequested,
+    UpstreamExited,
+    UpstreamFailed,
+    UpstreamReady,
+)
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.line import Wish
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.terms import Address, ClientId, TicketId, Upstream
+
+if TYPE_CHECKING:
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.scheduling.view import View
+    from hotseat.terms import Bytes, Instant, LaunchId, ModelName, Place, Seconds
+
+NEVER: Instant = float("inf")
+STABLE_S = 60.0
+ROUNDS = 200
+"""More than enough to answer everybody once the world behaves: a handful per model is usual."""
+
+
+class Broken(AssertionError):
+    """A promise does not hold."""
+
+
+class Life(Enum):
+    LOADING = "loading"
+    UP = "up"
+    STOPPING = "stopping"
+
+
+@dataclass
+class Server:
+    model: ModelName
+    launch: LaunchId
+    spec: ModelSpec
+    life: Life = Life.LOADING
+    was_ready: bool = False
+    """A server may become ready although it was told to stop; its end is told differently then."""
+    up_since: Instant = NEVER
+    idle_since: Instant = NEVER
+    is_leaving: bool = False
+    """It was seen draining, or told to stop: no more leases."""
+    causes: set[Cause] = field(default_factory=set)
+    """Why it may be told to leave, apart from its ttl and somebody else's need."""
+    cut_from: Instant = NEVER
+    """From when on its leases may be cut."""
+
+    @property
+    def upstream(self) -> Upstream:
+        return Upstream(Address(f"{self.model}-{self.launch}.test", 80), pid=self.launch)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    model: ModelName
+    wish: Wish
+
+
+@dataclass(frozen=True)
+class Lease:
+    server: Server
+    wish: Wish
+
+
+class World:
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.scheduler = Scheduler(catalog)
+        self.now: Instant = 0.0
+        self.wake: Instant = NEVER
+        self.servers: dict[LaunchId, Server] = {}
+        self.waiting: dict[TicketId, Wanted] = {}
+        self.unloads: dict[TicketId, Server] = {}
+        self.leases: dict[TicketId, Lease] = {}
+        self.orphans: list[TicketId] = []
+        """Leases whose server died under them, not yet given back."""
+        self.past: list[UpstreamExited | UpstreamFailed] = []
+        self.is_closing = False
+        self.is_sound = True
+        """False from a fact until it was digested: a broken promise leaves it so."""
+        self.story: list[tuple[Instant, Event | Command]] = []
+        self._numbers = itertools.count(1)
+        self._failures: dict[ModelName, int] = {}
+        self._rests_until: dict[ModelName, Instant] = {}
+
+    # Clients and operators
+
+    def arrive(self, model: ModelName, *, reads: bool = False) -> TicketId:
+        wish = Wish.READ if reads else Wish.USE
+        ticket = self._ticket(model, wish)
+        self.tell(RequestArrived(ticket, model, ClientId("someone"), takes_slot=not reads))
+        return ticket
+
+    def load(self, model: ModelName) -> TicketId:
+        ticket = self._ticket(model, Wish.LOAD)
+        self._forgive(model)
+        self.tell(LoadRequested(ticket, model, ClientId("operator")))
+        return ticket
+
+    def leave(self, ticket: TicketId) -> None:
+        """Hang up while waiting, or finish, or give back what died."""
+        self.waiting.pop(ticket, None)
+        lease = self.leases.pop(ticket, None)
+        if lease and not self.leases_on(lease.server):
+            lease.server.idle_since = self.now
+        if ticket in self.orphans:
+            self.orphans.remove(ticket)
+        self.tell(RequestLeft(ticket))
+
+    def unload(self, model: ModelName, *, force: bool = False) -> None:
+        ticket = TicketId(next(self._numbers))
+        server = self.server_of(model)
+        if server:
+            self.unloads[ticket] = server
+            server.causes.add(Cause.OPERATOR)
+            server.cut_from = min(server.cut_from, self.now + (0 if force else server.spec.drain_timeout_s))
+        else:
+            self.waiting[ticket] = Wanted(model, Wish.LOAD)
+        self.tell(UnloadRequested(ticket, model, force))
+        if not server:
+            self._require(ticket not in self.waiting, f"unload of {model}, which does not run, got no answer")
+
+    def change(self, catalog: Catalog) -> None:
+        for server in self.servers.values():
+            new = catalog.models.get(server.model)
+            if new is None or (new.recipe, new.memory) != (server.spec.recipe, server.spec.memory):
+                server.causes.add(Cause.CONFIGURATION)
+        for name, old in self.catalog.models.items():
+            if name not in catalog.models or catalog.models[name].recipe != old.recipe:
+                self._forgive(name)
+        self.catalog = catalog
+        self.tell(CatalogChanged(catalog))
+
+    def shut_down(self, *, force: bool) -> None:
+        self.is_closing = True
+        for server in self.servers.values():
+            server.causes.add(Cause.SHUTDOWN)
+            server.cut_from = self.now if force else server.cut_from
+        self.tell(ShutdownRequested(force))
+
+    def pass_time(self, seconds: Seconds) -> None:
+        """Let time go by; the one timer rings when it should."""
+        until = self.now + seconds
+        for _ in range(ROUNDS):
+            if self.wake > until:
+                break
+            self.now, self.wake = max(self.now, self.wake), NEVER
+            self.tell(ClockReached())
+        else:
+            raise Broken(f"the timer rings without end at {self.now}\n{self.told()}")
+        self.now = until
+        self._compare(self.scheduler.view(until))
+
+    # Servers
+
+    def become_ready(self, server: Server) -> None:
+        server.was_ready = True
+        if server.life is Life.LOADING:
+            server.life = Life.UP
+            server.up_since = server.idle_since = self.now
+        self.tell(UpstreamReady(server.model, server.launch, server.upstream))
+
+    def end(self, server: Server) -> None:
+        """The process is gone: a failed start, a crash, or as asked."""
+        del self.servers[server.launch]
+        if server.life is not Life.STOPPING:
+            self._note_failure(server)
+        self._orphan_leases(server)
+        if server.was_ready:
+            fact: UpstreamExited | UpstreamFailed = UpstreamExited(server.model, server.launch, "is gone")
+        else:
+            fact = UpstreamFailed(server.model, server.launch, LoadFailed(f"{server.model} did not start"))
+        self.past.append(fact)
+        self.tell(fact)
+
+    def echo(self, fact: UpstreamExited | UpstreamFailed) -> None:
+        """A fact about a process that has long been gone is told once more."""
+        self.tell(fact)
+
+    # The end of the story
+
+    def behave(self) -> None:
+        """Let everything load, stop and finish: within bounded rounds everybody must have been answered."""
+        for _ in range(ROUNDS):
+            if not (self.waiting or self.unloads or self.leases or self.orphans):
+                return
+            if not self._one_good_round():
+                self._require(self.wake < NEVER, f"{self.waiting} and {self.unloads} wait for ever")
+                self.pass_time(max(0.0, self.wake - self.now))
+        raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.told()}")
+
+    def _one_good_round(self) -> bool:
+        tickets = [*self.leases, *self.orphans]
+        servers = [server for server in self.servers.values() if server.life is not Life.UP]
+        for server in servers:
+            (self.become_ready if server.life is Life.LOADING else self.end)(server)
+        for ticket in tickets:
+            self.leave(ticket)
+        return bool(tickets or servers)
+
+    def close(self) -> None:
+        """After a shutdown nothing is left."""
+        self.behave()
+        while self.servers:
+            self._require(self._one_good_round(), f"{list(self.servers.values())} outlive the house")
+
+    # What the scheduler says is done, and judged
+
+    def tell(self, event: Event) -> None:
+        self.is_sound = False
+        loads = self.awaited_loads()
+        self.story.append((self.now, event))
+        commands = self.scheduler.handle(event, self.now)
+        for command in commands:
+            self.story.append((self.now, command))
+            self._carry_out(command)
+        view = self.scheduler.view(self.now)
+        self._notice_leaving(view, [load for load in loads if load in self.awaited_loads()])
+        self._compare(view)
+        invariants.check(self.scheduler._state)
+        self.is_sound = True
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Grant():
+                self._granted(command)
+            case Confirm():
+                self._confirmed(command)
+            case Refuse(ticket=ticket):
+                answered = self.waiting.pop(ticket, None) or self.unloads.pop(ticket, None)
+                self._require(answered, f"{ticket} is refused, but does not wait")
+            case Cut(ticket=ticket):
+                self._cut(ticket)
+            case StartUpstream():
+                self._started(command)
+            case StopUpstream():
+                self._stopped(command)
+            case WakeAt(when=when):
+                self._require(when > self.now, f"asked to be woken at {when}, which is not in the future")
+                self.wake = when
+
+    def _granted(self, command: Grant) -> None:
+        wanted = self.waiting.pop(command.ticket, None)
+        self._require(wanted, f"{command.ticket} is granted a lease, but does not wait")
+        assert wanted
+        server = self.server_of(wanted.model)
+        self._require(server and server.life is Life.UP, f"{command.ticket} is sent to {wanted.model}, which is not up")
+        assert server
+        self._require(not server.is_leaving, f"{command.ticket} is sent to {wanted.model}, which is on its way out")
+        self._require(command.upstream == server.upstream, f"{command.ticket} is sent to {command.upstream}")
+        self.leases[command.ticket] = Lease(server, wanted.wish)
+        self._check_slots(server)
+
+    def _check_slots(self, server: Server) -> None:
+        limit = server.spec.concurrency_limit
+        used = sum(lease.wish is Wish.USE for lease in self.leases_on(server))
+        self._require(limit is None or used <= limit, f"{used} requests at once on {server.model}, which takes {limit}")
+
+    def _confirmed(self, command: Confirm) -> None:
+        if stopped := self.unloads.pop(command.ticket, None):
+            self._require(stopped.launch not in self.servers, f"{stopped.model} is said to be gone, and lives")
+            return
+        wanted = self.waiting.pop(command.ticket, None)
+        self._require(wanted and wanted.wish is Wish.LOAD, f"{command.ticket} is confirmed, but asked for nothing")
+        server = self.server_of(command.model)
+        self._require(server and server.life is Life.UP, f"{command.model} is said to be ready, and is not")
+
+    def _cut(self, ticket: TicketId) -> None:
+        lease = self.leases.get(ticket)
+        self._require(lease, f"{ticket} is cut, but holds no lease")
+        assert lease
+        self._require(lease.server.cut_from <= self.now, f"{ticket} is cut too early, or for a swap")
+
+    def _started(self, command: StartUpstream) -> None:
+        name = command.model
+        self._require(not self.is_closing, f"{name} is started while the house closes")
+        self._require(not self.server_of(name), f"{name} is started twice")
+        self._require(self._waits_for(name), f"{name} is started for nobody")
+        self._require(command.spec == self.catalog.models[name], f"{name} is started with an old recipe")
+        self._require(self._rests_until.get(name, 0.0) <= self.now, f"{name} is started before its rest is over")
+        for other in self.servers.values():
+            self._require(self.may_load_beside(command.spec, other.spec), f"{name} is started beside {other.model}")
+        server = Server(name, command.launch, command.spec)
+        self.servers[command.launch] = server
+        self._require(self.is_within_budget(), f"{name} is started without room")
+
+    def _stopped(self, command: StopUpstream) -> None:
+        server = self.servers.get(command.launch)
+        self._require(server and server.life is not Life.STOPPING, f"{command.model} is stopped, but does not run")
+        assert server
+        self._require(not self.leases_on(server), f"{server.model} is stopped under {self.leases_on(server)}")
+        ours = command.cause in (Cause.EVICTION, Cause.TTL)
+        self._require(ours or command.cause in server.causes, f"{server.model} is stopped by {command.cause}: by whom?")
+        server.life = Life.STOPPING
+
+    # Why servers leave
+
+    def _notice_leaving(self, view: View, loads_under_way: list[Server]) -> None:
+        leaving = {model.name for model in view.models if model.phase in (Phase.DRAINING, Phase.UNLOADING)}
+        for server in self.servers.values():
+            if server.is_leaving or server.model not in leaving:
+                continue
+            server.is_leaving = True
+            if self.now - server.up_since >= STABLE_S:
+                self._forgive(server.model)
+            if not (server.causes or self._is_expired(server)):
+                self._judge_eviction(server, loads_under_way)
+
+    def _judge_eviction(self, server: Server, loads_under_way: list[Server]) -> None:
+        others = {wanted.model for wanted in self.waiting.values()} - {server.model}
+        self._require(others, f"{server.model} leaves for nobody")
+        self._require(not server.spec.pinned, f"{server.model} is pinned, and leaves")
+        self._require(not loads_under_way, f"{server.model} leaves while {loads_under_way} are loading")
+
+    def _is_expired(self, server: Server) -> bool:
+        ttl = self._spec(server).ttl_s
+        unused = not self.leases_on(server) and not self._waits_for(server.model)
+        return ttl is not None and unused and not self._spec(server).pinned and self.now >= server.idle_since + ttl
+
+    # What is shown is so
+
+    def _compare(self, view: View) -> None:
+        for model in view.models:
+            server = self.server_of(model.name)
+            self._require(_agree(model.phase, server), f"{model.name} is shown {model.phase}, and is {server}")
+            in_flight = len(self.leases_on(server)) if server else 0
+            self._require(model.in_flight == in_flight, f"{model.in_flight} in flight are shown, {in_flight} are")
+        shown = {ticket.ticket for ticket in view.line}
+        self._require(shown == set(self.waiting), f"{shown} are shown to wait, {self.waiting} do")
+        late = [server.model for server in self.servers.values() if not server.is_leaving and self._is_expired(server)]
+        self._require(not late, f"the ttl of {late} is over")
+
+    # The world's own arithmetic
+
+    def server_of(self, model: ModelName) -> Server | None:
+        return next((server for server in self.servers.values() if server.model == model), None)
+
+    def leases_on(self, server: Server) -> list[Lease]:
+        return [lease for lease in self.leases.values() if lease.server is server]
+
+    def awaited_loads(self) -> list[Server]:
+        loading = [server for server in self.servers.values() if server.life is Life.LOADING]
+        return [server for server in loading if self._waits_for(server.model)]
+
+    def may_load_beside(self, newcomer: ModelSpec, resident: ModelSpec) -> bool:
+        ours, its = self.catalog.groups.of(newcomer.name), self.catalog.groups.of(resident.name)
+        if ours.name == its.name:
+            return not ours.swap
+        return its.persistent or not ours.exclusive
+
+    def is_within_budget(self) -> bool:
+        budgets = dict(self.catalog.budgets)
+        for server in self.servers.values():
+            for place, size in self._memory(server.spec).items():
+                budgets[place] = budgets.get(place, 0) - size
+        return all(left >= 0 for left in budgets.values())
+
+    def _memory(self, spec: ModelSpec) -> dict[Place, Bytes]:
+        budgets = self.catalog.budgets
+        whole = dict(list(budgets.items())[:1])
+        return {} if not budgets else dict(spec.memory) if spec.memory is not None else whole
+
+    def _spec(self, server: Server) -> ModelSpec:
+        """What counts for a server: time limits follow the catalog while it runs."""
+        return server.spec if server.causes else self.catalog.models[server.model]
+
+    def _waits_for(self, model: ModelName) -> bool:
+        return any(wanted.model == model for wanted in self.waiting.values())
+
+    def _note_failure(self, server: Server) -> None:
+        if self.now - server.up_since >= STABLE_S:
+            self._forgive(server.model)
+        if server.model not in self.catalog.models:
+            return  # removed: nobody remembers it
+        failures = self._failures[server.model] = self._failures.get(server.model, 0) + 1
+        rest = 0.0 if failures < 2 else min(60.0, 2.0 ** (failures - 2))
+        self._rests_until[server.model] = self.now + rest
+
+    def _forgive(self, model: ModelName) -> None:
+        self._failures.pop(model, None)
+        self._rests_until.pop(model, None)
+
+    def _orphan_leases(self, server: Server) -> None:
+        gone = [ticket for ticket, lease in self.leases.items() if lease.server is server]
+        for ticket in gone:
+            del self.leases[ticket]
+        self.orphans += gone
+
+    def _ticket(self, model: ModelName, wish: Wish) -> TicketId:
+        ticket = TicketId(next(self._numbers))
+        self.waiting[ticket] = Wanted(model, wish)
+        return ticket
+
+    def _require(self, so: object, promise: str) -> None:
+        if not so:
+            raise Broken(f"{promise}\n{self.told()}")
+
+    def told(self) -> str:
+        return "\n".join(f"{when:8.2f}  {what}" for when, what in self.story[-60:])
+
+
+def _agree(phase: Phase, server: Server | None) -> bool:
+    if server is None:
+        return phase in (Phase.COLD, Phase.RESTING)
+    match server.life:
+        case Life.LOADING:
+            return phase is Phase.LOADING
+        case Life.UP:
+            return phase in (Phase.READY, Phase.DRAINING)
+        case Life.STOPPING:
+            return phase is Phase.UNLOADING

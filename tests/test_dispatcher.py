@@ -1,0 +1,494 @@
+"""Facts meet decisions, decisions meet the world: with a real scheduler, puppets for hands, and time that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.catalogs import model, one_at_a_time, without
+from tests.support.playbook import upstream_of
+from tests.support.puppets import Puppets
+from tests.support.virtual_time import in_virtual_time
+
+from hotseat.dispatcher import STUCK_S, Dispatcher
+from hotseat.errors import LoadFailed, NotRunning, ShuttingDown, UnknownModel
+from hotseat.journal import Journal
+from hotseat.scheduling.events import UpstreamReady
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.tasks import Tasks
+from hotseat.terms import ClientId, LaunchId, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.errors import HotseatError
+    from hotseat.terms import TicketId, Upstream
+
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+HOUSE = one_at_a_time("qwen", "llama")
+
+
+class Guest:
+    """A visitor that writes down what it is told, and may do something when it is told."""
+
+    def __init__(self, when_told: Callable[[], object] = lambda: None) -> None:
+        self.told: list[str] = []
+        self.error: HotseatError | None = None
+        self._when_told = when_told
+
+    def granted(self, upstream: Upstream) -> None:
+        self._hear("granted")
+
+    def confirmed(self) -> None:
+        self._hear("confirmed")
+
+    def refused(self, error: HotseatError) -> None:
+        self.error = error
+        self._hear("refused")
+
+    def cut(self, because: str) -> None:
+        self._hear("cut")
+
+    def _hear(self, news: str) -> None:
+        self.told.append(news)
+        self._when_told()
+
+
+class Bench:
+    """A dispatcher and what a test wants to see of it."""
+
+    def __init__(self, catalog: Catalog, puppets: Puppets) -> None:
+        self.puppets = puppets
+        self.journal = Journal()
+        self.dispatcher = Dispatcher(Scheduler(catalog), puppets, self.journal)
+
+    def ask(self, name: ModelName, guest: Guest, *, takes_slot: bool = True) -> TicketId:
+        return self.dispatcher.ask(name, ClientId("someone"), guest, takes_slot=takes_slot)
+
+    def phase(self, name: ModelName) -> Phase:
+        return self.dispatcher.view().model(name).phase
+
+
+@asynccontextmanager
+async def a_bench(catalog: Catalog = HOUSE, puppets: Puppets | None = None) -> AsyncIterator[Bench]:
+    bench = Bench(catalog, puppets or Puppets())
+    try:
+        yield bench
+    finally:
+        await bench.dispatcher.shut_down(within=0)
+
+
+async def everybody_has_acted() -> None:
+    """Let all that can go on without time go on."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@in_virtual_time
+async def test_a_request_is_granted_when_its_model_is_ready() -> None:
+    """Ask, wait for the load, use, leave."""
+    async with a_bench() as bench:
+        guest = Guest()
+        ticket = bench.ask(QWEN, guest)
+        assert guest.told == []
+        await everybody_has_acted()
+
+        assert guest.told == ["granted"]
+        bench.dispatcher.leave(ticket)
+        assert bench.dispatcher.view().model(QWEN).in_flight == 0
+
+
+@in_virtual_time
+async def test_a_request_for_a_ready_model_is_granted_before_ask_returns() -> None:
+    """No round through the loop where nothing has to happen."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        guest = Guest()
+        bench.dispatcher.leave(bench.ask(QWEN, guest))
+
+        assert guest.told == ["granted"]
+
+
+@in_virtual_time
+async def test_leaving_twice() -> None:
+    """A ticket that was given back can be given back again, and frees nothing else."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        ticket = bench.ask(QWEN, Guest())
+        other = bench.ask(QWEN, Guest())
+        bench.dispatcher.leave(ticket)
+        bench.dispatcher.leave(ticket)
+
+        assert bench.dispatcher.view().model(QWEN).in_flight == 1
+        bench.dispatcher.leave(other)
+
+
+@in_virtual_time
+async def test_a_fact_that_comes_up_while_another_is_told() -> None:
+    """It is told next, never in the same breath: everybody hears of the first decision before the second is made."""
+    async with a_bench(one_at_a_time(model("qwen", concurrency_limit=1))) as bench:
+        tickets: list[TicketId] = []
+        heard: list[tuple[str, int]] = []
+        second = Guest(lambda: heard.append(("second", in_flight())))
+
+        def in_flight() -> int:
+            return bench.dispatcher.view().model(QWEN).in_flight
+
+        def hang_up() -> None:
+            bench.dispatcher.leave(tickets[0])
+            heard.append(("first", in_flight()))
+
+        tickets += [bench.ask(QWEN, Guest(hang_up)), bench.ask(QWEN, second)]
+        await everybody_has_acted()
+
+        assert heard == [("first", 1), ("second", 1)]
+        bench.dispatcher.leave(tickets[1])
+
+
+@in_virtual_time
+async def test_a_guest_who_leaves_just_before_its_grant() -> None:
+    """Who left in the same breath is not told, and holds nothing."""
+    async with a_bench() as bench:
+        tickets: list[TicketId] = []
+        late = Guest()
+        tickets += [bench.ask(QWEN, Guest(lambda: bench.dispatcher.leave(tickets[1]))), bench.ask(QWEN, late)]
+        await everybody_has_acted()
+
+        assert late.told == []
+        assert bench.dispatcher.view().model(QWEN).in_flight == 1
+        bench.dispatcher.leave(tickets[0])
+
+
+@in_virtual_time
+async def test_a_guest_who_leaves_just_before_its_refusal() -> None:
+    """Bad news is not told to those who are gone, either."""
+    async with a_bench(puppets=Puppets(broken=("qwen",))) as bench:
+        tickets: list[TicketId] = []
+        late = Guest()
+        tickets += [bench.ask(QWEN, Guest(lambda: bench.dispatcher.leave(tickets[1]))), bench.ask(QWEN, late)]
+        await everybody_has_acted()
+
+        assert late.told == []
+
+
+@in_virtual_time
+async def test_a_guest_who_leaves_just_before_it_is_cut() -> None:
+    """A lease that was given back need not be cut."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        tickets: list[TicketId] = []
+        hasty, late = Guest(lambda: [*map(bench.dispatcher.leave, tickets)]), Guest()
+        tickets += [bench.ask(QWEN, hasty), bench.ask(QWEN, late)]
+        await bench.dispatcher.unload(QWEN, force=True)
+
+        assert (hasty.told, late.told) == (["granted", "cut"], ["granted"])
+
+
+@in_virtual_time
+async def test_a_refusal_takes_the_ticket_back() -> None:
+    """Who was refused holds nothing; leaving afterwards is of no consequence."""
+    async with a_bench(puppets=Puppets(broken=("qwen",))) as bench:
+        guest = Guest()
+        ticket = bench.ask(QWEN, guest)
+        await everybody_has_acted()
+
+        assert guest.told == ["refused"]
+        assert isinstance(guest.error, LoadFailed)
+        facts = bench.journal.n
+        bench.dispatcher.leave(ticket)
+        assert bench.journal.n == facts
+
+
+@in_virtual_time
+async def test_a_load_returns_when_the_model_is_ready() -> None:
+    """An operator who loads may use the model at once."""
+    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
+        asyncio.get_running_loop().call_later(30, bench.puppets.become_ready, "qwen")
+        await bench.dispatcher.load(QWEN)
+
+        assert bench.dispatcher.is_running(QWEN)
+        assert bench.dispatcher.view().now == 30
+
+
+@in_virtual_time
+async def test_a_load_raises_what_kept_it() -> None:
+    """The operator gets the server's own words."""
+    async with a_bench(puppets=Puppets(broken=("qwen",))) as bench:
+        with pytest.raises(LoadFailed, match="qwen exited with code 1"):
+            await bench.dispatcher.load(QWEN)
+
+
+@in_virtual_time
+async def test_a_cancelled_load_gives_its_ticket_back() -> None:
+    """An operator who does not wait any longer does not stand in line any longer."""
+    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await bench.dispatcher.load(QWEN)
+
+        assert bench.dispatcher.view().line == ()
+
+
+@in_virtual_time
+async def test_a_load_that_comes_true_as_it_is_cancelled() -> None:
+    """The news finds nobody at home, and nothing breaks."""
+    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
+        tasks = Tasks()
+        waiting = tasks.start(bench.dispatcher.load(QWEN), "load")
+        await everybody_has_acted()
+        waiting.cancel()
+        bench.dispatcher.tell(UpstreamReady(QWEN, LaunchId(1), upstream_of("qwen")))
+        await tasks.aclose()
+
+        assert waiting.cancelled()
+        assert bench.dispatcher.is_running(QWEN)
+
+
+@in_virtual_time
+async def test_a_load_that_is_refused_as_it_is_cancelled() -> None:
+    """Neither does a refusal that comes too late."""
+    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
+        tasks = Tasks()
+        waiting = tasks.start(bench.dispatcher.load(QWEN), "load")
+        await everybody_has_acted()
+        waiting.cancel()
+        bench.dispatcher.change_catalog(without(HOUSE, "qwen"))
+        await tasks.aclose()
+
+        assert waiting.cancelled()
+
+
+@in_virtual_time
+async def test_an_unload_returns_when_the_process_is_gone() -> None:
+    """What was unloaded is cold."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        await bench.dispatcher.unload(QWEN)
+
+        assert bench.phase(QWEN) is Phase.COLD
+
+
+@in_virtual_time
+async def test_an_unload_of_what_does_not_run() -> None:
+    """There is nothing to stop, and the operator is told so."""
+    async with a_bench() as bench:
+        with pytest.raises(NotRunning, match="qwen is not running"):
+            await bench.dispatcher.unload(QWEN)
+
+
+@in_virtual_time
+async def test_an_unload_cuts_who_does_not_finish() -> None:
+    """Requests in flight have ten seconds, on the one timer; then they are cut."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        guest = Guest()
+        ticket = bench.ask(QWEN, guest)
+        asyncio.get_running_loop().call_later(11, bench.dispatcher.leave, ticket)
+        await bench.dispatcher.unload(QWEN)
+
+        assert guest.told == ["granted", "cut"]
+        assert bench.dispatcher.view().now == 11
+
+
+@in_virtual_time
+async def test_a_cancelled_unload_is_carried_out() -> None:
+    """The model goes, although nobody waits for the news."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        ticket = bench.ask(QWEN, Guest())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await bench.dispatcher.unload(QWEN)
+        bench.dispatcher.leave(ticket)
+        await everybody_has_acted()
+
+        assert bench.phase(QWEN) is Phase.COLD
+
+
+@in_virtual_time
+async def test_force_cuts_at_once() -> None:
+    """An operator in a hurry does not wait for the timer."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        guest = Guest()
+        ticket = bench.ask(QWEN, guest)
+        asyncio.get_running_loop().call_soon(bench.dispatcher.leave, ticket)
+        await bench.dispatcher.unload(QWEN, force=True)
+
+        assert guest.told == ["granted", "cut"]
+        assert bench.dispatcher.view().now == 0
+
+
+@in_virtual_time
+async def test_the_timer_rings_at_the_end_of_a_ttl() -> None:
+    """A model that nobody uses is gone when its ttl is over."""
+    async with a_bench(one_at_a_time(model("qwen", ttl_s=30))) as bench:
+        await bench.dispatcher.load(QWEN)
+        await asyncio.sleep(29)
+        assert bench.phase(QWEN) is Phase.READY
+        await asyncio.sleep(2)
+
+        assert bench.phase(QWEN) is Phase.COLD
+
+
+@in_virtual_time
+async def test_a_later_wish_replaces_the_timer() -> None:
+    """There is one timer: when the scheduler asks for another time, the earlier one does not ring."""
+    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
+        asyncio.get_running_loop().call_later(10, bench.puppets.become_ready, "qwen")
+        await bench.dispatcher.load(QWEN)
+        tickets = [bench.ask(QWEN, Guest()), bench.ask(LLAMA, Guest())]
+        rings_at(bench, 50)
+        bench.dispatcher.change_catalog(one_at_a_time("qwen", "llama", patience=4))
+        rings_at(bench, 90)
+        await asyncio.sleep(45)
+
+        assert bench.phase(QWEN) is Phase.READY
+        for ticket in tickets:
+            bench.dispatcher.leave(ticket)
+
+
+def rings_at(bench: Bench, when: float) -> None:
+    assert bench.dispatcher._timer is not None
+    assert bench.dispatcher._timer.when() == when
+
+
+@in_virtual_time
+async def test_a_crash_is_heard_and_repaired() -> None:
+    """A server that dies is started again for the next who asks."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        bench.puppets.crash("qwen", "was killed by SIGKILL")
+        await everybody_has_acted()
+        assert bench.phase(QWEN) is Phase.COLD
+        await bench.dispatcher.load(QWEN)
+
+        assert bench.phase(QWEN) is Phase.READY
+
+
+@in_virtual_time
+async def test_a_changed_catalog() -> None:
+    """What changed is reported, and acted upon."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        change = bench.dispatcher.change_catalog(without(HOUSE, "qwen"))
+        guest = Guest()
+        bench.ask(QWEN, guest)
+
+        assert change.removed == ("qwen",)
+        assert isinstance(guest.error, UnknownModel)
+        assert bench.dispatcher.catalog.find("qwen") is None
+
+
+@in_virtual_time
+async def test_a_swap_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """About five lines a swap: the diary that an operator reads."""
+    caplog.set_level(logging.INFO)
+    async with a_bench(puppets=Puppets(broken=("llama",))) as bench:
+        await bench.dispatcher.load(QWEN)
+        with pytest.raises(LoadFailed):
+            await bench.dispatcher.load(LLAMA)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "starting upstream model=qwen because='1 request waits for it'",
+        "upstream ready model=qwen took_s=0.00 pid=7001",
+        "stopping upstream model=qwen because='llama needs its room'",
+        "upstream gone model=qwen how='exited as asked'",
+        "starting upstream model=llama because='1 request waits for it'",
+        "upstream failed to start model=llama took_s=0.00 error='llama exited with code 1'",
+    ]
+
+
+@in_virtual_time
+async def test_shutting_down_an_idle_house() -> None:
+    """Nothing is left when it returns, and nobody is let in any more."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        await bench.dispatcher.shut_down(within=30)
+        guest = Guest()
+        bench.ask(QWEN, guest)
+
+        assert bench.phase(QWEN) is Phase.COLD
+        assert bench.dispatcher.view().now == 0
+        assert isinstance(guest.error, ShuttingDown)
+
+
+@in_virtual_time
+async def test_shutting_down_lets_requests_finish() -> None:
+    """A request that ends in time is not cut."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        guest = Guest()
+        asyncio.get_running_loop().call_later(20, bench.dispatcher.leave, bench.ask(QWEN, guest))
+        await bench.dispatcher.shut_down(within=30)
+
+        assert guest.told == ["granted"]
+        assert bench.dispatcher.view().now == 20
+
+
+@in_virtual_time
+async def test_shutting_down_cuts_when_the_time_is_up() -> None:
+    """After its deadline the house closes, whoever still talks."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        guest = Guest()
+        asyncio.get_running_loop().call_later(31, bench.dispatcher.leave, bench.ask(QWEN, guest))
+        await bench.dispatcher.shut_down(within=30)
+
+        assert guest.told == ["granted", "cut"]
+        assert bench.dispatcher.view().now == 31
+
+
+@in_virtual_time
+async def test_shutting_down_with_somebody_who_never_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    """The house does not stay open for a guest who was cut and does not go: the guard ends what is left."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        bench.ask(QWEN, Guest())
+        await bench.dispatcher.shut_down(within=30)
+
+        assert [record.getMessage() for record in caplog.records] == ["upstreams did not end and are left to the guard"]
+        assert bench.dispatcher.view().now == 30 + 10 + STUCK_S
+
+
+@in_virtual_time
+async def test_shutting_down_during_a_load() -> None:
+    """Those who wait are sent away, and the load is stopped."""
+    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
+        guest = Guest()
+        bench.ask(QWEN, guest)
+        await everybody_has_acted()
+        await bench.dispatcher.shut_down(within=30)
+
+        assert guest.told == ["refused"]
+        assert bench.phase(QWEN) is Phase.COLD
+
+
+@in_virtual_time
+async def test_reads_need_no_slot() -> None:
+    """A read passes where a generation waits."""
+    async with a_bench(one_at_a_time(model("qwen", concurrency_limit=1))) as bench:
+        await bench.dispatcher.load(QWEN)
+        busy, waits, reads = Guest(), Guest(), Guest()
+        tickets = [bench.ask(QWEN, busy), bench.ask(QWEN, waits), bench.ask(QWEN, reads, takes_slot=False)]
+
+        assert (waits.told, reads.told) == ([], ["granted"])
+        for ticket in tickets:
+            bench.dispatcher.leave(ticket)
+
+
+@in_virtual_time
+async def test_ordinary_requests_are_not_in_the_journal() -> None:
+    """Ten thousand of them a second leave no trace but a number."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        before = bench.journal.n
+        for _ in range(5):
+            bench.dispatcher.leave(bench.ask(QWEN, Guest()))
+
+        assert (bench.journal.n, bench.journal.passed_by) == (before, 5)

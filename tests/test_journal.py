@@ -1,0 +1,139 @@
+"""The record of what happened and what was decided."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.support.playbook import arrives, leaves, load, upstream_of
+
+from hotseat.errors import Busy
+from hotseat.journal import BEHIND, KEPT, Entry, Gap, Journal, is_routine
+from hotseat.scheduling.commands import Grant, Refuse, WakeAt
+from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, ShutdownRequested
+from hotseat.terms import ModelName, TicketId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+GRANT = Grant(TicketId(1), ModelName("qwen"), upstream_of("qwen"), "ready")
+REFUSE = Refuse(TicketId(1), Busy("later"), "the line is full")
+WAKE = WakeAt(30.0)
+
+
+def a_journal(entries: int = 0) -> Journal:
+    journal = Journal(wall_clock=lambda: 1_700_000_000.0)
+    record(journal, entries)
+    return journal
+
+
+def record(journal: Journal, entries: int) -> None:
+    for _ in range(entries):
+        journal.record(ShutdownRequested(), [])
+
+
+async def next_of(news: AsyncIterator[Entry | Gap]) -> Entry | Gap:
+    async with asyncio.timeout(5):
+        return await anext(news)
+
+
+def test_an_entry_tells_what_happened_and_what_was_decided() -> None:
+    """Number, time, fact and commands: enough to answer "why"."""
+    journal = a_journal()
+    journal.record(arrives(1, "qwen"), [REFUSE])
+
+    assert journal.entries() == [Entry(1, 1_700_000_000.0, arrives(1, "qwen"), (REFUSE,))]
+
+
+def test_the_journal_is_bounded() -> None:
+    """The oldest entries make room for the newest; numbers go on."""
+    journal = a_journal(KEPT + 5)
+
+    assert len(journal.entries()) == KEPT
+    assert (journal.entries()[0].n, journal.entries()[-1].n) == (6, KEPT + 5)
+
+
+def test_entries_after_a_number() -> None:
+    """Whoever knows a part asks for the rest."""
+    assert [entry.n for entry in a_journal(5).entries(after=3)] == [4, 5]
+
+
+def test_ordinary_requests_are_counted_not_recorded() -> None:
+    """What nobody else notices does not push the swaps out of the record."""
+    journal = a_journal()
+    journal.record(arrives(1, "qwen"), [GRANT])
+    journal.record(leaves(1), [WAKE])
+
+    assert journal.entries() == []
+    assert (journal.n, journal.passed_by) == (0, 1)
+
+
+def test_what_is_ordinary() -> None:
+    """A request that is granted at once and leaves again, and a clock that changes nothing."""
+    arrival, departure = arrives(1, "qwen"), leaves(1)
+    assert isinstance(arrival, RequestArrived)
+    assert isinstance(departure, RequestLeft)
+
+    assert is_routine(arrival, [GRANT])
+    assert is_routine(departure, [])
+    assert is_routine(ClockReached(), [WAKE])
+    assert not is_routine(arrival, [REFUSE])
+    assert not is_routine(arrival, [])
+    assert not is_routine(departure, [GRANT])
+    assert not is_routine(load(1, "qwen"), [])
+
+
+def test_a_listener_hears_each_entry_at_once() -> None:
+    """Listeners are called from within `record`."""
+    heard: list[int] = []
+    journal = a_journal()
+    journal.listen(lambda entry: heard.append(entry.n))
+    record(journal, 2)
+
+    assert heard == [1, 2]
+
+
+async def test_a_follower_gets_new_entries() -> None:
+    """What is written after it began to follow arrives, in order."""
+    journal = a_journal(3)
+    news = journal.follow()
+    asyncio.get_running_loop().call_soon(record, journal, 2)
+
+    assert [(await next_of(news)).n, (await next_of(news)).n] == [4, 5]
+    await news.aclose()
+
+
+async def test_a_follower_that_comes_back() -> None:
+    """From the last number it knows on, nothing is missing and nothing is told twice."""
+    journal = a_journal(3)
+    news = journal.follow(after=1)
+    told = [await next_of(news)]
+    record(journal, 1)
+    told += [await next_of(news), await next_of(news)]
+
+    assert [entry.n for entry in told] == [2, 3, 4]
+    await news.aclose()
+
+
+async def test_a_slow_follower_is_told_of_a_gap() -> None:
+    """Nobody waits for a follower that does not keep up: it loses what it missed and learns of it."""
+    journal = a_journal(1)
+    news = journal.follow(after=0)
+    assert (await next_of(news)).n == 1
+    record(journal, BEHIND + 1)
+
+    assert await next_of(news) == Gap(BEHIND + 2)
+    record(journal, 1)
+    assert (await next_of(news)).n == BEHIND + 3
+    await news.aclose()
+
+
+async def test_a_follower_that_leaves_is_forgotten() -> None:
+    """Nothing is kept for those who are gone."""
+    journal = a_journal(1)
+    news = journal.follow(after=0)
+    await next_of(news)
+    assert len(journal._subscribers) == 1
+    await news.aclose()
+
+    assert journal._subscribers == []
