@@ -1,0 +1,83 @@
+"""One process tree that serves a model: asked to end politely, then not politely, and what its end is called."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hotseat.terms import Seconds
+    from hotseat.upstreams.link import Ward
+
+log = logging.getLogger(__name__)
+
+
+class Child:
+    def __init__(self, ward: Ward, unload_timeout_s: Seconds, run_stop: Callable[[], Awaitable[Ward]] | None) -> None:
+        self._ward = ward
+        self._unload_timeout_s = unload_timeout_s
+        self._run_stop = run_stop
+        self.was_asked_to_end = False
+        self.pid = ward.pid
+        """The server's own process, never the guard's."""
+        self.marker = ward.marker
+        self.gone = ward.gone
+        """Done when nothing of the process tree is left."""
+
+    async def exited(self) -> str:
+        """How it ended, once nothing of the process tree is left."""
+        return describe(await asyncio.shield(self.gone))
+
+    async def end(self) -> None:
+        """Return when nothing of the process tree is left; it is killed if it dawdles. Safe to call twice."""
+        if not self.was_asked_to_end and not self.gone.done():
+            self.was_asked_to_end = True
+            await self._ask_then_kill()
+        await self.exited()
+
+    def kill(self) -> None:
+        self._ward.signal(signal.SIGKILL)
+
+    async def _ask_then_kill(self) -> None:
+        try:
+            async with asyncio.timeout(self._unload_timeout_s):
+                if not await self._was_stopped_by_command():
+                    self._ward.signal(signal.SIGTERM)
+                await self.exited()
+        except TimeoutError:
+            log.warning("upstream did not end when asked and is killed pid=%s", self.pid)
+        finally:
+            self.kill()
+
+    async def _was_stopped_by_command(self) -> bool:
+        """Run `cmdStop` where there is one; False where it failed. It may take as long as the server may."""
+        if self._run_stop is None:
+            return False
+        try:
+            stop = await self._run_stop()
+        except OSError as problem:
+            log.warning("cmdStop could not be run, sending SIGTERM instead pid=%s error=%r", self.pid, str(problem))
+            return False
+        try:
+            status = await asyncio.shield(stop.gone)
+        finally:
+            stop.signal(signal.SIGKILL)
+        if status:
+            log.warning("cmdStop failed, sending SIGTERM instead pid=%s how=%r", self.pid, describe(status))
+        return not status
+
+
+def describe(status: int) -> str:
+    """A wait status in words: `exited with code 1`, `was ended by SIGKILL`."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"was ended by signal {-code}"

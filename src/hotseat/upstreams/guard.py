@@ -1,0 +1,223 @@
+"""The guard: a small process of its own that is the parent of every model server, so that none outlives hotseat.
+
+guarding.py is hotseat's side of the socket. The guard starts programs on request, tells of their end at once and ends
+whatever they left behind. When the socket closes, because hotseat was killed perhaps, it ends everything and leaves.
+It runs in an isolated interpreter without site-packages: standard library and processes.py only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any
+
+from hotseat.upstreams.processes import (
+    MARKER,
+    become_subreaper,
+    children,
+    collect_one,
+    group_of,
+    kill_each,
+    marker_of,
+    run_program,
+    signal_group,
+)
+
+LAST_GRACE_S = 1.0
+"""What a server gets between SIGTERM and SIGKILL when hotseat is no more."""
+
+STOP_LIMIT_S = 10.0
+"""What a `cmdStop` gets then, at most."""
+
+SWEEP_S = 0.05
+"""Every death wakes us; this is for deadlines, and should one be missed."""
+
+
+class Tree:
+    """The processes that grew from one launch. `status` is the leader's wait status once it was collected."""
+
+    def __init__(self, n: int, pid: int, request: dict[str, Any], stops: Tree | None = None) -> None:
+        self.n, self.pid, self.request = n, pid, request
+        self.stops = stops
+        """The tree that this one, a `cmdStop`, was started to end."""
+        self.status: int | None = None
+        self.deadline = float("inf")
+        self.doubts = 2
+        """How often we look again while there is an orphan that does not show whose it is."""
+
+    def owns(self, pid: int) -> bool:
+        return group_of(pid) == self.pid or marker_of(pid) == self.request["env"][MARKER]
+
+    def signal(self, number: int) -> None:
+        """Signal the whole group, unless the leader was collected: then the number may be a stranger's."""
+        if self.status is None:
+            signal_group(self.pid, number)
+
+
+class Warden:
+    def __init__(self, house: socket.socket) -> None:
+        self._house = house
+        self._trees: dict[int, Tree] = {}
+        self._orphans: dict[int, Tree] = {}
+        """Whose they are. Kept, because a process that is ending no longer shows its environment."""
+        self._unread = b""
+        self._handed: list[int] = []
+        self._woken, waker = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(waker, False)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Do as hotseat asks until its end of the socket closes, then end everything."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        become_subreaper()
+        while self._listen():
+            self._tend()
+            self._pause(self._house)
+        self._house.close()
+        self._end_all()
+
+    def _pause(self, *heard: socket.socket) -> None:
+        """Wait for a word or a death; while something is being ended, look again soon."""
+        is_ending = not heard or any(tree.status is not None for tree in self._trees.values())
+        waited_for: list[Any] = [*heard, self._woken]
+        select.select(waited_for, [], [], SWEEP_S if is_ending else None)
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._woken, 4096):
+                pass
+
+    # What hotseat asks
+
+    def _listen(self) -> bool:
+        """Carry out what has come in; False when hotseat is gone."""
+        while select.select([self._house], [], [], 0)[0]:  # recv_fds takes flags but drops them, so it would block
+            try:
+                received, handed, _, _ = socket.recv_fds(self._house, 1 << 16, 8)
+            except ConnectionError:
+                return False
+            if not received:
+                return False
+            self._handed += handed
+            *requests, self._unread = (self._unread + received).split(b"\n")
+            for request in requests:
+                self._carry_out(json.loads(request))
+        return True
+
+    def _carry_out(self, request: dict[str, Any]) -> None:
+        if request["do"] == "spawn":
+            self._spawn(request, self._handed.pop(0))
+        elif tree := self._trees.get(request["n"]):
+            tree.signal(request["signal"])
+
+    def _spawn(self, request: dict[str, Any], output: int) -> None:
+        n = request["n"]
+        os.set_inheritable(output, False)
+        try:
+            pid = run_program(request["program"], request["argv"], request["env"], output)
+        except OSError as problem:
+            return self._tell(n, "failed", problem.errno or errno.EINVAL)
+        self._trees[n] = Tree(n, pid, request)
+        return self._tell(n, "spawned", pid)
+
+    def _tell(self, n: int, fact: str, value: int) -> None:
+        with contextlib.suppress(OSError):  # hotseat is gone: the next look at the socket will say so
+            self._house.sendall(json.dumps({"n": n, "fact": fact, "value": value}).encode() + b"\n")
+
+    # What has ended, and what it left behind
+
+    def _tend(self) -> None:
+        has_children = self._collect()
+        for tree in list(self._trees.values()):
+            if tree.status is not None and not (has_children and self._end_leftovers(tree)):
+                del self._trees[tree.n]
+                self._tell(tree.n, "gone", tree.status)
+        if has_children and not self._trees:
+            # They wiped their environment; whosever they were is gone.
+            kill_each(children(os.getpid()))
+
+    def _collect(self) -> bool:
+        """Take leave of the dead; False when no child is left."""
+        leaders = {tree.pid: tree for tree in self._trees.values() if tree.status is None}
+
+        def end_group(pid: int) -> None:
+            if pid in leaders:
+                signal_group(pid, signal.SIGKILL)
+
+        with contextlib.suppress(ChildProcessError):
+            while ended := collect_one(before=end_group):
+                pid, status = ended
+                self._orphans.pop(pid, None)
+                if leader := leaders.get(pid):
+                    self._leader_ended(leader, status)
+            return True
+        return False
+
+    def _leader_ended(self, leader: Tree, status: int) -> None:
+        leader.status = status
+        if leader.stops and status != 0:
+            self._ask_to_end(leader.stops)
+
+    def _end_leftovers(self, tree: Tree) -> bool:
+        """End what is left of a tree whose leader is gone; False when nothing is."""
+        owners = {pid: self._owner(pid) for pid in children(os.getpid())}
+        left = [pid for pid, owner in owners.items() if owner is tree]
+        kill_each(left)
+        if left or None not in owners.values() or not tree.doubts:
+            return bool(left)
+        # Between two programs, and while it ends, a process has no environment to show: it may be ours.
+        tree.doubts -= 1
+        return True
+
+    def _owner(self, pid: int) -> Tree | None:
+        owner = self._orphans.get(pid) or next((tree for tree in self._trees.values() if tree.owns(pid)), None)
+        if owner:
+            self._orphans[pid] = owner
+        return owner
+
+    # The end of hotseat is the end of all
+
+    def _end_all(self) -> None:
+        for tree in list(self._trees.values()):
+            self._bid_farewell(tree)
+        while self._trees:
+            self._pause()
+            self._tend()
+            for tree in self._trees.values():
+                if time.monotonic() > tree.deadline:
+                    tree.signal(signal.SIGKILL)
+        while self._collect():
+            kill_each(children(os.getpid()))
+            self._pause()
+
+    def _bid_farewell(self, tree: Tree) -> None:
+        if not tree.request["stop"]:
+            return self._ask_to_end(tree)
+        try:
+            stop = self._trees[-tree.n] = self._run_stop(tree)
+        except OSError:
+            return self._ask_to_end(tree)
+        limit = min(tree.request["unload_timeout_s"], STOP_LIMIT_S)
+        stop.deadline = tree.deadline = time.monotonic() + limit
+        return None
+
+    def _run_stop(self, tree: Tree) -> Tree:
+        program, *argv = [word.replace("${PID}", str(tree.pid)) for word in tree.request["stop"]]
+        env = {**tree.request["env"], MARKER: f"stop of {tree.n}"}
+        pid = run_program(program, argv, env, os.open(os.devnull, os.O_WRONLY))
+        return Tree(-tree.n, pid, {"env": env, "stop": None}, stops=tree)
+
+    def _ask_to_end(self, tree: Tree) -> None:
+        tree.signal(signal.SIGTERM)
+        tree.deadline = min(tree.deadline, time.monotonic() + LAST_GRACE_S)
+
+
+def main() -> None:
+    Warden(socket.socket(fileno=0)).serve()

@@ -1,0 +1,74 @@
+"""hotseat's side of the guard: whoever wants a process asks here.
+
+A guard that is killed loses its children to us: we are a subreaper too, end them, report them, and start a new guard
+when one is needed next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from hotseat.tasks import Tasks
+from hotseat.upstreams.link import Link, Order, Ward
+from hotseat.upstreams.processes import become_subreaper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+log = logging.getLogger(__name__)
+
+ISOLATED = (sys.executable, "-I", "-S")
+"""Without site-packages and user settings: the guard starts in 20 ms and nothing installed can break it."""
+
+
+class Guard:
+    def __init__(self, interpreter: Sequence[str] = ISOLATED) -> None:
+        self._interpreter = interpreter
+        self._link: Link | None = None
+        self._burials = Tasks()
+
+    @classmethod
+    async def open(cls, interpreter: Sequence[str] = ISOLATED) -> Guard:
+        become_subreaper()
+        guard = cls(interpreter)
+        guard._connected()
+        return guard
+
+    @property
+    def pid(self) -> int | None:
+        """The guard's own process; None while there is none."""
+        return self._link.process.pid if self._link else None
+
+    async def spawn(self, order: Order, output: int) -> Ward:
+        """A running program whose output goes to `output`; OSError where it cannot be run. Closes `output`."""
+        ward = self._connected().order(order, output)
+        try:
+            await asyncio.shield(ward.spawned)
+        except asyncio.CancelledError:
+            ward.signal(signal.SIGKILL)
+            raise
+        return ward
+
+    async def aclose(self) -> None:
+        """Return when the guard has ended and with it every process that it still had."""
+        link, self._link = self._link, None
+        if link:
+            link.hang_up()
+            await link.bury()
+        while burials := list(self._burials):
+            await asyncio.wait(burials)
+
+    def _connected(self) -> Link:
+        if self._link is None:
+            self._link = Link(self._interpreter, self._lost)
+        return self._link
+
+    def _lost(self) -> None:
+        log.error("the guard process was lost, ending all upstreams")
+        link, self._link = self._link, None
+        if link:
+            self._burials.start(link.bury(), "bury the guard")

@@ -1,0 +1,177 @@
+"""One process life of one model, from its port to the last of its processes. The supervisor keeps these by number."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hotseat.catalog.template import fill
+from hotseat.errors import LoadFailed
+from hotseat.tasks import Tasks
+from hotseat.terms import Upstream
+from hotseat.upstreams.child import Child
+from hotseat.upstreams.link import Order
+from hotseat.upstreams.listeners import is_loopback, owner_of, stranger_on, told
+from hotseat.upstreams.output import Pipe
+from hotseat.upstreams.provisions import environment, find_program, secrets_in
+from hotseat.upstreams.readiness import Readiness, accepts, doors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.template import FilledRecipe
+    from hotseat.terms import Address
+    from hotseat.upstreams.guarding import Guard
+    from hotseat.upstreams.link import Ward
+    from hotseat.upstreams.output import Output
+    from hotseat.upstreams.ports import Loan, Ports
+
+LAST_LINES = 20
+
+
+class Trouble(Exception):
+    """Why a start came to nothing, as the second half of a sentence."""
+
+
+class Launch:
+    def __init__(self, spec: ModelSpec, environ: Mapping[str, str], guard: Guard, ports: Ports, output: Output) -> None:
+        self._spec, self._environ, self._guard, self._ports, self._output = spec, environ, guard, ports, output
+        self._began_at = output.written
+        self._child: Child | None = None
+        self._is_wanted = True
+        self._tasks = Tasks()
+
+    async def bring_up(self) -> Upstream:
+        """The server, ready; or LoadFailed, and then no process of it is left."""
+        try:
+            return await self._bring_up()
+        except (Trouble, OSError) as trouble:
+            error = self._failure(trouble)
+            await self.end()
+            raise error from trouble
+        except asyncio.CancelledError:
+            if self._child:
+                self._child.kill()
+            raise
+
+    async def end(self) -> None:
+        """Ask it to end and return when it is gone; where it has not begun, it never will. Safe to call twice."""
+        self._is_wanted = False
+        if self._child:
+            await self._child.end()
+
+    async def ended(self) -> str:
+        """How it ended once it was ready, with its last words where nobody had asked it to."""
+        assert self._child, "only what was ready can be watched"
+        how = await self._child.exited()
+        return how if self._child.was_asked_to_end else how + self._last_words()
+
+    def _failure(self, trouble: Exception) -> LoadFailed:
+        if not self._is_wanted:
+            return LoadFailed(f"{self._spec.name} was stopped while loading")
+        return LoadFailed(f"cannot start {self._spec.name}: {trouble}{self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines = self._output.tail(LAST_LINES, since=self._began_at)
+        return "\n".join(["; its last output was:", *lines]) if lines else ""
+
+    # From a recipe to a server that answers
+
+    async def _bring_up(self) -> Upstream:
+        recipe = self._spec.recipe
+        if not recipe.wants_port:
+            return await self._start(fill(recipe, 0), None)
+        loan = self._ports.lend(recipe.preferred_port)
+        try:
+            return await self._start(fill(recipe, loan.port), loan)
+        finally:
+            if self._child is None:
+                loan.give_back()
+
+    async def _start(self, recipe: FilledRecipe, loan: Loan | None) -> Upstream:
+        await refuse_if_taken(recipe.address)
+        child = self._child = await self._spawn(recipe, loan)
+        if not self._is_wanted:
+            raise Trouble("it was stopped")
+        address = await self._until_ready(child, recipe)
+        stranger = None if address.unix_path else stranger_on(address.host, address.port, child.pid, child.marker)
+        if stranger:
+            raise Trouble(f"{address} is answered by another process, {told(stranger)}")
+        return Upstream(address, child.pid)
+
+    async def _spawn(self, recipe: FilledRecipe, loan: Loan | None) -> Child:
+        env = environment(self._environ, recipe.env)
+        order = Order(
+            find_program(recipe.argv[0], env), recipe.argv, env, last_resort(recipe, env), self._spec.unload_timeout_s
+        )
+        self._output.conceal(secrets_in(recipe.argv))
+        if loan:
+            loan.vacate()
+        ward = await self._run(order)
+        if loan:
+            ward.gone.add_done_callback(lambda _: loan.give_back())
+        stop = recipe.stop_argv(ward.pid)
+        return Child(ward, self._spec.unload_timeout_s, partial(self._run_stop, stop, env) if stop else None)
+
+    async def _run_stop(self, argv: tuple[str, ...], env: Mapping[str, str]) -> Ward:
+        return await self._run(Order(find_program(argv[0], env), argv, env))
+
+    async def _run(self, order: Order) -> Ward:
+        """A process of this launch; what it writes goes to the model's output until its end."""
+        pipe = Pipe(self._output)
+        try:
+            ward = await self._guard.spawn(order, pipe.write_end)
+        except OSError as problem:
+            pipe.close()
+            raise OSError(f"{order.program} cannot be run: {problem.strerror or problem}") from problem
+        except asyncio.CancelledError:
+            pipe.close()
+            raise
+        ward.gone.add_done_callback(lambda _: pipe.close())
+        return ward
+
+    async def _until_ready(self, child: Child, recipe: FilledRecipe) -> Address:
+        readiness = Readiness(recipe.address, recipe.check_endpoint)
+        answer: asyncio.Task[Address] = self._tasks.start(readiness.reached(), f"ask {self._spec.name}")
+        ends: set[asyncio.Future[Any]] = {answer, child.gone}
+        try:
+            await asyncio.wait(ends, timeout=self._spec.health_check_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self._tasks.aclose()
+        if child.gone.done():
+            raise Trouble(too_soon(await child.exited()))
+        if not self._is_wanted:
+            raise Trouble("it was stopped")
+        if not answer.cancelled():
+            return await answer
+        raise Trouble(self._late(recipe, readiness))
+
+    def _late(self, recipe: FilledRecipe, readiness: Readiness) -> str:
+        asked = f"{recipe.address}{recipe.check_endpoint or ''}"
+        seconds = f"health check timed out after {self._spec.health_check_timeout_s:g} seconds"
+        return f"{seconds} ({asked}: {readiness.last_answer}). Raise healthCheckTimeout if it needs longer"
+
+
+def too_soon(how: str) -> str:
+    hint = " (a server must stay in the foreground)" if how.endswith("code 0") else ""
+    return f"it {how} while loading{hint}"
+
+
+async def refuse_if_taken(address: Address) -> None:
+    """Whoever answers before we start anything is not ours."""
+    for door in doors(address):
+        if (door.unix_path or is_loopback(door.host)) and await accepts(door):
+            owner = None if door.unix_path else owner_of(door.host, door.port)
+            raise Trouble(f"{door} is already answered by another process{f', {told(owner)}' if owner else ''}")
+
+
+def last_resort(recipe: FilledRecipe, env: Mapping[str, str]) -> tuple[str, ...] | None:
+    """What the guard runs to stop the server should hotseat be no more: a program, then its argv."""
+    if recipe.stop is None:
+        return None
+    try:
+        return (find_program(recipe.stop[0], env), *recipe.stop)
+    except OSError:
+        return None

@@ -1,0 +1,212 @@
+"""One guard process and the socket to it, from its start to its burial. guard.py is the other end.
+
+Facts come as lines of JSON, requests go the same way; a request to spawn carries the descriptor of the output pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hotseat.upstreams.processes import MARKER, children, kill_each, processes, session_of, signal_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+PROGRAM = "import sys; sys.path.append(sys.argv[1]); from hotseat.upstreams.guard import main; main()"
+HOME = str(Path(__file__).parents[2])
+SWEEP_S = 0.005
+
+GUARDS: set[int] = set()
+"""The guards of this process that were not buried yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A program to start. `stop` (a program, then its argv) is what the guard runs should hotseat be no more."""
+
+    program: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    stop: tuple[str, ...] | None = None
+    unload_timeout_s: float = 10.0
+
+
+class Ward:
+    """A process tree in the guard's care. `gone` holds the leader's wait status once nothing of the tree is left."""
+
+    def __init__(self, link: Link, n: int, marker: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._link, self.n, self.marker = link, n, marker
+        self.spawned: asyncio.Future[int] = loop.create_future()
+        self.gone: asyncio.Future[int] = loop.create_future()
+
+    @property
+    def pid(self) -> int:
+        return self.spawned.result()
+
+    def signal(self, number: int) -> None:
+        """Signal the leader's process group; nothing happens where the leader has ended."""
+        self._link.send({"do": "signal", "n": self.n, "signal": number})
+
+
+class Link:
+    def __init__(self, interpreter: Sequence[str], on_loss: Callable[[], None]) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [*interpreter, "-c", PROGRAM, HOME],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        GUARDS.add(self.process.pid)
+        self._socket.setblocking(False)
+        self._on_loss = on_loss
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._receive)
+        self._name = secrets.token_hex(8)
+        self._numbers = itertools.count(1)
+        self._wards: dict[int, Ward] = {}
+        self._unread = b""
+        self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
+
+    def order(self, order: Order, output: int) -> Ward:
+        """Ask for a process; its ward's `spawned` holds the answer. Closes `output` when it was handed over."""
+        n = next(self._numbers)
+        ward = self._wards[n] = Ward(self, n, f"{self._name}-{n}")
+        request = {
+            "do": "spawn",
+            "n": n,
+            "program": order.program,
+            "argv": order.argv,
+            "env": {**order.env, MARKER: ward.marker},
+            "stop": order.stop,
+            "unload_timeout_s": order.unload_timeout_s,
+        }
+        self.send(request, output)
+        return ward
+
+    def send(self, request: dict[str, Any], *fds: int) -> None:
+        self._unsent.append((json.dumps(request).encode() + b"\n", fds))
+        self._flush()
+
+    def hang_up(self) -> None:
+        """Close our end: the guard ends everything and leaves."""
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        for _, fds in self._unsent:
+            close_each(fds)
+        self._unsent.clear()
+
+    def _flush(self) -> None:
+        try:
+            while self._unsent:
+                self._send_some(*self._unsent.popleft())
+        except BlockingIOError:
+            self._loop.add_writer(self._socket, self._flush)
+        except OSError:
+            return  # the guard is gone, and the reader hears of it too
+        else:
+            self._loop.remove_writer(self._socket)
+
+    def _send_some(self, data: bytes, fds: tuple[int, ...]) -> None:
+        try:
+            sent = socket.send_fds(self._socket, [data], fds) if fds else self._socket.send(data)
+        except OSError:
+            self._unsent.appendleft((data, fds))
+            raise
+        close_each(fds)
+        if sent < len(data):
+            self._unsent.appendleft((data[sent:], ()))
+
+    # What the guard tells
+
+    def _receive(self) -> None:
+        try:
+            received = self._socket.recv(1 << 16)
+        except BlockingIOError:
+            return None
+        except ConnectionError:
+            received = b""
+        if not received:
+            self.hang_up()
+            return self._on_loss()
+        *facts, self._unread = (self._unread + received).split(b"\n")
+        for fact in facts:
+            self._learn(**json.loads(fact))
+        return None
+
+    def _learn(self, n: int, fact: str, value: int) -> None:
+        ward = self._wards[n]
+        match fact:
+            case "spawned":
+                settle(ward.spawned, value)
+            case "failed":
+                del self._wards[n]
+                settle(ward.spawned, OSError(value, os.strerror(value)))
+            case "gone":
+                del self._wards[n]
+                settle(ward.gone, value)
+
+    # When it is gone
+
+    async def bury(self) -> None:
+        """Return when the guard and all that it left to us have ended; then every ward knows its end."""
+        await asyncio.to_thread(self.process.wait)  # from then on its children are ours
+        GUARDS.discard(self.process.pid)
+        statuses = await self._end_inherited()
+        for ward in self._wards.values():
+            if ward.spawned.done():
+                settle(ward.gone, statuses.get(ward.pid, signal.SIGKILL))
+            else:
+                settle(ward.spawned, ConnectionResetError("the guard process was killed"))
+        self._wards.clear()
+
+    async def _end_inherited(self) -> dict[int, int]:
+        """The wait statuses of those who came to us, by pid."""
+        if not processes():  # no /proc: nobody comes to us, and groups are all we know
+            for ward in self._wards.values():
+                if ward.spawned.done():
+                    signal_group(ward.pid, signal.SIGKILL)
+        statuses: dict[int, int] = {}
+        while inherited := [pid for pid in children(os.getpid()) if is_inherited(pid)]:
+            kill_each(inherited)
+            statuses |= collect_dead(inherited)
+            await asyncio.sleep(SWEEP_S)
+        return statuses
+
+
+def is_inherited(child: int) -> bool:
+    """What we start ourselves shares our session, guards apart; what a guard started never does."""
+    return child not in GUARDS and session_of(child) != os.getsid(0)
+
+
+def settle(future: asyncio.Future[int], outcome: int | OSError) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, OSError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+def collect_dead(pids: Iterable[int]) -> dict[int, int]:
+    ended = [os.waitpid(pid, os.WNOHANG) for pid in pids]
+    return {pid: status for pid, status in ended if pid}
+
+
+def close_each(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -1,0 +1,121 @@
+"""Whose is a listening port? Answered from /proc, as far as we may look: a stranger's server must not pass for ours."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from ipaddress import ip_address
+
+from hotseat.upstreams.processes import PROC, group_of, marker_of, parent_of, processes
+
+CONTAINERS = ("docker", "podman", "nerdctl", "lxc", "incus", "distrobox", "toolbox", "flatpak-spawn", "machinectl")
+ELSEWHERE = frozenset((*CONTAINERS, "systemd-run", "ssh", "autossh", "kubectl", "srun", "sudo", "doas"))
+"""Programs whose server runs outside of their own process tree."""
+
+LISTENING = "0A"
+
+
+def stranger_on(host: str, port: int, leader: int, marker: str) -> int | None:
+    """The process that listens there and does not belong to the launch; None where it does, or nobody can tell."""
+    if not is_loopback(host):
+        return None
+    owner = owner_of(host, port, leader)
+    if owner is None or is_of_launch(owner, leader, marker) or runs_elsewhere(leader):
+        return None
+    return owner
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
+
+
+def told(pid: int) -> str:
+    return f"{name_of(pid)} (pid {pid})"
+
+
+def owner_of(host: str, port: int, leader: int = 0) -> int | None:
+    """A process that listens there, the launch's own first; None where we see none."""
+    sockets = {f"socket:[{inode}]" for inode in listening_inodes(host, port)}
+    if not sockets:
+        return None
+    if holds(leader, sockets):
+        return leader
+    nearest_first = sorted(processes(), key=lambda pid: group_of(pid) != leader)
+    return next((pid for pid in nearest_first if holds(pid, sockets)), None)
+
+
+def is_of_launch(pid: int, leader: int, marker: str) -> bool:
+    return leader in ancestry(pid) or group_of(pid) == leader or marker_of(pid) == marker
+
+
+def ancestry(pid: int | None) -> list[int]:
+    line = []
+    while pid:
+        line.append(pid)
+        pid = parent_of(pid)
+    return line
+
+
+def runs_elsewhere(leader: int) -> bool:
+    return any(name_of(pid) in ELSEWHERE for pid in processes() if group_of(pid) == leader)
+
+
+def name_of(pid: int) -> str:
+    """What `ps` calls it; empty when it is gone."""
+    try:
+        with open(f"{PROC}/{pid}/comm") as comm:
+            return comm.read().rstrip("\n")
+    except OSError:
+        return ""
+
+
+def holds(pid: int, sockets: set[str]) -> bool:
+    try:
+        return any(link_of(f"{PROC}/{pid}/fd/{fd}") in sockets for fd in os.listdir(f"{PROC}/{pid}/fd"))
+    except OSError:  # gone, or another user's
+        return False
+
+
+def link_of(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:  # closed meanwhile
+        return ""
+
+
+def listening_inodes(host: str, port: int) -> list[str]:
+    """The sockets that would take a connection to this address; none where the system does not say."""
+    listening = listeners("tcp", port) | listeners("tcp6", port)
+    return next((listening[place] for place in places(host) if place in listening), [])
+
+
+def listeners(table: str, port: int) -> dict[str, list[str]]:
+    """Inodes of the listening sockets on this port, by local address as the kernel writes it."""
+    found: dict[str, list[str]] = {}
+    try:
+        with open(f"{PROC}/net/{table}") as lines:
+            for line in lines:
+                if f":{port:04X} " in line:
+                    _, local, _, state, *_, inode = line.split()[:10]
+                    if state == LISTENING and local.endswith(f":{port:04X}"):
+                        found.setdefault(local.partition(":")[0], []).append(inode)
+    except OSError:
+        return {}
+    return found
+
+
+def places(host: str) -> list[str]:
+    """Where a server for `host` may listen: the nearest first, as the kernel chooses."""
+    if ":" in host:
+        return [written(host), written("::")]
+    return [written(host), written(f"::ffff:{host}"), written("0.0.0.0"), written("::")]
+
+
+def written(host: str) -> str:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    packed = socket.inet_pton(family, host)
+    return "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed))

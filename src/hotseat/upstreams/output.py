@@ -1,0 +1,171 @@
+"""What the servers write: the last of it kept per model, followed live, and never in anybody's way.
+
+Bytes are taken from the pipe in big pieces and cut into lines only when somebody reads: a server that babbles costs
+little and is never kept waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable
+
+    from hotseat.terms import ModelName
+
+KEPT = 256 << 10
+BEHIND = 256 << 10
+"""How far a follower may fall behind before it misses something."""
+
+READ_SIZE = 256 << 10
+SMALL = 4 << 10
+SKIPPED = "(some output was skipped here)"
+
+_ESCAPE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\)"  # titles, links, clipboard
+    r"|\x1b[ -/]*[0-~]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
+
+class Output:
+    """The last 256 KiB that the launches of one model wrote."""
+
+    def __init__(self, echo: Callable[[bytes], None] | None = None) -> None:
+        self._chunks: deque[bytes] = deque()
+        self._kept = 0
+        self._followers: list[Follower] = []
+        self._secrets: tuple[str, ...] = ()
+        self._echo = echo
+        self.written = 0
+        """Bytes ever written: a place in the output, for `since`."""
+
+    def feed(self, chunk: bytes) -> None:
+        self._keep(chunk)
+        for follower in self._followers:
+            follower.offer(chunk)
+        if self._echo:
+            self._echo(chunk)
+
+    def conceal(self, secrets: Iterable[str]) -> None:
+        """Never show these words to a reader: some servers print their own command line."""
+        self._secrets = tuple(secrets)
+
+    def tail(self, lines: int = 20, since: int = 0) -> list[str]:
+        """The last lines, as plain text; with `since`, only what was written after that place."""
+        kept = b"".join(self._chunks)
+        fresh = kept[max(0, since - self.written + len(kept)) :].rstrip(b"\r\n")
+        return [self._readable(line) for line in fresh.rsplit(b"\n", lines)[-lines:]] if fresh and lines > 0 else []
+
+    async def follow(self) -> AsyncGenerator[str, None]:
+        """New lines as they are written. Who reads too slowly misses some and is told so."""
+        follower = Follower()
+        self._followers.append(follower)
+        try:
+            while True:
+                for line in await follower.lines():
+                    yield self._readable(line)
+        finally:
+            self._followers.remove(follower)
+
+    def _keep(self, chunk: bytes) -> None:
+        self.written += len(chunk)
+        self._kept += len(chunk)
+        if self._chunks and len(self._chunks[-1]) < SMALL:  # or a million dots would be a million objects
+            self._chunks[-1] += chunk
+        else:
+            self._chunks.append(chunk)
+        while self._kept - len(self._chunks[0]) >= KEPT:
+            self._kept -= len(self._chunks.popleft())
+
+    def _readable(self, line: bytes) -> str:
+        text = line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2]
+        text = _ESCAPE.sub("", text)
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+class Follower:
+    def __init__(self) -> None:
+        self._unread = bytearray()
+        self._news = asyncio.Event()
+        self._missed = False
+
+    def offer(self, chunk: bytes) -> None:
+        if len(self._unread) + len(chunk) > BEHIND:
+            self._unread.clear()
+            self._missed = True
+        self._unread += chunk[-BEHIND:]
+        self._news.set()
+
+    async def lines(self) -> list[bytes]:
+        """The lines that are complete by now; waits for the first."""
+        while b"\n" not in self._unread:
+            self._news.clear()
+            await self._news.wait()
+        complete, _, rest = self._unread.rpartition(b"\n")
+        self._unread = rest
+        lines = bytes(complete).split(b"\n")
+        if self._missed:
+            self._missed = False
+            lines[0] = SKIPPED.encode()  # the first is torn
+        return lines
+
+
+class Outputs:
+    def __init__(self, echo: Callable[[bytes], None] | None = None) -> None:
+        self._echo = echo
+        self._outputs: dict[ModelName, Output] = {}
+
+    def of(self, model: ModelName) -> Output:
+        if model not in self._outputs:
+            self._outputs[model] = Output(self._echo)
+        return self._outputs[model]
+
+
+class Pipe:
+    """The way from a process to an Output, drained from the moment it is made."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        with contextlib.suppress(OSError, AttributeError):  # Linux only, and only as far as the user may
+            fcntl.fcntl(self._read_end, fcntl.F_SETPIPE_SZ, READ_SIZE)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._read_end, self._drain)
+
+    def close(self) -> None:
+        """Take what was written so far and let go. Safe to call twice."""
+        if self._read_end < 0:
+            return
+        while self._read():
+            pass
+        self._let_go()
+
+    def _drain(self) -> None:
+        if self._read() == b"":
+            self._let_go()
+
+    def _read(self) -> bytes | None:
+        """What there is; empty at the end, None when nothing has come yet."""
+        try:
+            chunk = os.read(self._read_end, READ_SIZE)
+        except BlockingIOError:
+            return None
+        if chunk:
+            self._output.feed(chunk)
+        return chunk
+
+    def _let_go(self) -> None:
+        self._loop.remove_reader(self._read_end)
+        os.close(self._read_end)
+        self._read_end = -1

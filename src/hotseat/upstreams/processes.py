@@ -1,0 +1,169 @@
+"""The operating system's side: how a program is started, which processes there are and whose they are.
+
+The guard uses this too, so: standard library only and quick to import. What Linux tells in /proc is not told by macOS;
+there, no process has children that we know of, and process groups must do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+MARKER = "HOTSEAT_LAUNCH"
+"""The environment variable by which a process is known to belong to a launch, wherever it wanders."""
+
+PROC = "/proc"
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+# Starting
+
+
+def run_program(program: str, argv: Sequence[str], env: Mapping[str, str], output: int) -> int:
+    """The pid of a program that now leads its own session; OSError where it cannot be run. Closes `output`."""
+    heard, told = os.pipe()
+    guard = os.getpid()
+    with open(heard, "rb") as answer:
+        try:
+            pid = os.fork()
+            if not pid:
+                become(program, argv, env, output, told, guard)
+        finally:
+            os.close(told)
+            os.close(output)
+        trouble = answer.read()  # ends when exec closes the other end
+    if trouble:
+        os.waitpid(pid, 0)
+        raise OSError(int(trouble), os.strerror(int(trouble)))
+    return pid
+
+
+def become(program: str, argv: Sequence[str], env: Mapping[str, str], output: int, told: int, guard: int) -> None:
+    """Turn this fresh fork into `program`, or tell why not; never returns."""
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != guard:
+            return  # it died before we asked to be told of it
+        for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
+            os.dup2(source, target)
+        restore_signals()
+        os.execve(program, list(argv), env)
+    except BaseException as problem:
+        os.write(told, str(getattr(problem, "errno", None) or errno.EINVAL).encode())
+    finally:
+        os._exit(127)
+
+
+def restore_signals() -> None:
+    for number in signal.valid_signals():
+        with contextlib.suppress(OSError, ValueError):  # SIGKILL and SIGSTOP
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def become_subreaper() -> bool:
+    """Let orphans among our descendants become our children; False where the system cannot."""
+    return prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def prctl(option: int, value: int) -> bool:
+    try:
+        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
+    except AttributeError:  # macOS
+        return False
+
+
+# Ending
+
+
+def collect_one(before: Callable[[int], None]) -> tuple[int, int] | None:
+    """Pid and wait status of a child that has ended, `before(pid)` called while the pid is still its own.
+
+    None when all children live; ChildProcessError when there is none.
+    """
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid:
+            before(pid)
+        return (pid, status) if pid else None
+    ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if not ended:
+        return None
+    before(ended.si_pid)
+    return os.waitpid(ended.si_pid, 0)
+
+
+def kill_each(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def signal_group(leader: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+# Looking
+
+
+def marker_of(pid: int) -> str | None:
+    """The marker a process was born with; None where it has none or its environment cannot be read."""
+    try:
+        with open(f"{PROC}/{pid}/environ", "rb") as environ:
+            variables = environ.read().split(b"\0")
+    except OSError:
+        return None
+    prefix = f"{MARKER}=".encode()
+    return next((entry.removeprefix(prefix).decode() for entry in variables if entry.startswith(prefix)), None)
+
+
+def group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def children(parent: int) -> list[int]:
+    """The children of a process, the dead among them too."""
+    try:
+        return [pid for thread in os.listdir(f"{PROC}/{parent}/task") for pid in children_of_thread(parent, thread)]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN, or the process is gone
+        return [pid for pid in processes() if parent_of(pid) == parent]
+
+
+def children_of_thread(pid: int, thread: str) -> list[int]:
+    with open(f"{PROC}/{pid}/task/{thread}/children") as listed:
+        return [int(child) for child in listed.read().split()]
+
+
+def processes() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(PROC) if name.isdigit()]
+    except FileNotFoundError:
+        return []
+
+
+def parent_of(pid: int) -> int | None:
+    try:
+        with open(f"{PROC}/{pid}/stat", "rb") as stat:
+            return int(stat.read().rpartition(b")")[2].split()[1])  # a name may hold spaces and brackets
+    except OSError:
+        return None

@@ -1,0 +1,106 @@
+"""Asks a starting server until it answers 200: often at first, so that a quick start costs no more than it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from hotseat.terms import Address, Seconds
+
+PROBE_TIMEOUT_S = 2.0
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25
+OK = 200
+
+
+class Readiness:
+    """One server's way to its first 200; `last_answer` says how far it came."""
+
+    def __init__(self, address: Address, check_endpoint: str | None) -> None:
+        self._doors = doors(address)
+        self._check_endpoint = check_endpoint
+        self.last_answer = "nothing listened there"
+
+    async def reached(self) -> Address:
+        """The address that answered, as soon as one does. Waits for ever: whoever calls sets the limit."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            for door in self._doors:
+                if await self._opens(door):
+                    return door
+            await asyncio.sleep(pause(loop.time() - began))
+
+    async def _opens(self, door: Address) -> bool:
+        if self._check_endpoint is None:
+            return await accepts(door)
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                status = await ask(door, self._check_endpoint)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except TimeoutError:
+            self.last_answer = "it took the question and did not answer"
+        except (OSError, ValueError) as problem:
+            self.last_answer = f"it did not answer properly ({problem})"
+        else:
+            self.last_answer = f"the last answer was {status}"
+            return status == OK
+        return False
+
+
+def doors(address: Address) -> list[Address]:
+    """Where to knock: `localhost` is 127.0.0.1 to some servers and ::1 to others."""
+    if address.host != "localhost" or address.unix_path or address.tls:  # a certificate names the host
+        return [address]
+    return [replace(address, host="127.0.0.1"), replace(address, host="::1")]
+
+
+def pause(elapsed: Seconds) -> Seconds:
+    return min(max(0.02 * elapsed, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+
+
+async def accepts(address: Address) -> bool:
+    """Does somebody take connections there?"""
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S), connected(address):
+            return True
+    except OSError:  # a time-out too
+        return False
+
+
+async def ask(address: Address, path: str) -> int:
+    """The status that a GET is answered with; ValueError where the answer is not HTTP. Redirects are not followed."""
+    async with connected(address) as (reader, writer):
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        head = f"GET {address.prefix}{path} HTTP/1.1\r\nHost: {host}:{address.port}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode())
+        status_line = await reader.readline()
+    version, status, *_ = status_line.decode("latin-1").split() or ("", "")
+    if not version.startswith("HTTP/1."):
+        raise ValueError("the answer was not HTTP")
+    return int(status)
+
+
+@asynccontextmanager
+async def connected(address: Address) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    tls = tls_context() if address.tls else None
+    if address.unix_path:
+        reader, writer = await asyncio.open_unix_connection(address.unix_path)
+    else:
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    return ssl.create_default_context()

@@ -1,0 +1,77 @@
+"""The hands of the dispatcher: start, watch and stop model servers, each by the number of its launch."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from hotseat.errors import LoadFailed
+from hotseat.scheduling.events import UpstreamExited, UpstreamFailed, UpstreamReady
+from hotseat.upstreams.guarding import ISOLATED, Guard
+from hotseat.upstreams.launch import Launch
+from hotseat.upstreams.output import Outputs
+from hotseat.upstreams.ports import Ports
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+
+    from hotseat.scheduling.commands import StartUpstream, StopUpstream
+    from hotseat.terms import LaunchId
+
+
+class Supervisor:
+    def __init__(
+        self,
+        guard: Guard,
+        ports: Ports,
+        outputs: Outputs,
+        environ: Mapping[str, str],
+        withheld_env: Collection[str] = frozenset(),
+    ) -> None:
+        self._guard, self._ports, self.outputs = guard, ports, outputs
+        self._environ = environ
+        self._withheld_env = withheld_env
+        self._launches: dict[LaunchId, Launch] = {}
+
+    def withhold(self, withheld_env: Collection[str]) -> None:
+        """From now on, servers are started without these of our variables."""
+        self._withheld_env = withheld_env
+
+    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
+        """Return when the server answers, or when it failed and no process of it is left."""
+        output = self.outputs.of(command.model)
+        environ = {name: value for name, value in self._environ.items() if name not in self._withheld_env}
+        launch = Launch(command.spec, environ, self._guard, self._ports, output)
+        self._launches[command.launch] = launch
+        try:
+            upstream = await launch.bring_up()
+        except LoadFailed as error:
+            del self._launches[command.launch]
+            return UpstreamFailed(command.model, command.launch, error)
+        return UpstreamReady(command.model, command.launch, upstream)
+
+    async def watch(self, ready: UpstreamReady) -> UpstreamExited:
+        """Return when no process of the launch is left."""
+        how = await self._launches[ready.launch].ended()
+        del self._launches[ready.launch]
+        return UpstreamExited(ready.model, ready.launch, how)
+
+    async def stop(self, command: StopUpstream) -> None:
+        """Ask the launch to end and see to it that it does. Safe to call twice, and for a launch that has ended."""
+        if launch := self._launches.get(command.launch):
+            await launch.end()
+
+
+@asynccontextmanager
+async def open_supervisor(
+    environ: Mapping[str, str],
+    withheld_env: Collection[str] = frozenset(),
+    outputs: Outputs | None = None,
+    interpreter: Sequence[str] = ISOLATED,
+) -> AsyncIterator[Supervisor]:
+    """A supervisor with a guard of its own; at the end, no process of theirs is left."""
+    guard = await Guard.open(interpreter)
+    try:
+        yield Supervisor(guard, Ports(), outputs or Outputs(), environ, withheld_env)
+    finally:
+        await guard.aclose()

@@ -1,0 +1,247 @@
+"""The cast: small servers that misbehave in one way each. A program of its own, standard library only.
+
+    python -I -S cast.py ROLE PORT [ARGUMENT…]
+
+`never_ready 8080` plays that role on that port. What a test must know, such as a grandchild's pid, is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEALTHY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK"
+LOADING = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 7\r\nConnection: close\r\n\r\nloading"
+ELSEWHERE = b"HTTP/1.1 302 Found\r\nLocation: /ready\r\nContent-Length: 0\r\n\r\n"
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+ONE_EVENT = b'f\r\ndata: {"n": 1}\r\n\r\n'
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+def wait_for_ever() -> None:
+    while True:
+        signal.pause()
+
+
+def serve(listener: socket.socket, answer: Callable[[bytes], bytes]) -> None:
+    """Answer every request on every connection with `answer(request line)`."""
+    connections = [listener]
+    while True:
+        for ready in select.select(connections, [], [])[0]:
+            if ready is listener:
+                connections.append(listener.accept()[0])
+                continue
+            try:
+                request = ready.recv(65536)
+                ready.sendall(answer(request.partition(b"\r\n")[0]) if request else b"")
+            except OSError:
+                request = b""
+            if not request:
+                connections.remove(ready)
+                ready.close()
+
+
+def listen(port: str, host: str = "127.0.0.1") -> socket.socket:
+    return socket.create_server((host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+
+
+def be_healthy(port: str) -> None:
+    serve(listen(port), lambda line: HEALTHY if b"/health" in line else LOADING)
+
+
+# The roles
+
+
+def dutiful(port: str) -> None:
+    be_healthy(port)
+
+
+def slow_to_load(port: str, seconds: str) -> None:
+    """Listens at once and is ready later, as llama-server does."""
+    ready_at = time.monotonic() + float(seconds)
+    say("ready at", ready_at)
+    serve(listen(port), lambda _: HEALTHY if time.monotonic() >= ready_at else LOADING)
+
+
+def never_ready(port: str) -> None:
+    say("loading tensors")
+    serve(listen(port), lambda _: LOADING)
+
+
+def never_listens(port: str) -> None:
+    say("reading", port)
+    wait_for_ever()
+
+
+def hangs_health(port: str) -> None:
+    serve(listen(port), lambda _: b"")
+
+
+def talks_nonsense(port: str) -> None:
+    serve(listen(port), lambda _: b"220 mail.example.org ESMTP\r\n")
+
+
+def hangs_health_once(port: str) -> None:
+    """Leaves the first question without an answer, as a server that starts in two steps does."""
+    questions = iter([b""])
+    serve(listen(port), lambda _: next(questions, HEALTHY))
+
+
+def sends_elsewhere(port: str) -> None:
+    serve(listen(port), lambda line: HEALTHY if b"/ready" in line else ELSEWHERE)
+
+
+def answers_204(port: str) -> None:
+    serve(listen(port), lambda _: NO_CONTENT)
+
+
+def knows_one_path(port: str, path: str) -> None:
+    serve(listen(port), lambda line: HEALTHY if line.split()[1] == path.encode() else LOADING)
+
+
+def speaks_ipv6_only(port: str) -> None:
+    serve(listen(port, "::1"), lambda _: HEALTHY)
+
+
+def on_unix_socket(path: str) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    serve(listener, lambda _: HEALTHY)
+
+
+def speaks_tls(port: str, certificate: str) -> None:
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with context.wrap_socket(listen(port), server_side=True) as listener:
+        while True:
+            try:
+                connection, _ = listener.accept()
+                connection.recv(65536)
+                connection.sendall(HEALTHY)
+            except OSError:  # they did not like our certificate
+                continue
+
+
+def dies_while_loading(port: str, code: str = "1") -> None:
+    print("error: failed to load model", "on port", port, file=sys.stderr, flush=True)
+    sys.exit(int(code))
+
+
+def dies_by_signal(port: str, number: str) -> None:
+    say("dying on port", port)
+    os.kill(os.getpid(), int(number))
+
+
+def dies_mid_stream(port: str) -> None:
+    """Healthy until it is asked for anything else: then it begins to answer and dies."""
+    listener = listen(port)
+    while True:
+        connection, _ = listener.accept()
+        request = connection.recv(65536)
+        if b" /health " in request:
+            connection.sendall(HEALTHY)
+            connection.close()
+        elif request:
+            connection.sendall(STREAM_HEAD + ONE_EVENT)
+            say("thread panicked")
+            os._exit(1)
+
+
+def ignores_sigterm(port: str) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    be_healthy(port)
+
+
+def tells_of_sigterm(port: str) -> None:
+    def end(*_: object) -> None:
+        say("asked to end")
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    be_healthy(port)
+
+
+def listens_in_a_child(port: str) -> None:
+    """As a shell script does that starts the server without `exec`."""
+    if os.fork() == 0:
+        be_healthy(port)
+    wait_for_ever()
+
+
+def leaks_grandchildren(port: str, how: str) -> None:
+    """Leaves a process behind that ignores SIGTERM: in its group, in a session of its own, or without environment."""
+    if os.fork() == 0:
+        if how != "plain":
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        say("grandchild", os.getpid())
+        if how == "wiped":
+            os.execve(sys.executable, [sys.executable, "-I", "-S", __file__, "wanderer", "0"], {})
+        wait_for_ever()
+    be_healthy(port)
+
+
+def wanderer(_: str) -> None:
+    wait_for_ever()
+
+
+def babbles(port: str, megabytes: str) -> None:
+    line = b"token token token token token token token token token token 12\n"
+    listener = listen(port)
+    for _ in range(int(megabytes)):
+        os.write(1, line * (1_000_000 // len(line)))
+    say("\nsaid it all")
+    serve(listener, lambda _: HEALTHY)
+
+
+def prints_its_environment(port: str) -> None:
+    for name, value in sorted(os.environ.items()):
+        print(f"{name}={value}")
+    say("session", os.getsid(0) == os.getpid(), "stdin", os.read(0, 1), "fds", sorted(os.listdir("/proc/self/fd")))
+    be_healthy(port)
+
+
+def prints_its_arguments(port: str, *words: str) -> None:
+    say("started with", port, *words)
+    be_healthy(port)
+
+
+# What a `cmdStop` may be: the port is the pid to stop
+
+
+def stop_politely(pid: str, note: str) -> None:
+    with open(note, "a") as notes:
+        notes.write(f"stopping {pid}\n")
+    os.kill(int(pid), signal.SIGTERM)
+
+
+def fail_to_stop(pid: str) -> None:
+    say("cannot stop", pid)
+    sys.exit(3)
+
+
+def hang_while_stopping(pid: str) -> None:
+    say("stopping", pid)
+    wait_for_ever()
+
+
+if __name__ == "__main__":
+    _, role, *arguments = sys.argv
+    globals()[role](*arguments)

@@ -1,0 +1,26 @@
+"""A stand-in for hotseat that can be killed: opens a supervisor, starts servers of the cast, says so and waits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+from tests.support.stage import GUARD_INTERPRETER, Stage, model
+
+from hotseat.upstreams.supervisor import open_supervisor
+
+
+async def keep_house(parts: list[dict[str, Any]]) -> None:
+    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER) as supervisor:
+        stage = Stage(supervisor)
+        for part in parts:
+            await stage.ready(model(*part.pop("part"), **part))
+        print(json.dumps(stage.output.tail(100)), flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(keep_house(json.loads(sys.argv[1])))

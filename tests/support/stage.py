@@ -1,0 +1,98 @@
+"""A supervisor and the cast it starts: what a test of the hands asks for, in few words."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
+from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
+from hotseat.terms import LaunchId, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.upstreams.output import Output
+    from hotseat.upstreams.supervisor import Supervisor
+
+T = TypeVar("T")
+
+CAST = str(Path(__file__).with_name("cast.py"))
+PYTHON = (sys.executable, "-I", "-S")
+GUARD_INTERPRETER = (sys.executable,) if "COVERAGE_PROCESS_CONFIG" in os.environ else PYTHON
+"""Coverage reaches into the guard only if it may load site-packages."""
+
+
+def played_by(role: str, *arguments: str) -> tuple[str, ...]:
+    """The command line that plays a role of the cast."""
+    return (*PYTHON, CAST, role, *arguments)
+
+
+def model(role: str, *arguments: str, proxy: str = "http://127.0.0.1:${PORT}", **known: Any) -> ModelSpec:
+    """A model whose server plays `role`; what the recipe knows and what the spec knows may be given by name."""
+    of_recipe = {name: known.pop(name) for name in tuple(known) if name in LaunchRecipe.__slots__}
+    recipe = LaunchRecipe(**{"argv": played_by(role, "${PORT}", *arguments), "proxy": proxy, **of_recipe})
+    return ModelSpec(ModelName("qwen"), recipe, **{"health_check_timeout_s": 20.0, **known})
+
+
+class Stage:
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.supervisor = supervisor
+        self._launches = itertools.count(1)
+
+    def next_start(self, spec: ModelSpec) -> StartUpstream:
+        return StartUpstream(spec.name, LaunchId(next(self._launches)), spec, "the test says so")
+
+    async def ready(self, spec: ModelSpec) -> UpstreamReady:
+        started = await self.supervisor.start(self.next_start(spec))
+        assert isinstance(started, UpstreamReady), started
+        return started
+
+    async def failed(self, spec: ModelSpec) -> str:
+        """What the failure says."""
+        started = await self.supervisor.start(self.next_start(spec))
+        assert isinstance(started, UpstreamFailed), started
+        return started.error.message
+
+    async def stop(self, launched: UpstreamReady | StartUpstream) -> None:
+        await self.supervisor.stop(StopUpstream(launched.model, launched.launch, Cause.OPERATOR, "the test says so"))
+
+    async def end(self, ready: UpstreamReady) -> str:
+        """Stop a server; how it ended."""
+        await self.stop(ready)
+        return (await self.supervisor.watch(ready)).how
+
+    @property
+    def output(self) -> Output:
+        return self.supervisor.outputs.of(ModelName("qwen"))
+
+    async def said(self, words: str) -> str:
+        """The rest of the line that begins with these words, once it was written."""
+        lines = await soon(lambda: [line for line in self.output.tail(500) if words in line])
+        return lines[0].partition(words)[2]
+
+
+async def soon(fact: Callable[[], T | None], within: float = 10.0) -> T:
+    """The first truthy value of `fact`; fails when the time is up."""
+    until = time.monotonic() + within
+    while not (value := fact()):
+        assert time.monotonic() < until, f"not true within {within} s"
+        await asyncio.sleep(0.005)
+    return value
+
+
+def is_alive(pid: int) -> bool:
+    """Runs, or was not yet collected by its parent."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -1,0 +1,30 @@
+"""A stage for the cast; after each test nobody of it may be left."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.stage import GUARD_INTERPRETER, Stage
+
+from hotseat.upstreams.processes import children
+from hotseat.upstreams.supervisor import open_supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left() -> Iterator[None]:
+    """Orphans of our descendants become our children, so it is enough to look at those."""
+    before = children(os.getpid())
+    yield
+
+    assert children(os.getpid()) == before
+
+
+@pytest.fixture
+async def stage(nobody_is_left: None) -> AsyncIterator[Stage]:
+    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER) as supervisor:
+        yield Stage(supervisor)

@@ -1,0 +1,129 @@
+"""The guard, asked directly: what it does with large, cancelled and late wishes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.stage import GUARD_INTERPRETER, is_alive, soon
+
+from hotseat.upstreams.guarding import Guard
+from hotseat.upstreams.link import Order
+from hotseat.upstreams.processes import children
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+TRUE, SLEEP = shutil.which("true") or "", shutil.which("sleep") or ""
+FOR_EVER = Order(SLEEP, ("sleep", "1000"), {})
+
+
+@pytest.fixture
+async def guard(nobody_is_left: None) -> AsyncIterator[Guard]:
+    guard = await Guard.open(GUARD_INTERPRETER)
+    yield guard
+    await guard.aclose()
+
+
+async def test_a_process_is_told_when_it_begins_and_when_it_ends(guard: Guard) -> None:
+    ward = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
+
+    assert await ward.gone == 0
+
+
+async def test_an_order_larger_than_the_socket_gets_through(guard: Guard) -> None:
+    """A megabyte of environment, and two more orders close behind."""
+    large = Order(TRUE, ("true",), {f"V{number}": "x" * 100_000 for number in range(10)})
+    wards = await asyncio.gather(*(guard.spawn(order, nowhere()) for order in (large, FOR_EVER, large)))
+    wards[1].signal(signal.SIGTERM)
+
+    assert [await ward.gone for ward in wards] == [0, signal.SIGTERM, 0]
+
+
+async def test_an_order_that_nobody_waits_for_any_more_is_undone(guard: Guard) -> None:
+    """The wish was sent already, so what comes of it is ended."""
+    await (await guard.spawn(Order(TRUE, ("true",), {}), nowhere())).gone
+    spawning = asyncio.get_running_loop().create_task(guard.spawn(FOR_EVER, nowhere()))
+    await asyncio.sleep(0)
+    spawning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await spawning
+    following = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
+    await following.gone
+
+    await soon(lambda: not children(guard.pid or 0))
+
+
+async def test_an_order_that_is_given_up_does_not_disturb_the_guards_burial(guard: Guard) -> None:
+    """Its answer never comes and nobody misses it."""
+    assert guard.pid
+    os.kill(guard.pid, signal.SIGSTOP)
+    spawning = asyncio.get_running_loop().create_task(guard.spawn(FOR_EVER, nowhere()))
+    await asyncio.sleep(0)
+    spawning.cancel()
+    await asyncio.gather(spawning, return_exceptions=True)
+    os.kill(guard.pid, signal.SIGKILL)
+    await soon(lambda: guard.pid is None)
+    await guard.aclose()
+
+    assert spawning.cancelled()
+
+
+async def test_an_order_to_a_guard_that_has_just_died_fails(guard: Guard) -> None:
+    """It does not wait, and the order after it finds a new guard."""
+    assert guard.pid
+    os.kill(guard.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, guard.pid, os.WEXITED | os.WNOWAIT)  # dead, and we have not read it from the socket yet
+    with pytest.raises(ConnectionResetError):
+        await guard.spawn(FOR_EVER, nowhere())
+    ward = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
+
+    assert await ward.gone == 0
+
+
+async def test_signals_to_what_has_ended_reach_nobody(guard: Guard) -> None:
+    """Its pid may be a stranger's: the guard, its parent, knows."""
+    ward = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
+    await ward.gone
+    ward.signal(signal.SIGKILL)
+    other = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
+
+    assert await other.gone == 0
+
+
+async def test_closing_the_guard_ends_what_it_still_has(nobody_is_left: None) -> None:
+    guard = await Guard.open(GUARD_INTERPRETER)
+    ward = await guard.spawn(FOR_EVER, nowhere())
+    await guard.aclose()
+
+    assert ward.gone.done()
+    assert not is_alive(ward.pid)
+
+
+async def test_closing_a_guard_that_was_lost_waits_for_its_burial(nobody_is_left: None) -> None:
+    guard = await Guard.open(GUARD_INTERPRETER)
+    ward = await guard.spawn(FOR_EVER, nowhere())
+    os.kill(guard.pid or 0, signal.SIGKILL)
+    await soon(lambda: guard.pid is None)
+    await guard.aclose()
+
+    assert not is_alive(ward.pid)
+
+
+async def test_beginnings_and_ends_are_told_in_milliseconds(guard: Guard) -> None:
+    """Our share of a swap must not be felt."""
+    await (await guard.spawn(Order(TRUE, ("true",), {}), nowhere())).gone
+    began = time.perf_counter()
+    for _ in range(20):
+        await (await guard.spawn(Order(TRUE, ("true",), {}), nowhere())).gone
+
+    assert (time.perf_counter() - began) / 20 < 0.05
+
+
+def nowhere() -> int:
+    return os.open(os.devnull, os.O_WRONLY)

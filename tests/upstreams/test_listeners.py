@@ -1,0 +1,108 @@
+"""A stranger's port never passes for a server of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.cast import HEALTHY
+from tests.support.stage import free_port, model, played_by
+
+from hotseat.upstreams import listeners
+from hotseat.upstreams.listeners import is_of_launch, name_of, owner_of, stranger_on
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.stage import Stage
+
+
+async def test_a_stranger_who_took_the_port_does_not_become_ready(stage: Stage) -> None:
+    """It answers 200 like a server of ours, but it is not: the start fails and names it."""
+    port = free_port()
+    spec = model("", argv=played_by("never_listens", str(port)), proxy=f"http://127.0.0.1:{port}")
+    starting = asyncio.get_running_loop().create_task(stage.failed(spec))
+    await stage.said("reading")
+    async with await asyncio.start_server(answer, "127.0.0.1", port):
+        error = await starting
+
+    stranger = f"{name_of(os.getpid())} (pid {os.getpid()})"
+    assert f"http://127.0.0.1:{port} is answered by another process, {stranger}" in error
+
+
+async def test_a_server_started_by_a_script_is_ours(stage: Stage) -> None:
+    """The port may belong to a child of what was started; the pid stays that of what was started."""
+    ready = await stage.ready(model("listens_in_a_child"))
+    address = ready.upstream.address
+
+    assert owner_of(address.host, address.port) != ready.upstream.pid
+    assert stranger_on(address.host, address.port, ready.upstream.pid or 0, "") is None
+
+
+async def test_the_engine_of_a_container_is_no_stranger(stage: Stage, tmp_path: Path) -> None:
+    """Whose port it is can be told only where the server runs in our sight."""
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho running\nsleep 1000 &\nwait\n")
+    docker.chmod(0o755)
+    port = free_port()
+    starting = asyncio.get_running_loop().create_task(
+        stage.ready(model("", argv=(str(docker), "run"), proxy=f"http://127.0.0.1:{port}"))
+    )
+    await stage.said("running")
+    async with await asyncio.start_server(answer, "127.0.0.1", port):
+        ready = await starting
+
+    assert name_of(ready.upstream.pid or 0) == "docker"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_the_owner_of_a_port_is_found(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
+        assert owner_of(host, server.getsockname()[1]) == os.getpid()
+
+
+@pytest.mark.parametrize("wildcard", ["0.0.0.0", "::"])
+def test_a_listener_on_all_addresses_owns_the_loopback_too(wildcard: str) -> None:
+    dual = ":" in wildcard
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    with socket.create_server((wildcard, 0), family=family, dualstack_ipv6=dual) as server:
+        assert owner_of("127.0.0.1", server.getsockname()[1]) == os.getpid()
+
+
+def test_a_port_that_nobody_listens_on_has_no_owner() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+
+        assert owner_of("127.0.0.1", held.getsockname()[1]) is None
+
+
+def test_other_machines_and_names_are_not_looked_into() -> None:
+    assert stranger_on("192.0.2.1", 80, os.getpid(), "") is None
+    assert stranger_on("gpu-box", 80, os.getpid(), "") is None
+
+
+def test_where_the_system_tells_nothing_nobody_is_a_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS, which has no /proc."""
+    monkeypatch.setattr(listeners, "PROC", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert stranger_on("127.0.0.1", server.getsockname()[1], 1, "") is None
+
+
+def test_kin_is_of_the_launch() -> None:
+    """A process belongs to its ancestors' launch; init's other children do not."""
+    assert is_of_launch(os.getpid(), os.getppid(), "no marker")
+    assert not is_of_launch(os.getppid(), os.getpid(), "no marker")
+
+
+def test_who_is_gone_has_no_name() -> None:
+    assert name_of(2**22 + 1) == ""
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(HEALTHY)
+    writer.close()

@@ -1,0 +1,220 @@
+"""No process outlives its launch, and none outlives hotseat, however either of them ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support import small_house
+from tests.support.client import eventually
+from tests.support.processes import all_pids, command_line, environment
+from tests.support.stage import is_alive, model, played_by, soon
+
+from hotseat.upstreams.processes import children
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.stage import Stage
+
+REPOSITORY = str(Path(small_house.__file__).parents[2])
+RUN = "HOTSEAT_TEST_RUN"
+
+
+@pytest.mark.parametrize("how", ["plain", "setsid"])
+async def test_what_a_stopped_server_leaves_behind_is_ended(stage: Stage, how: str) -> None:
+    """Also what ignores SIGTERM and went into a session of its own; the launch is over when it is gone."""
+    ready = await stage.ready(model("leaks_grandchildren", how))
+    grandchild = int(await stage.said("grandchild "))
+    await stage.end(ready)
+
+    assert not is_alive(grandchild)
+
+
+@pytest.mark.parametrize("how", ["plain", "setsid"])
+async def test_what_a_killed_server_leaves_behind_is_ended(stage: Stage, how: str) -> None:
+    """The kernel's out-of-memory killer takes the server only."""
+    ready = await stage.ready(model("leaks_grandchildren", how))
+    grandchild = int(await stage.said("grandchild "))
+    os.kill(ready.upstream.pid or 0, signal.SIGKILL)
+    exited = await stage.supervisor.watch(ready)
+
+    assert exited.how.startswith("was ended by SIGKILL")
+    assert not is_alive(grandchild)
+
+
+async def test_the_leftovers_of_one_launch_are_not_anothers(stage: Stage) -> None:
+    """What a living server has sent into the background stays when its neighbour ends."""
+    neighbour = await stage.ready(model("dutiful"))
+    ready = await stage.ready(model("leaks_grandchildren", "setsid"))
+    grandchild = int(await stage.said("grandchild "))
+    await stage.end(neighbour)
+
+    assert is_alive(grandchild)
+    assert is_alive(ready.upstream.pid or 0)
+
+
+async def test_a_wanderer_without_environment_ends_with_the_last_launch(stage: Stage) -> None:
+    """It cannot be told whose it is; when nobody is left to own it, it is ended."""
+    ready = await stage.ready(model("leaks_grandchildren", "wiped"))
+    wanderer = int(await stage.said("grandchild "))
+    await soon(lambda: not environment(wanderer))
+    await stage.end(ready)
+
+    await soon(lambda: not is_alive(wanderer))
+
+
+async def test_a_wanderer_does_not_hold_up_the_end_of_a_launch(stage: Stage) -> None:
+    """It may be a neighbour's, so nobody waits for it."""
+    neighbour = await stage.ready(model("dutiful"))
+    ready = await stage.ready(model("leaks_grandchildren", "wiped"))
+    wanderer = int(await stage.said("grandchild "))
+    await soon(lambda: not environment(wanderer))
+    how = await stage.end(ready)
+    await stage.end(neighbour)
+
+    assert how == "was ended by SIGTERM"
+    await soon(lambda: not is_alive(wanderer))
+
+
+@pytest.mark.parametrize("how", ["plain", "setsid", "wiped"])
+async def test_a_killed_guard_takes_all_with_it(stage: Stage, how: str) -> None:
+    """Servers and grandchildren fall to hotseat, which ends them and tells of it; the next start works."""
+    ready = await stage.ready(model("leaks_grandchildren", how))
+    grandchild = int(await stage.said("grandchild "))
+    os.kill(await the_guard(), signal.SIGKILL)
+    exited = await stage.supervisor.watch(ready)
+
+    assert exited.how.startswith("was ended by SIGKILL")
+    assert not is_alive(grandchild)
+    assert not is_alive(ready.upstream.pid or 0)
+    assert is_alive((await stage.ready(model("dutiful"))).upstream.pid or 0)
+
+
+async def test_a_guard_that_dies_before_it_answers_fails_the_start(stage: Stage) -> None:
+    """Nobody waits for ever for an answer that cannot come."""
+    guard = await the_guard()
+    os.kill(guard, signal.SIGSTOP)
+    asyncio.get_running_loop().call_later(0.1, os.kill, guard, signal.SIGKILL)
+    error = await stage.failed(model("dutiful"))
+
+    assert "the guard process was killed" in error
+
+
+async def test_the_guard_is_not_ended_by_what_ends_a_terminal(stage: Stage) -> None:
+    """Ctrl-C and a service manager's SIGTERM go to every process; the guard outlives them to do its work."""
+    ready = await stage.ready(model("dutiful"))
+    before = await the_guard()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(before, number)
+    await stage.end(ready)
+    await stage.ready(model("dutiful"))
+
+    assert await the_guard() == before
+
+
+@pytest.mark.parametrize("how", ["plain", "setsid", "wiped"])
+def test_nothing_outlives_a_killed_hotseat(house: Callable[..., House], how: str) -> None:
+    """kill -9 of the parent: server and grandchild are gone within a moment, wherever they went."""
+    small = house({"part": ["leaks_grandchildren", how]}, {"part": ["dutiful"]})
+    grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
+    os.kill(small.process.pid, signal.SIGKILL)
+
+    eventually(lambda: not small.left() and not is_alive(grandchild), within=5)
+
+
+def test_a_server_that_ignores_sigterm_does_not_outlive_a_killed_hotseat(house: Callable[..., House]) -> None:
+    """It gets one second."""
+    small = house({"part": ["ignores_sigterm"]})
+    os.kill(small.process.pid, signal.SIGKILL)
+
+    eventually(lambda: not small.left(), within=5)
+
+
+def test_a_stop_command_is_run_for_a_killed_hotseat(house: Callable[..., House], tmp_path: Path) -> None:
+    """Killing the client of a container leaves the container: only its stop command ends it."""
+    note = tmp_path / "note"
+    small = house({"part": ["tells_of_sigterm"], "stop": played_by("stop_politely", "${PID}", str(note))})
+    os.kill(small.process.pid, signal.SIGKILL)
+
+    assert eventually(lambda: note.exists() and note.read_text().endswith("\n") and note.read_text())
+    eventually(lambda: not small.left(), within=5)
+
+
+@pytest.mark.parametrize("stop", [played_by("fail_to_stop", "${PID}"), ("{}", "${PID}"), ("dockr", "stop")])
+def test_a_stop_command_that_fails_does_not_save_the_server(
+    house: Callable[..., House], stop: tuple[str, ...], tmp_path: Path
+) -> None:
+    """It gets SIGTERM instead, and then SIGKILL."""
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x7fno program")
+    broken.chmod(0o755)
+    stop = tuple(word.replace("{}", str(broken)) for word in stop)
+    small = house({"part": ["ignores_sigterm"], "stop": stop})
+    os.kill(small.process.pid, signal.SIGKILL)
+
+    eventually(lambda: not small.left(), within=5)
+
+
+def test_a_stop_command_that_hangs_ends_with_the_unload_timeout(house: Callable[..., House]) -> None:
+    stop = played_by("hang_while_stopping", "${PID}")
+    small = house({"part": ["ignores_sigterm"], "stop": stop, "unload_timeout_s": 0.5})
+    os.kill(small.process.pid, signal.SIGKILL)
+
+    eventually(lambda: not small.left(), within=5)
+
+
+class House:
+    """A process that opened a supervisor, with what its servers had said when they were ready."""
+
+    def __init__(self, parts: list[dict[str, Any]], run: str) -> None:
+        self._mark = f"{RUN}={run}".encode()
+        argv = [sys.executable, "-m", "tests.support.small_house", json.dumps(parts)]
+        env = {**os.environ, RUN: run}
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=env, cwd=REPOSITORY)
+        assert self.process.stdout
+        self.said: list[str] = json.loads(self.process.stdout.readline())
+
+    def left(self) -> list[int]:
+        """Who of it is still there: itself, its guard, its servers and whatever they started."""
+        self.process.poll()
+        return [pid for pid in all_pids() if self._mark in environment(pid)]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Callable[..., House]]:
+    houses = []
+
+    def build(*parts: dict[str, Any]) -> House:
+        houses.append(House(list(parts), str(tmp_path)))
+        return houses[-1]
+
+    yield build
+
+    for each in houses:
+        each.process.kill()
+        each.process.communicate()
+        assert not each.left()
+    eventually(adopted_are_gone)
+
+
+def adopted_are_gone() -> bool:
+    """A killed house leaves its guard to us, and we collect it."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
+async def the_guard() -> int:
+    """Its pid, once the kernel shows its command line."""
+    return (await soon(lambda: [pid for pid in children(os.getpid()) if "guard import main" in command_line(pid)]))[0]

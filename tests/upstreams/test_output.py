@@ -1,0 +1,205 @@
+"""What servers write is kept, followed and copied, and never slows them down."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.client import eventually
+from tests.support.stage import model
+
+from hotseat.upstreams.echo import BEHIND, Echo
+from hotseat.upstreams.output import KEPT, SKIPPED, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.stage import Stage
+
+
+async def test_a_hundred_megabytes_pass_without_holding_up_the_server(stage: Stage) -> None:
+    """The pipe is always drained, the last of it is kept and the rest costs nothing."""
+    used = time.process_time()
+    await stage.ready(model("babbles", "100"))
+
+    assert await stage.said("said it all") == ""
+    assert stage.output.written > 99_000_000
+    assert time.process_time() - used < 5
+
+
+def test_the_last_lines_are_told() -> None:
+    output = Output()
+    output.feed(b"one\ntwo\nthr")
+    output.feed(b"ee\n")
+
+    assert output.tail(2) == ["two", "three"]
+    assert output.tail(20) == ["one", "two", "three"]
+    assert output.tail(0) == []
+
+
+def test_nothing_written_is_no_line() -> None:
+    assert Output().tail() == []
+
+
+def test_an_unfinished_line_is_told_too() -> None:
+    """A server that dies in the middle of a word has said it."""
+    output = Output()
+    output.feed(b"loading\nCUDA error: out of mem")
+
+    assert output.tail(1) == ["CUDA error: out of mem"]
+
+
+def test_lines_since_a_place_leave_out_what_was_before() -> None:
+    """A launch is told apart from the one before, also when the ring has forgotten where that ended."""
+    output = Output()
+    output.feed(b"old\n")
+    place = output.written
+    output.feed(b"new\n")
+
+    assert output.tail(since=place) == ["new"]
+    assert output.tail(since=output.written) == []
+    output.feed(b"x" * KEPT + b"\nlast\n")
+    assert output.tail(1, since=place) == ["last"]
+
+
+def test_no_more_than_the_ring_holds_is_kept() -> None:
+    """Whether it comes in big pieces or in a million dots."""
+    output = Output()
+    for _ in range(300_000):
+        output.feed(b".")
+    dots = len("".join(output.tail(1)))
+    for number in range(1000):
+        output.feed(b"%d " % number * 1000)
+    kept = "\n".join(output.tail(1_000_000))
+
+    assert KEPT <= dots < KEPT + 8192
+    assert KEPT <= len(kept) < KEPT + 8192
+    assert kept.endswith("999 ")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (b"\x1b[31mred\x1b[0m and \x1b[1;4mbold\x1b[m", "red and bold"),
+        (b"\x1b]0;title\x07text", "text"),
+        (b"\x1b]52;c;ZXZpbA==\x1b\\text", "text"),
+        (b"\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
+        (b"\x1b(Bplain\x1b=", "plain"),
+        (b"bell\x07 null\x00 c1\xc2\x9b31m", "bell null c131m"),
+        (b"a\tb", "a\tb"),
+        (b"10%\r50%\r100%", "100%"),
+        (b"windows\r", "windows"),
+        (b"torn \xff byte", "torn \N{REPLACEMENT CHARACTER} byte"),
+        ("größe ✓".encode(), "größe ✓"),
+    ],
+)
+def test_lines_are_plain_text(written: bytes, read: str) -> None:
+    """Nothing in them can act on a terminal; a progress bar is its last state."""
+    output = Output()
+    output.feed(written + b"\n")
+
+    assert output.tail(1) == [read]
+
+
+def test_secrets_are_hidden_from_readers() -> None:
+    output = Output()
+    output.conceal(["sk-canary"])
+    output.feed(b"args: {'api_key': ['sk-canary']}\n")
+
+    assert output.tail(1) == ["args: {'api_key': ['***']}"]
+
+
+async def test_a_follower_reads_lines_as_they_are_written() -> None:
+    """Whole lines, however they were cut into pieces, and none from before."""
+    output = Output()
+    output.feed(b"before\n")
+    lines = output.follow()
+    first = asyncio.get_running_loop().create_task(anext(lines))
+    await asyncio.sleep(0)
+    output.feed(b"on")
+    output.feed(b"e\ntwo\nthr")
+
+    assert [await first, await anext(lines)] == ["one", "two"]
+    await lines.aclose()
+
+
+async def test_a_follower_who_falls_behind_is_told_what_it_misses() -> None:
+    """Nothing is buffered without bound for somebody who does not read."""
+    output = Output()
+    lines = output.follow()
+    first = asyncio.get_running_loop().create_task(anext(lines))
+    await asyncio.sleep(0)
+    for number in range(100_000):
+        output.feed(b"line %d\n" % number)
+
+    assert await first == SKIPPED
+    rest = [await anext(lines) for _ in range(10)]
+    assert all(line.startswith("line ") for line in rest)
+    await lines.aclose()
+
+
+async def test_a_follower_who_leaves_is_forgotten() -> None:
+    output = Output()
+    lines = output.follow()
+    first = asyncio.get_running_loop().create_task(anext(lines))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+
+    assert output._followers == []
+
+
+def test_the_copy_is_what_was_written(pipe: tuple[int, int]) -> None:
+    echo = Echo(pipe[1])
+    output = Output(echo)
+    output.feed(b"one\n")
+    output.feed(b"two\n")
+    echo.close()
+
+    assert os.read(pipe[0], 100) == b"one\ntwo\n"
+
+
+def test_a_copy_that_nobody_reads_stops_nobody(pipe: tuple[int, int]) -> None:
+    """A terminal on hold, or a log collector that hangs."""
+    echo = Echo(pipe[1])
+    output = Output(echo)
+    for _ in range(10 * BEHIND):
+        output.feed(b"x" * 65_536)
+
+    assert output.written == 10 * BEHIND * 65_536
+    os.set_blocking(pipe[0], False)
+    eventually(lambda: drained(pipe[0]) and not echo._waiting.qsize())
+    echo.close()
+
+
+def test_a_copy_into_a_closed_pipe_is_given_up() -> None:
+    """`hotseat serve | head` goes on serving."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    echo = Echo(write_end)
+    echo(b"lost")
+    echo.close()
+    os.close(write_end)
+
+    assert not echo._writer.is_alive()
+
+
+def drained(fd: int) -> bool:
+    try:
+        while os.read(fd, 1 << 20):
+            pass
+    except BlockingIOError:
+        return True
+    return True
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+
+    for end in ends:
+        os.close(end)

@@ -1,0 +1,106 @@
+"""Ports are lent once at a time and are free when they are lent."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.stage import free_port, model, played_by
+
+from hotseat.upstreams import ports as ports_module
+from hotseat.upstreams.ports import Ports
+
+if TYPE_CHECKING:
+    from tests.support.stage import Stage
+
+
+def test_a_lent_port_is_free_and_held() -> None:
+    """Nobody can take it while it is held, and its server can as soon as it is not."""
+    loan = Ports().lend()
+    with pytest.raises(OSError) as refused, socket.socket() as rival:
+        rival.bind(("127.0.0.1", loan.port))
+    loan.vacate()
+
+    assert refused.value.errno == errno.EADDRINUSE
+    socket.create_server(("127.0.0.1", loan.port)).close()
+
+
+def test_a_port_is_not_lent_twice() -> None:
+    """Also not while its server has not taken it yet."""
+    ports = Ports()
+    first = ports.lend()
+    first.vacate()
+    second = ports.lend(preferred=first.port)
+    second.give_back()
+    first.give_back()
+    third = ports.lend(preferred=first.port)
+    third.give_back()
+
+    assert second.port > first.port
+    assert third.port == first.port
+
+
+def test_ports_are_counted_from_the_preferred_one() -> None:
+    """Those in use are skipped."""
+    ports = Ports()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        preferred = taken.getsockname()[1]
+        loan = ports.lend(preferred)
+        loan.give_back()
+
+    assert preferred < loan.port < preferred + 100
+
+
+def test_connections_that_linger_do_not_keep_the_next_server_away() -> None:
+    """The last server closed a connection a moment ago, as it does at every swap."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        server.accept()[0].close()
+        client.close()
+    loan = Ports().lend(port)
+    loan.give_back()
+
+    assert loan.port == port
+
+
+def test_when_no_port_is_left_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(ports_module, "LAST", port)
+        with pytest.raises(OSError, match=f"no free port from {port} on"):
+            Ports().lend(port)
+
+
+async def test_a_port_comes_back_with_the_end_of_its_server(stage: Stage) -> None:
+    """The same model gets the same number again."""
+    preferred = free_port()
+    first = await stage.ready(model("dutiful", preferred_port=preferred))
+    second = await stage.ready(model("dutiful", preferred_port=preferred))
+    await stage.end(first)
+    third = await stage.ready(model("dutiful", preferred_port=preferred))
+
+    assert first.upstream.address.port == third.upstream.address.port == preferred
+    assert second.upstream.address.port > preferred
+
+
+async def test_a_port_comes_back_when_nothing_was_started(stage: Stage) -> None:
+    preferred = free_port()
+    await stage.failed(model("", argv=("llama-servr", "${PORT}"), preferred_port=preferred))
+    ready = await stage.ready(model("dutiful", preferred_port=preferred))
+
+    assert ready.upstream.address.port == preferred
+
+
+async def test_a_fixed_port_that_is_answered_already_is_not_started_on(stage: Stage) -> None:
+    """The failure names whoever is there; nothing was started."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        spec = model("", argv=played_by("dutiful", str(port)), proxy=f"http://localhost:{port}")
+        error = await stage.failed(spec)
+
+    assert f"http://127.0.0.1:{port} is already answered by another process, " in error
+    assert "(pid " in error
+    assert stage.output.written == 0

@@ -1,0 +1,130 @@
+"""What the system tells of processes, and what we make of it where it tells less."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.client import eventually
+from tests.support.stage import PYTHON
+
+from hotseat.upstreams import processes
+from hotseat.upstreams.child import describe
+from hotseat.upstreams.processes import (
+    MARKER,
+    children,
+    collect_one,
+    group_of,
+    kill_each,
+    marker_of,
+    parent_of,
+    prctl,
+    session_of,
+    signal_group,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOBODY = 2**22 + 1
+"""Above the highest pid there can be."""
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A child in a session of its own, with a marker and a name that is hard to read."""
+    env = {**os.environ, MARKER: "launch-7"}
+    with subprocess.Popen(["sleep", "1000"], env=env, start_new_session=True) as process:
+        eventually(lambda: marker_of(process.pid))  # a program that has just begun shows nothing yet
+        yield process
+        process.kill()
+
+
+def test_a_child_is_found_by_its_parent(sleeper: subprocess.Popen[bytes]) -> None:
+    assert sleeper.pid in children(os.getpid())
+    assert parent_of(sleeper.pid) == os.getpid()
+
+
+def test_a_process_is_known_by_its_marker_group_and_session(sleeper: subprocess.Popen[bytes]) -> None:
+    assert marker_of(sleeper.pid) == "launch-7"
+    assert group_of(sleeper.pid) == session_of(sleeper.pid) == sleeper.pid
+
+
+def test_of_a_process_that_is_gone_nothing_is_known() -> None:
+    """And signals to it do no harm."""
+    kill_each([NOBODY])
+    signal_group(NOBODY, signal.SIGTERM)
+
+    assert [marker_of(NOBODY), group_of(NOBODY), session_of(NOBODY), parent_of(NOBODY)] == [None] * 4
+    assert children(NOBODY) == []
+
+
+def test_children_are_read_from_the_threads_where_the_kernel_lists_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every thread of a process may have children."""
+    for thread, listed in (("7", "8 9 "), ("71", "10 ")):
+        (tmp_path / "7" / "task" / thread).mkdir(parents=True)
+        (tmp_path / "7" / "task" / thread / "children").write_text(listed)
+    monkeypatch.setattr(processes, "PROC", str(tmp_path))
+
+    assert sorted(children(7)) == [8, 9, 10]
+
+
+def test_children_are_found_by_asking_all_where_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name may hold brackets and spaces."""
+    for pid, parent in ((8, 7), (9, 7), (10, 1)):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a ) S 1 (b) S {parent} 1 1 0")
+    monkeypatch.setattr(processes, "PROC", str(tmp_path))
+
+    assert sorted(children(7)) == [8, 9]
+
+
+def test_without_a_process_table_nobody_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS."""
+    monkeypatch.setattr(processes, "PROC", str(tmp_path / "proc"))
+
+    assert children(os.getpid()) == []
+
+
+def test_without_prctl_nothing_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+
+    assert prctl(36, 1) is False
+
+
+@pytest.mark.parametrize("has_waitid", [True, False])
+def test_the_dead_are_seen_before_their_pid_is_given_back(has_waitid: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system can; macOS has them collected already."""
+    if not has_waitid:
+        monkeypatch.delattr(os, "waitid")
+    child = subprocess.Popen([*PYTHON, "-c", "raise SystemExit(3)"], stdin=subprocess.PIPE)
+    seen: list[tuple[int, bool]] = []
+    while not (ended := collect_one(before=lambda pid: seen.append((pid, os.path.exists(f"/proc/{pid}"))))):
+        pass
+    child.communicate()
+
+    assert seen == [(child.pid, has_waitid)]
+    assert ended == (child.pid, 3 << 8)
+    with pytest.raises(ChildProcessError):
+        collect_one(before=print)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (0, "exited with code 0"),
+        (1 << 8, "exited with code 1"),
+        (int(signal.SIGKILL), "was ended by SIGKILL"),
+        (int(signal.SIGSEGV) | 0x80, "was ended by SIGSEGV"),
+        (50, "was ended by signal 50"),
+    ],
+)
+def test_the_end_of_a_process_is_told_in_words(status: int, words: str) -> None:
+    assert describe(status) == words

@@ -1,0 +1,125 @@
+"""When is a server ready? At its first 200, wherever it listens and however long it was silent before."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.certificate import CERTIFICATE
+from tests.support.stage import model, played_by
+
+from hotseat.upstreams import readiness
+from hotseat.upstreams.readiness import pause
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.stage import Stage
+
+
+async def test_localhost_is_asked_on_both_its_addresses(stage: Stage) -> None:
+    """A server on ::1 only is found, and its address is the one that answered."""
+    ready = await stage.ready(model("speaks_ipv6_only", proxy="http://localhost:${PORT}"))
+
+    assert ready.upstream.address.host == "::1"
+
+
+async def test_localhost_becomes_the_address_that_answered(stage: Stage) -> None:
+    """Requests need not look up the name again."""
+    ready = await stage.ready(model("dutiful", proxy="http://localhost:${PORT}"))
+
+    assert ready.upstream.address.host == "127.0.0.1"
+
+
+async def test_a_unix_socket_is_asked_like_a_port(stage: Stage, tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    ready = await stage.ready(model("", argv=played_by("on_unix_socket", path), proxy=f"unix:{path}"))
+
+    assert ready.upstream.address.unix_path == path
+
+
+async def test_a_prefix_goes_in_front_of_the_question(stage: Stage) -> None:
+    """A server that lives under a path is asked there."""
+    spec = model("knows_one_path", "/inner/ping", proxy="http://127.0.0.1:${PORT}/inner", check_endpoint="/ping")
+    ready = await stage.ready(spec)
+
+    assert ready.upstream.address.prefix == "/inner"
+
+
+async def test_without_a_question_an_open_port_is_enough(stage: Stage) -> None:
+    """`checkEndpoint: none` for servers that have nothing to ask."""
+    await stage.ready(model("hangs_health", check_endpoint=None))
+
+    assert "timed out" in await stage.failed(model("never_listens", check_endpoint=None, health_check_timeout_s=0.3))
+
+
+@pytest.mark.parametrize(
+    ("role", "reason"),
+    [
+        ("never_listens", "nothing listened there"),
+        ("never_ready", "the last answer was 503"),
+        ("sends_elsewhere", "the last answer was 302"),
+        ("answers_204", "the last answer was 204"),
+        ("talks_nonsense", "it did not answer properly (the answer was not HTTP)"),
+    ],
+)
+async def test_only_200_is_ready(stage: Stage, role: str, reason: str) -> None:
+    """Redirects are not followed, other good answers do not count, and the failure says what came instead."""
+    error = await stage.failed(model(role, health_check_timeout_s=0.5))
+
+    assert "health check timed out after 0.5 seconds" in error
+    assert reason in error
+
+
+async def test_a_server_that_never_answers_fails_at_its_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One question without an answer does not outlast the health check."""
+    monkeypatch.setattr(readiness, "PROBE_TIMEOUT_S", 0.1)
+    error = await stage.failed(model("hangs_health", health_check_timeout_s=0.5))
+
+    assert "it took the question and did not answer" in error
+
+
+async def test_one_question_without_an_answer_is_asked_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question has a time limit of its own."""
+    monkeypatch.setattr(readiness, "PROBE_TIMEOUT_S", 0.1)
+    ready = await stage.ready(model("hangs_health_once"))
+
+    assert ready.upstream.pid
+
+
+async def test_a_certificate_that_nobody_trusts_is_no_answer(stage: Stage, tmp_path: Path) -> None:
+    """https is verified: the relay would refuse this server too."""
+    spec = model("speaks_tls", certificate_in(tmp_path), proxy="https://localhost:${PORT}", health_check_timeout_s=0.5)
+    error = await stage.failed(spec)
+
+    assert "certificate verify failed" in error
+
+
+async def test_https_is_asked_by_name(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate names a host, so the address keeps it."""
+    path = certificate_in(tmp_path)
+    monkeypatch.setattr(readiness, "tls_context", lambda: ssl.create_default_context(cafile=path))
+    ready = await stage.ready(model("speaks_tls", path, proxy="https://localhost:${PORT}"))
+
+    assert str(ready.upstream.address).startswith("https://localhost:")
+
+
+async def test_the_end_of_a_server_ends_the_questions(stage: Stage) -> None:
+    """Nobody keeps asking a server that is gone."""
+    await stage.failed(model("dies_while_loading"))
+
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("ask ")]
+
+
+@pytest.mark.parametrize(("elapsed", "expected"), [(0, 0.005), (0.2, 0.005), (1, 0.02), (5, 0.1), (60, 0.25)])
+def test_questions_become_rarer(elapsed: float, expected: float) -> None:
+    """2 % of the time elapsed, between 5 and 250 ms."""
+    assert pause(elapsed) == pytest.approx(expected)
+
+
+def certificate_in(folder: Path) -> str:
+    path = folder / "certificate.pem"
+    path.write_text(CERTIFICATE)
+    return str(path)

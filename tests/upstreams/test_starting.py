@@ -1,0 +1,248 @@
+"""A start ends in a server that answers or in a sentence that says why not, and then nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.stage import is_alive, model, soon
+
+from hotseat.errors import LoadFailed
+from hotseat.scheduling.commands import Cause, StopUpstream
+from hotseat.scheduling.events import UpstreamFailed
+from hotseat.upstreams.processes import MARKER, children
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.stage import Stage
+
+
+async def test_a_server_that_answers_is_ready(stage: Stage) -> None:
+    """Its address is where it answers and its pid is the program's own."""
+    ready = await stage.ready(model("dutiful"))
+
+    assert b"cast.py" in (await command_line(ready.upstream.pid))
+    assert ready.upstream.address.host == "127.0.0.1"
+    assert ready.upstream.address.port > 0
+
+
+async def test_a_start_costs_little_more_than_the_server_takes(stage: Stage) -> None:
+    """A server that is ready after 300 ms is found ready a few milliseconds later."""
+    await stage.ready(model("slow_to_load", "0.3"))
+    found_at = time.monotonic()
+    ready_at = float(await stage.said("ready at "))
+
+    assert 0 < found_at - ready_at < 0.2
+
+
+async def test_a_program_that_does_not_exist_is_named(stage: Stage) -> None:
+    """The sentence says which word of the command line to look at."""
+    error = await stage.failed(model("dutiful", argv=("llama-servr", "--port", "${PORT}")))
+
+    assert error == 'cannot start qwen: no program named "llama-servr" on PATH'
+
+
+async def test_a_file_that_does_not_exist_is_named(stage: Stage) -> None:
+    error = await stage.failed(model("dutiful", argv=("/opt/nowhere/llama-server", "${PORT}")))
+
+    assert error == 'cannot start qwen: there is no file "/opt/nowhere/llama-server"'
+
+
+async def test_a_file_that_may_not_be_run_is_named(stage: Stage, tmp_path: Path) -> None:
+    program = tmp_path / "llama-server"
+    program.write_text("#!/bin/sh\n")
+    error = await stage.failed(model("dutiful", argv=(str(program), "${PORT}")))
+
+    assert error.startswith(f'cannot start qwen: "{program}" is not a program that may be run')
+
+
+async def test_a_file_that_is_no_program_is_told_in_the_kernels_words(stage: Stage, tmp_path: Path) -> None:
+    """What only exec can find out comes back too."""
+    program = tmp_path / "llama-server"
+    program.write_bytes(b"\x7fnot an executable at all")
+    program.chmod(0o755)
+    error = await stage.failed(model("dutiful", argv=(str(program), "${PORT}")))
+
+    assert error == f"cannot start qwen: {program} cannot be run: Exec format error"
+
+
+async def test_a_server_that_dies_while_loading_leaves_its_last_words(stage: Stage) -> None:
+    """The failure says how it ended and what it wrote, without waiting for the health check's time to pass."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    error = await stage.failed(model("dies_while_loading", "7"))
+
+    assert error.startswith(
+        "cannot start qwen: it exited with code 7 while loading; its last output was:\nerror: failed"
+    )
+    assert loop.time() - began < 5
+
+
+async def test_a_server_that_goes_into_the_background_is_told_not_to(stage: Stage) -> None:
+    """What it would leave behind is ended, so the sentence says why."""
+    error = await stage.failed(model("dies_while_loading", "0"))
+
+    assert "it exited with code 0 while loading (a server must stay in the foreground)" in error
+
+
+async def test_a_server_that_dies_by_a_signal_says_which(stage: Stage) -> None:
+    error = await stage.failed(model("dies_by_signal", str(int(signal.SIGSEGV))))
+
+    assert "it was ended by SIGSEGV while loading" in error
+
+
+async def test_a_server_that_dies_by_a_nameless_signal_says_its_number(stage: Stage) -> None:
+    error = await stage.failed(model("dies_by_signal", "40"))
+
+    assert "it was ended by signal 40 while loading" in error
+
+
+async def test_last_words_are_those_of_this_launch(stage: Stage) -> None:
+    """What an earlier launch wrote is kept, but it is not the reason of this failure."""
+    await stage.failed(model("dies_while_loading"))
+    error = await stage.failed(model("never_listens", health_check_timeout_s=0.3))
+
+    assert "failed to load" not in error
+    assert any("failed to load" in line for line in stage.output.tail(50))
+
+
+async def test_a_server_that_is_never_ready_fails_at_its_time(stage: Stage) -> None:
+    """The sentence is the contract's, in whole seconds, and says what the server answered."""
+    error = await stage.failed(model("never_ready", health_check_timeout_s=1.0))
+
+    assert error.startswith("cannot start qwen: health check timed out after 1 seconds (http://127.0.0.1:")
+    assert "/health: the last answer was 503). Raise healthCheckTimeout if it needs longer" in error
+    assert error.endswith("its last output was:\nloading tensors")
+
+
+async def test_after_a_failure_no_process_is_left(stage: Stage) -> None:
+    """The next model may have the memory at once."""
+    await stage.failed(model("leaks_grandchildren", "setsid", check_endpoint="/nowhere", health_check_timeout_s=0.5))
+    grandchild = int(await stage.said("grandchild "))
+
+    assert not is_alive(grandchild)
+    assert not servers()
+
+
+async def test_a_launch_that_is_stopped_while_loading_says_so(stage: Stage) -> None:
+    """`start` itself tells the end of what it began."""
+    command = stage.next_start(model("never_ready"))
+    async with asyncio.TaskGroup() as tasks:
+        starting = tasks.create_task(stage.supervisor.start(command))
+        await stage.said("loading tensors")
+        await stage.stop(command)
+
+    assert failure_of(starting) == "qwen was stopped while loading"
+
+
+async def test_a_launch_that_is_stopped_before_it_has_a_process_never_gets_ready(stage: Stage) -> None:
+    """A stop that comes right behind the start is not lost."""
+    command = stage.next_start(model("dutiful"))
+    async with asyncio.TaskGroup() as tasks:
+        starting = tasks.create_task(stage.supervisor.start(command))
+        tasks.create_task(stage.stop(command))
+
+    assert failure_of(starting) == "qwen was stopped while loading"
+
+
+async def test_a_start_that_is_cancelled_leaves_no_process(stage: Stage) -> None:
+    """Whoever gives up waiting does not leave a server behind."""
+    command = stage.next_start(model("never_ready"))
+    starting = asyncio.get_running_loop().create_task(stage.supervisor.start(command))
+    await stage.said("loading tensors")
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+
+    await soon(lambda: not servers())
+
+
+async def test_stopping_what_nobody_knows_does_nothing(stage: Stage) -> None:
+    """A stop may come late, or twice."""
+    ready = await stage.ready(model("dutiful"))
+    await stage.end(ready)
+
+    await stage.stop(ready)
+    never_begun = stage.next_start(model("dutiful")).launch
+    await stage.supervisor.stop(StopUpstream(ready.model, never_begun, Cause.OPERATOR, "never begun"))
+
+
+async def test_a_crash_is_told_with_the_last_words(stage: Stage) -> None:
+    """An end that nobody asked for explains itself."""
+    ready = await stage.ready(model("dies_mid_stream"))
+    _, writer = await asyncio.open_connection(ready.upstream.address.host, ready.upstream.address.port)
+    writer.write(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+    exited = await stage.supervisor.watch(ready)
+    writer.close()
+
+    assert exited.how == "exited with code 1; its last output was:\nthread panicked"
+    assert (exited.model, exited.launch) == (ready.model, ready.launch)
+
+
+async def test_two_models_run_side_by_side(stage: Stage) -> None:
+    """One guard looks after all; the end of one is not the end of another."""
+    first, second = await stage.ready(model("dutiful")), await stage.ready(model("dutiful"))
+    await stage.end(first)
+
+    assert first.upstream.address.port != second.upstream.address.port
+    assert is_alive(second.upstream.pid or 0)
+
+
+async def test_a_server_gets_our_environment_and_its_own(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours without what is withheld, then the model's; devices are counted as nvidia-smi counts them."""
+    monkeypatch.setenv("HOTSEAT_SECRET", "hush")
+    monkeypatch.setenv("HOTSEAT_PLAIN", "known")
+    stage.supervisor.withhold(frozenset({"HOTSEAT_SECRET"}))
+    await stage.ready(model("prints_its_environment", env=(("MODEL_PORT", "${PORT}"),)))
+    await stage.said("session")
+    lines = stage.output.tail(500)
+
+    assert "HOTSEAT_PLAIN=known" in lines
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in lines
+    assert not any("hush" in line for line in lines)
+    assert any(line.startswith("MODEL_PORT=") and line[-1].isdigit() for line in lines)
+    assert any(line.startswith(f"{MARKER}=") for line in lines)
+
+
+async def test_the_order_of_devices_may_be_chosen(stage: Stage) -> None:
+    await stage.ready(model("prints_its_environment", env=(("CUDA_DEVICE_ORDER", "FASTEST_FIRST"),)))
+
+    assert await stage.said("CUDA_DEVICE_ORDER=") == "FASTEST_FIRST"
+
+
+async def test_a_server_leads_its_own_session_and_inherits_no_descriptor(stage: Stage) -> None:
+    """Three standard descriptors, nothing on standard input, and no terminal to be hung up by."""
+    await stage.ready(model("prints_its_environment"))
+    told = await stage.said("session ")
+
+    assert told == "True stdin b'' fds ['0', '1', '2', '3']"  # 3 is the directory it reads
+
+
+async def test_a_secret_in_the_command_line_is_never_shown(stage: Stage) -> None:
+    """Some servers print how they were started."""
+    await stage.ready(model("prints_its_arguments", "--api-key", "sk-canary", "--hf-token=hf_canary", "--seed", "7"))
+    told = await stage.said("started with ")
+
+    assert told.endswith("--api-key *** --hf-token=*** --seed 7")
+
+
+def failure_of(starting: asyncio.Task[object]) -> str:
+    failed = starting.result()
+    assert isinstance(failed, UpstreamFailed)
+    assert isinstance(failed.error, LoadFailed)
+    return failed.error.message
+
+
+def servers() -> list[int]:
+    """The processes that the guards of this process look after."""
+    return [pid for guard in children(os.getpid()) for pid in children(guard)]
+
+
+async def command_line(pid: int | None) -> bytes:
+    with open(f"/proc/{pid}/cmdline", "rb") as words:
+        return words.read()
