@@ -1,0 +1,327 @@
+"""One request from its name to its last byte: name it, ask for a lease, forward, relay, give the lease back.
+
+There is one door out. Whatever happens, `_leave` gives the lease back and `_note` writes the request down, once. The
+lease ends when the upstream's message is complete; the exchange ends when the client's connection has taken it.
+Otherwise one client that does not read its last buffer would block every swap.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, UpstreamError
+from hotseat.relay.head import ResponseHead, response_bytes
+from hotseat.relay.naming import Road, name_for_v1
+from hotseat.relay.refusals import stream_error
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.relay.relay import Relay
+    from hotseat.relay.request import Request
+    from hotseat.relay.upstream import UpstreamConnection
+    from hotseat.terms import Address, Instant, Seconds, TicketId, Upstream
+
+
+UNREACHABLE_S: Seconds = 1.0
+"""How long a ready upstream may refuse connections before that is the answer."""
+DIAL_AGAIN_S: Seconds = 0.05
+
+
+class Client(Protocol):
+    """The client's side of an exchange."""
+
+    def write(self, data: bytes) -> None: ...
+    def refuse(self, error: HotseatError, *, keep_alive: bool) -> None: ...
+    def exchange_ended(self, *, keep_alive: bool) -> None: ...
+    def cut(self, last_words: bytes, *, looks_complete: bool) -> None:
+        """Break the connection so that nobody can take the answer for a whole one."""
+        ...
+
+
+class Stage(Enum):
+    NAMING = "naming"
+    WAITING = "waiting"
+    DIALLING = "dialling"
+    FORWARDED = "forwarded"
+    ANSWERING = "answering"
+    OVER = "over"
+
+
+class Exchange:
+    __slots__ = (
+        "_client",
+        "_closes",
+        "_connection",
+        "_dechunks",
+        "_dialling",
+        "_first_byte_at",
+        "_granted_at",
+        "_head",
+        "_peer",
+        "_relay",
+        "_retry",
+        "_spec",
+        "_stage",
+        "_ticket",
+        "_unreachable_since",
+        "_upstream",
+        "_was_sent",
+        "request",
+    )
+
+    def __init__(self, relay: Relay, client: Client, request: Request, peer: str) -> None:
+        self._relay = relay
+        self._client = client
+        self.request = request
+        self._peer = peer
+        self._stage = Stage.NAMING
+        self._spec: ModelSpec | None = None
+        self._ticket: TicketId | None = None
+        self._upstream: Upstream | None = None
+        self._connection: UpstreamConnection | None = None
+        self._dialling: asyncio.Task[None] | None = None
+        self._head: ResponseHead | None = None
+        self._granted_at: Instant | None = None
+        self._first_byte_at: Instant | None = None
+        self._unreachable_since: Instant | None = None
+        self._was_sent = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._dechunks = False
+        self._closes = not request.keep_alive
+
+    # The way in
+
+    def begin(self) -> None:
+        try:
+            if self.request.destination.road is Road.MANAGEMENT:
+                self._forward(self._relay.management)
+            else:
+                self._ask()
+        except HotseatError as error:
+            self._refuse(error)
+
+    def _ask(self) -> None:
+        self._spec = self._named()
+        self.request.change_body(self._spec.changes)
+        self._wait_for_lease()
+
+    def _wait_for_lease(self) -> None:
+        assert self._spec is not None
+        self._stage = Stage.WAITING
+        ticket = self._relay.dispatcher.ask(
+            self._spec.name, self.request.client, self, takes_slot=self.request.takes_slot
+        )
+        if self._stage is Stage.OVER:
+            return
+        self._ticket = ticket
+        if self._upstream is not None:  # granted before `ask` returned
+            self._forward(self._upstream.address)
+
+    def _named(self) -> ModelSpec:
+        destination, catalog = self.request.destination, self._relay.dispatcher.catalog
+        if destination.spec is not None:
+            self._check_may_start(destination.spec)
+            return destination.spec
+        if destination.road is Road.MODEL_IN_BODY:
+            named = self.request.named_model()
+            if self.request.is_v1 or named is not None:
+                return name_for_v1(named, catalog)
+        return self._running()
+
+    def _check_may_start(self, spec: ModelSpec) -> None:
+        relay, request = self._relay, self.request
+        if relay.rules.may_start(request.head, request.destination) or relay.dispatcher.is_running(spec.name):
+            return
+        raise NotRunning(
+            f"{spec.name} is not running, and a path of this kind does not start it (upstream.ignorePaths)"
+        )
+
+    def _running(self) -> ModelSpec:
+        """Outside /v1/ a request that names no model goes to the one in use: it never starts or swaps one."""
+        running = self._relay.dispatcher.view().running()
+        if not running:
+            raise ClientError("the request names no model and none is running. Name one with ?model=.")
+        latest = max(running, key=lambda model: model.last_used)
+        return self._relay.dispatcher.catalog.resolve(latest.name)
+
+    # The dispatcher's answers
+
+    def granted(self, upstream: Upstream) -> None:
+        self._granted_at = self._relay.now()
+        self._upstream = upstream
+        if self._ticket is not None:
+            self._forward(upstream.address)
+
+    def confirmed(self) -> None:
+        raise AssertionError("only an operator's wish is confirmed")
+
+    def refused(self, error: HotseatError) -> None:
+        self._refuse(error)
+
+    def cut(self, because: str) -> None:
+        self._break(Unloaded(because))
+
+    # To the upstream
+
+    def _forward(self, address: Address) -> None:
+        connection = self._relay.pool.take(address)
+        if connection is not None:
+            self._send(connection)
+        else:
+            self._dial(address)
+
+    def _dial(self, address: Address) -> None:
+        self._stage = Stage.DIALLING
+        self._dialling = self._relay.pool.dial(address, self._connected, self._not_connected)
+
+    def _connected(self, connection: UpstreamConnection) -> None:
+        self._dialling = None
+        self._send(connection)
+
+    def _not_connected(self, problem: str) -> None:
+        """Perhaps the server has just died and nobody knows yet: if nothing was sent, ask once more in a moment."""
+        self._dialling = None
+        now = self._relay.now()
+        self._unreachable_since = self._unreachable_since or now
+        # What may have reached a server, over a connection that broke, must not reach another one.
+        if self._spec is None or self._was_sent or now - self._unreachable_since > UNREACHABLE_S:
+            return self._break(UpstreamError(f"{self._who()} cannot be reached: {problem}."))
+        self._stage = Stage.WAITING
+        self._retry = self._relay.later(DIAL_AGAIN_S, self._ask_again)
+        return None
+
+    def _ask_again(self) -> None:
+        """Give the lease back and stand in line anew: a dead server is started again for whoever waits."""
+        self._retry = None
+        ticket, self._ticket = self._ticket, None
+        self._upstream = None
+        if ticket is not None:
+            self._relay.dispatcher.leave(ticket)
+        self._wait_for_lease()
+
+    def _send(self, connection: UpstreamConnection) -> None:
+        self._stage = Stage.FORWARDED
+        self._was_sent = True
+        self._connection = connection
+        head = self._relay.upstream_head(self.request, connection.address, self._peer)
+        connection.send(self, head, self.request.body)
+
+    # From the upstream
+
+    @property
+    def wants_head_only(self) -> bool:
+        return self.request.method == b"HEAD"
+
+    @property
+    def response_ends_with_connection(self) -> bool:
+        return self._head is not None and self._head.ends_with_the_connection
+
+    def must_dechunk(self, head: ResponseHead) -> bool:
+        self._dechunks = head.is_chunked and self.request.head.http10
+        return self._dechunks
+
+    def head_received(self, head: ResponseHead) -> None:
+        self._stage = Stage.ANSWERING
+        self._head = head
+        self._first_byte_at = self._relay.now()
+        endless = head.ends_with_the_connection and not self.wants_head_only
+        self._closes = self._closes or endless or self._dechunks or self._relay.is_draining
+        cors = self._relay.rules.cors.lines(self.request.head)
+        http10 = self.request.head.http10
+        self._client.write(response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10))
+
+    def body_received(self, data: bytes) -> None:
+        self._client.write(data)
+
+    def ended(self) -> None:
+        """The upstream's message is complete and handed to the client's connection."""
+        assert self._head is not None
+        self._over(self._head.status)
+        self._client.exchange_ended(keep_alive=not self._closes)
+
+    def failed(self, error: UpstreamError) -> None:
+        self._break(UpstreamError(f"{self._who()} failed: {error.message}."))
+
+    def connection_lost(self, *, may_retry: bool) -> None:
+        assert self._connection is not None
+        if may_retry:
+            return self._dial(self._connection.address)
+        when = "before it answered" if self._head is None else "in the middle of its answer"
+        return self._break(UpstreamError(f"{self._who()} closed the connection {when}.{self._hint()}"))
+
+    # From the client
+
+    def abandoned(self) -> None:
+        """The client hung up: stop the upstream's work now, or leave the line."""
+        if self._stage is not Stage.OVER:
+            self._over(499)
+
+    def client_is_full(self) -> None:
+        if self._connection is not None:
+            self._connection.pause()
+
+    def client_has_room(self) -> None:
+        if self._connection is not None:
+            self._connection.resume()
+
+    # The way out
+
+    def _refuse(self, error: HotseatError) -> None:
+        if self._stage is Stage.OVER:
+            return
+        keep_alive = self.request.keep_alive and not self._relay.is_draining
+        self._over(error.status)
+        self._client.refuse(error, keep_alive=keep_alive)
+        self._client.exchange_ended(keep_alive=keep_alive)
+
+    def _break(self, error: HotseatError) -> None:
+        """An error while that is still possible, else a visible cut."""
+        if self._stage is Stage.OVER:
+            return None
+        if self._head is None:
+            return self._refuse(error)
+        last_words = self._last_words(error)
+        looks_complete = self._head.ends_with_the_connection or self._dechunks
+        self._over(error.status)
+        return self._client.cut(last_words, looks_complete=looks_complete)
+
+    def _last_words(self, error: HotseatError) -> bytes:
+        """An error event, where the stream is at a place that can take one."""
+        assert self._head is not None
+        assert self._connection is not None
+        if not self._head.is_event_stream:
+            return b""
+        event = b"\n\n" + stream_error(error.message, error.code, self.request.dialect(self._relay.rules.error_format))
+        if self._head.ends_with_the_connection or self._dechunks:
+            return event
+        return b"%x\r\n%b\r\n" % (len(event), event) if self._connection.is_between_chunks else b""
+
+    def _over(self, status: int) -> None:
+        self._stage = Stage.OVER
+        for pending in (self._dialling, self._retry):
+            if pending is not None:
+                pending.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.serves(self):
+            connection.release()
+        if self._ticket is not None:
+            self._relay.dispatcher.leave(self._ticket)
+        self._note(status)
+        self._relay.forget_body(self.request.body)
+
+    def _note(self, status: int) -> None:
+        if self._spec is None:
+            return
+        now, began = self._relay.now(), self.request.began
+        waited = (self._granted_at or now) - began
+        first_byte = None if self._first_byte_at is None else self._first_byte_at - began
+        self._relay.ledger.finished(self._spec.name, status, waited, first_byte, now - began)
+
+    def _who(self) -> str:
+        return "hotseat's own API" if self._spec is None else self._spec.name
+
+    def _hint(self) -> str:
+        return "" if self._spec is None else f" See `hotseat logs {self._spec.name}`."

@@ -1,0 +1,229 @@
+"""PURE: the heads of messages. What a request's head says about itself, and which of its fields travel on.
+
+Framing never travels: both sides get our own. Hop-by-hop fields end here, and so does every field named in
+`Connection`. Trailers never become fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.errors import ClientError, ExpectationFailed, NotImplementedHere, TooLarge, UpstreamError
+
+if TYPE_CHECKING:
+    from hotseat.terms import Address
+
+Field = tuple[bytes, bytes]
+
+HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+    )
+)
+ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for"}
+SAID_BY_PROXIES = frozenset((b"forwarded", b"x-forwarded-proto", b"x-forwarded-host", b"x-real-ip"))
+ALLOW_ORIGIN = b"access-control-allow-origin"
+INTERNAL = b"hotseat-"
+BLANKS = b" \t"
+"""llhttp leaves those after a value."""
+SHOWN_ONCE = frozenset((b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"authorization", b"x-api-key"))
+"""Checks look at one value of these, so a second one would pass unseen."""
+
+
+@dataclass(slots=True)
+class RequestHead:
+    method: bytes
+    target: bytes
+    http10: bool
+    fields: list[Field]
+    known: dict[bytes, bytes]
+    """Lower-case name to value; of repeated fields the first."""
+    length: int | None
+    """Content-Length; None for none or for a chunked body."""
+    chunked: bool
+
+    @property
+    def has_body(self) -> bool:
+        return self.chunked or bool(self.length)
+
+    @property
+    def wants_continue(self) -> bool:
+        return b"expect" in self.known and not self.http10
+
+
+def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -> RequestHead:
+    """Check what llhttp leaves to us; raise what the client should do differently."""
+    known: dict[bytes, bytes] = {}
+    for name, value in fields:
+        lower = name.lower()
+        if lower not in known:
+            known[lower] = value.strip(BLANKS)
+        elif lower in SHOWN_ONCE:
+            raise ClientError(f"the field {lower.decode()} is given twice. Send it once.")
+    http10 = version == "1.0"
+    if not http10 and b"host" not in known:
+        raise ClientError("the field Host is missing. HTTP/1.1 needs exactly one.")
+    chunked = _is_chunked(known.get(b"transfer-encoding"), http10)
+    if known.get(b"expect", b"100-continue").lower() != b"100-continue":
+        raise ExpectationFailed("only Expect: 100-continue is understood here")
+    return RequestHead(method, target, http10, fields, known, _length(known), chunked)
+
+
+def _is_chunked(coding: bytes | None, http10: bool) -> bool:
+    if coding is None:
+        return False
+    if http10:
+        raise ClientError("an HTTP/1.0 request cannot have a Transfer-Encoding. Send Content-Length.")
+    if coding.lower() != b"chunked":
+        raise NotImplementedHere("the only Transfer-Encoding understood here is chunked")
+    return True
+
+
+def _length(known: dict[bytes, bytes]) -> int | None:
+    length = known.get(b"content-length")
+    if length is None:
+        return None
+    if not length.isdigit():
+        raise ClientError("the Content-Length is not a number")
+    if len(length) > 18:
+        raise TooLarge("the Content-Length is beyond all limits")
+    return int(length)
+
+
+def forwarded_fields(head: RequestHead, removed: frozenset[bytes], trust_proxies: bool) -> list[bytes]:
+    """The lines that travel on to an upstream, as they were received."""
+    ends_here = ENDS_HERE | removed if removed else ENDS_HERE
+    if b"connection" in head.known:
+        ends_here = ends_here | named_in_connection(head.fields)
+    lines = []
+    for name, value in head.fields:
+        lower = name.lower()
+        if lower in ends_here or lower.startswith(INTERNAL):
+            continue
+        if lower in SAID_BY_PROXIES and not trust_proxies:
+            continue
+        # Some servers decode header values after checking them, so an encoded line break would become a real one.
+        if b"%" in value and _hides_a_break(value):
+            continue
+        lines.append(b"%b: %b" % (name, value))
+    return lines
+
+
+def lines_about_client(head: RequestHead, peer: str, trust_proxies: bool) -> list[bytes]:
+    """Where the request came from; what a trusted proxy says about it stands."""
+    said = head.known if trust_proxies else {}
+    chain = [value for name, value in head.fields if name.lower() == b"x-forwarded-for"] if said else []
+    lines = [b"X-Forwarded-For: %b" % b", ".join([*chain, peer.encode()])]
+    if b"x-forwarded-proto" not in said:
+        lines.append(b"X-Forwarded-Proto: http")
+    if b"x-forwarded-host" not in said:
+        lines.append(b"X-Forwarded-Host: %b" % head.known.get(b"host", b""))
+    return lines
+
+
+def named_in_connection(fields: list[Field]) -> frozenset[bytes]:
+    values = b",".join(value for name, value in fields if name.lower() == b"connection")
+    return frozenset(token.strip().lower() for token in values.split(b","))
+
+
+def _hides_a_break(value: bytes) -> bool:
+    lower = value.lower()
+    return b"%0d" in lower or b"%0a" in lower or b"%00" in lower
+
+
+def request_bytes(head: RequestHead, target: bytes, address: Address, lines: list[bytes], length: int | None) -> bytes:
+    """The head that goes upstream, framed by us: every body was read whole, so its length is known."""
+    if length is not None:
+        lines = [*lines, b"Content-Length: %d" % length]
+    return b"%b %b%b HTTP/1.1\r\nHost: %b\r\n%b\r\n\r\n" % (
+        head.method,
+        address.prefix.encode(),
+        target,
+        authority(address),
+        b"\r\n".join(lines),
+    )
+
+
+def authority(address: Address) -> bytes:
+    if address.unix_path:
+        return b"localhost"
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"{host}:{address.port}".encode()
+
+
+@dataclass(slots=True)
+class ResponseHead:
+    status: int
+    reason: bytes
+    fields: list[Field]
+    known: dict[bytes, bytes]
+
+    @property
+    def is_event_stream(self) -> bool:
+        return self.known.get(b"content-type", b"").lower().startswith(b"text/event-stream")
+
+    @property
+    def is_chunked(self) -> bool:
+        return b"transfer-encoding" in self.known
+
+    @property
+    def has_no_body(self) -> bool:
+        return self.status in (204, 304)
+
+    @property
+    def length(self) -> int | None:
+        """Of the body; None where chunks or the end of the connection say it."""
+        if self.has_no_body:
+            return 0
+        length = self.known.get(b"content-length")
+        return None if length is None else int(length)
+
+    @property
+    def ends_with_the_connection(self) -> bool:
+        """Nothing but the upstream's hanging up says where the body ends."""
+        return not self.has_no_body and not self.is_chunked and b"content-length" not in self.known
+
+
+def read_response_head(status: int, reason: bytes, fields: list[Field]) -> ResponseHead:
+    known = {name.lower(): value.strip(BLANKS) for name, value in fields}
+    if b"transfer-encoding" in known:
+        if b"content-length" in known:
+            raise UpstreamError("the upstream framed its answer twice, by length and by chunks")
+        if known[b"transfer-encoding"].lower() != b"chunked":
+            raise UpstreamError("the upstream used a transfer coding other than chunked")
+    return ResponseHead(status, reason, fields, known)
+
+
+def response_bytes(head: ResponseHead, cors: list[bytes], *, dechunk: bool, close: bool, http10: bool) -> bytes:
+    """The head that goes to the client: the upstream's fields, our framing of the connection."""
+    lines = [b"HTTP/1.1 %d %b" % (head.status, head.reason), *_response_lines(head, dechunk, bool(cors)), *cors]
+    if head.is_event_stream and b"x-accel-buffering" not in head.known:
+        lines.append(b"X-Accel-Buffering: no")
+    if close:
+        lines.append(b"Connection: close")
+    elif http10:
+        lines.append(b"Connection: keep-alive")
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def _response_lines(head: ResponseHead, dechunk: bool, says_own_origin: bool) -> list[bytes]:
+    # Browsers refuse an answer that names two origins, and model servers often name one themselves.
+    ends_here = HOP_BY_HOP | {ALLOW_ORIGIN} if says_own_origin else HOP_BY_HOP
+    if b"connection" in head.known:
+        ends_here = ends_here | named_in_connection(head.fields)
+    # A body relayed chunk by chunk keeps its coding and its trailers; both belong together.
+    kept = (b"transfer-encoding", b"trailer")
+    return [
+        b"%b: %b" % (name, value)
+        for name, value in head.fields
+        if (lower := name.lower()) not in ends_here or (lower in kept and not dechunk)
+    ]

@@ -1,0 +1,118 @@
+"""Our own keys, where the configuration asks for them: who holds one, what it opens, which header carried it.
+
+One function decides for every route and every way to send a key. Without configured keys it lets all pass and
+touches nothing, because then credentials are the upstream's matter.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from dataclasses import dataclass
+from hashlib import sha256
+from hmac import compare_digest
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from hotseat.errors import Forbidden, Unauthorized
+from hotseat.settings import Role
+
+if TYPE_CHECKING:
+    from hotseat.settings import ApiKey
+
+RANK = {role: rank for rank, role in enumerate(Role)}
+READING = (b"GET", b"HEAD")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Let in. Headers that carried our key must not reach an upstream; other credentials pass."""
+
+    remove_authorization: bool = False
+    remove_x_api_key: bool = False
+
+
+UNTOUCHED = Verdict()
+
+
+class Keys:
+    def __init__(self, keys: tuple[ApiKey, ...]) -> None:
+        self._roles = [(_digest(key.secret.encode()), key.role) for key in keys]
+
+    def authorize(self, method: bytes, path: bytes, authorization: bytes | None, x_api_key: bytes | None) -> Verdict:
+        """Returns for those whose key opens this path; raises 401 without a known key and 403 for too low a role."""
+        if not self._roles:
+            return UNTOUCHED
+        by_authorization = self._role_of(_secret_in(authorization))
+        by_x_api_key = self._role_of(x_api_key and x_api_key.strip())
+        needed = role_needed(method, path.partition(b"?")[0])
+        if needed is not None:
+            _check_role(needed, by_authorization, by_x_api_key)
+        return Verdict(by_authorization is not None, by_x_api_key is not None)
+
+    def _role_of(self, secret: bytes | None) -> Role | None:
+        if secret is None:
+            return None
+        presented, role = _digest(secret), None
+        for digest, its_role in self._roles:  # all of them: stopping at the right one would tell which it is
+            if compare_digest(digest, presented):
+                role = its_role
+        return role
+
+
+def role_needed(method: bytes, path: bytes) -> Role | None:
+    """The lowest role that may ask this; None where nobody is asked for a key."""
+    reads = method in READING
+    if path == b"/health" and reads:  # with other methods it is the upstream's, and may start one
+        return None
+    if path.startswith(b"/hotseat/"):
+        return Role.OPERATE if reads or path == b"/hotseat/reload" else Role.ADMIN
+    if path == b"/metrics" or (path.startswith(b"/upstream/") and _loads_or_unloads(method, path)):
+        return Role.OPERATE
+    if not reads and _changes_a_server(path):
+        return Role.OPERATE
+    return Role.INFERENCE
+
+
+def _loads_or_unloads(method: bytes, path: bytes) -> bool:
+    return method == b"DELETE" or path.endswith(b"/load")
+
+
+_SERVER_STATE = re.compile(rb"/(?:slots|props)(?:/|\Z)")
+
+
+def _changes_a_server(path: bytes) -> bool:
+    """Model servers decode a path before they route it, so the decoded form counts."""
+    return _SERVER_STATE.search(unquote_to_bytes(path)) is not None
+
+
+def _check_role(needed: Role, *held: Role | None) -> None:
+    ranks = [RANK[role] for role in held if role is not None]
+    if not ranks:
+        raise Unauthorized(
+            "a known API key is needed: send it as `Authorization: Bearer <key>` or as `x-api-key: <key>`"
+        )
+    if max(ranks) < RANK[needed]:
+        raise Forbidden(f"this needs an API key with the role {needed.value}; ask whoever keeps the configuration")
+
+
+def _secret_in(authorization: bytes | None) -> bytes | None:
+    scheme, _, credential = (authorization or b"").strip().partition(b" ")
+    if scheme.lower() == b"bearer":
+        return credential.strip()
+    if scheme.lower() == b"basic":
+        return _password_in(credential.strip())
+    return None
+
+
+def _password_in(credential: bytes) -> bytes | None:
+    try:
+        return b64decode(credential, validate=True).partition(b":")[2]
+    except binascii.Error:
+        return None
+
+
+def _digest(secret: bytes) -> bytes:
+    """Equal lengths, so that comparing tells nothing about a key's length."""
+    return sha256(secret).digest()

@@ -1,0 +1,112 @@
+"""Connections to upstreams: kept-alive ones that rest, and new ones that are dialled."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING
+
+from hotseat.relay.upstream import UpstreamConnection
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.terms import Address, Instant, Seconds
+
+CONNECT_TIMEOUT_S: Seconds = 30.0
+SWEEP_S: Seconds = 1.0
+
+
+class Pool:
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._resting: dict[Address, list[UpstreamConnection]] = {}
+        self._tasks = Tasks()
+        self._tls: ssl.SSLContext | None = None
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def now(self) -> Instant:
+        return self._loop.time()
+
+    @property
+    def resting(self) -> int:
+        return sum(map(len, self._resting.values()))
+
+    def take(self, address: Address) -> UpstreamConnection | None:
+        """A rested connection that should still be alive, the freshest first."""
+        resting = self._resting.get(address)
+        while resting:
+            connection = resting.pop()
+            if connection.can_be_used(self.now()):
+                return connection
+            connection.close()
+        return None
+
+    def rest(self, connection: UpstreamConnection) -> None:
+        self._resting.setdefault(connection.address, []).append(connection)
+
+    def forget(self, connection: UpstreamConnection) -> None:
+        """It was closed by the other side while it rested."""
+        resting = self._resting.get(connection.address, [])
+        if connection in resting:
+            resting.remove(connection)
+
+    def dial(
+        self,
+        address: Address,
+        connected: Callable[[UpstreamConnection], None],
+        failed: Callable[[str], None],
+    ) -> asyncio.Task[None]:
+        """Connect; exactly one of the two is called, unless the task is cancelled."""
+        return self._tasks.start(self._dial(address, connected, failed), f"dial {address}")
+
+    async def _dial(
+        self, address: Address, connected: Callable[[UpstreamConnection], None], failed: Callable[[str], None]
+    ) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                connection = await self._connect(address)
+        except TimeoutError:
+            return failed(f"no connection to {address} within {CONNECT_TIMEOUT_S:g} s")
+        except OSError as problem:
+            return failed(f"no connection to {address}: {problem.strerror or problem}")
+        except UnicodeError as problem:  # from looking up what cannot be a host's name
+            return failed(f"no connection to {address}: {problem}")
+        return connected(connection)
+
+    async def _connect(self, address: Address) -> UpstreamConnection:
+        def make() -> UpstreamConnection:
+            return UpstreamConnection(address, self)
+
+        if address.unix_path:
+            _, connection = await self._loop.create_unix_connection(make, address.unix_path)
+        else:
+            tls = self._tls_context() if address.tls else None
+            _, connection = await self._loop.create_connection(make, address.host, address.port, ssl=tls)
+        return connection
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+    def _sweep(self) -> None:
+        now = self.now()
+        for address, resting in list(self._resting.items()):
+            self._resting[address] = [connection for connection in resting if connection.can_be_used(now)]
+            for connection in resting:
+                if not connection.can_be_used(now):
+                    connection.close()
+            if not self._resting[address]:
+                del self._resting[address]
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+    async def aclose(self) -> None:
+        self._sweeper.cancel()
+        await self._tasks.aclose()
+        for resting in self._resting.values():
+            for connection in resting:
+                connection.close()
+        self._resting.clear()

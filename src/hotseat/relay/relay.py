@@ -1,0 +1,125 @@
+"""The client's road: accepts connections, keeps what they share, and lets them finish when the house closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.relay.client import ClientConnection
+from hotseat.relay.head import lines_about_client
+from hotseat.relay.pool import Pool
+
+if TYPE_CHECKING:
+    from hotseat.dispatcher import Dispatcher
+    from hotseat.relay.body import Body
+    from hotseat.relay.request import Request
+    from hotseat.relay.rules import Rules
+    from hotseat.terms import Address, Bytes, ModelName, Seconds
+
+log = logging.getLogger(__name__)
+
+MOST_BUFFERED: Bytes = 512 << 20
+"""Of request bodies in memory, all clients together."""
+SWEEP_S: Seconds = 0.25
+BACKLOG = 4096
+
+
+class Ledger(Protocol):
+    """Where finished requests are written down."""
+
+    def finished(
+        self, model: ModelName | None, status: int, waited_s: float, first_byte_s: float | None, seconds: float
+    ) -> None: ...
+
+
+class Relay:
+    def __init__(self, dispatcher: Dispatcher, rules: Rules, management: Address, ledger: Ledger) -> None:
+        self.dispatcher = dispatcher
+        self.rules = rules
+        self.management = management
+        self.ledger = ledger
+        self.pool = Pool()
+        self.is_draining = False
+        self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
+        self.later = self._loop.call_later
+        self._clients: set[ClientConnection] = set()
+        self._all_gone = asyncio.Event()
+        self._buffered: dict[Body, Bytes] = {}
+        self._buffered_bytes: Bytes = 0
+        self._servers: list[asyncio.Server] = []
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+    # Open and close
+
+    async def listen(self, sockets: list[socket.socket]) -> None:
+        for sock in sockets:
+            # Inherited by what it accepts: uvloop sees to this itself, asyncio does so for some sockets only.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            server = await self._loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
+            self._servers.append(server)
+
+    async def drain(self, within: Seconds) -> None:
+        """Accept nobody any more; return when every client is gone, after `within` seconds at the latest."""
+        self.is_draining = True
+        self._close_doors()
+        for client in tuple(self._clients):
+            client.drain()
+        if self._clients:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._all_gone.wait()
+
+    async def aclose(self) -> None:
+        self._close_doors()
+        self._sweeper.cancel()
+        for client in tuple(self._clients):
+            client.abort()
+        await self.pool.aclose()
+
+    def _close_doors(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    # What connections share
+
+    @property
+    def clients(self) -> int:
+        return len(self._clients)
+
+    def join(self, client: ClientConnection) -> bool:
+        self._clients.add(client)
+        return len(self._clients) <= self.rules.limits.connections
+
+    def part(self, client: ClientConnection) -> None:
+        self._clients.discard(client)
+        if self.is_draining and not self._clients:
+            self._all_gone.set()
+
+    def has_memory_for(self, body: Body) -> bool:
+        """Count what this body takes; False when all of them together take too much."""
+        self._buffered_bytes += body.in_memory - self._buffered.get(body, 0)
+        self._buffered[body] = body.in_memory
+        return self._buffered_bytes <= MOST_BUFFERED
+
+    @property
+    def buffered(self) -> Bytes:
+        return self._buffered_bytes
+
+    def forget_body(self, body: Body) -> None:
+        self._buffered_bytes -= self._buffered.pop(body, 0)
+        body.close()
+
+    def upstream_head(self, request: Request, address: Address, peer: str) -> bytes:
+        trusted = self.rules.trusts(peer)
+        return request.upstream_head(address, lines_about_client(request.head, peer, trusted), trust_proxies=trusted)
+
+    def _sweep(self) -> None:
+        """One look at all deadlines costs less than a timer per request."""
+        now = self.now()
+        for client in [client for client in self._clients if client.deadline <= now]:
+            client.time_is_up()
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)

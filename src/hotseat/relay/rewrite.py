@@ -1,0 +1,83 @@
+"""What the configuration changes in a JSON body on its way to the upstream.
+
+Members are kept as raw bytes, so that big integers, long floats and nested texts leave exactly as they came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hotseat.errors import ClientError
+
+if TYPE_CHECKING:
+    from hotseat.catalog.spec import BodyChanges
+
+Members = dict[str, msgspec.Raw]
+
+_read_members = msgspec.json.Decoder(Members).decode
+_write = msgspec.json.encode
+
+_NULL = msgspec.Raw(b"null")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BEFORE_AN_OBJECT = b" \t\r\n\x00\xef\xbb\xbf\xfe\xff"
+
+
+def rewrite_json(body: bytes, changes: BodyChanges) -> bytes:
+    """The body with the model renamed, members stripped and members set, in this order; no object: as it came."""
+    if not changes:
+        return body
+    members = _members_of(body)
+    if members is None:
+        return body
+    if changes.model_name:
+        members["model"] = _raw(changes.model_name)
+    for path in changes.strip:
+        if not _leads_into_model(path):
+            _strip(members, path.split("."))
+    for path, value in changes.set.items():
+        if not _leads_into_model(path):
+            _set(members, path.split("."), value)
+    return _write(members)
+
+
+def _members_of(raw: bytes) -> Members | None:
+    try:
+        return _read_members(raw.removeprefix(_BYTE_ORDER_MARK))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        # An upstream with a more generous parser might still read it: then a stripped parameter would slip through.
+        if raw.lstrip(_BEFORE_AN_OBJECT).startswith(b"{"):
+            raise ClientError(f"the request body is not valid JSON: {problem}") from problem
+        return None
+
+
+def _leads_into_model(path: str) -> bool:
+    """Which model is asked is not for filters to change."""
+    return path.partition(".")[0] == "model"
+
+
+def _strip(members: Members, steps: list[str]) -> bool:
+    """Whether there was anything to strip."""
+    first, *further = steps
+    if not further:
+        return members.pop(first, None) is not None
+    inner = _members_of(bytes(members.get(first, _NULL)))
+    if inner is None or not _strip(inner, further):
+        return False
+    members[first] = _raw(inner)
+    return True
+
+
+def _set(members: Members, steps: list[str], value: Any) -> None:
+    first, *further = steps
+    if not further:
+        members[first] = _raw(value)
+        return
+    inner = _members_of(bytes(members.get(first, _NULL))) or {}
+    _set(inner, further, value)
+    members[first] = _raw(inner)
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(_write(value))

@@ -1,0 +1,86 @@
+"""What the configuration says about clients, made ready for use; replaced whole when the configuration changes."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING
+
+from hotseat.errors import TooLarge
+from hotseat.relay.access import Gate, reduce_absolute
+from hotseat.relay.cors import Cors
+from hotseat.relay.keys import Keys
+from hotseat.relay.request import must_stay_in_memory
+from hotseat.terms import ClientId
+
+if TYPE_CHECKING:
+    from hotseat.relay.head import RequestHead
+    from hotseat.relay.keys import Verdict
+    from hotseat.relay.naming import Destination
+    from hotseat.settings import Settings
+    from hotseat.terms import Bytes
+
+
+class Rules:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.limits = settings.limits
+        self.error_format = settings.error_format
+        self.cors = Cors(settings.access.allowed_origins)
+        self._gate = Gate(settings.access, settings.listen)
+        self._keys = Keys(settings.access.api_keys)
+        self._client_header = settings.access.client_header.lower().encode()
+        self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
+        self._trusted = tuple(ipaddress.ip_network(entry, strict=False) for entry in settings.access.trusted_proxies)
+
+    def check_sender(self, head: RequestHead) -> None:
+        """Host and Origin, looked at before anything has an effect; raises what to tell strangers."""
+        known = head.known
+        # An HTTP/1.0 client may leave Host out; no browser does, so there is nothing to protect it from.
+        host = known.get(b"host", b"localhost")
+        head.target = reduce_absolute(head.target, host)
+        path = head.target.partition(b"?")[0]
+        self._gate.check(
+            head.method,
+            path,
+            host,
+            known.get(b"origin"),
+            known.get(b"sec-fetch-site"),
+            known.get(b"sec-fetch-mode"),
+            known.get(b"content-type"),
+        )
+
+    def authorize(self, head: RequestHead) -> Verdict:
+        """The caller's key, where keys are configured."""
+        path = head.target.partition(b"?")[0]
+        return self._keys.authorize(head.method, path, head.known.get(b"authorization"), head.known.get(b"x-api-key"))
+
+    def most_bytes(self, head: RequestHead, destination: Destination) -> Bytes:
+        """How large the body may be; raises if it says that it is larger."""
+        most = self.limits.json_body if must_stay_in_memory(head, destination) else self.limits.body
+        if head.length is not None and head.length > most:
+            raise too_large(most)
+        return most
+
+    def may_start(self, head: RequestHead, destination: Destination) -> bool:
+        """A browser that fetches the icons of a page under /upstream/ must not swap models for them."""
+        if not head.target.startswith(b"/upstream/"):
+            return True
+        path = destination.target.partition(b"?")[0]
+        return not any(pattern.search(path) for pattern in self._ignored)
+
+    def trusts(self, peer: str) -> bool:
+        """Is this the address of a proxy whose X-Forwarded fields we believe?"""
+        if not self._trusted:
+            return False
+        address = ipaddress.ip_address(peer)
+        return any(address in network for network in self._trusted)
+
+    def client_of(self, head: RequestHead, peer: str) -> ClientId:
+        """Who asks, for fairness: the header an operator chose, else the address."""
+        named = head.known.get(self._client_header) if self._client_header else None
+        return ClientId(named.decode("latin-1") if named else peer)
+
+
+def too_large(most: Bytes) -> TooLarge:
+    return TooLarge(f"the body is larger than {most} bytes. Raise limits.body or limits.jsonBody, or send less.")

@@ -1,0 +1,49 @@
+"""The relay runs on uvloop, and on plain asyncio where that is missing: every test of its loop side sees both."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvloop
+from tests.support.relay_house import MODELS, RelayHouse, relay_house
+
+from hotseat.settings import Access, Limits, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from hotseat.catalog.spec import ModelSpec
+
+    OpenHouse = Callable[..., Awaitable[RelayHouse]]
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+
+
+@pytest.fixture
+async def open_house(tmp_path: Path) -> AsyncIterator[OpenHouse]:
+    """Opens the house a test asks for; it is closed and looked over after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(
+            *,
+            limits: Limits | None = None,
+            access: Access | None = None,
+            models: tuple[ModelSpec, ...] = MODELS,
+            settings: Settings | None = None,
+            **known: Any,
+        ) -> RelayHouse:
+            rules = settings or Settings(limits=limits or Limits(), access=access or Access())
+            return await stack.enter_async_context(relay_house(tmp_path, rules, models, **known))
+
+        yield opened
+
+
+@pytest.fixture
+async def house(open_house: OpenHouse) -> RelayHouse:
+    return await open_house()

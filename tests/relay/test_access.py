@@ -1,0 +1,355 @@
+"""Who may speak to us at all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotseat.errors import ClientError, Forbidden
+from hotseat.relay.access import MOST_REMEMBERED, Gate, reduce_absolute
+from hotseat.settings import Access
+
+HERE = "127.0.0.1:8080"
+OWN = ("127.0.0.1", 8080)
+PLAIN = Gate(Access(), OWN)
+FRIENDLY = Gate(
+    Access(
+        allowed_hosts=("models.example", ".team.example", "*.sub.example", "Ported.Example:8443", "[fd00::1]:8080"),
+        allowed_origins=("https://chat.example", "HTTP://Upper.Example:3000/", "any-scheme.example"),
+    ),
+    ("box.lan", 8080),
+)
+
+
+def ask(
+    gate: Gate,
+    method: str = "POST",
+    path: str = "/v1/chat/completions",
+    host: str = HERE,
+    origin: str | None = None,
+    site: str | None = None,
+    mode: str | None = None,
+    content_type: str | None = None,
+) -> None:
+    given = [None if value is None else value.encode() for value in (origin, site, mode, content_type)]
+    for _ in range(2):  # the second time it may be remembered
+        gate.check(method.encode(), path.encode(), host.encode("latin-1"), *given)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "127.0.0.1:8080",
+        "192.168.1.20:8080",
+        "[::1]",
+        "[::1]:8080",
+        "[fe80::1]:65535",
+        "[::ffff:127.0.0.1]",
+        "localhost",
+        "LOCALHOST:8080",
+        "localhost.",
+        "hotseat",
+        "hotseat_1:8080",
+        "my-box",
+        "chat.localhost",
+        "a.b.localhost:8080",
+    ],
+)
+def test_names_that_cannot_be_foreign_are_served(host: str) -> None:
+    """Addresses, names without a dot and localhost's own can not be made to point here by a stranger."""
+    ask(PLAIN, host=host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "models.example",
+        "MODELS.example:443",
+        "models.example.",
+        "team.example",
+        "a.team.example",
+        "b.a.team.example:1",
+        "x.sub.example",
+        "ported.example",
+        "[fd00::1]",
+        "box.lan",
+        "BOX.lan:8080",
+    ],
+)
+def test_configured_names_are_served(host: str) -> None:
+    """allowedHosts and the name we listen on are known, in any case and with any port."""
+    ask(FRIENDLY, host=host)
+
+
+@pytest.mark.parametrize("gate", [PLAIN, FRIENDLY])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8080",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "notlocalhost.",
+        "ai.",
+        "sub.example",
+        "evilteam.example",
+        "models.example.evil",
+        "0.0.0.0",
+        "0.0.0.0:8080",
+        "0.0.0.0.",
+        "[::]",
+        "[::]:8080",
+        "[0:0::0]",
+        "[::ffff:0.0.0.0]",
+        "a..b",
+    ],
+)
+def test_foreign_names_are_refused(gate: Gate, host: str) -> None:
+    """The 403 says which key would let the name in."""
+    with pytest.raises(Forbidden, match="allowedHosts"):
+        ask(gate, host=host)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0", "::", ""])
+def test_listening_everywhere_does_not_make_it_a_name(listen: str) -> None:
+    """Host 0.0.0.0 stays refused when that is the address we listen on."""
+    gate = Gate(Access(), (listen, 8080))
+
+    for host in ("0.0.0.0:8080", "[::]:8080"):
+        with pytest.raises(Forbidden):
+            ask(gate, host=host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        " ",
+        "x/?",
+        "x/",
+        "x?y",
+        "x#y",
+        "u@x",
+        "x\\y",
+        "x%20y",
+        "x y",
+        "x\ty",
+        "x,y",
+        "x:",
+        "x:http",
+        "x:65536",
+        "x:99999",
+        "x:123456",
+        "x:-1",
+        "x:80:80",
+        ":8080",
+        "[::1",
+        "::1",
+        "[fe80::1%eth0]",
+        "[fe80::1%25eth0]:80",
+        "[::1]x",
+        "[zz::1]",
+        "[1:2]",
+        "[.....]",
+        "256.1.1.1",
+        "127.1",
+        "0x7f.1",
+        "2130706433",
+        "0",
+        "1.2.3.4.5",
+        "x.0x1",
+        "m\xfcller",
+        "x\x00",
+        "localhost\n",
+        "a" * 300,
+    ],
+)
+def test_a_host_that_is_no_host_is_400(host: str) -> None:
+    """Whatever two parsers could read in two ways is nobody's name."""
+    with pytest.raises(ClientError) as refusal:
+        ask(FRIENDLY, host=host)
+
+    assert refusal.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        (HERE, "http://127.0.0.1:8080"),
+        ("localhost:8080", "http://localhost:8080"),
+        ("LocalHost:8080", "http://localhost:8080"),
+        ("[::1]:8080", "http://[::1]:8080"),
+        ("localhost", "http://localhost"),
+        ("localhost", "http://localhost:80"),
+        ("localhost:443", "https://localhost"),
+        ("localhost", "https://localhost"),
+        ("models.example", "https://models.example"),
+        (HERE, "https://chat.example"),
+        (HERE, "HTTPS://Chat.Example"),
+        (HERE, "http://upper.example:3000"),
+        (HERE, "http://any-scheme.example"),
+        (HERE, "https://any-scheme.example"),
+    ],
+)
+@pytest.mark.parametrize("site", [None, "same-origin", "same-site", "cross-site"])
+def test_our_own_and_allowed_pages_are_served(host: str, origin: str, site: str | None) -> None:
+    """An origin with our authority or in allowedOrigins may ask, whatever the scheme in front of us."""
+    ask(FRIENDLY, host=host, origin=origin, site=site, mode="cors", content_type="application/json")
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        (HERE, "https://evil.example"),
+        (HERE, "null"),
+        (HERE, ""),
+        (HERE, "http://127.0.0.1"),
+        (HERE, "http://127.0.0.1:8081"),
+        (HERE, "http://localhost:8080"),
+        (HERE, "http://127.0.0.1:8080.evil.example"),
+        (HERE, "http://user@127.0.0.1:8080"),
+        (HERE, "http://127.0.0.1:8080/"),
+        (HERE, "127.0.0.1:8080"),
+        (HERE, "chrome-extension://abcdef"),
+        (HERE, "file://"),
+        ("localhost:80", "https://localhost"),
+        ("localhost", "http://localhost:443"),
+        (HERE, "http://chat.example"),
+        (HERE, "https://chat.example.evil"),
+    ],
+)
+@pytest.mark.parametrize("site", [None, "none", "same-origin", "cross-site"])
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/v1/chat/completions"), ("GET", "/swagger"), ("DELETE", "/upstream/m")]
+)
+def test_foreign_pages_are_refused(host: str, origin: str, site: str | None, method: str, path: str) -> None:
+    """No method and no route is open to them, and the 403 says which key would be."""
+    with pytest.raises(Forbidden, match="allowedOrigins"):
+        ask(FRIENDLY, method, path, host, origin, site, "navigate")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize(
+    "path", ["/health", "/upstream/m/load", "/upstream/m", "/v1/chat/completions", "/", "/hotseat/events"]
+)
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "something-new", ""])
+@pytest.mark.parametrize("mode", [None, "no-cors", "navigate", "websocket"])
+def test_other_sites_are_refused_without_an_origin_too(method: str, path: str, site: str, mode: str | None) -> None:
+    """An image, a link or a redirect from elsewhere has no effect."""
+    with pytest.raises(Forbidden, match="allowedOrigins"):
+        ask(PLAIN, method, path, site=site, mode=mode)
+
+
+@pytest.mark.parametrize("site", [None, "none", "same-origin"])
+def test_what_the_user_does_is_served(site: str | None) -> None:
+    """Tools, the address bar and our own pages may ask."""
+    ask(PLAIN, "GET", "/upstream/m/load", site=site, mode="navigate")
+
+
+@pytest.mark.parametrize(
+    "path", ["/swagger", "/swagger?x", "/hotseat/ui/", "/hotseat/ui/models?x=1", "/hotseat/assets/a.js"]
+)
+def test_a_link_from_elsewhere_opens_static_pages(path: str) -> None:
+    """Only a navigation that reads may, and it opens nothing else afterwards."""
+    gate = Gate(Access(), OWN)
+    for method in ("GET", "HEAD"):
+        ask(gate, method, path, site="cross-site", mode="navigate")
+
+    for method, asked, mode in (
+        ("POST", path, "navigate"),
+        ("GET", path, "no-cors"),
+        ("GET", path, None),
+        ("GET", "/swaggers", "navigate"),
+        ("GET", "/hotseat/uis", "navigate"),
+    ):
+        with pytest.raises(Forbidden):
+            ask(gate, method, asked, site="cross-site", mode=mode)
+
+
+def test_a_foreign_host_opens_no_page_either() -> None:
+    """The Host comes first."""
+    with pytest.raises(Forbidden, match="allowedHosts"):
+        ask(PLAIN, "GET", "/swagger", "evil.example", site="cross-site", mode="navigate")
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "Text/Plain; x=application/json", " application/x-www-form-urlencoded"]
+)
+def test_a_browser_sends_json_to_the_api(content_type: str) -> None:
+    """What a page can send without asking first is not taken for JSON from a browser, and is from others."""
+    ask(PLAIN, content_type=content_type)
+    ask(PLAIN, path="/echo", site="same-origin", content_type=content_type)
+
+    with pytest.raises(Forbidden, match="application/json"):
+        ask(PLAIN, site="same-origin", content_type=content_type)
+    with pytest.raises(Forbidden, match="application/json"):
+        ask(PLAIN, origin=f"http://{HERE}", content_type=content_type)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """A client that invents names cannot fill our memory, and verdicts stay the same."""
+    gate = Gate(Access(), OWN)
+    for number in range(3 * MOST_REMEMBERED):
+        gate.check(b"GET", b"/", b"name-%d-x" % number, None, None, None)
+
+    assert len(gate._welcome) <= MOST_REMEMBERED
+    with pytest.raises(Forbidden):
+        ask(gate, host="evil.example")
+
+
+@given(st.binary(max_size=30), st.none() | st.binary(max_size=30), st.sampled_from([None, b"none", b"cross-site"]))
+def test_no_header_causes_anything_but_a_verdict(host: bytes, origin: bytes | None, site: bytes | None) -> None:
+    """Any bytes at all are let in or refused, and the same way twice."""
+    verdicts = []
+    for _ in range(2):
+        try:
+            FRIENDLY.check(b"GET", b"/slots", host, origin, site, None)
+        except ClientError as refusal:
+            verdicts.append((refusal.status, refusal.message))
+
+    assert len(verdicts) in (0, 2)
+    assert verdicts[:1] == verdicts[1:]
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "reduced"),
+    [
+        ("/slots?x=1", HERE, "/slots?x=1"),
+        ("/a?next=http://evil.example/", HERE, "/a?next=http://evil.example/"),
+        ("*", HERE, "*"),
+        ("http://127.0.0.1:8080/slots?x=1", HERE, "/slots?x=1"),
+        ("HTTP://LOCALHOST/slots", "localhost:80", "/slots"),
+        ("https://localhost/a%2Fb", "localhost", "/a%2Fb"),
+        ("http://localhost", "localhost", "/"),
+        ("http://localhost?x=/", "localhost", "/?x=/"),
+        ("http://localhost//double", "localhost", "//double"),
+        ("http://[::1]:1/x", "[::1]:1", "/x"),
+    ],
+)
+def test_an_absolute_target_is_reduced_to_its_path(target: str, host: str, reduced: str) -> None:
+    """What is left is the suffix as received; other targets stay as they are."""
+    assert reduce_absolute(target.encode(), host.encode()) == reduced.encode()
+
+
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        ("http://evil/a", HERE),
+        ("http://127.0.0.1/a", HERE),
+        ("http://user@127.0.0.1:8080/a", HERE),
+        ("http://127.0.0.1:8080@evil/a", HERE),
+        ("http:///a", HERE),
+        ("http://", ""),
+        ("http://x/a", "x/a"),
+        ("ftp://127.0.0.1:8080/a", HERE),
+        ("evil.example/x://127.0.0.1:8080/a", HERE),
+    ],
+)
+def test_an_absolute_target_for_somebody_else_is_refused(target: str, host: str) -> None:
+    """Its authority must be the Host, and its scheme HTTP."""
+    with pytest.raises(ClientError) as refusal:
+        reduce_absolute(target.encode(), host.encode())
+
+    assert refusal.value.status == 400

@@ -1,0 +1,236 @@
+"""A client's connection over several requests: order, keep-alive, closing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true
+from tests.support.relay_house import HELLO, chat, get, post, turns
+from tests.support.transport import End
+
+from hotseat.settings import Limits
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+
+UNKNOWN = get("/x?model=nobody")
+
+
+async def test_pipelined_requests_are_answered_in_their_order(house: RelayHouse) -> None:
+    """The second waits until the first has its answer, though both came in one piece."""
+    client, first = await house.reached(get("/one?model=alpha") + get("/two?model=alpha"))
+    assert house.alpha.requests == 1
+    await first.say(HELLO.replace(b"hello", b"first"))
+    second = await house.alpha.call()
+    await second.say(HELLO)
+
+    assert second.request.first_line == "GET /two?model=alpha HTTP/1.1"
+    assert [(await client.message()).body for _ in range(2)] == [b"first", b"hello"]
+
+
+async def test_a_refusal_waits_for_its_turn(house: RelayHouse) -> None:
+    """Garbage behind a request does not spoil the request's answer."""
+    client, call = await house.reached(chat() + b"garbage\r\n\r\n")
+    await call.say(HELLO)
+
+    assert [(await client.message()).status for _ in range(2)] == [200, 400]
+    assert await client.end() is End.CLOSED
+
+
+async def test_refusals_and_answers_keep_their_order(house: RelayHouse) -> None:
+    """Whether an answer is ours or the upstream's does not change its place."""
+    client, call = await house.reached(UNKNOWN + get() + UNKNOWN + get())
+    await call.say(HELLO)
+    await (await house.alpha.call()).say(HELLO)
+
+    assert [(await client.message()).status for _ in range(4)] == [404, 200, 404, 200]
+
+
+async def test_a_thousand_refusals_in_one_piece_are_all_sent(house: RelayHouse) -> None:
+    """Serving is a loop, so that many requests at once are only many."""
+    client = await house.send(UNKNOWN * 1000)
+
+    assert [(await client.message()).status for _ in range(1000)] == [404] * 1000
+
+
+async def test_refusals_do_not_pile_up_for_a_client_that_does_not_read(open_house: OpenHouse) -> None:
+    """They are made as fast as the client takes them, and none is lost."""
+    house = await open_house(send_buffer=16 << 10)
+    client = await house.client(receive_buffer=16 << 10)
+    sending = Tasks().start(client.send(UNKNOWN * 4000), "send")
+    await turns()
+
+    for _ in range(4000):
+        assert (await client.message()).status == 404
+    await sending
+
+
+@pytest.mark.parametrize("request_bytes", [chat(), b"\r\n" + get() + chat()], ids=["one", "two"])
+async def test_requests_may_be_cut_anywhere(house: RelayHouse, request_bytes: bytes) -> None:
+    """However the network cuts them, they are the same requests."""
+    expected = request_bytes.count(b"HTTP/1.1")
+    client = await house.client()
+    for cut in range(1, len(request_bytes)):
+        await client.send(request_bytes[:cut])
+        await turns()
+        await client.send(request_bytes[cut:])
+        for _ in range(expected):
+            await (await house.alpha.call()).say(HELLO)
+            assert (await client.message()).body == b"hello"
+
+    assert house.alpha.requests == expected * (len(request_bytes) - 1)
+
+
+async def test_requests_sent_while_one_is_served_are_kept_for_later(house: RelayHouse) -> None:
+    """They arrive in whatever pieces and in whatever amount."""
+    body = b'{"model":"alpha","prompt":"%b"}' % (b"a" * 100_000)
+    client, call = await house.reached(get())
+    await client.send(post(body) + post(body))
+    await call.say(HELLO)
+    for _ in range(2):
+        call = await house.alpha.call()
+        await call.say(HELLO)
+        assert call.request.body == body
+
+    assert [(await client.message()).status for _ in range(3)] == [200, 200, 200]
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (UNKNOWN, 404),
+        (get("/slots"), 400),
+        (chat("nobody"), 404),
+        (post(b"{"), 400),
+        (get("/", "Sec-Fetch-Site: cross-site"), 403),
+    ],
+    ids=["unknown in URL", "nothing running", "unknown in body", "bad JSON", "cross-site"],
+)
+async def test_a_connection_is_usable_after_a_refusal(house: RelayHouse, request_bytes: bytes, status: int) -> None:
+    """Where a refused request ends is known, so the next one can follow."""
+    client = await house.send(request_bytes)
+    refused = await client.message()
+    await client.send(chat())
+    await (await house.alpha.call()).say(HELLO)
+
+    assert refused.status == status
+    assert refused.all("Connection") == []
+    assert (await client.message()).status == 200
+
+
+@pytest.mark.parametrize(
+    "request_bytes", [get("/x?model=nobody", "Connection: close"), chat("nobody", "Connection: close")]
+)
+async def test_a_refused_client_that_wants_to_close_is_closed(house: RelayHouse, request_bytes: bytes) -> None:
+    """`Connection: close` is kept whoever answers."""
+    client = await house.send(request_bytes)
+
+    assert (await client.message())["Connection"] == "close"
+    assert await client.end() is End.CLOSED
+
+
+async def test_an_answered_client_that_wants_to_close_is_closed(house: RelayHouse) -> None:
+    """After the last byte, and nothing that came behind is served."""
+    client, call = await house.reached(chat("alpha", "Connection: close") + get())
+    await call.say(HELLO)
+
+    assert (await client.message())["Connection"] == "close"
+    assert await client.end() is End.CLOSED
+    assert client.unread == b""
+
+
+async def test_an_old_client_is_closed_after_its_answer(house: RelayHouse) -> None:
+    """HTTP/1.0 without keep-alive: one request, one connection."""
+    client, call = await house.reached(get(version="1.0"))
+    await call.say(HELLO)
+
+    assert (await client.message())["Connection"] == "close"
+    assert await client.end() is End.CLOSED
+
+
+async def test_an_old_client_that_asks_for_it_is_kept(house: RelayHouse) -> None:
+    """HTTP/1.0 must be told that it may send another request."""
+    client, call = await house.reached(get("/slots?model=alpha", "Connection: keep-alive", version="1.0"))
+    await call.say(HELLO)
+    answered = await client.message()
+    await client.send(get())
+    await (await house.alpha.call()).say(HELLO)
+
+    assert answered["Connection"] == "keep-alive"
+    assert (await client.message()).status == 200
+
+
+async def test_an_old_client_needs_no_host(house: RelayHouse) -> None:
+    """HTTP/1.0 knows no Host."""
+    _, answered = await house.exchange(b"GET /slots?model=alpha HTTP/1.0\r\n\r\n")
+
+    assert answered.status == 200
+
+
+async def test_a_refusal_survives_a_client_that_goes_on_sending(open_house: OpenHouse) -> None:
+    """Closing at once would make the kernel throw the refusal away."""
+    house = await open_house(limits=Limits(body=1000))
+    client = await house.send(get("/x?model=alpha", "Content-Length: 50000000", method="POST"))
+    for _ in range(20):
+        await client.send(b"a" * 100_000)
+
+    assert (await client.message()).status == 413
+    assert await client.end() is End.CLOSED
+
+
+async def test_a_refused_client_that_stays_is_closed(open_house: OpenHouse) -> None:
+    """It may finish its sentence, but not talk for ever."""
+    house = await open_house()
+    client = await house.send(b"garbage\r\n\r\n")
+    await client.message()
+    await house.later(2.1)
+    await client.send(b"and")
+
+    assert await client.end() is End.CLOSED
+    await come_true(lambda: not house.relay.clients)
+
+
+async def test_too_many_connections_are_refused(open_house: OpenHouse) -> None:
+    """The one beyond limits.connections is told to come again, the others are served."""
+    house = await open_house(limits=Limits(connections=1))
+    first = await house.send(UNKNOWN)
+    await first.message()
+    second = await house.client()
+    refused = await second.message()
+    await first.send(UNKNOWN)
+
+    assert refused.status == 429
+    assert await second.end() is End.CLOSED
+    assert (await first.message()).status == 404
+
+
+async def test_a_refused_head_request_gets_no_body(house: RelayHouse) -> None:
+    """The answer to HEAD ends at its head, or the next answer would begin with the body."""
+    client = await house.send(get("/x?model=nobody", method="HEAD") + UNKNOWN)
+
+    assert (await client.message(to="HEAD")).status == 404
+    assert (await client.message()).status == 404
+
+
+async def test_a_client_that_never_speaks_leaves_no_trace(house: RelayHouse) -> None:
+    """Connecting and leaving is nothing to write down."""
+    client = await house.client()
+    await come_true(lambda: house.relay.clients == 1)
+    client.hang_up()
+    await come_true(lambda: house.relay.clients == 0)
+
+    assert house.notebook.entries == []
+
+
+async def test_a_client_that_leaves_amid_its_body_leaves_no_trace(house: RelayHouse) -> None:
+    """What it had sent is forgotten."""
+    client = await house.send(chat()[:-5])
+    await come_true(lambda: house.relay.buffered > 0)
+    client.hang_up()
+    await come_true(lambda: house.relay.clients == 0)
+
+    assert house.relay.buffered == 0
+    assert house.alpha.requests == 0

@@ -1,0 +1,129 @@
+"""How the relay closes: nobody new, everybody else finishes, until the time is up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true
+from tests.support.relay_house import HELLO, chat, get
+from tests.support.transport import PROMPTLY_S, End, within
+
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.support.relay_house import RelayHouse
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[Tasks]:
+    tasks = Tasks()
+    yield tasks
+    await tasks.aclose()
+
+
+async def test_nobody_new_is_accepted(house: RelayHouse) -> None:
+    """The address is free again."""
+    await house.relay.drain(within=1)
+
+    with pytest.raises(ConnectionRefusedError):
+        await house.client()
+
+
+async def test_idle_connections_are_closed_at_once(house: RelayHouse) -> None:
+    """Between requests, and before the first."""
+    fresh = await house.client()
+    used, call = await house.reached(get())
+    await call.say(HELLO)
+    await used.message()
+    await come_true(lambda: house.relay.clients == 2)
+    await within(PROMPTLY_S, house.relay.drain(within=5))
+
+    assert await fresh.end() is End.CLOSED
+    assert await used.end() is End.CLOSED
+
+
+async def test_requests_in_flight_are_answered_and_closed(house: RelayHouse, tasks: Tasks) -> None:
+    """The answer says that it is the last on its connection."""
+    client, call = await house.reached(chat())
+    draining = tasks.start(house.relay.drain(within=5), "drain")
+    await come_true(lambda: house.relay.is_draining)
+    await call.say(HELLO)
+    answered = await client.message()
+
+    assert answered.body == b"hello"
+    assert answered["Connection"] == "close"
+    assert await client.end() is End.CLOSED
+    client.hang_up()
+    await within(5, draining)
+
+
+async def test_a_stream_in_flight_finishes(house: RelayHouse, tasks: Tasks) -> None:
+    """Its head promised keep-alive long ago; it is closed after its last chunk all the same."""
+    client, call = await house.reached(chat())
+    await call.say(CHUNKED)
+    await client.read_until(b"\r\n\r\n")
+    draining = tasks.start(house.relay.drain(within=5), "drain")
+    await come_true(lambda: house.relay.is_draining)
+    await call.say(b"0\r\n\r\n")
+
+    assert await client.end() is End.CLOSED
+    assert client.unread == b"0\r\n\r\n"
+    await within(5, draining)
+
+
+async def test_a_body_on_its_way_is_still_taken(house: RelayHouse, tasks: Tasks) -> None:
+    """Its request had begun before the house closed."""
+    client = await house.send(chat()[:-5])
+    await come_true(lambda: house.relay.buffered)
+    tasks.start(house.relay.drain(within=5), "drain")
+    await come_true(lambda: house.relay.is_draining)
+    await client.send(chat()[-5:])
+    await (await house.alpha.call()).say(HELLO)
+
+    assert (await client.message())["Connection"] == "close"
+
+
+async def test_a_refusal_while_closing_is_the_last_answer(house: RelayHouse, tasks: Tasks) -> None:
+    """Ours or the upstream's, it makes no difference."""
+    client = await house.send(chat("nobody")[:-5])
+    await come_true(lambda: house.relay.buffered)
+    tasks.start(house.relay.drain(within=5), "drain")
+    await come_true(lambda: house.relay.is_draining)
+    await client.send(chat("nobody")[-5:])
+
+    assert (await client.message())["Connection"] == "close"
+    assert await client.end() is End.CLOSED
+
+
+async def test_time_is_up_for_those_who_do_not_finish(house: RelayHouse) -> None:
+    """Draining ends after its deadline, and closing cuts what is left."""
+    client, call = await house.reached(chat())
+    await within(5, house.relay.drain(within=0.05))
+    assert house.in_flight() == 1
+    await house.relay.aclose()
+
+    assert await client.end() is End.RESET
+    assert await call.ended() in End
+    await come_true(lambda: house.in_flight() == 0)
+
+
+async def test_closing_without_draining_frees_the_address(house: RelayHouse) -> None:
+    """Whoever is in a hurry leaves nothing open either."""
+    await house.relay.aclose()
+
+    with pytest.raises(ConnectionRefusedError):
+        await house.client()
+
+
+async def test_a_client_that_was_accepted_in_the_last_moment_does_not_delay_the_end(house: RelayHouse) -> None:
+    """It is closed as soon as it is seen."""
+    client = await house.client()
+    await within(PROMPTLY_S, house.relay.drain(within=5))
+
+    assert await client.end() in End
+    assert house.relay.clients == 0

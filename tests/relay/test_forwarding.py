@@ -1,0 +1,303 @@
+"""What of a request reaches the upstream, and what ends at the relay."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.certificate import CERTIFICATE
+from tests.support.puppets import spec
+from tests.support.relay_house import HELLO, chunked, get, post
+
+from hotseat.catalog.spec import BodyChanges
+from hotseat.settings import Access, ApiKey, Role
+from hotseat.terms import Address
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+
+
+async def test_fields_arrive_as_they_were_sent(house: RelayHouse) -> None:
+    """Names keep their case, repeated fields stay repeated, values keep their bytes."""
+    asked, _ = await house.exchange(
+        get("/slots?model=alpha", "X-ODD-Case: a;b", "Cookie: a", "Cookie: b", "X-Umlaut: ü")
+    )
+
+    assert ("X-ODD-Case", "a;b") in asked.fields
+    assert asked.all("Cookie") == ["a", "b"]
+    assert asked["X-Umlaut"] == "ü"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "Keep-Alive: timeout=5",
+        "Proxy-Connection: keep-alive",
+        "TE: trailers",
+        "Trailer: X-Sum",
+        "Upgrade: other",
+        "Proxy-Authenticate: Basic",
+        "Proxy-Authorization: Basic eDp5",
+        "Expect: 100-continue",
+        "Hotseat-Role: admin",
+        "hotseat-anything: 1",
+        "X-Encoded: a%0d%0aX-Evil: 1",
+        "X-Encoded: a%0A",
+        "X-Encoded: a%00",
+        "X-Forwarded-For: 6.6.6.6",
+        "X-Forwarded-Proto: https",
+        "X-Forwarded-Host: evil",
+        "X-Real-IP: 6.6.6.6",
+        "Forwarded: for=6.6.6.6",
+    ],
+)
+async def test_what_ends_here_does_not_reach_the_upstream(house: RelayHouse, field: str) -> None:
+    """Hop-by-hop fields, our internal ones, and what a stranger says as if it were a proxy."""
+    name, _, value = field.partition(": ")
+    asked, _ = await house.exchange(get("/slots?model=alpha", field))
+
+    assert value not in asked.all(name)
+
+
+async def test_fields_named_in_connection_end_here(house: RelayHouse) -> None:
+    """Also when Connection comes twice and names several."""
+    asked, _ = await house.exchange(
+        get(
+            "/slots?model=alpha",
+            "Connection: X-One, keep-alive",
+            "connection:X-Two",
+            "X-One: 1",
+            "x-two: 2",
+            "X-Three: 3",
+        )
+    )
+
+    assert {"connection", "x-one", "x-two"}.isdisjoint(asked.names)
+    assert asked["X-Three"] == "3"
+
+
+async def test_a_percent_sign_alone_is_no_danger(house: RelayHouse) -> None:
+    """Only encoded line breaks are dropped."""
+    asked, _ = await house.exchange(get("/slots?model=alpha", "X-Discount: 50% off, %41"))
+
+    assert asked["X-Discount"] == "50% off, %41"
+
+
+async def test_the_upstream_is_told_where_the_request_came_from(house: RelayHouse) -> None:
+    """Host is the upstream's own; the client's is passed on under another name."""
+    asked, _ = await house.exchange(get())
+
+    assert asked["Host"] == f"127.0.0.1:{house.alpha.address.port}"
+    assert asked["X-Forwarded-For"] == "127.0.0.1"
+    assert asked["X-Forwarded-Host"] == "box"
+    assert asked["X-Forwarded-Proto"] == "http"
+
+
+async def test_a_trusted_proxy_is_believed(open_house: OpenHouse) -> None:
+    """What it says is kept, and its own address is added to the chain."""
+    house = await open_house(access=Access(trusted_proxies=("127.0.0.0/8",)))
+    said = ("X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 2.2.2.2", "X-Forwarded-Proto: https", "X-Forwarded-Host: out")
+    asked, _ = await house.exchange(get("/slots?model=alpha", *said))
+
+    assert asked["X-Forwarded-For"] == "1.1.1.1, 2.2.2.2, 127.0.0.1"
+    assert asked["X-Forwarded-Proto"] == "https"
+    assert asked["X-Forwarded-Host"] == "out"
+
+
+async def test_a_trusted_proxy_that_says_nothing_is_spoken_for(open_house: OpenHouse) -> None:
+    """Every upstream is told all three, whoever asks."""
+    house = await open_house(access=Access(trusted_proxies=("127.0.0.1",)))
+    asked, _ = await house.exchange(get())
+
+    assert asked["X-Forwarded-For"] == "127.0.0.1"
+    assert asked["X-Forwarded-Host"] == "box"
+    assert asked["X-Forwarded-Proto"] == "http"
+
+
+async def test_only_listed_proxies_are_trusted(open_house: OpenHouse) -> None:
+    """An address outside the list is a client like any other."""
+    house = await open_house(access=Access(trusted_proxies=("10.0.0.0/8",)))
+    asked, _ = await house.exchange(get("/slots?model=alpha", "X-Forwarded-For: 6.6.6.6"))
+
+    assert asked["X-Forwarded-For"] == "127.0.0.1"
+
+
+async def test_a_binary_body_arrives_byte_by_byte(house: RelayHouse) -> None:
+    """Whatever the relay does not read, it does not change."""
+    body = bytes(range(256)) * 300
+    head = get("/upload?model=alpha", "Transfer-Encoding: chunked", method="PUT")
+    asked, _ = await house.exchange(head + chunked(body[:1000], body[1000:]))
+
+    assert asked.body == body
+    assert asked["Content-Length"] == str(len(body))
+
+
+async def test_json_that_nobody_changes_arrives_byte_by_byte(house: RelayHouse) -> None:
+    """Spaces, order, big numbers and duplicate members stay as they were."""
+    body = b'{ "n":12345678901234567890,\n "model" : "alpha","x":1e400, "x":2 }'
+    asked, _ = await house.exchange(post(body))
+
+    assert asked.body == body
+
+
+async def test_an_empty_post_says_so(house: RelayHouse) -> None:
+    """Some servers refuse a POST without a length; a GET has none."""
+    posted, _ = await house.exchange(post(b"", target="/upstream/alpha/reset"))
+    got, _ = await house.exchange(get())
+
+    assert posted["Content-Length"] == "0"
+    assert "content-length" not in got.names
+
+
+RENAMED = spec("alpha", changes=BodyChanges("real", strip=("temperature",), set={"seed": 1}))
+
+
+async def test_the_configured_changes_are_made(open_house: OpenHouse) -> None:
+    """useModelName and filters apply, and the length follows."""
+    house = await open_house(models=(RENAMED,))
+    asked, _ = await house.exchange(post(b'{"model":"alpha","temperature":1.50,"top_p":0.10}'))
+
+    assert asked.body == b'{"model":"real","top_p":0.10,"seed":1}'
+
+
+async def test_the_configured_changes_are_made_in_forms_too(open_house: OpenHouse) -> None:
+    """A form has no members to strip, but it names its model."""
+    house = await open_house(models=(RENAMED,))
+    form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nalpha\r\n--x--\r\n'
+    asked, _ = await house.exchange(post(form, "Content-Type: multipart/form-data; boundary=x"))
+
+    assert asked.body == form.replace(b"alpha", b"real")
+
+
+async def test_forms_are_left_alone_when_only_members_change(open_house: OpenHouse) -> None:
+    """Stripping is for JSON."""
+    house = await open_house(models=(spec("alpha", changes=BodyChanges(strip=("x",))),))
+    form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nalpha\r\n--x--\r\n'
+    asked, _ = await house.exchange(post(form, "Content-Type: multipart/form-data; boundary=x"))
+
+    assert asked.body == form
+
+
+async def test_requests_without_a_body_have_nothing_to_change(open_house: OpenHouse) -> None:
+    """A GET passes through a model with filters."""
+    house = await open_house(models=(RENAMED,))
+    asked, _ = await house.exchange(get())
+
+    assert asked.body == b""
+
+
+KEYS = Access(api_keys=(ApiKey("ours"), ApiKey("lesser", Role.INFERENCE)))
+
+
+async def test_without_keys_credentials_pass_untouched(house: RelayHouse) -> None:
+    """They are the upstream's matter."""
+    asked, _ = await house.exchange(get("/slots?model=alpha", "Authorization: Bearer theirs", "X-Api-Key: theirs"))
+
+    assert asked["Authorization"] == "Bearer theirs"
+    assert asked["X-Api-Key"] == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("credentials", "left"),
+    [
+        (("Authorization: Bearer ours", "X-Api-Key: theirs"), {"x-api-key"}),
+        (("Authorization: Bearer theirs", "X-Api-Key: ours"), {"authorization"}),
+        (("Authorization: Bearer ours", "X-Api-Key: ours"), set()),
+    ],
+)
+async def test_our_own_key_ends_here(open_house: OpenHouse, credentials: tuple[str, ...], left: set[str]) -> None:
+    """Other credentials still reach the upstream."""
+    house = await open_house(access=KEYS)
+    asked, _ = await house.exchange(get("/slots?model=alpha", *credentials))
+
+    assert {"authorization", "x-api-key"} & set(asked.names) == left
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [((), 401), (("Authorization: Bearer wrong",), 401), (("X-Api-Key: lesser",), 403)],
+    ids=["no key", "wrong key", "too low a role"],
+)
+async def test_without_the_right_key_nothing_happens(
+    open_house: OpenHouse, fields: tuple[str, ...], status: int
+) -> None:
+    """The refusal comes before anything has an effect."""
+    house = await open_house(access=KEYS)
+    answered = await house.refusal(get("/upstream/alpha", *fields, method="DELETE"))
+
+    assert answered.status == status
+    assert house.management.requests == 0
+
+
+async def test_the_prefix_of_a_proxy_address_goes_before_the_path(house: RelayHouse) -> None:
+    """`proxy: http://host/base` means that everything lives under /base."""
+    house.hands.addresses["alpha"] = replace(house.alpha.address, prefix="/base")
+    asked, _ = await house.exchange(get("/slots?model=alpha"))
+
+    assert asked.first_line == "GET /base/slots?model=alpha HTTP/1.1"
+
+
+async def test_an_ipv6_upstream_is_named_in_brackets(house: RelayHouse) -> None:
+    """A port after an IPv6 address could be read as part of it."""
+    address = replace(house.alpha.address, host="::ffff:127.0.0.1")
+    house.hands.addresses["alpha"] = address
+    asked, _ = await house.exchange(get())
+
+    assert asked["Host"] == f"[::ffff:127.0.0.1]:{address.port}"
+
+
+@pytest.fixture
+async def tls_port(tmp_path: Path) -> AsyncIterator[int]:
+    """Where a server says hello over TLS, with a certificate that the system does not know."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    (tmp_path / "certificate.pem").write_text(CERTIFICATE)
+    context.load_cert_chain(tmp_path / "certificate.pem")
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HELLO)
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=context) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_an_upstream_behind_tls_is_reached(
+    house: RelayHouse, tls_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`proxy: https://…` is spoken to over TLS."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    house.hands.addresses["alpha"] = Address("localhost", tls_port, tls=True)
+    client = await house.send(get())
+
+    assert (await client.message()).body == b"hello"
+
+
+async def test_an_upstream_with_a_foreign_certificate_is_not_trusted(house: RelayHouse, tls_port: int) -> None:
+    """Certificates are checked against the system's."""
+    house.hands.addresses["alpha"] = Address("localhost", tls_port, tls=True)
+    answered = await house.refusal(get())
+
+    assert answered.status == 502
+    assert "certificate" in answered.body.decode()
+
+
+async def test_management_paths_reach_the_management_api(house: RelayHouse) -> None:
+    """For the relay it is one more upstream, one that is always ready."""
+    client = await house.send(get("/health", "Hotseat-Role: admin"))
+    call = await house.management.call()
+    await call.say(HELLO)
+
+    assert call.request.first_line == "GET /health HTTP/1.1"
+    assert call.request["Host"] == "localhost"
+    assert "hotseat-role" not in call.request.names
+    assert (await client.message()).body == b"hello"
+    assert house.notebook.entries == []

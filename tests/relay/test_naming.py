@@ -1,0 +1,426 @@
+"""Which model a request means."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotseat.catalog.catalog import Catalog
+from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+from hotseat.errors import ClientError, HotseatError, NotImplementedHere, UnknownModel
+from hotseat.relay.naming import (
+    Destination,
+    Road,
+    find_road,
+    lenient_model_in_json,
+    model_in_json,
+    name_for_v1,
+)
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RECIPE = LaunchRecipe(argv=("server",), proxy="http://127.0.0.1:${PORT}")
+
+
+def model(name: str, *aliases: str) -> ModelSpec:
+    return ModelSpec(ModelName(name), RECIPE, aliases=aliases)
+
+
+def catalog(*specs: ModelSpec, default: str | None = None, unsupported: dict[str, str] | None = None) -> Catalog:
+    return Catalog(
+        {spec.name: spec for spec in specs},
+        default_model=ModelName(default) if default else None,
+        unsupported=unsupported or {},
+    )
+
+
+ALPHA, ORG, DEEP = model("alpha", "al", "first/of all"), model("org/model"), model("org/model/v1")
+CROWD = catalog(ALPHA, ORG, DEEP, model("grün:7b"), unsupported={"router": "selectors", "peer/far": "peers"})
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "/health"),
+        ("HEAD", "/health"),
+        ("GET", "/health?verbose=1"),
+        ("GET", "/running"),
+        ("GET", "/swagger"),
+        ("GET", "/metrics"),
+        ("GET", "/v1/models"),
+        ("HEAD", "/v1/models"),
+        ("GET", "/v1/models?model=alpha"),
+        ("GET", "/v1/models/org/model"),
+        ("GET", "/v1/models/org%2Fmodel"),
+        ("GET", "/v1/models/nobody"),
+        ("GET", "/hotseat/events"),
+        ("POST", "/hotseat/reload"),
+        ("DELETE", "/hotseat/anything/at/all"),
+        ("GET", "/hotseat/.well-known"),
+        ("GET", "/upstream/alpha/load"),
+        ("GET", "/upstream/alpha/load?wait=1"),
+        ("GET", "/upstream/al/load"),
+        ("GET", "/upstream/org/model/load"),
+        ("GET", "/upstream/org%2Fmodel/load"),
+        ("GET", "/upstream/nobody/load"),
+        ("GET", "/upstream/no/body/load"),
+        ("DELETE", "/upstream/alpha"),
+        ("DELETE", "/upstream/alpha?force=true"),
+        ("DELETE", "/upstream/org/model"),
+        ("DELETE", "/upstream/org%2fmodel"),
+        ("DELETE", "/upstream/nobody"),
+        ("DELETE", "/upstream/no/body"),
+    ],
+)
+def test_our_own_pages_keep_their_target(method: str, target: str) -> None:
+    """What we answer ourselves goes to the API with the target as it was received."""
+    road = find_road(method.encode(), target.encode(), CROWD)
+
+    assert road == Destination(Road.MANAGEMENT, target.encode())
+
+
+@pytest.mark.parametrize(
+    ("target", "spec", "forwarded"),
+    [
+        ("/upstream/alpha/slots", ALPHA, "/slots"),
+        ("/upstream/al/slots", ALPHA, "/slots"),
+        ("/upstream/%61lpha/slots", ALPHA, "/slots"),
+        ("/upstream/first/of%20all/slots", ALPHA, "/slots"),
+        ("/upstream/first%2Fof%20all/slots", ALPHA, "/slots"),
+        ("/upstream/alpha", ALPHA, "/"),
+        ("/upstream/alpha/", ALPHA, "/"),
+        ("/upstream/alpha?x=1", ALPHA, "/?x=1"),
+        ("/upstream/alpha/?x=1", ALPHA, "/?x=1"),
+        ("/upstream/alpha//double//slash", ALPHA, "//double//slash"),
+        ("/upstream/alpha/echo/a%2Fb/c%20d?x=1&x=%20", ALPHA, "/echo/a%2Fb/c%20d?x=1&x=%20"),
+        ("/upstream/alpha/a?path=/../%5c&q=%00", ALPHA, "/a?path=/../%5c&q=%00"),
+        ("/upstream/alpha/.hidden/..a/a../...", ALPHA, "/.hidden/..a/a../..."),
+        ("/upstream/alpha/load/more", ALPHA, "/load/more"),
+        ("/upstream/alpha/lo%61d", ALPHA, "/lo%61d"),
+        ("/upstream/alpha?path=/upstream/org/model", ALPHA, "/?path=/upstream/org/model"),
+        ("/upstream/org/model/x?y=1", ORG, "/x?y=1"),
+        ("/upstream/org%2Fmodel/x?y=1", ORG, "/x?y=1"),
+        ("/upstream/org/model/v1/chat", DEEP, "/chat"),
+        ("/upstream/org/model/v2/chat", ORG, "/v2/chat"),
+        ("/upstream/alpha/" + "a/" * 2000, ALPHA, "/" + "a/" * 2000),
+        ("/props?model=alpha", ALPHA, "/props?model=alpha"),
+        ("/props?a=b&model=org/model", ORG, "/props?a=b&model=org/model"),
+        ("/props?model=org%2Fmodel", ORG, "/props?model=org%2Fmodel"),
+        ("/props?model=first/of+all", ALPHA, "/props?model=first/of+all"),
+        ("/props?model=&model=alpha", ALPHA, "/props?model=&model=alpha"),
+        ("/v1/chat/completions?model=alpha", ALPHA, "/v1/chat/completions?model=alpha"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH"])
+def test_a_model_in_the_url(method: str, target: str, spec: ModelSpec, forwarded: str) -> None:
+    """The URL names a model by its name or an alias, plain or encoded, the longest one first."""
+    road = find_road(method.encode(), target.encode(), CROWD)
+
+    assert road == Destination(Road.MODEL_IN_URL, forwarded.encode(), spec)
+
+
+@pytest.mark.parametrize("path", ["/", "/slots/1", "/v1/files/x", "/load"])
+def test_a_delete_below_a_model_is_the_upstreams(path: str) -> None:
+    """Only the bare DELETE of a model is ours."""
+    road = find_road(b"DELETE", f"/upstream/alpha{path}".encode(), CROWD)
+
+    assert road == Destination(Road.MODEL_IN_URL, path.encode(), ALPHA)
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/v1/anything?remodel=alpha"),
+        ("POST", "/v1/models"),
+        ("POST", "/completion"),
+        ("POST", "/health"),
+        ("PUT", "/echo"),
+        ("PATCH", "/echo/a%2Fb/%C3%BC//d;p=1?q=%26&q=+&empty=&flag"),
+        ("POST", "/upstream"),
+    ],
+)
+def test_a_model_in_the_body(method: str, target: str) -> None:
+    """A request that may carry a body and names no model in its URL is decided by the body."""
+    road = find_road(method.encode(), target.encode(), CROWD)
+
+    assert road == Destination(Road.MODEL_IN_BODY, target.encode())
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "/"),
+        ("GET", "/slots"),
+        ("GET", "/slots?model="),
+        ("DELETE", "/health"),
+        ("GET", "/health/"),
+        ("GET", "/hotseat"),
+        ("GET", "/upstream"),
+        ("GET", "/v1/files"),
+        ("PUT", "/v1/files"),
+        ("PATCH", "/v1/files"),
+        ("DELETE", "/v1/models/alpha"),
+        ("OPTIONS", "/v1/chat/completions"),
+        ("GET", "/%68otseat/events"),
+    ],
+)
+def test_a_request_that_names_nobody_starts_nobody(method: str, target: str) -> None:
+    """Everything else is for a model that already runs, with the target unchanged."""
+    road = find_road(method.encode(), target.encode(), CROWD)
+
+    assert road == Destination(
+        Road.RUNNING_MODEL,
+        target.encode(),
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/upstream/alpha/../../etc",
+        "/upstream/alpha/..",
+        "/upstream/alpha/.",
+        "/upstream/alpha/./x",
+        "/upstream/alpha/%2e%2e%2fetc",
+        "/upstream/alpha/%2E%2E/etc",
+        "/upstream/alpha/.%2e/etc",
+        "/upstream/alpha/%2e./etc",
+        "/upstream/alpha/x%2f../etc",
+        "/upstream/alpha/x%2F%2E",
+        "/upstream/alpha/..;a=b/etc",
+        "/upstream/alpha/..;",
+        "/upstream/alpha/..%2fetc",
+        "/upstream/../hotseat/events",
+        "/hotseat/ui/../events",
+        "/v1/../health",
+        "/..",
+        "/a\\b",
+        "/a%5cb",
+        "/a%5Cb",
+        "/a%00b",
+        "/a%0d%0aX: y",
+        "/a%1f",
+        "/a%7f",
+        "/a\x00b",
+        "/a\tb",
+        "/a b",
+        "/a\x7f",
+        "/health#/../upstream",
+        "*",
+        "",
+        "alpha",
+        "http://127.0.0.1/health",
+    ],
+)
+def test_a_path_that_could_be_read_in_two_ways_is_refused(path: str) -> None:
+    """Dot segments, backslashes and control bytes never reach a model server, however they are written."""
+    for target in (path, path + "?x=1"):
+        with pytest.raises(ClientError) as refusal:
+            find_road(b"GET", target.encode(), CROWD)
+
+        assert refusal.value.status == 400
+
+
+@pytest.mark.parametrize("target", ["/slots?a=b c", "/slots?a=\x00", "/slots?a=b#c"])
+def test_a_query_with_raw_control_bytes_is_refused(target: str) -> None:
+    """No target that would be read differently behind us passes, in the query either."""
+    with pytest.raises(ClientError, match="control character"):
+        find_road(b"GET", target.encode(), CROWD)
+
+
+@pytest.mark.parametrize(
+    ("target", "named", "hint"),
+    [
+        ("/upstream/nobody/props", '"nobody"', ""),
+        ("/upstream/alpa/props", '"alpa"', 'Did you mean "alpha"?'),
+        ("/upstream/org/modl/props", '"org"', 'Did you mean "org/model"?'),
+        ("/upstream/org%2Fmodl/props", '"org/modl"', 'Did you mean "org/model"?'),
+        ("/upstream/alpha%2Fload", '"alpha/load"', ""),
+        ("/upstream/alpha%FF/props", '"alpha\ufffd"', 'Did you mean "alpha"?'),
+        ("/upstream/", '""', ""),
+        ("/upstream//props", '""', ""),
+        ("/upstream/" + "n" * 5000, '"' + "n" * 120 + '…"', ""),
+        ("/upstream/n" + "/" * 5000, '"n"', ""),
+        ("/props?model=alpa", '"alpa"', 'Did you mean "alpha"?'),
+    ],
+)
+def test_an_unknown_model_in_the_url_is_named(target: str, named: str, hint: str) -> None:
+    """The refusal names the model, briefly, and the nearest one there is."""
+    with pytest.raises(UnknownModel) as refusal:
+        find_road(b"GET", target.encode(), CROWD)
+
+    assert f"model {named} is not defined" in refusal.value.message
+    assert hint in refusal.value.message
+    assert len(refusal.value.message) < 300
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "key"),
+    [
+        ("GET", "/upstream/router/props", "selectors"),
+        ("GET", "/upstream/router/load", "selectors"),
+        ("DELETE", "/upstream/router", "selectors"),
+        ("POST", "/upstream/peer/far/v1/chat", "peers"),
+        ("GET", "/props?model=router", "selectors"),
+    ],
+)
+def test_a_model_we_can_read_but_not_serve_is_501(method: str, target: str, key: str) -> None:
+    """A name whose configuration needs more than we can do says which key it is."""
+    with pytest.raises(NotImplementedHere, match=f"`{key}`"):
+        find_road(method.encode(), target.encode(), CROWD)
+
+
+def status_of(ask: Callable[[], object]) -> int | None:
+    """The status of the refusal, None when there was none; anything else that is raised fails the test."""
+    try:
+        ask()
+    except HotseatError as refusal:
+        return refusal.status
+    return None
+
+
+NAMES = st.sampled_from([b"alpha", b"al", b"org/model", b"org%2Fmodel", b"%6Frg/model"])
+
+
+@given(name=NAMES, suffix=st.binary(max_size=30), method=st.sampled_from([b"GET", b"POST", b"DELETE"]))
+def test_what_is_forwarded_is_the_suffix_of_what_was_received(name: bytes, suffix: bytes, method: bytes) -> None:
+    """Whatever follows the model's name goes upstream byte by byte, or not at all."""
+    target = b"/upstream/" + name + b"/" + suffix
+    if status := status_of(lambda: find_road(method, target, CROWD)):
+        assert status == 400
+        return
+
+    road = find_road(method, target, CROWD)
+    if road.road is Road.MODEL_IN_URL and road.spec is not DEEP:
+        assert road.target == b"/" + suffix
+
+
+@given(method=st.sampled_from([b"GET", b"POST", b"PUT", b"DELETE"]), target=st.binary(max_size=60))
+def test_no_target_causes_anything_but_a_refusal(method: bytes, target: bytes) -> None:
+    """Any bytes at all are answered or refused as the client's mistake."""
+    for prefix in (b"", b"/", b"/upstream/", b"/slots?model="):
+        assert status_of(lambda: find_road(method, prefix + target, CROWD)) in (None, 400, 404, 501)  # noqa: B023 - called here and now
+
+
+# The model in a body
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (b'{"model": "alpha"}', "alpha"),
+        (b' \r\n{"messages": [{"model": "inner"}], "model": "alpha"} ', "alpha"),
+        (b'{"model": "first", "model": "last"}', "last"),
+        (b'{"mod\\u0065l": "gr\\u00fcn"}', "grün"),
+        ('{"model": "grün:7b"}'.encode(), "grün:7b"),
+        (b"{}", None),
+        (b'{"messages": []}', None),
+        (b'{"other": {"model": "inner"}}', None),
+    ],
+)
+def test_the_model_member_names_the_model(body: bytes, named: str | None) -> None:
+    """The last top-level `model` counts; without one nobody is named."""
+    assert model_in_json(body) == named
+    assert lenient_model_in_json(body) == named
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "empty"),
+        (b'{"model": "alpha"', "not valid JSON"),
+        (b'{"model": "alpha"} x', "not valid JSON"),
+        (b'{"model": NaN}', "not valid JSON"),
+        (b'\xef\xbb\xbf{"model": "alpha"}', "not valid JSON"),
+        (b'{"model": "\xff"}', "not valid JSON"),
+        (b'{"model": "\\ud800"}', "not valid JSON"),
+        (b"\x00\x01\x02", "not valid JSON"),
+        (b"[]", "must be a JSON object"),
+        (b'"alpha"', "must be a JSON object"),
+        (b'{"model": 5}', "a string as `model`"),
+        (b'{"model": null}', "a string as `model`"),
+        (b'{"model": ["alpha"]}', "a string as `model`"),
+        (b'{"model": ""}', "empty"),
+        (b'{"x": ' + b"[" * 5000, "nested too deeply"),
+    ],
+)
+def test_a_body_that_cannot_name_a_model_is_400(body: bytes, told: str) -> None:
+    """Under /v1/ the client hears what is wrong; elsewhere such a body simply names nobody."""
+    with pytest.raises(ClientError, match=told) as refusal:
+        model_in_json(body)
+
+    assert refusal.value.status == 400
+    assert lenient_model_in_json(body) is None
+
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text() | st.lists(FLOATS), max_size=5), st.text(min_size=1))
+def test_the_model_is_found_among_any_members(members: dict[str, object], name: str) -> None:
+    """Other members never hide the model, wherever they stand."""
+    body = json.dumps({**members, "model": name})
+
+    assert model_in_json(body.encode()) == name
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"%b", b'{"model":"%b"}', b'{"%b":1}', b'{"x":"%b","model":"a"}']))
+def test_no_body_causes_anything_but_a_400(noise: bytes, shape: bytes) -> None:
+    """Any bytes at all are read or refused."""
+    assert status_of(lambda: model_in_json(shape % noise)) in (None, 400)
+
+
+# Under /v1/
+
+
+@pytest.mark.parametrize(
+    ("named", "known", "spec"),
+    [
+        ("alpha", CROWD, ALPHA),
+        ("al", CROWD, ALPHA),
+        ("org/model", CROWD, ORG),
+        (None, catalog(ALPHA, ORG, default="org/model"), ORG),
+        ("alpha", catalog(ALPHA, ORG, default="org/model"), ALPHA),
+        (None, catalog(ALPHA), ALPHA),
+    ],
+)
+def test_the_model_of_a_v1_request(named: str | None, known: Catalog, spec: ModelSpec) -> None:
+    """It is the one named, else the default, else the only one."""
+    assert name_for_v1(named, known) is spec
+
+
+@pytest.mark.parametrize(
+    ("named", "status", "told"),
+    [
+        (None, 400, "`model` is missing in the request. Name one of: alpha, org/model, org/model/v1, grün:7b"),
+        ("", 400, "empty"),
+        ("nobody", 404, '"nobody"'),
+        ("alpa", 404, 'Did you mean "alpha"?'),
+        ("x" * 100_000, 404, "x…"),
+        ("router", 501, "`selectors`"),
+    ],
+)
+def test_a_v1_request_for_nobody_is_refused(named: str | None, status: int, told: str) -> None:
+    """The refusal says what is wrong in a line, never a book."""
+    with pytest.raises(ClientError) as refusal:
+        name_for_v1(named, CROWD)
+
+    assert refusal.value.status == status
+    assert told in refusal.value.message
+    assert len(refusal.value.message) < 300
+
+
+def test_a_long_list_of_names_is_cut() -> None:
+    """A missing `model` is answered with some names, not with all of a hundred."""
+    with pytest.raises(ClientError) as refusal:
+        name_for_v1(None, catalog(*(model(f"m{number}") for number in range(100))))
+
+    assert "m19, …" in refusal.value.message
+    assert "m20" not in refusal.value.message

@@ -1,0 +1,228 @@
+"""Errors as HTTP answers and as frames of a stream."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotseat.errors import (
+    Busy,
+    ClientError,
+    Forbidden,
+    HotseatError,
+    LoadFailed,
+    NotImplementedHere,
+    TooLarge,
+    Unauthorized,
+    UnknownModel,
+    UpstreamError,
+)
+from hotseat.relay.refusals import Dialect, answer, dialect_of, one_line, stream_error
+from hotseat.settings import ErrorFormat
+
+AUTO, TEXT, OPENAI = ErrorFormat.AUTO, ErrorFormat.TEXT, ErrorFormat.OPENAI
+
+
+def told(response: bytes) -> tuple[str, dict[str, str], bytes]:
+    """Status line, headers by lower-case name, body."""
+    head, _, body = response.partition(b"\r\n\r\n")
+    first, *lines = head.decode("ascii").split("\r\n")
+    return first, {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}, body
+
+
+@pytest.mark.parametrize(
+    ("path", "stainless", "user_agent", "format_", "dialect"),
+    [
+        ("/v1/chat/completions", False, "curl/8", AUTO, Dialect.TEXT),
+        ("/v1/chat/completions", False, "", AUTO, Dialect.TEXT),
+        ("/v1/chat/completions", True, "", AUTO, Dialect.OPENAI),
+        ("/v1/chat/completions?x=1", True, "", AUTO, Dialect.OPENAI),
+        ("/v1/chat/completions", False, "OpenAI/Python 3.49.0", AUTO, Dialect.OPENAI),
+        ("/v1/chat/completions", False, "ai-sdk/openai-compatible/2.0", AUTO, Dialect.OPENAI),
+        ("/v1/chat/completions", False, "ai/6.0 ai-sdk/openai-compatible/2.0", AUTO, Dialect.OPENAI),
+        ("/v1/chat/completions", False, "not OpenAI/1", AUTO, Dialect.TEXT),
+        ("/v1/messages", False, "", AUTO, Dialect.ANTHROPIC),
+        ("/v1/messages", True, "Anthropic/Python 2", AUTO, Dialect.ANTHROPIC),
+        ("/v1/messages/count_tokens?beta=true", False, "", AUTO, Dialect.ANTHROPIC),
+        ("/v1/messages", True, "", TEXT, Dialect.TEXT),
+        ("/v1/messages", True, "", OPENAI, Dialect.OPENAI),
+        ("/v1/chat/completions", True, "", TEXT, Dialect.TEXT),
+        ("/v1/chat/completions", False, "", OPENAI, Dialect.OPENAI),
+        ("/upstream/alpha/v1/chat/completions", True, "", AUTO, Dialect.OPENAI),
+        ("/upstream/org/model/v1/messages", False, "", AUTO, Dialect.ANTHROPIC),
+        ("/upstream/alpha/load", True, "OpenAI/Python", AUTO, Dialect.TEXT),
+        ("/upstream/v1/load", True, "", AUTO, Dialect.TEXT),
+        ("/upstream/alpha/load?next=/v1/x", True, "", AUTO, Dialect.TEXT),
+        ("/upstream/alpha/load", True, "", OPENAI, Dialect.TEXT),
+        ("/completion", True, "OpenAI/Python", AUTO, Dialect.TEXT),
+        ("/health", True, "", OPENAI, Dialect.TEXT),
+        ("/v1", True, "", AUTO, Dialect.TEXT),
+    ],
+)
+def test_the_dialect_of_a_caller(
+    path: str, stainless: bool, user_agent: str, format_: ErrorFormat, dialect: Dialect
+) -> None:
+    """Only under /v1/ an SDK is spoken to in its own way, and the configuration can pin one."""
+    assert dialect_of(path.encode(), stainless, user_agent.encode(), format_) is dialect
+
+
+@pytest.mark.parametrize(
+    ("error", "dialect", "body"),
+    [
+        (UnknownModel("no x"), Dialect.TEXT, {"error": "no x"}),
+        (
+            UnknownModel("no x"),
+            Dialect.OPENAI,
+            {"error": {"message": "no x", "type": "invalid_request_error", "param": None, "code": "model_not_found"}},
+        ),
+        (
+            UnknownModel("no x"),
+            Dialect.ANTHROPIC,
+            {"type": "error", "error": {"type": "not_found_error", "message": "no x"}},
+        ),
+    ],
+)
+def test_the_body_of_a_refusal(error: HotseatError, dialect: Dialect, body: dict[str, Any]) -> None:
+    """Each dialect has its own shape."""
+    assert json.loads(told(answer(error, dialect, close=False))[2]) == body
+
+
+@pytest.mark.parametrize(
+    ("error", "openai", "anthropic"),
+    [
+        (ClientError, "invalid_request_error", "invalid_request_error"),
+        (Unauthorized, "authentication_error", "authentication_error"),
+        (Forbidden, "permission_error", "permission_error"),
+        (TooLarge, "invalid_request_error", "request_too_large"),
+        (Busy, "rate_limit_error", "rate_limit_error"),
+        (LoadFailed, "server_error", "api_error"),
+        (NotImplementedHere, "server_error", "api_error"),
+        (HotseatError, "server_error", "api_error"),
+    ],
+)
+def test_the_type_of_an_error(error: type[HotseatError], openai: str, anthropic: str) -> None:
+    """SDKs choose their exception by status and type."""
+    for dialect, kind in ((Dialect.OPENAI, openai), (Dialect.ANTHROPIC, anthropic)):
+        body = json.loads(told(answer(error("x"), dialect, close=False))[2])
+
+        assert body["error"]["type"] == kind
+
+
+def test_a_refusal_tells_it_in_every_place_a_client_may_look() -> None:
+    """Reason phrase and headers carry the text as well."""
+    status, headers, body = told(answer(UnknownModel('model "grün" is not\r\ndefined'), Dialect.TEXT, close=False))
+
+    assert status == 'HTTP/1.1 404 model "gr?n" is not defined'
+    assert headers == {
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        "x-error-code": "model_not_found",
+        "x-error-message": 'model "gr?n" is not defined',
+        "cache-control": "no-store",
+        "x-should-retry": "false",
+    }
+    assert json.loads(body) == {"error": 'model "grün" is not\r\ndefined'}
+
+
+@pytest.mark.parametrize(
+    ("error", "retry", "after"),
+    [
+        (Busy("x", retry_after=0.0), "true", "1"),
+        (Busy("x", retry_after=1.2), "true", "2"),
+        (Busy("x", retry_after=1e9), "true", "60"),
+        (Busy("x", retry_after=float("inf")), "true", "60"),
+        (Busy("x"), "true", None),
+        (LoadFailed("x"), "false", None),
+        (UpstreamError("x"), None, None),
+    ],
+)
+def test_the_advice_to_come_again(error: HotseatError, retry: str | None, after: str | None) -> None:
+    """Clients hear whether to try again and when, and nothing where nobody knows."""
+    _, headers, _ = told(answer(error, Dialect.TEXT, close=False))
+
+    assert headers.get("x-should-retry") == retry
+    assert headers.get("retry-after") == after
+
+
+def test_an_unknown_key_is_challenged() -> None:
+    """A 401 says how to present a key; other answers do not."""
+    challenge = answer(Unauthorized("x"), Dialect.TEXT, close=False)
+
+    assert b'\r\nWWW-Authenticate: Bearer realm="hotseat"\r\nWWW-Authenticate: Basic realm="hotseat"\r\n' in challenge
+    assert b"WWW-Authenticate" not in answer(Forbidden("x"), Dialect.TEXT, close=False)
+
+
+def test_the_last_answer_of_a_connection_says_so() -> None:
+    """`Connection: close` is there exactly when we close."""
+    assert told(answer(ClientError("x"), Dialect.TEXT, close=True))[1]["connection"] == "close"
+    assert "connection" not in told(answer(ClientError("x"), Dialect.TEXT, close=False))[1]
+
+
+def test_a_refused_head_request_gets_no_body() -> None:
+    """The head is the same as with a body."""
+    whole = answer(ClientError("x"), Dialect.TEXT, close=False)
+    head = answer(ClientError("x"), Dialect.TEXT, close=False, head_only=True)
+
+    assert head.endswith(b"\r\n\r\n")
+    assert whole == head + b'{"error":"x"}'
+
+
+@pytest.mark.parametrize("message", ["", "\r\n", "\u2028 \t"])
+def test_an_error_without_words_keeps_the_usual_phrase(message: str) -> None:
+    """The status line is never left without a reason."""
+    assert told(answer(UpstreamError(message), Dialect.TEXT, close=False))[0] == "HTTP/1.1 502 Bad Gateway"
+
+
+@given(st.text(st.characters(exclude_categories=())), st.sampled_from(Dialect))
+def test_no_message_can_break_the_head(message: str, dialect: Dialect) -> None:
+    """Whatever a message holds, head lines stay printable ASCII, one line each, and the length is right."""
+    status, headers, body = told(answer(UpstreamError(message * 3), dialect, close=True))
+
+    assert len(status) <= len("HTTP/1.1 502 ") + 100
+    assert set(headers) == {
+        "content-type",
+        "content-length",
+        "x-error-code",
+        "x-error-message",
+        "cache-control",
+        "connection",
+    }
+    assert all(" " <= sign <= "~" for line in (status, *headers.values()) for sign in line)
+    assert int(headers["content-length"]) == len(body)
+    assert json.loads(body)
+
+
+@given(st.text(st.characters(exclude_categories=())), st.integers(0, 50))
+def test_one_line_is_one_line(text: str, limit: int) -> None:
+    """No control character, no line break and nothing but ASCII survives, within the limit."""
+    line = one_line(text, limit)
+
+    assert len(line) <= limit
+    assert all(" " <= sign <= "~" for sign in line)
+
+
+@pytest.mark.parametrize("dialect", [Dialect.TEXT, Dialect.OPENAI])
+def test_a_broken_stream_is_told_as_an_object(dialect: Dialect) -> None:
+    """A plain string inside a stream is lost in SDKs, so it is an object for everybody."""
+    frame = stream_error("it\ndied", "upstream_failed", dialect)
+
+    assert frame.startswith(b"data: {")
+    assert frame.count(b"\n") == 2
+    assert frame.endswith(b"\n\n")
+    error = json.loads(frame.removeprefix(b"data: "))["error"]
+    assert error == {"message": "it\ndied", "type": "server_error", "param": None, "code": "upstream_failed"}
+
+
+def test_a_broken_anthropic_stream_gets_an_error_event() -> None:
+    """Anthropic's clients drop data without the event's name."""
+    event, data, *rest = stream_error("it died", "upstream_failed", Dialect.ANTHROPIC).decode().split("\n")
+
+    assert (event, rest) == ("event: error", ["", ""])
+    assert json.loads(data.removeprefix("data: ")) == {
+        "type": "error",
+        "error": {"type": "api_error", "message": "it died"},
+    }

@@ -1,0 +1,352 @@
+"""What a request may look like on the wire, and what is refused before anything has an effect."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.relay_house import HELLO, chat, chunked, get, post
+from tests.support.transport import End
+
+from hotseat.settings import Access, Limits
+
+if TYPE_CHECKING:
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+
+NAMED = b'{"model":"alpha"}'
+POST = "POST /v1/x HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = POST + "Transfer-Encoding: chunked\r\n\r\n"
+
+
+async def test_a_body_of_stated_length_arrives_whole(house: RelayHouse) -> None:
+    """Content-Length says where a body ends."""
+    asked, answered = await house.exchange(chat())
+
+    assert asked.first_line == "POST /v1/chat/completions HTTP/1.1"
+    assert asked.body == NAMED
+    assert answered.body == b"hello"
+
+
+async def test_a_body_in_chunks_goes_on_with_its_length(house: RelayHouse) -> None:
+    """The client's framing ends at the relay; the upstream gets ours."""
+    head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
+    asked, _ = await house.exchange(head + chunked(NAMED[:5], NAMED[5:]))
+
+    assert asked["Content-Length"] == str(len(NAMED))
+    assert asked.all("Transfer-Encoding") == []
+    assert asked.body == NAMED
+
+
+async def test_whitespace_around_a_value_does_not_belong_to_it(house: RelayHouse) -> None:
+    """Blanks after a field's value mean nothing."""
+    asked, _ = await house.exchange(
+        b"POST /v1/x HTTP/1.1\r\nHost:  box \r\nTransfer-Encoding: chunked \r\n\r\n" + chunked(NAMED)
+    )
+
+    assert asked.body == NAMED
+
+
+async def test_trailers_never_become_fields(house: RelayHouse) -> None:
+    """What comes after the body cannot pass for a field that was checked."""
+    head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
+    asked, _ = await house.exchange(head + chunked(NAMED).removesuffix(b"\r\n") + b"X-Evil: 1\r\nHost: evil\r\n\r\n")
+
+    assert "x-evil" not in asked.names
+    assert asked.all("Host") == [f"127.0.0.1:{house.alpha.address.port}"]
+
+
+CORPUS = {
+    name: (text, status)
+    for name, text, status in [
+        ("both framings", POST + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smug", 400),
+        ("two lengths", POST + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", 400),
+        ("the same length twice", POST + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", 400),
+        ("signed length", POST + "Content-Length: +5\r\n\r\nhello", 400),
+        ("list of lengths", POST + "Content-Length: 5, 5\r\n\r\nhello", 400),
+        ("length in letters", POST + "Content-Length: five\r\n\r\nhello", 400),
+        ("endless length", POST + f"Content-Length: {'9' * 18}9\r\n\r\n", 413),
+        ("length beyond 64 bits", POST + f"Content-Length: {'9' * 30}\r\n\r\n", 400),
+        ("unknown coding", POST + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 501),
+        ("gzip coding", POST + "Transfer-Encoding: gzip\r\n\r\n0\r\n\r\n", 501),
+        ("gzip below chunked", POST + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        ("gzip below chunked, two fields", POST + "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n", 501),
+        ("chunked below gzip, two fields", POST + "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n\r\n", 400),
+        ("chunked twice", POST + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        ("chunked not last", POST + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", 400),
+        ("coding in HTTP/1.0", "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        ("bare LF", "GET / HTTP/1.1\nHost: x\n\n", 400),
+        ("folded field", "GET / HTTP/1.1\r\nHost: x\r\nX-A: 1\r\n foo\r\n\r\n", 400),
+        ("space before the colon", "GET / HTTP/1.1\r\nHost: x\r\nX-A : 1\r\n\r\n", 400),
+        ("two hosts", "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
+        ("no host", "GET / HTTP/1.1\r\n\r\n", 400),
+        ("host with a path", "GET / HTTP/1.1\r\nHost: x/?\r\n\r\n", 400),
+        ("host with a user", "GET / HTTP/1.1\r\nHost: a@x\r\n\r\n", 400),
+        ("host with a fragment", "GET / HTTP/1.1\r\nHost: x#a\r\n\r\n", 400),
+        ("host with a backslash", "GET / HTTP/1.1\r\nHost: x\\a\r\n\r\n", 400),
+        ("host with a percent sign", "GET / HTTP/1.1\r\nHost: x%41\r\n\r\n", 400),
+        ("host with a space", "GET / HTTP/1.1\r\nHost: x y\r\n\r\n", 400),
+        ("host with a zone", "GET / HTTP/1.1\r\nHost: [fe80::1%25eth0]\r\n\r\n", 400),
+        ("empty host", "GET / HTTP/1.1\r\nHost:\r\n\r\n", 400),
+        ("host with a port beyond all ports", "GET / HTTP/1.1\r\nHost: x:65536\r\n\r\n", 400),
+        ("NUL in a value", "GET / HTTP/1.1\r\nHost: x\r\nX-A: a\0b\r\n\r\n", 400),
+        ("bare CR in a value", "GET / HTTP/1.1\r\nHost: x\r\nX-A: a\rb\r\n\r\n", 400),
+        ("LF in a chunk's extension", CHUNKED + "5;a\nb\r\nhello\r\n0\r\n\r\n", 400),
+        ("chunk size with a prefix", CHUNKED + "0x5\r\nhello\r\n0\r\n\r\n", 400),
+        ("chunk size with a sign", CHUNKED + "-5\r\nhello\r\n0\r\n\r\n", 400),
+        ("chunk size beyond 64 bits", CHUNKED + "fffffffffffffffff\r\n", 400),
+        ("chunk without its line end", CHUNKED + "5\r\nhelloXX0\r\n\r\n", 400),
+        ("another host in the target", "GET http://evil/a HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        ("dot segments", "GET /upstream/alpha/../../etc HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        ("encoded dot segments", "GET /upstream/alpha/%2e%2e%2fetc HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        ("lower-case method", "get / HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        ("no request at all", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 400),
+        ("HTTP/1.2", "GET / HTTP/1.2\r\nHost: x\r\n\r\n", 400),
+        ("no version", "GET /\r\n\r\n", 400),
+        ("tunnel", "CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n", 501),
+        ("asterisk form", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        ("expectation nobody knows", POST + "Expect: 200-ok\r\nContent-Length: 5\r\n\r\n", 417),
+        ("websocket", "GET /v1/realtime HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n", 501),
+        ("two origins", "GET / HTTP/1.1\r\nHost: x\r\nOrigin: http://x\r\nOrigin: http://evil\r\n\r\n", 400),
+    ]
+}
+
+
+@pytest.mark.parametrize(("text", "status"), CORPUS.values(), ids=CORPUS.keys())
+async def test_what_two_parsers_could_read_in_two_ways_is_refused(house: RelayHouse, text: str, status: int) -> None:
+    """One refusal, nothing reaches a model, and the relay is well afterwards."""
+    client = await house.send(text.encode("latin-1"))
+    answered = await client.message()
+
+    assert answered.status == status
+    assert b'"error"' in answered.body
+    client.hang_up()
+    assert (await house.exchange(chat()))[1].status == 200
+    assert house.alpha.requests == 1
+
+
+@pytest.mark.parametrize("name", ["both framings", "two hosts", "tunnel", "websocket"])
+async def test_nothing_more_is_read_after_a_request_whose_end_is_unknown(house: RelayHouse, name: str) -> None:
+    """What follows such a request could be its body, so it is not taken for another request."""
+    client = await house.send(CORPUS[name][0].encode() + b"\r\n" + get())
+    answered = await client.message()
+
+    assert answered["Connection"] == "close"
+    assert await client.end() is End.CLOSED
+    assert client.unread == b""
+    assert house.alpha.requests == 0
+
+
+# Sizes
+
+
+async def test_a_head_that_never_ends_is_refused(open_house: OpenHouse) -> None:
+    """A head may have limits.header bytes and no more."""
+    house = await open_house(limits=Limits(header=2000))
+    answered = await house.refusal(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 2000)
+
+    assert answered.status == 431
+
+
+async def test_a_large_head_is_refused_though_it_came_in_one_piece(open_house: OpenHouse) -> None:
+    """The limit holds for a head that was complete at first sight."""
+    house = await open_house(limits=Limits(header=2000))
+    answered = await house.refusal(get("/slots?model=alpha", f"X-Long: {'a' * 2000}"))
+
+    assert answered.status == 431
+    assert house.alpha.requests == 0
+
+
+async def test_a_long_target_counts_as_head(open_house: OpenHouse) -> None:
+    """The limit is for all of the head."""
+    house = await open_house(limits=Limits(header=2000))
+
+    assert (await house.refusal(get(f"/slots?model=alpha&x={'a' * 2000}"))).status == 431
+
+
+async def test_a_body_beside_a_small_head_does_not_count_as_head(open_house: OpenHouse) -> None:
+    """A large body in the same packet as its head and its trailers is no large head."""
+    house = await open_house(limits=Limits(header=2000))
+    body = b'{"model":"alpha","prompt":"%b"}' % (b"a" * 4000)
+    head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
+    asked, _ = await house.exchange(head + chunked(body).removesuffix(b"\r\n") + b"X-Sum: 1\r\n\r\n")
+
+    assert asked.body == body
+
+
+@pytest.mark.parametrize(
+    "trailers", [b"X: y\r\n" * 170_000, b"X: " + b"y" * 1_000_000], ids=["many small ones", "an endless one"]
+)
+async def test_huge_trailers_are_refused(house: RelayHouse, trailers: bytes) -> None:
+    """Trailers may be as large as a head and no larger, and an unfinished one is not collected for ever."""
+    head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
+    answered = await house.refusal(head + chunked(NAMED).removesuffix(b"\r\n") + trailers)
+
+    assert answered.status == 431
+
+
+async def test_an_endless_chunk_extension_is_refused(house: RelayHouse) -> None:
+    """What is neither body nor head is bounded too."""
+    head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
+    answered = await house.refusal(head + b"5;" + b"a" * 1_000_000)
+
+    assert answered.status == 431
+
+
+async def test_a_body_that_says_it_is_too_large_is_refused_unread(open_house: OpenHouse) -> None:
+    """The refusal comes before the body."""
+    house = await open_house(limits=Limits(body=1000))
+    answered = await house.refusal(get("/upload?model=alpha", "Content-Length: 1001", method="POST"))
+
+    assert answered.status == 413
+    assert answered["Connection"] == "close"
+
+
+async def test_a_body_that_turns_out_too_large_is_refused(open_house: OpenHouse) -> None:
+    """Chunks do not say how many will follow, so they are counted."""
+    house = await open_house(limits=Limits(body=1000))
+    head = get("/upload?model=alpha", "Transfer-Encoding: chunked", method="POST")
+    answered = await house.refusal(head + chunked(b"a" * 600, b"a" * 600))
+
+    assert answered.status == 413
+    assert house.alpha.requests == 0
+
+
+async def test_json_has_a_limit_of_its_own(open_house: OpenHouse) -> None:
+    """What must be decoded is bounded more tightly than what is only passed on."""
+    house = await open_house(limits=Limits(json_body=100, body=10_000))
+    refused = await house.refusal(post(b'{"model":"alpha","x":"%b"}' % (b"a" * 100)))
+    _, answered = await house.exchange(post(b"a" * 5000, target="/upload?model=alpha"))
+
+    assert refused.status == 413
+    assert "limits.jsonBody" in refused.body.decode()
+    assert answered.status == 200
+
+
+async def test_a_compressed_body_is_refused_unless_the_url_names_the_model(house: RelayHouse) -> None:
+    """Nobody unpacks a bomb to find a name in it."""
+    bomb = gzip.compress(b"a" * 10_000_000)
+    refused = await house.refusal(post(bomb, "Content-Encoding: gzip"))
+    asked, _ = await house.exchange(post(bomb, "Content-Encoding: gzip", target="/v1/chat/completions?model=alpha"))
+
+    assert refused.status == 415
+    assert asked.body == bomb
+
+
+async def test_all_bodies_together_have_a_limit(house: RelayHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many large requests at once do not take all memory: the last ones are asked to come again."""
+    monkeypatch.setattr("hotseat.relay.relay.MOST_BUFFERED", 1000)
+    first = await house.send(post(b"a" * 600)[:-1])
+    second = await house.send(post(b"a" * 600)[:-1])
+    answered = await second.message()
+
+    assert answered.status == 429
+    assert answered["Retry-After"] == "1"
+    first.hang_up()
+
+
+# Expect
+
+
+async def test_a_client_that_asks_first_is_told_to_go_on(house: RelayHouse) -> None:
+    """100 Continue is our own word, and the upstream never hears of the question."""
+    client = await house.client()
+    request = chat("alpha", "Expect: 100-continue")
+    await client.send(request.removesuffix(NAMED))
+    told = await client.message()
+    await client.send(NAMED)
+    call = await house.alpha.call()
+    await call.say(HELLO)
+
+    assert told.first_line == "HTTP/1.1 100 Continue"
+    assert "expect" not in call.request.names
+    assert (await client.message()).body == b"hello"
+
+
+async def test_a_refused_client_is_not_told_to_go_on(open_house: OpenHouse) -> None:
+    """Whoever asks first is spared sending a body that nobody wants."""
+    house = await open_house(limits=Limits(json_body=100))
+    answered = await house.refusal(get("/v1/x", "Expect: 100-continue", "Content-Length: 101", method="POST"))
+
+    assert answered.status == 413
+
+
+async def test_going_on_waits_for_its_turn(house: RelayHouse) -> None:
+    """An interim answer must not come before the answer of an earlier request."""
+    client, call = await house.reached(get() + chat("alpha", "Expect: 100-continue").removesuffix(NAMED))
+    await call.say(HELLO)
+    first, second = await client.message(), await client.message()
+    await client.send(NAMED)
+    call = await house.alpha.call()
+    await call.say(HELLO)
+
+    assert (first.status, second.status) == (200, 100)
+    assert (await client.message()).status == 200
+
+
+async def test_a_body_that_does_not_wait_is_not_told_to_go_on(house: RelayHouse) -> None:
+    """The word would come too late and be taken for an answer by nobody."""
+    client, call = await house.reached(get() + chat("alpha", "Expect: 100-continue"))
+    await call.say(HELLO)
+    second = await house.alpha.call()
+    await second.say(HELLO)
+
+    assert [(await client.message()).status for _ in range(2)] == [200, 200]
+
+
+async def test_an_impatient_body_that_is_too_large_is_refused_once(open_house: OpenHouse) -> None:
+    """After the refusal nothing else is said, not even that the client may go on."""
+    house = await open_house(limits=Limits(json_body=100))
+    head = get("/v1/x", "Expect: 100-continue", "Transfer-Encoding: chunked", method="POST")
+    client, call = await house.reached(get() + head)
+    await client.send(chunked(b"a" * 200))
+    await call.say(HELLO)
+
+    assert [(await client.message()).status for _ in range(2)] == [200, 413]
+    assert await client.end() is End.CLOSED
+    assert client.unread == b""
+
+
+# Forms of a request
+
+
+async def test_an_absolute_target_is_reduced_to_its_path(house: RelayHouse) -> None:
+    """A client that takes us for its proxy is served, if it means us."""
+    asked, _ = await house.exchange(get("http://box/slots?model=alpha"))
+
+    assert asked.first_line == "GET /slots?model=alpha HTTP/1.1"
+
+
+async def test_an_offer_of_http_2_is_declined_and_the_request_served(house: RelayHouse) -> None:
+    """Some clients offer h2c with every request, body included."""
+    offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
+    asked, answered = await house.exchange(chat("alpha", *offer))
+
+    assert asked.body == NAMED
+    assert answered.status == 200
+    assert {"upgrade", "http2-settings", "connection"}.isdisjoint(asked.names)
+
+
+async def test_many_offers_of_http_2_in_one_piece_are_served_one_by_one(house: RelayHouse) -> None:
+    """However many requests come at once, none of them is too many."""
+    offer = get("/nowhere/x?model=nobody", "Connection: Upgrade", "Upgrade: h2c")
+    client = await house.send(offer * 1500)
+
+    for _ in range(1500):
+        assert (await client.message()).status == 404
+
+
+async def test_blank_lines_before_a_request_are_forgiven(house: RelayHouse) -> None:
+    """Old clients send one too many after a body."""
+    assert (await house.exchange(b"\r\n" + chat()))[1].status == 200
+
+
+async def test_a_stranger_is_refused_before_its_body(open_house: OpenHouse) -> None:
+    """Host and Origin are looked at first."""
+    house = await open_house(access=Access(allowed_hosts=("good.example",)))
+    request = chat().replace(b"Host: box", b"Host: evil.example")
+    answered = await house.refusal(request)
+
+    assert answered.status == 403
+    assert "allowedHosts" in answered.body.decode()

@@ -1,0 +1,340 @@
+"""What of an upstream's answer reaches the client, in every framing, and what an upstream may not do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true
+from tests.support.relay_house import HELLO, chat, chunked, get, turns
+from tests.support.transport import End
+
+from hotseat.settings import Access
+
+if TYPE_CHECKING:
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n"
+SSE = CHUNKED + b"Content-Type: text/event-stream\r\n\r\n"
+AFTER = get("/after?model=alpha")
+
+
+async def test_an_answer_in_chunks_keeps_its_chunks(house: RelayHouse) -> None:
+    """Bytes are relayed as they came: sizes, extensions and trailers included."""
+    body = b"5;note=1\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 6\r\n\r\n"
+    _, answered = await house.exchange(chat(), CHUNKED + b"Trailer: X-Sum\r\n\r\n" + body)
+
+    assert answered.raw.endswith(b"\r\n\r\n" + body)
+    assert answered["Transfer-Encoding"] == "chunked"
+    assert answered["Trailer"] == "X-Sum"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [HELLO, b"HTTP/1.1 103 Early\r\n\r\n" + CHUNKED + b"\r\n5;a=b\r\nhello\r\n0\r\nX-Sum: 5\r\n\r\n"],
+    ids=["length", "chunks"],
+)
+async def test_an_answer_may_be_cut_anywhere(house: RelayHouse, said: bytes) -> None:
+    """However the network cuts it, it is the same answer, and its connection rests afterwards."""
+    client = await house.client()
+    for cut in range(1, len(said)):
+        await client.send(get())
+        call = await house.alpha.call()
+        await call.say(said[:cut])
+        await turns()
+        await call.say(said[cut:])
+        assert (await client.message()).body == b"hello"
+
+    assert len(house.alpha.lines) == 1 + len(said) // 100
+
+
+@pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n"])
+async def test_an_answer_may_end_with_its_connection(house: RelayHouse, start: bytes) -> None:
+    """Without length and chunks the end of the connection is the end of the body, for the client too."""
+    client, call = await house.reached(chat())
+    await call.say(start + b"hel")
+    await call.say(b"lo")
+    call.hang_up()
+    answered = await client.message()
+
+    assert answered.body == b"hello"
+    assert answered["Connection"] == "close"
+    assert await client.end() is End.CLOSED
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        OK + b"Content-Length: 5\r\n\r\n",
+        CHUNKED + b"\r\n",
+        OK + b"X-Nothing: known\r\n\r\n",
+        HELLO,
+    ],
+    ids=["length", "chunked", "neither", "a body though nobody wants it"],
+)
+async def test_an_answer_to_head_ends_at_its_head(house: RelayHouse, head: bytes) -> None:
+    """Whatever it says about a body, none follows, and the connection goes on."""
+    client, call = await house.reached(get(method="HEAD"))
+    await call.say(head)
+    answered = await client.message(to="HEAD")
+    await client.send(AFTER)
+    await (await house.alpha.call()).say(HELLO)
+
+    assert answered.status == 200
+    assert (await client.message()).body == b"hello"
+
+
+@pytest.mark.parametrize("fields", [b"", b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"])
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+async def test_some_answers_have_no_body_whatever_they_say(house: RelayHouse, status: bytes, fields: bytes) -> None:
+    """204 and 304 end at their heads, to the byte."""
+    client, call = await house.reached(get())
+    await call.say(b"HTTP/1.1 %b\r\n%b\r\n" % (status, fields))
+    answered = await client.message()
+    await client.send(AFTER)
+    await (await house.alpha.call()).say(HELLO)
+
+    assert answered.first_line == f"HTTP/1.1 {status.decode()}"
+    assert (await client.read_exactly(15)) == b"HTTP/1.1 200 OK"
+
+
+@pytest.mark.parametrize(
+    "interim",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" + b"HTTP/1.1 102 Processing\r\n\r\n" * 3,
+    ],
+)
+async def test_interim_answers_end_here(house: RelayHouse, interim: bytes) -> None:
+    """They may come in the same packet as the answer or before it, cut anywhere."""
+    _, together = await house.exchange(get(), interim + HELLO)
+    client, call = await house.reached(get())
+    await call.say(interim[:15])
+    await call.say(interim[15:])
+    await call.say(HELLO)
+
+    assert together.raw == (await client.message()).raw
+    assert together.status == 200
+
+
+@pytest.mark.parametrize(
+    ("reason", "status_line"),
+    [
+        (b"200 Very Well", "HTTP/1.1 200 Very Well"),
+        (b"299 Odd", "HTTP/1.1 299 Odd"),
+        (b"500 Out of memory (CUDA)", "HTTP/1.1 500 Out of memory (CUDA)"),
+        (b"200", "HTTP/1.1 200 "),
+    ],
+)
+async def test_the_status_line_is_kept(house: RelayHouse, reason: bytes, status_line: str) -> None:
+    """Some clients show the reason, and an upstream's own error is the upstream's to word."""
+    _, answered = await house.exchange(get(), HELLO.replace(b"200 OK", reason))
+
+    assert answered.first_line == status_line
+
+
+async def test_hop_by_hop_fields_of_an_answer_end_here(house: RelayHouse) -> None:
+    """What an upstream says about its connection is not about the client's."""
+    own = b"Connection: keep-alive, X-Private\r\nKeep-Alive: timeout=5\r\nX-Private: 1\r\nUpgrade: h2c\r\n"
+    cookies = b"Set-Cookie: a\r\nSet-Cookie: b\r\n"
+    _, answered = await house.exchange(get(), HELLO.replace(b"Content", own + cookies + b"Content", 1))
+
+    assert {"connection", "keep-alive", "x-private", "upgrade"}.isdisjoint(answered.names)
+    assert answered.all("Set-Cookie") == ["a", "b"]
+
+
+async def test_an_upstream_that_closes_does_not_close_the_client(house: RelayHouse) -> None:
+    """The client's connection is its own."""
+    client, call = await house.reached(get())
+    await call.say(HELLO.replace(b"Content", b"Connection: close\r\nContent", 1))
+    answered = await client.message()
+    await client.send(AFTER)
+    await (await house.alpha.call()).say(HELLO)
+
+    assert answered.all("Connection") == []
+    assert (await client.message()).status == 200
+    assert len(house.alpha.lines) == 2
+
+
+async def test_an_old_client_gets_no_chunks(house: RelayHouse) -> None:
+    """HTTP/1.0 knows no chunks: it gets the plain bytes and a close."""
+    client, call = await house.reached(get("/x?model=alpha", "Connection: keep-alive", version="1.0"))
+    await call.say(CHUNKED + b"Trailer: X-Sum\r\n\r\n5\r\nhel")
+    await call.say(b"lo\r\n1\r\n!\r\n0\r\nX-Sum: 6\r\n\r\n")
+    answered = await client.message()
+
+    assert answered.body == b"hello!"
+    assert {"transfer-encoding", "trailer"}.isdisjoint(answered.names)
+    assert answered["Connection"] == "close"
+
+
+async def test_event_streams_are_not_to_be_buffered(house: RelayHouse) -> None:
+    """A proxy in front of us must not collect tokens; whoever said so already is not repeated."""
+    _, told = await house.exchange(chat(), SSE + chunked(b"data: x\n\n"))
+    own = SSE.replace(b"\r\n\r\n", b"\r\nX-Accel-Buffering: yes\r\n\r\n")
+    _, kept = await house.exchange(chat(), own + chunked(b"data: x\n\n"))
+
+    assert told["X-Accel-Buffering"] == "no"
+    assert kept["X-Accel-Buffering"] == "yes"
+
+
+WRONG = {
+    "both framings": CHUNKED + b"Content-Length: 5\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    "two lengths": OK + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+    "another coding": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+    "no chunks in its coding": OK + b"Transfer-Encoding: identity\r\n\r\nhello",
+    "no HTTP": b"* OK IMAP4 ready\r\n\r\n",
+    "a field without a colon": OK + b"nonsense\r\n\r\n",
+    "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+    "an endless head": OK + b"X-Long: " + b"a" * 70_000,
+    "a huge head": OK + b"X-Long: " + b"a" * 70_000 + b"\r\nContent-Length: 0\r\n\r\n",
+    "a flood of interim answers": b"HTTP/1.1 102 Processing\r\n\r\n" * 17 + HELLO,
+    "more than its length": HELLO + b"HTTP/1.1 200 OK\r\n\r\n",
+    "a line more than its length": HELLO + b"\r\n",
+    "a body where there is none": b"HTTP/1.1 204 No Content\r\n\r\nhello",
+    "a bad chunk": CHUNKED + b"\r\nZZ\r\nhello",
+    "more than its chunks": CHUNKED + b"\r\n5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+    "a line more than its chunks": CHUNKED + b"\r\n5\r\nhello\r\n0\r\n\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("said", WRONG.values(), ids=WRONG.keys())
+async def test_an_upstream_that_breaks_the_rules_is_not_relayed(house: RelayHouse, said: bytes) -> None:
+    """The client learns which model misbehaved, and that connection is never used again."""
+    client, call = await house.reached(get())
+    await call.say(said)
+    answered = await client.message()
+    ended = await call.ended()
+    await client.send(AFTER)
+    await (await house.alpha.call()).say(HELLO)
+
+    assert answered.status == 502
+    assert "alpha" in answered.body.decode()
+    assert ended in End
+    assert (await client.message()).body == b"hello"
+    assert len(house.alpha.lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "relayed"),
+    [
+        (b"ZZ\r\nhello\r\n", b""),
+        (b"0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", b""),
+        (b"0\r\n\r\n\r\n", b""),
+        (b"5\r\nhelloXX", b""),
+    ],
+    ids=["bad size", "another answer", "another line", "bad end of a chunk"],
+)
+async def test_rules_broken_later_are_a_visible_cut(house: RelayHouse, said: bytes, relayed: bytes) -> None:
+    """After the head there is no status any more: the answer stops without its end."""
+    client, call = await house.reached(get())
+    await call.say(CHUNKED + b"\r\n5\r\nfirst\r\n")
+    await client.read_until(b"5\r\nfirst\r\n")
+    await call.say(said)
+
+    assert await client.end() is End.CLOSED
+    assert client.unread == relayed
+
+
+async def test_bytes_beyond_the_length_are_a_visible_cut(house: RelayHouse) -> None:
+    """Nothing after the end of an answer is ever relayed: it could pass for the next one."""
+    client, call = await house.reached(get())
+    await call.say(OK + b"Content-Length: 10\r\n\r\nhello")
+    await client.read_until(b"hello")
+    await call.say(b"hello" + HELLO)
+
+    assert await client.end() is End.CLOSED
+    assert client.unread == b""
+
+
+async def test_bytes_that_nobody_asked_for_close_a_resting_connection(house: RelayHouse) -> None:
+    """They would be taken for the beginning of the next answer."""
+    client, call = await house.reached(get())
+    await call.say(HELLO)
+    await client.message()
+    await call.say(HELLO.replace(b"hello", b"wrong"))
+    await call.ended()
+    await client.send(AFTER)
+    await (await house.alpha.call()).say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert len(house.alpha.lines) == 2
+
+
+async def test_a_finished_request_is_written_down_once(house: RelayHouse) -> None:
+    """Model, status and times of every request that was for a model."""
+    await house.exchange(chat(), HELLO.replace(b"200", b"418"))
+    await come_true(lambda: house.notebook.entries)
+    (entry,) = house.notebook.entries
+
+    assert (entry.model, entry.status) == ("alpha", 418)
+    assert entry.first_byte_s is not None
+    assert 0 <= entry.waited_s <= entry.first_byte_s <= entry.seconds
+
+
+# Pages of other origins
+
+CHAT_PAGE = Access(allowed_origins=("https://chat.example",))
+ORIGIN = "Origin: https://chat.example"
+
+
+async def test_an_allowed_page_may_read_the_answer(open_house: OpenHouse) -> None:
+    """What an upstream says about other pages is replaced by what the configuration says."""
+    house = await open_house(access=CHAT_PAGE)
+    own = HELLO.replace(b"Content", b"Access-Control-Allow-Origin: *\r\nContent", 1)
+    _, answered = await house.exchange(chat("alpha", ORIGIN), own)
+
+    assert answered["Access-Control-Allow-Origin"] == "https://chat.example"
+    assert answered["Vary"] == "Origin"
+
+
+async def test_an_allowed_page_may_read_a_refusal(open_house: OpenHouse) -> None:
+    """Else it would show "network error" where we say which model is missing."""
+    house = await open_house(access=CHAT_PAGE)
+
+    for request in (chat("nobody", ORIGIN), get("/x?model=nobody", ORIGIN)):
+        answered = await house.refusal(request)
+        assert answered.status == 404
+        assert answered["Access-Control-Allow-Origin"] == "https://chat.example"
+
+
+async def test_an_allowed_page_may_ask_whether_it_may_ask(open_house: OpenHouse) -> None:
+    """A preflight is answered here, wakes nobody, and keeps the connection."""
+    house = await open_house(access=CHAT_PAGE)
+    wishes = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization")
+    client = await house.send(get("/v1/chat/completions", ORIGIN, *wishes, method="OPTIONS"))
+    answered = await client.message()
+    await client.send(get("/v1/x", ORIGIN, wishes[0], "Connection: close", method="OPTIONS"))
+    last = await client.message()
+
+    assert answered.status == 204
+    assert answered["Access-Control-Allow-Methods"] == "POST"
+    assert answered["Access-Control-Allow-Headers"] == "authorization"
+    assert "access-control-allow-headers" not in last.names
+    assert await client.end() is End.CLOSED
+    assert house.phase("alpha") == "cold"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [("Origin: https://evil.example",), ("Origin: https://evil.example", "Access-Control-Request-Method: POST")],
+)
+async def test_other_pages_are_refused(open_house: OpenHouse, fields: tuple[str, ...]) -> None:
+    """And not told that they could read the refusal."""
+    house = await open_house(access=CHAT_PAGE)
+    answered = await house.refusal(get("/v1/chat/completions", *fields, method="OPTIONS"))
+
+    assert answered.status == 403
+    assert "access-control-allow-origin" not in answered.names
+
+
+async def test_without_allowed_pages_nothing_is_said_about_them(house: RelayHouse) -> None:
+    """Our own page needs no permission, and its preflight is the upstream's."""
+    own = ("Origin: http://box", "Access-Control-Request-Method: POST")
+    _, answered = await house.exchange(get("/x?model=alpha", *own, method="OPTIONS"))
+
+    assert answered.status == 200
+    assert "access-control-allow-origin" not in answered.names

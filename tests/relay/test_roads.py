@@ -1,0 +1,244 @@
+"""Which upstream a request reaches, over the wire: by its body, its form, its URL, or by what is running."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true, spec
+from tests.support.relay_house import HELLO, chat, get, post
+
+from hotseat.catalog.catalog import Policy
+from hotseat.catalog.spec import BodyChanges
+from hotseat.settings import Access, Settings
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+    from tests.support.transport import Message
+
+FILE = bytes(range(256)) * 12_000
+FORM = "Content-Type: multipart/form-data; boundary=xyz"
+
+
+def part(name: str, value: bytes, extra: str = "") -> bytes:
+    return b'--xyz\r\nContent-Disposition: form-data; name="%b"%b\r\n\r\n%b\r\n' % (
+        name.encode(),
+        extra.encode(),
+        value,
+    )
+
+
+AUDIO = part("file", FILE, '; filename="a.wav"')
+
+
+async def reaches(house: RelayHouse, model: str, request: bytes) -> Message:
+    client = await house.send(request)
+    call = await house.upstreams[model].call()
+    await call.say(HELLO)
+
+    assert (await client.message()).status == 200
+    return call.request
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        chat("beta"),
+        post(b'{"prompt":"x","model":"beta"}', target="/completion"),
+        post(b"x", target="/v1/audio/speech?model=beta"),
+        get("/slots?model=beta"),
+        get("/upstream/beta/slots"),
+        post(b"x", target="/upstream/beta/anything"),
+        get("/upstream/beta", method="POST"),
+    ],
+    ids=["v1 body", "native body", "query", "query of a GET", "URL", "POST by URL", "URL alone"],
+)
+async def test_a_request_reaches_the_model_it_names(house: RelayHouse, request_bytes: bytes) -> None:
+    """The name may stand in the body or in the URL."""
+    await reaches(house, "beta", request_bytes)
+
+
+async def test_a_model_in_the_url_is_cut_off(house: RelayHouse) -> None:
+    """The rest goes on as it is, encoded bytes and query included."""
+    asked = await reaches(house, "beta", get("/upstream/beta/a%20b/c?x=%2F&y"))
+
+    assert asked.first_line == "GET /a%20b/c?x=%2F&y HTTP/1.1"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [part("model", b"beta") + AUDIO, AUDIO + part("model", b"beta")],
+    ids=["name before the file", "name after the file"],
+)
+async def test_a_large_form_reaches_the_model_it_names(house: RelayHouse, form: bytes) -> None:
+    """The file rests on disk, and arrives whole."""
+    asked = await reaches(house, "beta", post(form + b"--xyz--\r\n", FORM, target="/v1/audio/transcriptions"))
+
+    assert sha256(asked.body).digest() == sha256(form + b"--xyz--\r\n").digest()
+
+
+async def test_a_large_form_can_be_changed(open_house: OpenHouse) -> None:
+    """It is read back from disk for that."""
+    house = await open_house(models=(spec("alpha"), spec("beta", changes=BodyChanges("real"))))
+    form = AUDIO + part("model", b"beta") + b"--xyz--\r\n"
+    asked = await reaches(house, "beta", post(form, FORM, target="/v1/audio/transcriptions"))
+
+    assert asked.body == form.replace(b"\r\nbeta\r\n", b"\r\nreal\r\n")
+
+
+async def test_a_large_upload_arrives_whole(house: RelayHouse) -> None:
+    """Three megabytes that nobody reads on the way."""
+    asked = await reaches(house, "beta", post(FILE, target="/upload?model=beta"))
+
+    assert sha256(asked.body).digest() == sha256(FILE).digest()
+
+
+async def test_an_upload_that_finds_no_room_on_disk_is_refused(
+    house: RelayHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is our fault, and said so."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    answered = await house.refusal(post(FILE, target="/upload?model=beta"))
+
+    assert answered.status == 500
+    assert "cannot be kept on disk" in answered.body.decode()
+
+
+async def test_without_a_name_the_default_model_is_meant(open_house: OpenHouse) -> None:
+    """For requests under /v1/."""
+    house = await open_house(default_model=ModelName("beta"))
+
+    await reaches(house, "beta", post(b"{}"))
+
+
+async def test_without_a_name_the_only_model_is_meant(open_house: OpenHouse) -> None:
+    """There is nothing else to mean."""
+    house = await open_house(models=(spec("beta"),))
+
+    await reaches(house, "beta", post(b"{}"))
+
+
+async def test_without_a_name_the_running_model_is_meant(house: RelayHouse) -> None:
+    """Outside /v1/ a request goes to whoever is in the seat, and starts nobody."""
+    await reaches(house, "beta", chat("beta"))
+
+    await reaches(house, "beta", get("/slots"))
+    await reaches(house, "beta", post(b"no json", target="/tokenize"))
+    await reaches(house, "beta", post(FILE, target="/upload"))
+    await reaches(house, "beta", get("/v1/unknown"))
+    assert house.phase("alpha") == "cold"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (get("/slots"), 400),
+        (post(b"{}", target="/completion"), 400),
+        (post(b"{}"), 400),
+        (post(b""), 400),
+        (post(b"[]"), 400),
+        (post(b'{"model":1}'), 400),
+        (post(b"[" * 5000), 400),
+        (chat("gamma"), 404),
+        (get("/upstream/gamma/slots"), 404),
+        (get("/slots?model=gamma"), 404),
+    ],
+)
+async def test_a_request_for_nobody_starts_nobody(house: RelayHouse, request_bytes: bytes, status: int) -> None:
+    """It is told what is missing."""
+    answered = await house.refusal(request_bytes)
+
+    assert answered.status == status
+    assert {model.phase.value for model in house.dispatcher.view().models} == {"cold"}
+
+
+async def test_the_parts_of_a_page_do_not_start_a_model(house: RelayHouse) -> None:
+    """A browser that fetches an icon must not swap models for it; from a running model it gets it."""
+    refused = await house.refusal(get("/upstream/alpha/favicon.ico"))
+    phase = house.phase("alpha")
+    await reaches(house, "alpha", get("/upstream/alpha/index.html"))
+
+    assert refused.status == 409
+    assert "ignorePaths" in refused.body.decode()
+    assert phase == "cold"
+    await reaches(house, "alpha", get("/upstream/alpha/favicon.ico"))
+
+
+async def test_which_parts_of_a_page_do_not_start_a_model_can_be_chosen(open_house: OpenHouse) -> None:
+    """The query is no part of the path."""
+    house = await open_house(settings=Settings(ignore_paths=("^/static/",)))
+
+    assert (await house.refusal(get("/upstream/alpha/static/x"))).status == 409
+    await reaches(house, "alpha", get("/upstream/alpha/favicon.ico?/static/"))
+
+
+async def test_a_model_that_does_not_start_is_a_503(house: RelayHouse) -> None:
+    """With the reason, in the caller's dialect."""
+    house.hands.broken = ("alpha",)
+    plain = await house.refusal(chat())
+    sdk = await house.refusal(chat("alpha", "X-Stainless-Lang: python"))
+
+    assert (plain.status, sdk.status) == (503, 503)
+    assert b"alpha exited with code 1" in plain.body
+    assert sdk.body.startswith(b'{"error":{"message":')
+    assert house.notebook.entries[0].status == 503
+
+
+async def test_a_line_that_is_full_asks_to_come_again(open_house: OpenHouse) -> None:
+    """429 with a time, and the connection stays usable."""
+    house = await open_house(policy=Policy(max_queue=1))
+    waiting = await house.send(chat("slow"))
+    await come_true(lambda: house.waiting() == 1)
+    client = await house.send(chat("slow"))
+    refused = await client.message()
+    waiting.hang_up()
+    await come_true(lambda: house.waiting() == 0)
+    house.hands.become_ready("slow")
+
+    assert refused.status == 429
+    assert 1 <= int(refused["Retry-After"]) <= 60
+    assert refused.all("Connection") == []
+
+
+async def test_a_request_waits_while_its_model_loads(house: RelayHouse) -> None:
+    """And is forwarded when it is ready."""
+    client = await house.send(chat("slow"))
+    await come_true(lambda: house.hands.is_starting("slow"))
+    house.hands.become_ready("slow")
+    await (await house.upstreams["slow"].call()).say(HELLO)
+
+    assert (await client.message()).status == 200
+
+
+async def test_reads_never_wait_behind_a_generation(open_house: OpenHouse) -> None:
+    """Slots are for what generates."""
+    house = await open_house(models=(spec("alpha", concurrency_limit=1),))
+    first, call = await house.reached(chat())
+    second = await house.send(chat())
+    await come_true(lambda: house.waiting() == 1)
+    await reaches(house, "alpha", get("/slots"))
+    await call.say(HELLO)
+    await (await house.alpha.call()).say(HELLO)
+
+    assert (await first.message()).status == 200
+    assert (await second.message()).status == 200
+
+
+async def test_fairness_can_go_by_a_header(open_house: OpenHouse) -> None:
+    """Behind another proxy all clients have one address."""
+    house = await open_house(access=Access(client_header="X-User"))
+    named = await house.send(chat("slow", "X-User: ann"))
+    unnamed = await house.send(chat("slow"))
+    await come_true(lambda: house.waiting() == 2)
+    clients = {ticket.client for ticket in house.dispatcher.view().line}
+    for client in (named, unnamed):
+        client.hang_up()
+    await come_true(lambda: house.waiting() == 0)
+    house.hands.become_ready("slow")
+
+    assert clients == {"ann", "127.0.0.1"}

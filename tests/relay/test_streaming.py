@@ -1,0 +1,275 @@
+"""Bytes on their way to the client: at once, and never more of them than the client takes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true
+from tests.support.relay_house import HELLO, chat, get, post, turns
+from tests.support.transport import End
+
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+    from tests.support.scripted_upstream import Call, Line
+    from tests.support.transport import Wire
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PIECE = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+SMALL = 16 << 10
+"""A receive buffer that keeps the kernel from hiding a client that does not read."""
+TWO_READS = b"x" * 120_000
+"""Each half fits into one read; together they are more than a connection takes for a client that does not read."""
+MOST_IN_BETWEEN = 8 << 20
+"""In all the buffers of the kernel and of the relay, generously."""
+
+
+class Fountain:
+    """An upstream that sends as much as is taken from it."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.sent = 0
+
+    async def flow(self, most: int) -> None:
+        line = self.line.wire
+        line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+        while self.sent < most:
+            await asyncio.get_running_loop().sock_sendall(line.sock, PIECE)
+            self.sent += len(PIECE)
+
+    async def stands_still(self) -> None:
+        """Return when nothing was taken for some turns of the loop."""
+        seen, quiet = -1, 0
+        async with asyncio.timeout(10):
+            while quiet < 50:
+                quiet = quiet + 1 if self.sent == seen else 0
+                seen = self.sent
+                await asyncio.sleep(0.002)
+
+
+def with_length(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@pytest.fixture
+async def tight(open_house: OpenHouse) -> RelayHouse:
+    """A house whose kernel keeps little for clients that do not read."""
+    return await open_house(send_buffer=SMALL)
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[Tasks]:
+    tasks = Tasks()
+    yield tasks
+    await tasks.aclose()
+
+
+async def test_every_piece_is_passed_on_before_the_next_comes(house: RelayHouse) -> None:
+    """A token reaches the client when it was made, not when the buffer is full."""
+    client, call = await house.reached(chat())
+    await call.say(CHUNKED)
+    await client.read_until(b"\r\n\r\n")
+    for number in range(20):
+        piece = b"2\r\n%02d\r\n" % number
+        await call.say(piece)
+        assert await client.read_exactly(len(piece)) == piece
+    await call.say(b"0\r\n\r\n")
+
+    assert await client.read_exactly(5) == b"0\r\n\r\n"
+
+
+async def test_no_piece_waits_for_the_acknowledgement_of_the_one_before(house: RelayHouse) -> None:
+    """A kernel that collects small pieces would hold each token back for 40 ms."""
+    client = await house.client()
+    began = house.relay.now()
+    for _ in range(50):
+        await client.send(get())
+        call = await house.alpha.call()
+        await call.say(HELLO[:-5])
+        await turns()
+        await call.say(HELLO[-5:])
+        await client.message()
+
+    assert house.relay.now() - began < 1.0
+
+
+async def test_a_head_is_passed_on_before_its_body_comes(house: RelayHouse) -> None:
+    """A client may want to know the status long before the first token."""
+    client, call = await house.reached(chat())
+    await call.say(CHUNKED)
+
+    assert (await client.read_until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
+    await call.say(b"0\r\n\r\n")
+    assert await client.read_exactly(5) == b"0\r\n\r\n"
+
+
+async def test_a_client_that_does_not_read_stops_the_upstream(house: RelayHouse, tasks: Tasks) -> None:
+    """No more is taken from an endless answer than fits between the two, and reading on lets it flow again."""
+    client = await house.client(receive_buffer=SMALL)
+    await client.send(get())
+    call = await house.alpha.call()
+    await call.say(CHUNKED)
+    fountain = Fountain(call.line)
+    most = 4 * MOST_IN_BETWEEN
+    flow = tasks.start(fountain.flow(most), "flow")
+    await fountain.stands_still()
+    stopped_at = fountain.sent
+    await client.read_until(b"\r\n\r\n")
+    for _ in range(0, most, 1 << 20):
+        await client.read_exactly(1 << 20)
+    await flow
+
+    assert 0 < stopped_at < MOST_IN_BETWEEN
+    assert fountain.sent >= most
+
+
+async def test_a_connection_that_was_stopped_serves_the_next_request(house: RelayHouse) -> None:
+    """The last piece of an answer may stop the upstream; it goes back to the pool awake."""
+    answer = with_length(b"x" * 4_000_000)
+    client = await house.client(receive_buffer=SMALL)
+    await client.send(get())
+    call = await house.alpha.call()
+    saying = Tasks().start(call.say(answer), "say")
+    body = (await client.message()).body
+    await saying
+    for _ in range(3):
+        assert (await house.exchange(get()))[1].body == b"hello"
+
+    assert len(body) == 4_000_000
+    assert len(house.alpha.lines) == 1
+
+
+async def test_answers_do_not_pile_up_for_a_client_that_does_not_read(tight: RelayHouse, tasks: Tasks) -> None:
+    """The next pipelined request is served when the client has taken the answer before it."""
+    client = await tight.client(receive_buffer=SMALL)
+    await client.send(get() * 5)
+    await overflow(await tight.alpha.call())
+    await come_true(lambda: tight.in_flight() == 0)
+    await client.send(get() * 5)
+    await turns()
+    served = tight.alpha.requests
+
+    async def serve() -> None:
+        while True:
+            await overflow(await tight.alpha.call())
+
+    tasks.start(serve(), "serve")
+    for _ in range(10):
+        assert (await client.message()).body == TWO_READS
+    assert served == 1
+
+
+async def test_a_client_that_takes_nothing_for_long_is_cut(house: RelayHouse, tasks: Tasks) -> None:
+    """It must not hold a model for ever; its lease is given back."""
+    client = await house.client(receive_buffer=SMALL)
+    await client.send(get())
+    call = await house.alpha.call()
+    await call.say(CHUNKED)
+    fountain = Fountain(call.line)
+    tasks.start(_until_cut(fountain), "flow")
+    await fountain.stands_still()
+    assert house.in_flight() == 1
+    await house.later(61)
+    await come_true(lambda: house.in_flight() == 0)
+
+    assert await client.end() is End.RESET
+    assert await call.ended() in End
+    assert house.notebook.entries[0].status == 499
+
+
+async def _until_cut(fountain: Fountain) -> None:
+    try:
+        await fountain.flow(1 << 40)
+    except OSError:
+        return
+
+
+async def test_a_client_that_takes_little_is_not_cut(tight: RelayHouse, tasks: Tasks) -> None:
+    """Whoever reads, however slowly, may go on."""
+    client = await tight.client(receive_buffer=SMALL)
+    await client.send(get())
+    call = await tight.alpha.call()
+    tasks.start(call.say(with_length(b"x" * 2_000_000)), "say")
+    await client.read_until(b"\r\n\r\n")
+    for _ in range(4):
+        await client.read_exactly(200_000)
+        await tight.later(59)
+        await tight.clocks_seen()
+
+    assert await client.read_exactly(1_200_000) == b"x" * 1_200_000
+
+
+async def overflow(call: Call) -> None:
+    """An answer whose last piece is more than the client's connection takes, and is read whole all the same."""
+    last = TWO_READS[60_000:]
+    await call.say(with_length(TWO_READS).removesuffix(last))
+    await turns()
+    await call.say(last)
+
+
+async def closing_answer(house: RelayHouse) -> Wire:
+    """A client that wanted to close and does not read; the upstream is done, the relay is not."""
+    client = await house.client(receive_buffer=SMALL)
+    await client.send(get("/x?model=alpha", "Connection: close"))
+    call = await house.alpha.call()
+    await overflow(call)
+    await come_true(lambda: house.in_flight() == 0)
+    return client
+
+
+async def test_the_last_bytes_of_a_closing_answer_may_be_read_at_leisure(tight: RelayHouse) -> None:
+    """A client that wanted to close has as much time to read its answer as any other."""
+    client = await closing_answer(tight)
+    for _ in range(3):
+        await tight.later(3)
+        await tight.clocks_seen()
+
+    assert (await client.message()).body == TWO_READS
+    assert await client.end() is End.CLOSED
+
+
+async def test_a_closing_answer_that_nobody_reads_is_cut_in_the_end(tight: RelayHouse) -> None:
+    """Its time is longer, not endless."""
+    client = await closing_answer(tight)
+    for _ in range(3):
+        await tight.later(61)
+        await tight.clocks_seen()
+
+    assert tight.relay.clients == 0
+    assert await client.end() is End.RESET
+
+
+async def test_a_closed_connection_whose_end_nobody_acknowledges_is_cut(tight: RelayHouse) -> None:
+    """Also when the client was the first to say goodbye, without reading."""
+    client = await closing_answer(tight)
+    client.say_goodbye()
+    for _ in range(3):
+        await tight.later(61)
+        await tight.clocks_seen()
+
+    assert tight.relay.clients == 0
+
+
+async def test_a_large_upload_does_not_pile_up_for_a_slow_upstream(house: RelayHouse) -> None:
+    """A spooled body is read from disk as fast as the upstream takes it."""
+    house.alpha.listens.clear()
+    body = b"x" * 30_000_000
+    client = await house.client()
+    await client.send(post(body, target="/x?model=alpha"))
+    await come_true(lambda: house.alpha.lines)
+    buffered = house.relay.buffered
+    house.alpha.listens.set()
+    call = await house.alpha.call()
+    await call.say(HELLO)
+
+    assert buffered == 0
+    assert call.request.body == body
+    assert (await client.message()).status == 200

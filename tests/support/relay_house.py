@@ -1,0 +1,206 @@
+"""A real relay over a real dispatcher, whose model servers and whose management API say what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tests.support.puppets import Puppets, catalog, come_true, spec
+from tests.support.scripted_upstream import ScriptedUpstream, on_a_path, on_a_port
+from tests.support.transport import Wire
+
+from hotseat.dispatcher import Dispatcher
+from hotseat.journal import Journal
+from hotseat.relay.relay import SWEEP_S, Relay
+from hotseat.relay.rules import Rules
+from hotseat.scheduling.events import UpstreamReady
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.terms import Address, ModelName, Upstream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.support.scripted_upstream import Call
+    from tests.support.transport import Message
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.scheduling.commands import StartUpstream
+    from hotseat.scheduling.events import UpstreamFailed
+    from hotseat.settings import Settings
+
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+MODELS = (spec("alpha"), spec("beta"), spec("slow"))
+
+
+def get(target: str = "/slots?model=alpha", *fields: str, method: str = "GET", version: str = "1.1") -> bytes:
+    lines = [f"{method} {target} HTTP/{version}", "Host: box", *fields]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def post(body: bytes, *fields: str, target: str = "/v1/chat/completions", version: str = "1.1") -> bytes:
+    length = f"Content-Length: {len(body)}"
+    return get(target, *fields, length, method="POST", version=version) + body
+
+
+def chat(model: str = "alpha", *fields: str) -> bytes:
+    return post(b'{"model":"%b"}' % model.encode(), "Content-Type: application/json", *fields)
+
+
+def chunked(*chunks: bytes) -> bytes:
+    """A body in chunks, its end included."""
+    return b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in (*chunks, b""))
+
+
+async def turns() -> None:
+    """Let the loop turn until bytes that are in the kernel have been read."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class ScriptHands(Puppets):
+    """Puppets whose models live where the test's servers listen."""
+
+    def __init__(self, addresses: dict[str, Address]) -> None:
+        super().__init__(slow=("slow",))
+        self.addresses = addresses
+
+    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
+        started = await super().start(command)
+        if not isinstance(started, UpstreamReady):
+            return started
+        return replace(started, upstream=Upstream(self.addresses[command.model], started.upstream.pid))
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    model: str | None
+    status: int
+    waited_s: float
+    first_byte_s: float | None
+    seconds: float
+
+
+@dataclass
+class Notebook:
+    """The ledger: what was written down about finished requests."""
+
+    entries: list[Finished] = field(default_factory=list)
+
+    def finished(
+        self, model: ModelName | None, status: int, waited_s: float, first_byte_s: float | None, seconds: float
+    ) -> None:
+        self.entries.append(Finished(model, status, waited_s, first_byte_s, seconds))
+
+
+@dataclass
+class RelayHouse:
+    relay: Relay
+    dispatcher: Dispatcher
+    hands: ScriptHands
+    upstreams: dict[str, ScriptedUpstream]
+    management: ScriptedUpstream
+    notebook: Notebook
+    port: int
+    clients: list[Wire] = field(default_factory=list)
+
+    @property
+    def alpha(self) -> ScriptedUpstream:
+        return self.upstreams["alpha"]
+
+    async def client(self, **options: int) -> Wire:
+        """A new connection to the relay; `receive_buffer` keeps the kernel from reading on the client's behalf."""
+        sock = socket.socket()
+        if "receive_buffer" in options:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options["receive_buffer"])
+        self.clients.append(Wire(sock))
+        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", self.port))
+        return self.clients[-1]
+
+    async def clocks_seen(self) -> None:
+        """Return when the relay has looked at all deadlines once more."""
+        start = self.relay.now()
+        await come_true(lambda: self.relay.now() > start + 1.1 * SWEEP_S)
+
+    async def send(self, request: bytes) -> Wire:
+        client = await self.client()
+        await client.send(request)
+        return client
+
+    async def reached(self, request: bytes) -> tuple[Wire, Call]:
+        """A request that has arrived at alpha and waits for its answer."""
+        client = await self.send(request)
+        return client, await self.alpha.call()
+
+    async def exchange(self, request: bytes, answer: bytes = HELLO) -> tuple[Message, Message]:
+        """What alpha was asked and what the client was answered."""
+        client, call = await self.reached(request)
+        await call.say(answer)
+        answered = await client.message(to=request.partition(b" ")[0].decode())
+        client.hang_up()
+        return call.request, answered
+
+    async def refusal(self, request: bytes) -> Message:
+        client = await self.send(request)
+        answered = await client.message()
+        client.hang_up()
+        return answered
+
+    def in_flight(self, model: str = "alpha") -> int:
+        return self.dispatcher.view().model(ModelName(model)).in_flight
+
+    def waiting(self) -> int:
+        return len(self.dispatcher.view().line)
+
+    def phase(self, model: str) -> str:
+        return self.dispatcher.view().model(ModelName(model)).phase.value
+
+    async def later(self, seconds: float) -> None:
+        """What was sent until now has arrived; from now on the relay's clocks are ahead by so much more."""
+        await turns()
+        for clock in (self.relay, self.relay.pool):
+            before = clock.now
+            clock.now = lambda before=before: before() + seconds  # type: ignore[method-assign, misc]
+
+
+@asynccontextmanager
+async def relay_house(
+    folder: Path, settings: Settings, models: tuple[ModelSpec, ...], *, send_buffer: int | None = None, **known: Any
+) -> AsyncIterator[RelayHouse]:
+    """Inside the block the relay listens; afterwards nothing is left, and nothing went wrong unseen."""
+    problems: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
+    upstreams: dict[str, ScriptedUpstream] = {each.name: on_a_port() for each in models}
+    hands = ScriptHands({name: upstream.address for name, upstream in upstreams.items()})
+    dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), hands, Journal())
+    management, notebook = on_a_path(folder / "api"), Notebook()
+    relay = Relay(dispatcher, Rules(settings), management.address, notebook)
+    sock = socket.create_server(("127.0.0.1", 0))
+    if send_buffer is not None:  # the connections that it accepts inherit it
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+    await relay.listen([sock])
+    house = RelayHouse(relay, dispatcher, hands, upstreams, management, notebook, sock.getsockname()[1])
+    try:
+        yield house
+    finally:
+        await _tidy_up(house)
+
+    assert problems == []
+
+
+async def _tidy_up(house: RelayHouse) -> None:
+    for client in house.clients:
+        client.hang_up()
+    await house.relay.drain(within=5)
+    await come_true(lambda: house.waiting() == 0)
+    leases = {model.name: model.in_flight for model in house.dispatcher.view().models if model.in_flight}
+    await house.relay.aclose()
+    await house.dispatcher.shut_down(within=0)
+    for upstream in (*house.upstreams.values(), house.management):
+        await upstream.aclose()
+
+    assert leases == {}
+    assert house.relay.buffered == 0

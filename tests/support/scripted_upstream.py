@@ -1,0 +1,127 @@
+"""A server whose every word is the test's: it takes requests, keeps them, and answers nothing of its own accord."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.support.transport import DEADLINE_S, PROMPTLY_S, End, Wire, within
+
+from hotseat.tasks import Tasks
+from hotseat.terms import Address
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.transport import Message
+
+
+class Line:
+    """One connection to the server; it is always being read, so that its end is seen at once."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.over: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        self.reader: asyncio.Task[None]
+
+    async def ended(self, by: float = PROMPTLY_S) -> End:
+        return await within(by, asyncio.shield(self.over))
+
+    async def reset(self) -> None:
+        self.reader.cancel()
+        await asyncio.wait([self.reader])
+        self.wire.reset()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request and the line on which it came."""
+
+    request: Message
+    line: Line
+
+    async def say(self, data: bytes) -> None:
+        await self.line.wire.send(data)
+
+    def hang_up(self) -> None:
+        # The reader still waits on this socket, so it must not be closed under its feet.
+        self.line.wire.sock.shutdown(socket.SHUT_RDWR)
+
+    async def ended(self, by: float = PROMPTLY_S) -> End:
+        return await self.line.ended(by)
+
+
+class ScriptedUpstream:
+    def __init__(self, sock: socket.socket, address: Address) -> None:
+        self.address = address
+        self.lines: list[Line] = []
+        self.requests = 0
+        self.listens = asyncio.Event()
+        """Cleared: what is sent stays in the kernel's buffers."""
+        self.listens.set()
+        self._sock = sock
+        self._calls: asyncio.Queue[Call] = asyncio.Queue()
+        self._tasks = Tasks()
+        self._acceptor = self._tasks.start(self._accept(), "accept")
+        self._blockers: list[socket.socket] = []
+
+    async def call(self) -> Call:
+        """The next request, on whichever line it comes."""
+        return await within(DEADLINE_S, self._calls.get())
+
+    @property
+    def has_calls(self) -> bool:
+        return not self._calls.empty()
+
+    def stop_accepting(self) -> None:
+        """From now on connecting takes for ever: the kernel's backlog is full."""
+        self._acceptor.cancel()
+        self._sock.listen(0)
+        blocker = socket.socket()
+        blocker.setblocking(False)
+        blocker.connect_ex((self.address.host, self.address.port))
+        self._blockers.append(blocker)
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        self._sock.close()
+        for sock in (*self._blockers, *(line.wire.sock for line in self.lines)):
+            sock.close()
+
+    async def _accept(self) -> None:
+        while True:
+            sock, _ = await asyncio.get_running_loop().sock_accept(self._sock)
+            line = Line(Wire(sock))
+            self.lines.append(line)
+            line.reader = self._tasks.start(self._attend(line), "line")
+
+    async def _attend(self, line: Line) -> None:
+        # A test decides how long a silence may be, not the wire.
+        with suppress(AssertionError, OSError):
+            while await self._has_more(line):
+                request = await line.wire.message()
+                self.requests += 1
+                self._calls.put_nowait(Call(request, line))
+        line.over.set_result(await line.wire.end())
+
+    async def _has_more(self, line: Line) -> bool:
+        await self.listens.wait()
+        line.wire.unread += await asyncio.get_running_loop().sock_recv(line.wire.sock, 1 << 20)
+        return bool(line.wire.unread)
+
+
+def on_a_port() -> ScriptedUpstream:
+    sock = socket.create_server(("127.0.0.1", 0))
+    sock.setblocking(False)
+    return ScriptedUpstream(sock, Address("127.0.0.1", sock.getsockname()[1]))
+
+
+def on_a_path(path: Path) -> ScriptedUpstream:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(str(path))
+    sock.listen()
+    sock.setblocking(False)
+    return ScriptedUpstream(sock, Address("localhost", 0, unix_path=str(path)))

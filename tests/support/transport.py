@@ -1,0 +1,161 @@
+"""One end of a connection in a test's hand: plain bytes, plain sockets, and a deadline on everything."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+DEADLINE_S = 5.0
+PROMPTLY_S = 0.25
+"""Milliseconds in truth; a busy machine needs some slack."""
+
+Fields = list[tuple[str, str]]
+
+
+class End(Enum):
+    CLOSED = "closed"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A request or an answer: its first line, its fields as they came, its body without its framing."""
+
+    first_line: str
+    fields: Fields
+    body: bytes
+    raw: bytes
+    """As on the wire, all of it."""
+
+    @property
+    def status(self) -> int:
+        return int(self.first_line.split(" ")[1])
+
+    @property
+    def names(self) -> list[str]:
+        return [name.lower() for name, _ in self.fields]
+
+    def all(self, name: str) -> list[str]:
+        return [value for key, value in self.fields if key.lower() == name.lower()]
+
+    def __getitem__(self, name: str) -> str:
+        (value,) = self.all(name)
+        return value
+
+
+class Wire:
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        if sock.family == socket.AF_INET:  # what a test sends in two pieces arrives in two
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = sock
+        self.unread = b""
+
+    # Writing
+
+    async def send(self, data: bytes) -> None:
+        await within(DEADLINE_S, asyncio.get_running_loop().sock_sendall(self.sock, data))
+
+    def say_goodbye(self) -> None:
+        """A FIN: nothing more will be sent, whatever still comes may be read."""
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def hang_up(self) -> None:
+        self.sock.close()
+
+    def reset(self) -> None:
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    # Reading
+
+    async def read_until(self, mark: bytes) -> bytes:
+        while mark not in self.unread:
+            await self._read_more()
+        end = self.unread.index(mark) + len(mark)
+        return self._take(end)
+
+    async def read_exactly(self, size: int) -> bytes:
+        while len(self.unread) < size:
+            await self._read_more()
+        return self._take(size)
+
+    async def read_to_end(self) -> bytes:
+        """Everything up to a clean end; a reset raises."""
+        while data := await self._receive():
+            self.unread += data
+        return self._take(len(self.unread))
+
+    async def end(self, by: float = DEADLINE_S) -> End:
+        """How the other side ended the connection; what it still said is kept unread."""
+        try:
+            while data := await within(by, self._receive()):
+                self.unread += data
+        except (ConnectionResetError, BrokenPipeError):
+            return End.RESET
+        return End.CLOSED
+
+    async def message(self, *, to: str = "GET") -> Message:
+        """The next request, or the next answer to a request of the method `to`, read by its own framing."""
+        head = await self.read_until(b"\r\n\r\n")
+        first_line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+        fields = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
+        told = {name.lower(): value for name, value in fields}
+        body, raw = await self._body(first_line, told, to)
+        return Message(first_line, fields, body, head + raw)
+
+    async def _body(self, first_line: str, told: dict[str, str], to: str) -> tuple[bytes, bytes]:
+        is_answer = first_line.startswith("HTTP/")
+        if is_answer and (to == "HEAD" or first_line.split(" ")[1] in ("100", "103", "204", "304")):
+            return b"", b""
+        if told.get("transfer-encoding") == "chunked":
+            return await self._chunks()
+        if "content-length" in told:
+            body = await self.read_exactly(int(told["content-length"]))
+            return body, body
+        body = await self.read_to_end() if is_answer else b""
+        return body, body
+
+    async def _chunks(self) -> tuple[bytes, bytes]:
+        body = raw = b""
+        while True:
+            line = await self.read_until(b"\r\n")
+            size = int(line.partition(b";")[0], 16)
+            if not size:
+                return body, raw + line + await self._trailers()
+            chunk = await self.read_exactly(size + 2)
+            body, raw = body + chunk[:-2], raw + line + chunk
+
+    async def _trailers(self) -> bytes:
+        trailers = b""
+        while (line := await self.read_until(b"\r\n")) != b"\r\n":
+            trailers += line
+        return trailers + line
+
+    async def _read_more(self) -> None:
+        data = await self._receive()
+        if not data:
+            raise AssertionError(f"the connection ended after {self.unread[-500:]!r}")
+        self.unread += data
+
+    async def _receive(self) -> bytes:
+        return await within(DEADLINE_S, asyncio.get_running_loop().sock_recv(self.sock, 1 << 20))
+
+    def _take(self, size: int) -> bytes:
+        taken, self.unread = self.unread[:size], self.unread[size:]
+        return taken
+
+
+async def within(seconds: float, work: Awaitable[T]) -> T:
+    async with asyncio.timeout(seconds):
+        return await work
