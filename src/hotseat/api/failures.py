@@ -1,0 +1,90 @@
+"""Every failure becomes one sentence in the shape its reader expects: management results, or the errors of /v1/."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from hotseat.api.patience import HUNG_UP, ClientGone
+from hotseat.errors import ClientError, HotseatError
+from hotseat.settings import ErrorFormat
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI, Request
+
+    from hotseat.api.house import House
+
+
+def tell_failures(app: FastAPI, house: House) -> None:
+    """Give `app` a handler for everything that its routes may raise."""
+
+    async def hotseat_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HotseatError)
+        return refusal(request, error, house.settings().error_format)
+
+    async def no_such_route(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        body = failure(f"{request.method} {request.url.path}: {error.detail}. See /swagger for what there is.")
+        return JSONResponse(body, error.status_code, error.headers)
+
+    async def misspelt(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return JSONResponse(failure(in_words(error)), HTTPStatus.BAD_REQUEST)
+
+    async def client_gone(request: Request, error: Exception) -> Response:
+        return Response(status_code=HUNG_UP)
+
+    async def bug(request: Request, error: Exception) -> Response:
+        body = failure(f"{request.method} {request.url.path} failed inside hotseat; its log says why")
+        return JSONResponse(body, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    app.add_exception_handler(HotseatError, hotseat_error)
+    app.add_exception_handler(HTTPException, no_such_route)
+    app.add_exception_handler(RequestValidationError, misspelt)
+    app.add_exception_handler(ClientGone, client_gone)
+    app.add_exception_handler(Exception, bug)
+
+
+def refusal(request: Request, error: HotseatError, error_format: ErrorFormat) -> Response:
+    """The error in the dialect of its reader, with what is known about trying again."""
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(ceil(min(max(error.retry_after, 1), 60)))
+    if error.retry_helps is not None:
+        headers["x-should-retry"] = "true" if error.retry_helps else "false"
+    return JSONResponse(_body(request, error, error_format), error.status, headers)
+
+
+def failure(message: str) -> dict[str, Any]:
+    return {"status": "error", "message": encodable(message), "error": encodable(message)}
+
+
+def encodable(text: str) -> str:
+    """Lone surrogates, as undecodable output of a process leaves them, have no place in JSON."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def in_words(error: RequestValidationError) -> str:
+    return "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
+
+
+def _body(request: Request, error: HotseatError, error_format: ErrorFormat) -> dict[str, Any]:
+    if not request.url.path.startswith("/v1/"):
+        return failure(error.message)
+    if not _wants_an_object(request, error_format):
+        return {"error": error.message}
+    kind = "invalid_request_error" if isinstance(error, ClientError) else "server_error"
+    return {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
+
+
+def _wants_an_object(request: Request, error_format: ErrorFormat) -> bool:
+    """The relay's rule for the same callers."""
+    if error_format is not ErrorFormat.AUTO:
+        return error_format is ErrorFormat.OPENAI
+    agent = request.headers.get("user-agent", "")
+    return "x-stainless-lang" in request.headers or agent.startswith(("OpenAI/", "ai-sdk/")) or " ai-sdk/" in agent

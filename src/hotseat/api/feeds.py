@@ -1,0 +1,105 @@
+"""What can be watched as it happens: the journal and the model servers' output."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import PlainTextResponse, Response
+
+from hotseat.api.context import Here
+from hotseat.api.management import UNKNOWN, Responses
+from hotseat.api.patience import LiveStream, listening
+from hotseat.api.telling import as_sse
+from hotseat.journal import Gap
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from hotseat.api.house import House, Logs
+    from hotseat.journal import Journal
+    from hotseat.terms import ModelName
+
+router = APIRouter(prefix="/hotseat", tags=["hotseat"])
+
+HEARTBEAT_S = 10.0
+HEARTBEAT = ": still here\n\n"
+
+EVENTS: Responses = {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "A feed."}}
+LOGS: Responses = {
+    200: {
+        "content": {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "text/event-stream")},
+        "description": "Lines, or a feed of lines with `follow`.",
+    }
+}
+
+
+@router.get(
+    "/events", summary="What happens and what is decided, as it happens", response_class=Response, responses=EVENTS
+)
+async def events(
+    here: Here,
+    after: Annotated[int | None, Query(ge=0, description="Begin after this entry instead of now.")] = None,
+    last_event_id: Annotated[int | None, Header(ge=0)] = None,
+) -> Response:
+    # A reconnecting browser repeats the query of its first connection; where it really is, only the header knows.
+    return LiveStream(journal_feed(here.journal, after if last_event_id is None else last_event_id))
+
+
+@router.get("/logs", summary="What the model servers print", response_class=Response, responses={**LOGS, **UNKNOWN})
+async def logs(
+    here: Here,
+    model: Annotated[str | None, Query(description="One model; all of them without it.")] = None,
+    lines: Annotated[int, Query(ge=0, le=100_000)] = 100,
+    follow: Annotated[bool, Query(description="Go on with new lines as server-sent events.")] = False,
+) -> Response:
+    chosen = chosen_models(here, model)
+    if follow:
+        return LiveStream(log_feed(here.logs, chosen, lines))
+    return PlainTextResponse("".join(f"{line}\n" for line in tails(here.logs, chosen, lines)))
+
+
+async def journal_feed(journal: Journal, after: int | None) -> AsyncGenerator[str, None]:
+    """The journal as server-sent events; says so when entries after `after` are no longer kept."""
+    if missed := missed_since(journal, after):
+        yield as_sse(missed)
+    async with listening([journal.follow(after)], HEARTBEAT_S) as items:
+        async for item in items:
+            yield HEARTBEAT if item is None else as_sse(item)
+
+
+def missed_since(journal: Journal, after: int | None) -> Gap | None:
+    if after is None:
+        return None
+    if after > journal.n:  # numbered by an earlier life of hotseat
+        return Gap(journal.n)
+    kept = journal.entries()
+    return Gap(kept[0].n - 1) if kept and kept[0].n > after + 1 else None
+
+
+def chosen_models(here: House, model: str | None) -> Sequence[ModelName]:
+    return tuple(here.logs.models()) if model is None else (here.dispatcher.catalog.resolve(model).name,)
+
+
+def tails(logs: Logs, models: Sequence[ModelName], lines: int) -> list[str]:
+    return [said(name, line, models) for name in models for line in logs.tail(name, lines)]
+
+
+async def log_feed(logs: Logs, models: Sequence[ModelName], lines: int) -> AsyncGenerator[str, None]:
+    async with listening([named(logs, name, models) for name in models], HEARTBEAT_S) as coming:
+        for line in tails(logs, models, lines):
+            yield f"data: {line}\n\n"
+        async for news in coming:
+            yield HEARTBEAT if news is None else f"data: {news}\n\n"
+
+
+async def named(logs: Logs, model: ModelName, models: Sequence[ModelName]) -> AsyncGenerator[str, None]:
+    async with aclosing(logs.follow(model)) as lines:
+        async for line in lines:
+            yield said(model, line, models)
+
+
+def said(model: ModelName, line: str, models: Sequence[ModelName]) -> str:
+    """The line, with who said it where several may speak."""
+    return line if len(models) == 1 else f"{model} | {line}"

@@ -1,0 +1,48 @@
+"""What the routes need of the house around them. The composition root fills it; the routes only read and ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.catalog.catalog import CatalogChange
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+
+    from hotseat.dispatcher import Dispatcher
+    from hotseat.journal import Journal
+    from hotseat.settings import Settings
+    from hotseat.terms import ModelName
+
+
+class Logs(Protocol):
+    """What the model servers print. Every configured model may be asked for, also one that never ran."""
+
+    def models(self) -> Iterable[ModelName]: ...
+    def tail(self, model: ModelName, lines: int) -> list[str]: ...
+    def follow(self, model: ModelName) -> AsyncGenerator[str, None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadResult:
+    """What a reload changed; complaints mean that it changed nothing."""
+
+    change: CatalogChange = field(default_factory=CatalogChange)
+    complaints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    dispatcher: Dispatcher
+    journal: Journal
+    settings: Callable[[], Settings]
+    """Asked each time: a reload changes the answer."""
+    logs: Logs
+    reload: Callable[[], Awaitable[ReloadResult]]
+    metrics: Callable[[], bytes]
+    """Prometheus text."""
+    is_closing: Callable[[], bool]
+    """Has the shutdown begun?"""
+    started_at: float
+    """Wall-clock time."""

@@ -1,0 +1,72 @@
+"""The contract's management endpoints: what runs, load, unload, metrics."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+
+from hotseat.api.context import Here
+from hotseat.api.patience import unless_gone
+from hotseat.api.shapes import Failure, Health, Result, Running, RunningModel
+
+router = APIRouter(tags=["management"])
+
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+Responses = dict[int | str, dict[str, Any]]
+UNKNOWN: Responses = {404: {"model": Failure, "description": "The model is not defined in the configuration."}}
+NOT_RUNNING: Responses = {409: {"model": Failure, "description": "The model is not running."}}
+LOAD_FAILED: Responses = {503: {"model": Failure, "description": "The model failed to start or timed out."}}
+LINE_FULL: Responses = {429: {"model": Failure, "description": "The line is full; see Retry-After."}}
+METRICS: Responses = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text."},
+    404: {"model": Failure, "description": "Switched off with `metrics: false`."},
+}
+
+
+@router.head("/health", include_in_schema=False)
+@router.get("/health", summary="Is it well, and which models run?")
+async def health(here: Here) -> Health:
+    running = here.dispatcher.view().running()
+    return Health(models={m.name: RunningModel(pid=m.upstream.pid if m.upstream else None) for m in running})
+
+
+@router.get("/running", summary="Names of the running models")
+async def running(here: Here) -> Running:
+    return Running(running=[model.name for model in here.dispatcher.view().running()])
+
+
+@router.get(
+    "/upstream/{model:path}/load",
+    summary="Load a model; answers when it is ready",
+    responses={**UNKNOWN, **LINE_FULL, **LOAD_FAILED},
+)
+async def load(model: str, request: Request, here: Here) -> Result:
+    spec = here.dispatcher.catalog.resolve(model)
+    await unless_gone(request.receive, here.dispatcher.load(spec.name))
+    return Result(message=f"{spec.name} is ready")
+
+
+@router.delete(
+    "/upstream/{model:path}",
+    summary="Stop a model; answers when its process is gone",
+    responses={**UNKNOWN, **NOT_RUNNING},
+)
+async def unload(
+    model: str,
+    request: Request,
+    here: Here,
+    force: Annotated[bool, Query(description="Do not wait for requests in flight.")] = False,
+) -> Result:
+    spec = here.dispatcher.catalog.resolve(model)
+    await unless_gone(request.receive, here.dispatcher.unload(spec.name, force=force))
+    return Result(message=f"{spec.name} has stopped")
+
+
+@router.get("/metrics", summary="Metrics for Prometheus", response_class=Response, responses=METRICS)
+async def metrics(here: Here) -> Response:
+    if not here.settings().metrics:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "metrics are switched off with `metrics: false` in the configuration")
+    return Response(here.metrics(), media_type=PROMETHEUS_TEXT)

@@ -1,0 +1,131 @@
+"""What hotseat shows of itself beyond the contract: who waits and why, each model's phase and story, readiness."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from hotseat.api.context import Here
+from hotseat.api.failures import failure
+from hotseat.api.management import UNKNOWN
+from hotseat.api.shapes import Failure, Model, Models, ModelStory, Queue, Reloaded, ReloadFailure, Result, Ticket
+from hotseat.api.telling import about, last_cause, told
+from hotseat.errors import ShuttingDown
+from hotseat.scheduling.commands import StartUpstream, StopUpstream
+
+if TYPE_CHECKING:
+    from hotseat.api.house import House
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.scheduling.view import ModelView, TicketView, View
+
+router = APIRouter(prefix="/hotseat", tags=["hotseat"])
+
+TOO_OLD_S = 900.0
+"""Longer than any sane load: whoever waits this long waits for something that does not come."""
+STORY = 20
+"""How many of the last entries about a model are shown."""
+
+
+@router.get("/queue", summary="Who waits, for what and why, oldest first")
+async def queue(here: Here) -> Queue:
+    view = here.dispatcher.view()
+    return Queue(waiting=[ticket(view, waiting) for waiting in view.line], oldest_s=oldest_s(view))
+
+
+@router.get("/models", summary="Every configured model and its phase")
+async def models(here: Here) -> Models:
+    view, specs = here.dispatcher.view(), here.dispatcher.catalog.models
+    return Models(models=[model(view, seen, specs.get(seen.name)) for seen in view.models])
+
+
+@router.get("/models/{name:path}", summary="One model, who waits for it and what happened to it", responses=UNKNOWN)
+async def one_model(name: str, here: Here) -> ModelStory:
+    spec = here.dispatcher.catalog.resolve(name)
+    return story(here, here.dispatcher.view(), spec)
+
+
+@router.head("/ready", include_in_schema=False)
+@router.get(
+    "/ready",
+    summary="Should it be sent requests?",
+    responses={503: {"model": Failure, "description": "It shuts down, or somebody has waited far too long."}},
+)
+async def ready(here: Here) -> Result:
+    if here.is_closing():
+        raise ShuttingDown("hotseat is shutting down; ask another one")
+    oldest = oldest_s(here.dispatcher.view())
+    if oldest > TOO_OLD_S:
+        raise ShuttingDown(f"a request has waited for {oldest:.0f} s; GET /hotseat/queue says why")
+    return Result(message="hotseat is ready")
+
+
+@router.post(
+    "/reload",
+    summary="Read the configuration again; models that did not change keep running",
+    response_model=Reloaded,
+    responses={422: {"model": ReloadFailure, "description": "The configuration is wrong; nothing was changed."}},
+)
+async def reload(here: Here) -> Reloaded | JSONResponse:
+    result = await here.reload()
+    if result.complaints:
+        message = f"the configuration has {len(result.complaints)} errors; nothing was changed"
+        return JSONResponse({**failure(message), "complaints": result.complaints}, 422)
+    change = result.change
+    return Reloaded(
+        message="the configuration was read again",
+        added=list(change.added),
+        changed=list(change.changed),
+        removed=list(change.removed),
+    )
+
+
+def model(view: View, seen: ModelView, spec: ModelSpec | None) -> Model:
+    """What is known of a model; without a spec it was taken out of the configuration and is on its way out."""
+    upstream = seen.upstream
+    return Model(
+        model=seen.name,
+        aliases=list(spec.aliases) if spec else [],
+        name=spec.title if spec else "",
+        description=spec.description if spec else "",
+        unlisted=spec.unlisted if spec else True,
+        phase=seen.phase,
+        phase_s=round(view.now - seen.since, 3) if isfinite(seen.since) else None,
+        pid=upstream.pid if upstream else None,
+        address=str(upstream.address) if upstream else None,
+        port=upstream.address.port if upstream else None,
+        in_flight=seen.in_flight,
+        waiting=seen.waiting,
+        why=seen.why,
+        failures=seen.failures,
+        last_error=seen.last_error,
+        ttl_left_s=None if seen.expires_at is None else round(max(0.0, seen.expires_at - view.now), 3),
+        load_s=seen.load_s,
+    )
+
+
+def story(here: House, view: View, spec: ModelSpec) -> ModelStory:
+    entries = about(spec.name, here.journal.entries())
+    return ModelStory(
+        **dict(model(view, view.model(spec.name), spec)),
+        line=[ticket(view, waiting) for waiting in view.line if waiting.model == spec.name],
+        last_start=last_cause(spec.name, entries, StartUpstream),
+        last_stop=last_cause(spec.name, entries, StopUpstream),
+        history=[told(entry) for entry in entries[-STORY:]],
+    )
+
+
+def ticket(view: View, waiting: TicketView) -> Ticket:
+    return Ticket(
+        ticket=waiting.ticket,
+        model=waiting.model,
+        client=waiting.client,
+        waited_s=round(view.now - waiting.since, 3),
+        why=waiting.why,
+    )
+
+
+def oldest_s(view: View) -> float:
+    return round(view.now - view.line[0].since, 3) if view.line else 0.0

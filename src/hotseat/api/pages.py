@@ -1,0 +1,42 @@
+"""The documentation page for browsers, from files that came with hotseat: it works without the internet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+
+from hotseat.api.described import document
+
+ASSETS = Path(__file__).parent / "assets"
+
+# swagger-ui draws its icons from data: URLs; beyond that it needs nothing but our own files.
+POLICY = (
+    "default-src 'self'; img-src 'self' data:; "
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+router = APIRouter()
+assets = StaticFiles(directory=ASSETS)
+
+
+@router.get(
+    "/swagger",
+    tags=["management"],
+    summary="This documentation as a page",
+    response_class=FileResponse,
+    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}, "description": "An HTML page."}},
+)
+async def swagger() -> FileResponse:
+    headers = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+    return FileResponse(ASSETS / "swagger.html", media_type="text/html", headers=headers)
+
+
+# Not async: making the document takes 90 ms, which a thread may spend but the loop may not.
+@router.get("/hotseat/openapi.json", tags=["hotseat"], summary="This description")
+def openapi(request: Request) -> JSONResponse:
+    app: FastAPI = request.app
+    app.openapi_schema = app.openapi_schema or document(app)
+    return JSONResponse(app.openapi_schema)

@@ -1,0 +1,112 @@
+"""Waiting that ends when the client does: whoever hangs up gives back its ticket and its place in a feed."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+from fastapi.responses import StreamingResponse
+
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Sequence
+
+    from starlette.types import Receive, Scope, Send
+
+T = TypeVar("T")
+
+HUNG_UP = 499
+"""nginx's status for it; nobody is left to read it."""
+
+
+class ClientGone(Exception):
+    """The client hung up before its answer."""
+
+
+async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
+    """Await `work`; when the client hangs up first, cancel it and raise ClientGone."""
+    tasks = Tasks()
+    until = asyncio.timeout(None)
+    try:
+        async with until:
+            tasks.start(_expire_at_hang_up(receive, until), "watch for a hang-up")
+            return await work
+    except TimeoutError:
+        if until.expired():
+            raise ClientGone from None
+        raise
+    finally:
+        await tasks.aclose()
+
+
+async def _expire_at_hang_up(receive: Receive, until: asyncio.Timeout) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    until.reschedule(asyncio.get_running_loop().time())
+
+
+class LiveStream(StreamingResponse):
+    """A feed without end: noticed as left at once, not at its next line, and closed by whatever road it ends."""
+
+    def __init__(self, feed: AsyncGenerator[str, None]) -> None:
+        # A reverse proxy that buffers would hold a quiet feed back for minutes.
+        super().__init__(feed, headers={"X-Accel-Buffering": "no"}, media_type="text/event-stream")
+        self._feed = feed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._feed):
+            try:
+                await unless_gone(receive, self.stream_response(send))
+            except ClientGone:
+                return
+
+
+class _Over(Enum):
+    OVER = "this source has ended"
+
+
+@asynccontextmanager
+async def listening(
+    sources: Sequence[AsyncGenerator[T, None]], pause_s: float
+) -> AsyncGenerator[AsyncGenerator[T | None, None], None]:
+    """What the sources say from now on, as it comes, with a None whenever all were silent for `pause_s`."""
+    # One place: a reader that does not keep up is felt by the source, which knows how to say that it skipped.
+    heard: asyncio.Queue[T | _Over] = asyncio.Queue(maxsize=1)
+    tasks = Tasks()
+    for source in sources:
+        tasks.start(_listen(source, heard), "listen to a feed")
+    try:
+        await asyncio.sleep(0)  # all have begun to listen: what is read of the past from here on leaves no hole
+        coming = _until_all_are_over(heard, len(sources), pause_s)
+        yield coming
+    finally:
+        await tasks.aclose()
+
+
+async def _until_all_are_over(
+    heard: asyncio.Queue[T | _Over], still_speaking: int, pause_s: float
+) -> AsyncGenerator[T | None, None]:
+    while still_speaking:
+        item = await _within(pause_s, heard)
+        if item is _Over.OVER:
+            still_speaking -= 1
+        else:
+            yield item
+
+
+async def _listen(source: AsyncGenerator[T, None], heard: asyncio.Queue[T | _Over]) -> None:
+    async with aclosing(source):
+        async for item in source:
+            await heard.put(item)
+    await heard.put(_Over.OVER)
+
+
+async def _within(pause_s: float, heard: asyncio.Queue[T | _Over]) -> T | _Over | None:
+    try:
+        async with asyncio.timeout(pause_s):
+            return await heard.get()
+    except TimeoutError:
+        return None

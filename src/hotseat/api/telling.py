@@ -1,0 +1,79 @@
+"""The journal in JSON. Recipes and catalogs stay out of it: their environments may hold secrets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from hotseat.api.shapes import Cause, JournalEntry
+from hotseat.catalog.catalog import Catalog
+from hotseat.catalog.spec import ModelSpec
+from hotseat.errors import HotseatError
+from hotseat.journal import Gap
+from hotseat.scheduling.commands import StartUpstream, StopUpstream, WakeAt
+from hotseat.terms import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hotseat.journal import Entry
+    from hotseat.scheduling.commands import Command
+    from hotseat.scheduling.events import Event
+    from hotseat.terms import ModelName
+
+
+def as_sse(item: Entry | Gap) -> str:
+    """One server-sent event; its id is what `Last-Event-ID` brings back."""
+    if isinstance(item, Gap):
+        return sse("gap", json.dumps({"n": item.n}), item.n)
+    return sse(type(item.event).__name__, told(item).model_dump_json(), item.n)
+
+
+def sse(event: str, text: str, number: int) -> str:
+    return f"id: {number}\nevent: {event}\ndata: {text}\n\n"
+
+
+def told(entry: Entry) -> JournalEntry:
+    # When the scheduler wants to be woken is between it and the dispatcher, and on a clock that nobody else reads.
+    commands = [with_type(command) for command in entry.commands if not isinstance(command, WakeAt)]
+    return JournalEntry(n=entry.n, at=entry.at, event=with_type(entry.event), commands=commands)
+
+
+def with_type(thing: Event | Command) -> dict[str, Any]:
+    return {"type": type(thing).__name__, **plain(thing)}
+
+
+def plain(thing: Any) -> Any:
+    """A fact, a wish or a part of one, as JSON can say it. Typed Any because it walks through all of them."""
+    match thing:
+        case Catalog():
+            return list(thing.models)
+        case HotseatError():
+            return {"code": thing.code, "message": thing.message}
+        case Address():
+            return str(thing)
+    if not is_dataclass(thing):
+        return thing
+    values = {field.name: getattr(thing, field.name) for field in fields(thing)}
+    return {name: plain(value) for name, value in values.items() if not isinstance(value, ModelSpec)}
+
+
+def about(model: ModelName, entries: Sequence[Entry]) -> list[Entry]:
+    """The entries whose event or commands name the model."""
+    return [
+        entry
+        for entry in entries
+        if any(getattr(thing, "model", None) == model for thing in (entry.event, *entry.commands))
+    ]
+
+
+def last_cause(
+    model: ModelName, entries: Sequence[Entry], kind: type[StartUpstream] | type[StopUpstream]
+) -> Cause | None:
+    """Why the model was last started, or last stopped."""
+    for entry in reversed(entries):
+        for command in entry.commands:
+            if isinstance(command, kind) and command.model == model:
+                return Cause(at=entry.at, because=command.because)
+    return None

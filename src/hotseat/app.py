@@ -1,0 +1,336 @@
+"""The composition root: opens the parts in order, closes them in reverse, and hands signals to whoever acts on them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from hotseat import __version__
+from hotseat.api.app import build
+from hotseat.api.house import House, ReloadResult
+from hotseat.config.complaints import ConfigError
+from hotseat.config.exposure import refuse_open
+from hotseat.config.load import Loaded, read
+from hotseat.dispatcher import Dispatcher
+from hotseat.errors import HotseatError
+from hotseat.journal import Journal
+from hotseat.relay.relay import Relay
+from hotseat.relay.rules import Rules
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.tasks import Tasks
+from hotseat.telemetry import logs
+from hotseat.telemetry.lag import Lag
+from hotseat.telemetry.metrics import Metrics
+from hotseat.terms import Address
+from hotseat.upstreams.echo import Echo
+from hotseat.upstreams.output import Outputs
+from hotseat.upstreams.supervisor import Supervisor, open_supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Iterator
+
+    from fastapi import FastAPI
+
+    from hotseat.settings import Settings
+    from hotseat.terms import ModelName, Seconds
+
+log = logging.getLogger(__name__)
+
+FAILED, INVALID = 1, 3
+DRAIN_S: Seconds = 10.0
+"""How long requests in flight may take after SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    config: list[Path]
+    listen: tuple[str, int] | None = None
+    allow_open: bool = False
+    lenient: bool = False
+
+
+def serve(options: ServeOptions) -> int:
+    """Run until told to stop; returns the exit code."""
+    try:
+        loaded = load(options)
+    except ConfigError as error:
+        return complain(*map(str, error.complaints))
+    if problem := refuse_open(loaded.settings):
+        return complain(problem)
+    logs.set_up(loaded.settings.logging)
+    try:
+        sockets = bound(loaded.settings.listen)
+    except OSError as refused:
+        host, port = loaded.settings.listen
+        print(f"cannot listen on {host}:{port}: {refused.strerror}. Choose another with --listen.", file=sys.stderr)
+        return FAILED
+    return run(Program(options, loaded, sockets).run())
+
+
+def load(options: ServeOptions) -> Loaded:
+    """The configuration, with what the command line says on top."""
+    loaded = read(options.config, environ=os.environ, lenient=options.lenient)
+    settings = loaded.settings
+    if options.listen is not None:
+        settings = replace(settings, listen=options.listen)
+    if options.allow_open:
+        settings = replace(settings, access=replace(settings.access, allow_open=True))
+    return replace(loaded, settings=settings)
+
+
+def complain(*sentences: str) -> int:
+    print(*sentences, sep="\n", file=sys.stderr)
+    return INVALID
+
+
+def bound(listen: tuple[str, int]) -> list[socket.socket]:
+    """Sockets for every address of a name: `localhost` may be two."""
+    host, port = listen
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    with ExitStack() as unless_all_bind:
+        sockets = []
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+            sock = unless_all_bind.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(address)
+            sockets.append(sock)
+        unless_all_bind.pop_all()
+    return sockets
+
+
+def raise_file_limit() -> None:
+    """Every stream takes two descriptors; the soft limit of most shells is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def run(work: Coroutine[Any, Any, int]) -> int:
+    try:
+        import uvloop
+    except ImportError:  # slower, but the same
+        return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+class Program:
+    """The running house."""
+
+    def __init__(self, options: ServeOptions, loaded: Loaded, sockets: list[socket.socket]) -> None:
+        self._options = options
+        self._loaded = loaded
+        self._sockets = sockets
+        self._tasks = Tasks()
+        self._stop_wished = asyncio.Event()
+        self._stop_now = asyncio.Event()
+
+    @property
+    def settings(self) -> Settings:
+        return self._loaded.settings
+
+    async def run(self) -> int:
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            self._listen_to_signals()
+            self._announce()
+            self._settle_memory()
+            await self._stop_wished.wait()
+            log.info("shutting down in_flight=%d", sum(model.in_flight for model in self._dispatcher.view().models))
+            await self._close()
+        return 0
+
+    # Open in order, close in reverse
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hotseat-")))
+        self._echo = Echo()
+        stack.callback(self._echo.close)
+        self._supervisor: Supervisor = await stack.enter_async_context(
+            open_supervisor(os.environ, self._loaded.withheld_env, Outputs(self._echo_if_wished))
+        )
+        raise_file_limit()  # after the guard has started: model servers keep the limit we were given
+        self._journal = Journal()
+        self._dispatcher = Dispatcher(Scheduler(self._loaded.catalog), self._supervisor, self._journal)
+        lag = Lag()
+        self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked)
+        self._journal.listen(self._metrics.watch)
+        stack.push_async_callback(self._tasks.aclose)
+        self._tasks.start(lag.watch(), "loop lag")
+        management = Address("localhost", 0, unix_path=str(folder / "api"))
+        await stack.enter_async_context(served(build(self._house()), management))
+        self._relay = Relay(self._dispatcher, Rules(self.settings), management, self._metrics)
+        stack.push_async_callback(self._relay.aclose)
+        await self._relay.listen(self._sockets)
+        self._tasks.start(self._preload(), "preload")
+
+    def _echo_if_wished(self, chunk: bytes) -> None:
+        if self.settings.logging.to_stdout in ("upstream", "both"):
+            self._echo(chunk)
+
+    async def _close(self) -> None:
+        """Let requests in flight finish, then stop the upstreams; a second signal cuts it short."""
+        closing = asyncio.gather(self._relay.drain(DRAIN_S), self._dispatcher.shut_down(DRAIN_S))
+        hurry = self._tasks.start(self._stop_now.wait(), "second signal")
+        await asyncio.wait([closing, hurry], return_when=asyncio.FIRST_COMPLETED)
+        if not closing.done():
+            closing.cancel()
+            await asyncio.gather(closing, return_exceptions=True)
+            await self._dispatcher.shut_down(0)
+
+    def _house(self) -> House:
+        return House(
+            dispatcher=self._dispatcher,
+            journal=self._journal,
+            settings=lambda: self.settings,
+            logs=ModelLogs(self._dispatcher, self._supervisor),
+            reload=self.reload,
+            metrics=self._metrics.render,
+            is_closing=self._stop_wished.is_set,
+            started_at=time.time(),
+        )
+
+    # Signals
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.start(self.reload(), "reload"))
+
+    def _stop(self) -> None:
+        if self._stop_wished.is_set():
+            self._stop_now.set()
+        self._stop_wished.set()
+
+    async def reload(self) -> ReloadResult:
+        """Validate first and keep the old configuration on failure; apply only the difference."""
+        try:
+            loaded = load(self._options)
+        except ConfigError as error:
+            return self._kept_old(*map(str, error.complaints))
+        if problem := refuse_open(replace(loaded.settings, listen=self.settings.listen)):
+            return self._kept_old(problem)
+        return self._apply(loaded)
+
+    def _kept_old(self, *complaints: str) -> ReloadResult:
+        self._metrics.reloaded(success=False)
+        for complaint in complaints:
+            log.error("configuration kept because the new one is invalid complaint=%r", complaint)
+        return ReloadResult(complaints=complaints)
+
+    def _apply(self, loaded: Loaded) -> ReloadResult:
+        if loaded.settings.listen != self.settings.listen:
+            log.warning("listen takes effect at the next start only listen=%r", loaded.settings.listen)
+            loaded = replace(loaded, settings=replace(loaded.settings, listen=self.settings.listen))
+        self._loaded = loaded
+        logs.set_up(loaded.settings.logging)
+        self._supervisor.withhold(loaded.withheld_env)
+        self._relay.rules = Rules(loaded.settings)
+        change = self._dispatcher.change_catalog(loaded.catalog)
+        self._metrics.reloaded(success=True)
+        log.info(
+            "configuration reloaded added=%d changed=%d removed=%d",
+            len(change.added),
+            len(change.changed),
+            len(change.removed),
+        )
+        return ReloadResult(change)
+
+    # The first minute
+
+    def _announce(self) -> None:
+        for complaint in self._loaded.complaints:
+            log.warning("configuration complaint=%r", str(complaint))
+        files = ", ".join(str(file) for file in self._loaded.files)
+        log.info("hotseat %s serves %d models from %s", __version__, len(self._loaded.catalog.models), files)
+        for sock in self._sockets:
+            host, port = sock.getsockname()[:2]
+            log.info("listening on http://%s:%d (API documentation at /swagger, Ctrl-C stops)", host, port)
+
+    def _settle_memory(self) -> None:
+        # What exists now lives as long as the process; the relay makes few cycles, so the collector may run rarely.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
+
+    async def _preload(self) -> None:
+        for name in self._loaded.catalog.preload:
+            try:
+                await self._dispatcher.load(name)
+            except HotseatError as error:
+                log.warning("preload failed model=%s error=%r", name, error.message)
+
+
+class ModelLogs:
+    """The supervisor's outputs as the API wants them."""
+
+    def __init__(self, dispatcher: Dispatcher, supervisor: Supervisor) -> None:
+        self._dispatcher = dispatcher
+        self._supervisor = supervisor
+
+    def models(self) -> Iterable[ModelName]:
+        return self._dispatcher.catalog.models
+
+    def tail(self, model: ModelName, lines: int) -> list[str]:
+        return self._supervisor.outputs.of(model).tail(lines)
+
+    def follow(self, model: ModelName) -> AsyncGenerator[str, None]:
+        return self._supervisor.outputs.of(model).follow()
+
+
+class ApiServer(uvicorn.Server):
+    """uvicorn without its own signal handling: signals are ours."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.answers = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.answers.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def served(app: FastAPI, address: Address) -> AsyncIterator[None]:
+    """Serve the management app on its private socket; inside the block it answers."""
+    assert address.unix_path is not None
+    config = uvicorn.Config(
+        app,
+        uds=address.unix_path,
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=1,
+    )
+    server = ApiServer(config)
+    tasks = Tasks()
+    serving = tasks.start(server.serve(), "management api")
+    await server.answers.wait()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await asyncio.wait([serving])

@@ -1,0 +1,127 @@
+"""The commands that speak to a running server: ask, then print for people or for programs."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hotseat.cli.client import Refused, in_path
+from hotseat.cli.problems import BadConfig
+from hotseat.cli.tables import duration, table, without_escapes
+
+if TYPE_CHECKING:
+    from hotseat.cli.client import Server
+
+STOPPABLE = ("loading", "ready", "draining", "unloading")
+NOT_RUNNING = 409
+
+
+def ps(server: Server, as_json: bool) -> None:
+    models = [model for model in server.ask("GET", "/hotseat/models")["models"] if is_alive(model)]
+    if as_json:
+        return show_json(models)
+    head = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "TTL LEFT", "SINCE")
+    return print(table(head, [alive_row(model) for model in models]))
+
+
+def is_alive(model: dict[str, Any]) -> bool:
+    return bool(model["phase"] != "cold" or model["waiting"])
+
+
+def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        model["model"],
+        model["phase"],
+        str(model["pid"] or ""),
+        str(model["port"] or ""),
+        str(model["in_flight"]),
+        str(model["waiting"]),
+        duration(model["ttl_left_s"]),
+        duration(model["phase_s"]),
+    )
+
+
+def list_models(server: Server, as_json: bool) -> None:
+    models = server.ask("GET", "/hotseat/models")["models"]
+    if as_json:
+        return show_json(models)
+    rows = [(m["model"], ", ".join(m["aliases"]), m["phase"], m["description"] or m["name"]) for m in models]
+    return print(table(("MODEL", "ALIASES", "STATUS", "DESCRIPTION"), rows))
+
+
+def load(server: Server, model: str) -> None:
+    print(server.ask("GET", f"/upstream/{in_path(model)}/load")["message"])
+
+
+def stop(server: Server, model: str | None, force: bool) -> None:
+    """Stop one model, or all where none is named; one that has stopped by itself meanwhile is no failure then."""
+    if model is not None:
+        return print(stopped(server, model, force))
+    for each in server.ask("GET", "/hotseat/models")["models"]:
+        if each["phase"] not in STOPPABLE:
+            continue
+        try:
+            print(stopped(server, each["model"], force))
+        except Refused as refused:
+            if refused.status != NOT_RUNNING:
+                raise
+    return None
+
+
+def stopped(server: Server, model: str, force: bool) -> str:
+    query = {"force": "true"} if force else {}
+    message: str = server.ask("DELETE", f"/upstream/{in_path(model)}", **query)["message"]
+    return message
+
+
+def logs(server: Server, model: str | None, lines: int, follow: bool, as_json: bool) -> None:
+    query: dict[str, object] = {"lines": lines} if model is None else {"lines": lines, "model": model}
+    if follow:
+        coming = server.follow("/hotseat/logs", **query, follow="true")
+    else:
+        coming = iter(server.text("/hotseat/logs", **query).splitlines())
+    for line in coming:
+        print(json.dumps({"line": line}) if as_json else without_escapes(line), flush=follow)
+
+
+def why(server: Server, model: str, as_json: bool) -> None:
+    story = server.ask("GET", f"/hotseat/models/{in_path(model)}")
+    if as_json:
+        return show_json(story)
+    return print(without_escapes_but_lines("\n".join(sentences(story))))
+
+
+def sentences(story: dict[str, Any]) -> list[str]:
+    """The present first, then who waits, then what brought it about."""
+    told = [f"{story['model']} is {story['phase']}: {story['why']}"]
+    told += [f"request {t['ticket']} has waited {duration(t['waited_s'])}: {t['why']}" for t in story["line"]]
+    for what, cause in (("started", story["last_start"]), ("stopped", story["last_stop"])):
+        if cause:
+            told.append(f"last {what} {moment(cause['at'])}: {cause['because']}")
+    if story["last_error"] and story["last_error"] != story["why"]:
+        told.append(f"last failure: {story['last_error']}")
+    return told
+
+
+def reload(server: Server) -> None:
+    try:
+        answer = server.ask("POST", "/hotseat/reload")
+    except Refused as refused:
+        if complaints := refused.body.get("complaints"):
+            raise BadConfig("\n".join([str(refused), *complaints])) from None
+        raise
+    touched = [f"{what}: {', '.join(answer[what])}" for what in ("added", "changed", "removed") if answer[what]]
+    print("; ".join([answer["message"], *(touched or ["no model changed"])]))
+
+
+def show_json(answer: object) -> None:
+    print(json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+def moment(at: float) -> str:
+    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def without_escapes_but_lines(text: str) -> str:
+    return "\n".join(without_escapes(line) for line in text.splitlines())

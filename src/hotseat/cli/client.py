@@ -1,0 +1,109 @@
+"""The command line's way to a running hotseat: a few calls of the standard library's HTTP client, no proxy between."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from hotseat.cli.problems import Problem, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from http.client import HTTPResponse
+    from urllib.parse import SplitResult
+
+CONNECT_S = 5.0
+KINDS: dict[str, type[HTTPConnection]] = {"http": HTTPConnection, "https": HTTPSConnection}
+
+
+class Refused(Problem):
+    """The server answered, and said no."""
+
+    def __init__(self, status: int, message: str, body: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    url: str
+    api_key: str | None = None
+
+    def ask(self, method: str, path: str, **query: object) -> Any:
+        """The JSON of the answer; Refused with the server's own sentence where it is not a success."""
+        with closing(self._connect()) as connection:
+            answer = self._send(connection, method, path, query)
+            return json.loads(_whole(answer, self.url))
+
+    def text(self, path: str, **query: object) -> str:
+        with closing(self._connect()) as connection:
+            return _whole(self._send(connection, "GET", path, query), self.url).decode("utf-8", "replace")
+
+    def follow(self, path: str, **query: object) -> Iterator[str]:
+        """The data of each server-sent event, for as long as the server speaks."""
+        with closing(self._connect()) as connection:
+            answer = self._send(connection, "GET", path, query)
+            try:
+                for line in answer:
+                    if line.startswith(b"data:"):
+                        yield line[5:].decode("utf-8", "replace").removeprefix(" ").rstrip("\r\n")
+            except (OSError, HTTPException):
+                raise Problem(f"{self.url} closed the connection; is it still running?") from None
+
+    def _address(self) -> SplitResult:
+        return urlsplit(self.url if "://" in self.url else f"http://{self.url}")
+
+    def _connect(self) -> HTTPConnection:
+        address = self._address()
+        try:
+            kind = KINDS[address.scheme]
+            connection = kind(address.hostname or "", address.port, timeout=CONNECT_S)
+        except (LookupError, ValueError, HTTPException):
+            raise Problem(f'"{self.url}" is no address of a server; write for example http://127.0.0.1:8080') from None
+        try:
+            connection.connect()
+        except OSError as error:
+            why = error.strerror or str(error)
+            hint = "start it with `hotseat serve`, or name its address with --url or HOTSEAT_URL"
+            raise Unreachable(f"nothing answers at {self.url} ({why}); {hint}") from None
+        # Only the connection is in a hurry: a load may take minutes, a feed has no end.
+        connection.sock.settimeout(None)
+        return connection
+
+    def _send(self, connection: HTTPConnection, method: str, path: str, query: dict[str, object]) -> HTTPResponse:
+        path = self._address().path.rstrip("/") + path
+        target = f"{path}?{urlencode(query)}" if query else path
+        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        try:
+            connection.request(method, target, headers=headers)
+            answer = connection.getresponse()
+        except (OSError, HTTPException):
+            raise Unreachable(f"{self.url} closed the connection without an answer; is it a hotseat?") from None
+        if answer.status >= 300:
+            raise _refusal(answer, self.url)
+        return answer
+
+
+def in_path(model: str) -> str:
+    return quote(model, safe="")
+
+
+def _whole(answer: HTTPResponse, url: str) -> bytes:
+    try:
+        return answer.read()
+    except (OSError, HTTPException):
+        raise Unreachable(f"{url} closed the connection in the middle of its answer; is it still running?") from None
+
+
+def _refusal(answer: HTTPResponse, url: str) -> Refused:
+    try:
+        body = json.loads(_whole(answer, url))
+        message = body["error"]
+    except (ValueError, LookupError, TypeError):
+        return Refused(answer.status, f"{url} answered {answer.status} {answer.reason}; is it a hotseat?", {})
+    return Refused(answer.status, message if isinstance(message, str) else str(message.get("message", message)), body)

@@ -1,0 +1,161 @@
+"""The verbs of the command line. Each is thin: it takes what was typed to the part that does the work."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hotseat import __version__
+from hotseat.cli import asking
+from hotseat.cli.client import Server
+
+app = typer.Typer(
+    help="One HTTP address for all the models a machine can run.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+HERE = "http://127.0.0.1:8080"
+USUAL_CONFIG = Path("config.yaml")
+
+Url = Annotated[str, typer.Option("--url", envvar="HOTSEAT_URL", help="Address of the running hotseat.")]
+Key = Annotated[
+    str | None, typer.Option("--api-key", envvar="HOTSEAT_API_KEY", help="A key, where the server asks for one.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Model = Annotated[str, typer.Argument(help="A model's name or alias.")]
+ConfigFiles = Annotated[
+    list[Path] | None, typer.Option("--config", help="Configuration file; may be given again. [default: config.yaml]")
+]
+ConfigDir = Annotated[Path | None, typer.Option("--config-dir", help="Folder whose *.yaml and *.yml are read as well.")]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Unknown keys are warnings, not errors.")]
+
+
+class Format(Enum):
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+
+
+def show_version(wished: bool) -> None:
+    if wished:
+        typer.echo(f"hotseat {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def hotseat(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog="Example: hotseat serve --config config.yaml --listen 127.0.0.1:9090")
+def serve(
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    listen: Annotated[str | None, typer.Option(help="HOST:PORT, :PORT for every interface, or PORT.")] = None,
+    allow_open: Annotated[bool, typer.Option("--allow-open", help="Serve other machines without keys.")] = False,
+    lenient: Lenient = False,
+) -> None:
+    """Run the server."""
+    from hotseat import app as house
+    from hotseat.config.units import parse_listen
+
+    try:
+        address = parse_listen(listen) if listen else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--listen") from None
+    raise typer.Exit(house.serve(house.ServeOptions(sources(config, config_dir), address, allow_open, lenient)))
+
+
+@app.command(epilog="Example: hotseat check config.yaml")
+def check(
+    files: Annotated[list[Path] | None, typer.Argument(help="Files or folders. [default: config.yaml]")] = None,
+    form: Annotated[Format, typer.Option("--format", help="How complaints are printed.")] = Format.TEXT,
+    as_json: AsJson = False,
+    lenient: Lenient = False,
+) -> None:
+    """Say what is wrong with a configuration, with line and column."""
+    from hotseat.cli.check import check
+
+    raise typer.Exit(check(files or [USUAL_CONFIG], Format.JSON.value if as_json else form.value, lenient))
+
+
+@app.command(epilog="Example: hotseat schema > hotseat.schema.json")
+def schema() -> None:
+    """Print the configuration's JSON Schema, for editors."""
+    from hotseat.cli.schema import schema
+
+    raise typer.Exit(schema())
+
+
+@app.command(epilog="Example: hotseat ps")
+def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
+    """Show the models that run, load, stop or are waited for."""
+    asking.ps(Server(url, api_key), as_json)
+
+
+@app.command("list", epilog="Example: hotseat list --json")
+def list_models(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
+    """Show every configured model."""
+    asking.list_models(Server(url, api_key), as_json)
+
+
+@app.command(epilog="Example: hotseat load qwen")
+def load(model: Model, url: Url = HERE, api_key: Key = None) -> None:
+    """Load a model; returns when it is ready."""
+    asking.load(Server(url, api_key), model)
+
+
+@app.command(epilog="Example: hotseat stop qwen")
+def stop(
+    model: Annotated[str | None, typer.Argument(help="A model's name or alias.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Stop all models.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Cut requests in flight.")] = False,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Stop a model; returns when its process is gone."""
+    if (model is None) is not everything:
+        raise typer.BadParameter("name a model or say --all")
+    asking.stop(Server(url, api_key), model, force)
+
+
+@app.command(epilog="Example: hotseat logs qwen -f")
+def logs(
+    model: Annotated[str | None, typer.Argument(help="One model; all of them without it.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines.")] = 100,
+    url: Url = HERE,
+    api_key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the model servers print."""
+    asking.logs(Server(url, api_key), model, lines, follow, as_json)
+
+
+@app.command(epilog="Example: hotseat why qwen")
+def why(model: Model, url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
+    """Say why a model is as it is, and why requests for it wait."""
+    asking.why(Server(url, api_key), model, as_json)
+
+
+@app.command(epilog="Example: hotseat reload")
+def reload(url: Url = HERE, api_key: Key = None) -> None:
+    """Read the configuration again; unchanged models keep running."""
+    asking.reload(Server(url, api_key))
+
+
+def sources(files: list[Path] | None, folder: Path | None) -> list[Path]:
+    """Files first, then the folder, which stands for its files also when more are put there later."""
+    if folder is None:
+        return files or [USUAL_CONFIG]
+    return [*(files or []), folder]

@@ -1,0 +1,19 @@
+"""What can go wrong on the command line, by exit code. Usage errors (2) are typer's."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class Problem(Exception):
+    """One sentence for standard error, with the next step."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class BadConfig(Problem):
+    exit_code = 3
+
+
+class Unreachable(Problem):
+    exit_code = 4

@@ -1,0 +1,39 @@
+"""Plain text for people: aligned columns, short durations, and nothing that could steer a terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOTHING = "-"
+
+# CSI and OSC sequences as a whole, then every other control sign but the tab.
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+
+
+def without_escapes(text: str) -> str:
+    return _ESCAPES.sub("", text)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns two blanks apart, as wide as their widest cell."""
+    cells = [tuple(head), *(tuple(without_escapes(cell) or NOTHING for cell in row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def duration(seconds: float | None) -> str:
+    """`42s`, `3m05s`, `2h07m`, `4d02h`; a dash where there is none."""
+    if seconds is None:
+        return NOTHING
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    for big, small, size, step in (("m", "s", 60, 1), ("h", "m", 3600, 60), ("d", "h", 86400, 3600)):
+        if whole < size * 60 or big == "d":
+            return f"{whole // size}{big}{whole % size // step:02}{small}"
+    raise AssertionError("days have no end")

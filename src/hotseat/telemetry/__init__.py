@@ -1,0 +1,1 @@
+"""How the house is measured and what it writes down: metrics, log lines, the loop's lag."""

@@ -1,0 +1,73 @@
+"""Log lines: a constant sentence plus key=value, on standard output, with a time in front where one is wished."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hotseat.settings import Logging
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+
+# %f has microseconds; Python's clock has no more, so nanoseconds end in zeros.
+TIME_FORMATS = {
+    "ansic": "%a %b %e %H:%M:%S %Y",
+    "unixdate": "%a %b %e %H:%M:%S %Z %Y",
+    "rubydate": "%a %b %d %H:%M:%S %z %Y",
+    "rfc822": "%d %b %y %H:%M %Z",
+    "rfc822z": "%d %b %y %H:%M %z",
+    "rfc850": "%A, %d-%b-%y %H:%M:%S %Z",
+    "rfc1123": "%a, %d %b %Y %H:%M:%S %Z",
+    "rfc1123z": "%a, %d %b %Y %H:%M:%S %z",
+    "rfc3339": "%Y-%m-%dT%H:%M:%S{offset}",
+    "rfc3339nano": "%Y-%m-%dT%H:%M:%S.%f000{offset}",
+    "kitchen": "{hour}:%M%p",
+    "stamp": "%b %e %H:%M:%S",
+    "stampmilli": "%b %e %H:%M:%S.{milli}",
+    "stampmicro": "%b %e %H:%M:%S.%f",
+    "stampnano": "%b %e %H:%M:%S.%f000",
+}
+
+
+def set_up(wishes: Logging) -> None:
+    """Make the process log as the configuration says; call it again after a reload."""
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+    root.setLevel(LEVELS.get(wishes.level, logging.INFO))
+    if wishes.to_stdout not in ("proxy", "both"):
+        root.addHandler(logging.NullHandler())
+        return
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(Lines(wishes.time_format))
+    root.addHandler(handler)
+
+
+class Lines(logging.Formatter):
+    """`12:00:00 WARNING upstream failed to start model=qwen`; never a colour, so that a file reads like a terminal."""
+
+    def __init__(self, time_format: str = "") -> None:
+        super().__init__("%(levelname)s %(message)s")
+        self._time_format = time_format
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        moment = datetime.fromtimestamp(record.created).astimezone()
+        stamp = stamped(moment, self._time_format)
+        return f"{stamp} {line}" if stamp else line
+
+
+def stamped(moment: datetime, name: str) -> str:
+    """The moment in one of the fifteen formats that Go names; an unknown or empty name gives nothing."""
+    pattern = TIME_FORMATS.get(name.lower(), "")
+    text = moment.strftime(pattern)
+    return text.format(offset=offset_of(moment), hour=moment.hour % 12 or 12, milli=f"{moment.microsecond // 1000:03}")
+
+
+def offset_of(moment: datetime) -> str:
+    """`Z` for UTC, else `+02:00`."""
+    offset = moment.strftime("%z")
+    return "Z" if offset == "+0000" else f"{offset[:3]}:{offset[3:]}"

@@ -1,0 +1,27 @@
+"""A house with a handful of models, served anew for each test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.management import Management, management
+from tests.support.puppets import Puppets, catalog, spec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+MODELS = catalog(
+    spec("alpha", aliases=("first", "al"), title="Alpha", description="A small one", ttl_s=300.0),
+    spec("org/model"),
+    spec("hidden", unlisted=True),
+    spec("slow"),
+    spec("dud"),
+)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Management]:
+    async with management(tmp_path / "socket", MODELS, Puppets(slow=("slow",), broken=("dud",))) as house:
+        yield house

@@ -1,0 +1,188 @@
+"""The contract's management endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+from tests.support.puppets import come_true
+
+from hotseat.dispatcher import OPERATOR
+from hotseat.settings import ErrorFormat
+
+if TYPE_CHECKING:
+    from tests.support.management import Management
+
+    from hotseat.errors import HotseatError
+    from hotseat.terms import Upstream
+
+
+async def test_nothing_runs_at_first(house: Management) -> None:
+    """A fresh house is well and runs nothing."""
+    health, running = await house.get("/health"), await house.get("/running")
+
+    assert health.json() == {"status": "ok", "models": {}}
+    assert running.json() == {"running": []}
+
+
+async def test_a_loaded_model_is_reported_with_its_pid(house: Management) -> None:
+    """A load answers when the model is ready; then health knows its process."""
+    answer = await house.get("/upstream/alpha/load")
+
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "message": "alpha is ready"})
+    assert answer.headers["cache-control"] == "no-store"
+    assert (await house.get("/running")).json() == {"running": ["alpha"]}
+    assert (await house.get("/health")).json()["models"] == {"alpha": {"status": "running", "pid": 7001}}
+
+
+@pytest.mark.parametrize("name", ["org/model", "org%2Fmodel"])
+async def test_a_name_with_a_slash_is_understood(house: Management, name: str) -> None:
+    """Slashes in names may come plain or encoded."""
+    loaded, stopped = await house.get(f"/upstream/{name}/load"), await house.delete(f"/upstream/{name}")
+
+    assert loaded.json() == {"status": "ok", "message": "org/model is ready"}
+    assert stopped.json() == {"status": "ok", "message": "org/model has stopped"}
+
+
+async def test_an_alias_loads_its_model(house: Management) -> None:
+    """Answers speak of the model, not of the alias."""
+    answer = await house.get("/upstream/first/load")
+
+    assert answer.json()["message"] == "alpha is ready"
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/upstream/alpah/load"), ("DELETE", "/upstream/alpah")])
+async def test_an_unknown_model_is_404_with_the_nearest_name(house: Management, method: str, path: str) -> None:
+    """Whoever mistypes a name is told the nearest one."""
+    answer = await house.client.request(method, path)
+
+    assert answer.status_code == 404
+    assert answer.json()["status"] == "error"
+    assert answer.json()["message"] == answer.json()["error"]
+    assert 'model "alpah"' in answer.json()["error"]
+    assert 'Did you mean "alpha"?' in answer.json()["error"]
+
+
+async def test_a_model_that_is_not_running_cannot_be_stopped(house: Management) -> None:
+    """Stopping what does not run is a conflict that names the model."""
+    answer = await house.delete("/upstream/alpha")
+
+    assert answer.status_code == 409
+    assert answer.json() == {"status": "error", "message": "alpha is not running", "error": "alpha is not running"}
+
+
+async def test_a_failed_load_is_503_with_its_cause(house: Management) -> None:
+    """A load that fails says why, and that trying again does not help."""
+    answer = await house.get("/upstream/dud/load")
+
+    assert answer.status_code == 503
+    assert answer.json()["status"] == "error"
+    assert answer.json()["error"] == "dud exited with code 1"
+    assert answer.headers["x-should-retry"] == "false"
+
+
+async def test_a_client_that_leaves_takes_its_load_ticket_along(house: Management) -> None:
+    """Nobody waits in the line for an operator who hung up."""
+    with pytest.raises(httpx2.ReadTimeout):
+        await house.get("/upstream/slow/load", timeout=0.1)
+
+    await come_true(lambda: not house.dispatcher.view().line)
+
+
+async def test_a_patient_client_gets_its_slow_load(house: Management) -> None:
+    """A load has no time limit of its own."""
+    async with asyncio.TaskGroup() as group:
+        loading = group.create_task(house.get("/upstream/slow/load"))
+        await come_true(lambda: house.puppets.is_starting("slow"))
+        before = (await house.get("/running")).json()
+        house.puppets.become_ready("slow")
+
+    assert before == {"running": []}
+    assert loading.result().json()["message"] == "slow is ready"
+
+
+class Guest:
+    """Holds a lease until it is cut."""
+
+    def __init__(self) -> None:
+        self.was_cut = asyncio.Event()
+
+    def granted(self, upstream: Upstream) -> None: ...
+    def confirmed(self) -> None: ...
+    def refused(self, error: HotseatError) -> None: ...
+    def cut(self, because: str) -> None:
+        self.was_cut.set()
+
+
+async def test_force_cuts_requests_in_flight(house: Management) -> None:
+    """With force, a stop does not wait for anybody."""
+    await house.get("/upstream/alpha/load")
+    guest = Guest()
+    ticket = house.dispatcher.ask(house.dispatcher.catalog.resolve("alpha").name, OPERATOR, guest)
+    async with asyncio.TaskGroup() as group:
+        stopping = group.create_task(house.delete("/upstream/alpha?force=true"))
+        await guest.was_cut.wait()
+        house.dispatcher.leave(ticket)
+
+    assert stopping.result().json()["message"] == "alpha has stopped"
+
+
+async def test_a_misspelt_query_is_400_in_one_sentence(house: Management) -> None:
+    """A wrong parameter is the caller's mistake, told in our own shape."""
+    answer = await house.delete("/upstream/alpha?force=perhaps")
+
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("force: ")
+
+
+async def test_an_unknown_path_is_404_in_our_shape(house: Management) -> None:
+    """No answer comes in a framework's own words."""
+    answer = await house.get("/hotseat/nowhere")
+
+    assert answer.status_code == 404
+    assert answer.json()["error"].startswith("GET /hotseat/nowhere: Not Found.")
+
+
+async def test_metrics_can_be_switched_off(house: Management) -> None:
+    """Without metrics there is no such page, also after a reload said so."""
+    shown = await house.get("/metrics")
+    house.settings = replace(house.settings, metrics=False)
+    hidden = await house.get("/metrics")
+
+    assert shown.status_code == 200
+    assert shown.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b"hotseat_build_info" in shown.content
+    assert hidden.status_code == 404
+    assert "metrics: false" in hidden.json()["error"]
+
+
+async def test_health_answers_head(house: Management) -> None:
+    """Uptime probes that only look at the head get one."""
+    answer = await house.client.head("/health")
+
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+async def test_head_of_a_load_starts_nothing(house: Management) -> None:
+    """HEAD is safe by definition: it must not load a model."""
+    answer = await house.client.head("/upstream/alpha/load")
+
+    assert answer.status_code == 405
+    assert house.journal.n == 0
+
+
+async def test_sdk_callers_get_their_error_shape_under_v1_only(house: Management) -> None:
+    """An SDK hides a plain text, so it gets an object; management answers stay as the contract says."""
+    sdk = {"x-stainless-lang": "python"}
+    plain, spoken = await house.get("/v1/models/nobody"), await house.get("/v1/models/nobody", headers=sdk)
+    managing = await house.get("/upstream/nobody/load", headers=sdk)
+    house.settings = replace(house.settings, error_format=ErrorFormat.TEXT)
+    pinned = await house.get("/v1/models/nobody", headers=sdk)
+
+    assert isinstance(plain.json()["error"], str)
+    assert spoken.json()["error"]["code"] == "model_not_found"
+    assert isinstance(managing.json()["error"], str)
+    assert isinstance(pinned.json()["error"], str)

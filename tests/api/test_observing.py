@@ -1,0 +1,135 @@
+"""What hotseat shows of itself under /hotseat/."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true
+
+from hotseat.api import observing
+from hotseat.api.house import ReloadResult
+from hotseat.catalog.catalog import CatalogChange
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.support.management import Management
+
+
+@pytest.fixture
+async def waiting_house(house: Management) -> AsyncIterator[Management]:
+    """`slow` loads, and somebody waits for it."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(house.get("/upstream/slow/load"))
+        await come_true(lambda: house.puppets.is_starting("slow"))
+        yield house
+        house.puppets.become_ready("slow")
+
+
+async def test_who_waits_is_told_why(waiting_house: Management) -> None:
+    """The queue names the model, the client and one reason."""
+    queue = (await waiting_house.get("/hotseat/queue")).json()
+
+    [ticket] = queue["waiting"]
+    assert (ticket["model"], ticket["client"]) == ("slow", "operator")
+    assert "loading" in ticket["why"]
+    assert queue["oldest_s"] == ticket["waited_s"] >= 0
+
+
+async def test_nobody_waits_in_an_empty_house(house: Management) -> None:
+    """An empty line has no oldest ticket."""
+    assert (await house.get("/hotseat/queue")).json() == {"waiting": [], "oldest_s": 0.0}
+
+
+async def test_a_model_shows_phase_and_upstream(house: Management) -> None:
+    """Process, port and the end of its ttl are known while a model runs."""
+    await house.get("/upstream/alpha/load")
+    models = {model["model"]: model for model in (await house.get("/hotseat/models")).json()["models"]}
+
+    alpha = models["alpha"]
+    assert (alpha["phase"], alpha["pid"], alpha["port"]) == ("ready", 7001, 40001)
+    assert alpha["aliases"] == ["first", "al"]
+    assert 0 < alpha["ttl_left_s"] <= 300
+    assert models["hidden"]["unlisted"]
+    assert models["hidden"]["phase_s"] is None
+
+
+async def test_a_models_story_has_the_causes(house: Management) -> None:
+    """Why it started and why it stopped can be read afterwards."""
+    await house.get("/upstream/alpha/load")
+    await house.get("/upstream/org/model/load")
+    story = (await house.get("/hotseat/models/alpha")).json()
+
+    assert story["phase"] == "cold"
+    assert story["last_start"]["because"] == "1 request waits for it"
+    assert story["last_stop"]["because"] == "org/model needs its room"
+    assert [entry["event"]["type"] for entry in story["history"]][-1] == "UpstreamExited"
+
+
+async def test_a_story_tells_no_secrets(house: Management) -> None:
+    """The environment of a model server stays inside."""
+    await house.get("/upstream/alpha/load")
+    story = await house.get("/hotseat/models/alpha")
+
+    [start] = [c for entry in story.json()["history"] for c in entry["commands"] if c["type"] == "StartUpstream"]
+    assert start == {"type": "StartUpstream", "model": "alpha", "launch": 1, "because": "1 request waits for it"}
+    assert "hush" not in story.text
+
+
+async def test_a_slashed_name_has_a_story_too(house: Management) -> None:
+    """The rest of the path is the name."""
+    assert (await house.get("/hotseat/models/org%2Fmodel")).json()["model"] == "org/model"
+
+
+async def test_readiness_ends_with_the_shutdown(house: Management) -> None:
+    """A balancer in front stops sending before we stop answering."""
+    before = await house.get("/hotseat/ready")
+    house.is_closing = True
+    after = await house.get("/hotseat/ready")
+
+    assert before.status_code == 200
+    assert after.status_code == 503
+    assert "shutting down" in after.json()["error"]
+
+
+async def test_readiness_ends_when_somebody_waits_far_too_long(
+    waiting_house: Management, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that does not move is not ready for more."""
+    monkeypatch.setattr(observing, "TOO_OLD_S", 0.0)
+    answer = await waiting_house.get("/hotseat/ready")
+
+    assert answer.status_code == 503
+    assert "/hotseat/queue" in answer.json()["error"]
+
+
+async def test_a_reload_tells_what_it_touched(house: Management) -> None:
+    """The answer names added, changed and removed models."""
+    house.reload_result = ReloadResult(CatalogChange(added=(ModelName("new"),), removed=(ModelName("dud"),)))
+    answer = await house.client.post("/hotseat/reload")
+
+    assert answer.json() == {
+        "status": "ok",
+        "message": "the configuration was read again",
+        "added": ["new"],
+        "changed": [],
+        "removed": ["dud"],
+    }
+
+
+async def test_a_reload_of_a_wrong_file_changes_nothing_and_says_why(house: Management) -> None:
+    """Each complaint is passed on with its place in the file."""
+    house.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
+    answer = await house.client.post("/hotseat/reload")
+
+    assert answer.status_code == 422
+    assert answer.json()["status"] == "error"
+    assert answer.json()["complaints"] == ["config.yaml:5:5: models.qwen.tll: unknown key"]
+
+
+async def test_reading_is_no_way_to_reload(house: Management) -> None:
+    """A reload has an effect, so a GET cannot cause it."""
+    assert (await house.get("/hotseat/reload")).status_code == 405

@@ -1,0 +1,47 @@
+"""The command line, run as a user runs it, against a server on a real port."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+from tests.support.desk import Desk, Said, Typed
+from tests.support.management import application, furnished, served
+from tests.support.puppets import Puppets, catalog, spec
+
+from hotseat.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+MODELS = catalog(
+    spec("qwen", aliases=("q",), description="Good at code", ttl_s=300.0),
+    spec("org/llama", title="Llama"),
+    spec("dud"),
+)
+
+
+@pytest.fixture
+def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Typed:
+    for name in ("HOTSEAT_URL", "HOTSEAT_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["hotseat", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return Said(ended.value.code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+async def desk(typed: Typed) -> AsyncIterator[Desk]:
+    async with httpx2.AsyncClient() as client:
+        house = furnished(MODELS, Puppets(broken=("dud",)), client)
+        async with served(application(house), host="127.0.0.1", port=0) as port:
+            yield Desk(house, f"http://127.0.0.1:{port}", typed)
+        await house.dispatcher.shut_down(within=0)

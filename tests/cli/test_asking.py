@@ -1,0 +1,176 @@
+"""The commands that speak to a running server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true
+
+from hotseat.api.house import ReloadResult
+from hotseat.catalog.catalog import CatalogChange
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from tests.support.desk import Desk, Typed
+
+
+async def test_ps_shows_what_is_alive(desk: Desk) -> None:
+    """One row per model that has a process or somebody who waits for it."""
+    before = await desk.type("ps")
+    await desk.type("load", "qwen")
+    after = await desk.type("ps")
+
+    assert before.out.split() == ["MODEL", "PHASE", "PID", "PORT", "IN", "FLIGHT", "WAITING", "TTL", "LEFT", "SINCE"]
+    assert after.out.splitlines()[1].split() == ["qwen", "ready", "7001", "40001", "0", "0", "5m00s", "0s"]
+
+
+async def test_ps_as_json(desk: Desk) -> None:
+    """Programs get the same as JSON."""
+    await desk.type("load", "qwen")
+    said = await desk.type("ps", "--json")
+
+    [model] = json.loads(said.out)
+    assert (model["model"], model["phase"], model["pid"]) == ("qwen", "ready", 7001)
+
+
+async def test_list_shows_every_model(desk: Desk) -> None:
+    """Also what does not run is listed, with its other names."""
+    said = await desk.type("list")
+
+    assert said.out.splitlines() == [
+        "MODEL      ALIASES  STATUS  DESCRIPTION",
+        "qwen       q        cold    Good at code",
+        "org/llama  -        cold    Llama",
+        "dud        -        cold    -",
+    ]
+
+
+async def test_load_and_stop_name_the_model(desk: Desk) -> None:
+    """An alias and a slash are fine; the answer speaks of the model."""
+    said = [await desk.type("load", "q"), await desk.type("stop", "q"), await desk.type("load", "org/llama")]
+
+    assert [(each.code, each.out) for each in said] == [
+        (0, "qwen is ready\n"),
+        (0, "qwen has stopped\n"),
+        (0, "org/llama is ready\n"),
+    ]
+
+
+async def test_a_failed_load_exits_1_with_its_cause(desk: Desk) -> None:
+    """The cause goes to standard error, in one sentence."""
+    said = await desk.type("load", "dud")
+
+    assert (said.code, said.out, said.err) == (1, "", "hotseat: dud exited with code 1\n")
+
+
+async def test_a_mistyped_model_shows_the_nearest(desk: Desk) -> None:
+    """Nobody has to look the name up."""
+    said = await desk.type("load", "qwne")
+
+    assert said.code == 1
+    assert 'Did you mean "qwen"?' in said.err
+
+
+async def test_stop_all_stops_all(desk: Desk) -> None:
+    """What does not run is passed over."""
+    await desk.type("load", "qwen")
+    said = await desk.type("stop", "--all")
+
+    assert (said.code, said.out) == (0, "qwen has stopped\n")
+    assert not desk.house.dispatcher.view().running()
+
+
+async def test_stop_needs_a_name_or_all(desk: Desk) -> None:
+    """Neither and both are misuse."""
+    assert [(await desk.type("stop")).code, (await desk.type("stop", "qwen", "--all")).code] == [2, 2]
+
+
+async def test_logs_cannot_steer_the_terminal(desk: Desk) -> None:
+    """Colours, titles and bells of a model server do not reach the reader."""
+    desk.house.papers.write("qwen", "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\x07\ttab")
+    said = await desk.type("logs", "qwen", "-n", "5")
+
+    assert said.out == "red plain\ttab\n"
+
+
+async def test_followed_logs_go_on_until_the_server_ends(desk: Desk) -> None:
+    """New lines are printed as they come; the end of the server ends the command."""
+    papers = desk.house.papers
+    papers.write("qwen", "old")
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(desk.type("logs", "qwen", "--follow"))
+        await come_true(lambda: papers.readers("qwen"))
+        papers.write("qwen", "new")
+        papers.end("qwen")
+
+    assert following.result().out == "old\nnew\n"
+
+
+async def test_why_tells_the_story(desk: Desk) -> None:
+    """Phase first, then the causes of the last start and the last stop."""
+    await desk.type("load", "qwen")
+    await desk.type("load", "org/llama")
+    said = await desk.type("why", "qwen")
+
+    phase, started, stopped = said.out.splitlines()
+    assert phase == "qwen is cold: org/llama needs its room"
+    assert started.startswith("last started ")
+    assert started.endswith(": 1 request waits for it")
+    assert stopped.endswith(": org/llama needs its room")
+
+
+async def test_why_knows_the_last_failure(desk: Desk) -> None:
+    """A model that failed says how, once, also when it is no longer the present."""
+    await desk.type("load", "dud")
+    failed = await desk.type("why", "dud")
+    desk.house.puppets.broken = ()
+    await desk.type("load", "dud")
+    recovered = await desk.type("why", "dud")
+
+    assert failed.out.count("dud exited with code 1") == 1
+    assert "last failure: dud exited with code 1" in recovered.out
+
+
+async def test_why_tells_each_who_waits(desk: Desk) -> None:
+    """Every waiting request has its sentence."""
+    desk.house.puppets.slow = ("qwen",)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(desk.house.dispatcher.load(ModelName("qwen")))
+        await come_true(lambda: desk.house.puppets.is_starting("qwen"))
+        said = await desk.type("why", "qwen")
+        desk.house.puppets.become_ready("qwen")
+
+    assert said.out.splitlines()[1].startswith("request 1 has waited 0s: loading for 0.")
+
+
+async def test_reload_says_what_it_touched(desk: Desk) -> None:
+    """Touched models are named; the others keep running."""
+    desk.house.reload_result = ReloadResult(CatalogChange(added=(ModelName("new"), ModelName("newer"))))
+    touched = await desk.type("reload")
+    desk.house.reload_result = ReloadResult()
+    untouched = await desk.type("reload")
+
+    assert touched.out == "the configuration was read again; added: new, newer\n"
+    assert untouched.out == "the configuration was read again; no model changed\n"
+
+
+async def test_reload_of_a_wrong_file_exits_3_with_every_complaint(desk: Desk) -> None:
+    """A wrong configuration has its own exit code, wherever it is found."""
+    desk.house.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
+    said = await desk.type("reload")
+
+    assert said.code == 3
+    assert said.err.splitlines()[1] == "config.yaml:5:5: models.qwen.tll: unknown key"
+
+
+@pytest.mark.parametrize("command", [("ps",), ("list",), ("load", "m"), ("stop", "m"), ("logs",), ("why", "m")])
+def test_no_server_is_exit_4_with_the_next_step(typed: Typed, command: tuple[str, ...]) -> None:
+    """Whoever forgot to start the server is told how."""
+    said = typed(*command, "--url", "http://127.0.0.1:9")
+
+    assert said.code == 4
+    assert "hotseat serve" in said.err
+    assert said.err.count("\n") == 1

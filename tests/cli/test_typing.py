@@ -1,0 +1,162 @@
+"""What people type: flags, addresses, help, versions, and what goes out over the wire."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat import __version__
+from hotseat.cli.arguments import normalised
+from hotseat.cli.commands import sources
+from hotseat.cli.tables import duration
+from hotseat.config.units import parse_listen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.desk import Typed
+
+COMMANDS = ("serve", "check", "schema", "ps", "list", "load", "stop", "logs", "why", "reload")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9090", ("127.0.0.1", 9090)),
+        ("localhost:80", ("localhost", 80)),
+        (":8080", ("0.0.0.0", 8080)),
+        ("9090", ("127.0.0.1", 9090)),
+        ("[::1]:8080", ("::1", 8080)),
+    ],
+)
+def test_an_address_may_be_written_in_several_ways(text: str, address: tuple[str, int]) -> None:
+    """A bare port is this machine only; a bare colon is every interface, as llama-swap has it."""
+    assert parse_listen(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "here", "127.0.0.1:", "127.0.0.1:http", "::1:8080", "127.0.0.1:70000", "x:-1"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    """The error says how to write one."""
+    with pytest.raises(ValueError, match="host:port"):
+        parse_listen(text)
+
+
+def test_flags_of_llama_swap_are_understood() -> None:
+    """One dash is as good as two for its three long flags; nothing else is touched."""
+    typed = ["serve", "-config", "a.yaml", "-listen=:8080", "-config-dir", "d", "-f", "--config", "-configure"]
+
+    assert normalised(typed) == [
+        "serve", "--config", "a.yaml", "--listen=:8080", "--config-dir", "d", "-f", "--config", "-configure",
+    ]  # fmt: skip
+
+
+def test_configuration_comes_from_files_then_the_folder(tmp_path: Path) -> None:
+    """Without either, config.yaml of the present folder is meant."""
+    file, folder = tmp_path / "a.yaml", tmp_path / "more"
+
+    assert [str(path) for path in sources(None, None)] == ["config.yaml"]
+    assert sources([file], folder) == [file, folder]
+    assert sources(None, folder) == [folder]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0.4, "0s"), (59.4, "59s"), (185, "3m05s"), (3599.6, "1h00m"), (7620, "2h07m"), (353_000, "4d02h")],
+)
+def test_durations_are_short(seconds: float | None, text: str) -> None:
+    """Two units are enough for anybody."""
+    assert duration(seconds) == text
+
+
+def test_the_version_is_told(typed: Typed) -> None:
+    """--version says which hotseat this is."""
+    said = typed("--version")
+
+    assert (said.code, said.out) == (0, f"hotseat {__version__}\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_an_example(typed: Typed, command: str) -> None:
+    """Help ends with one real command line."""
+    said = typed(command, "--help")
+
+    assert f"Example: hotseat {command}" in said.out
+
+
+def test_help_names_every_command(typed: Typed) -> None:
+    """What can be typed is listed."""
+    said = typed("--help")
+
+    assert [line.split()[0] for line in said.out.partition("Commands:")[2].splitlines() if line] == list(COMMANDS)
+
+
+def test_misuse_is_exit_2(typed: Typed) -> None:
+    """Unknown commands and wrong addresses are the user's to correct."""
+    assert [typed("dance").code, typed("load").code, typed("serve", "--listen", "nowhere").code] == [2, 2, 2]
+
+
+def test_a_url_that_is_none_is_told(typed: Typed) -> None:
+    """A wrong address is not the same as a server that is down."""
+    said = typed("ps", "--url", "ftp://127.0.0.1")
+
+    assert said.code == 1
+    assert "http://127.0.0.1:8080" in said.err
+
+
+def test_help_does_not_load_the_server() -> None:
+    """Help answers at once because nothing of the server is imported for it."""
+    script = "import sys; sys.argv = ['hotseat', '--help']; from hotseat.cli import main\ntry: main()\nfinally: "
+    script += "print('loaded:', [m for m in ('fastapi', 'pydantic', 'uvicorn', 'asyncio', 'rich') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert run.stdout.endswith("loaded: []\n")
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Notes what it was asked and answers as no hotseat would."""
+
+    asked: list[tuple[str, str | None]]
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, self.headers["Authorization"]))
+        self.send_response(418)
+        self.end_headers()
+        self.wfile.write(b"<html>teapot</html>")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its parent's name for it
+        pass
+
+
+@pytest.fixture
+def teapot() -> Iterator[str]:
+    Echo.asked = []
+    with HTTPServer(("127.0.0.1", 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}/behind"
+        server.shutdown()
+        thread.join()
+
+
+def test_key_and_address_come_from_the_environment(typed: Typed, teapot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key travels as a bearer token; a path in the address stays in front."""
+    monkeypatch.setenv("HOTSEAT_URL", teapot)
+    monkeypatch.setenv("HOTSEAT_API_KEY", "k-1")
+    typed("why", "org/llama")
+
+    assert Echo.asked == [("/behind/hotseat/models/org%2Fllama", "Bearer k-1")]
+
+
+def test_a_server_that_is_no_hotseat_is_named(typed: Typed, teapot: str) -> None:
+    """An answer in an unknown shape is a failure with a hint, not a traceback."""
+    said = typed("ps", "--url", teapot)
+
+    assert said.code == 1
+    assert "418" in said.err
+    assert "is it a hotseat?" in said.err

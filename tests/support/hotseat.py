@@ -1,0 +1,131 @@
+"""The installed `hotseat` command as a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import yaml
+from tests.support.client import PATIENCE_S, Answer, Stream, chat_body, eventually, send
+from tests.support.processes import all_pids, command_line, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROGRAM = Path(sys.executable).with_name("hotseat")
+MARK = "HOTSEAT_TEST_RUN"
+"""An environment variable that every process of one run inherits, so that none of them can hide."""
+
+
+class Hotseat:
+    """A running `hotseat serve`; leaving the block stops it and fails if any process of it is left."""
+
+    def __init__(self, config: Mapping[str, Any], folder: Path, host: str = "127.0.0.1") -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.config = folder / "config.yaml"
+        self.write(config)
+        self._log = folder / "hotseat.log"
+        self._environment = {**os.environ, MARK: str(folder)}
+        self._mark = f"{MARK}={folder}".encode()
+        argv = [str(PROGRAM), "serve", "--config", str(self.config), "--listen", f"{host}:{self.port}"]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(argv, stdout=log, stderr=log, env=self._environment)
+
+    def __enter__(self) -> Self:
+        try:
+            eventually(self._answers, within=PATIENCE_S)
+        except BaseException:
+            self._kill_all()
+            raise
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        try:
+            self.terminate()
+            eventually(lambda: not self.processes(), within=5)
+        finally:
+            self._kill_all()
+
+    # The process
+
+    def write(self, config: Mapping[str, Any]) -> None:
+        self.config.write_text(yaml.safe_dump(dict(config), sort_keys=False, width=10_000))
+
+    def terminate(self) -> int:
+        """Ask it to stop and give its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=PATIENCE_S)
+
+    def processes(self, name: str = "") -> list[int]:
+        """Every process of this run whose command line contains `name`, however it got away from its parents."""
+        return [pid for pid in all_pids() if self._mark in environment(pid) and name in command_line(pid)]
+
+    def upstreams(self) -> list[int]:
+        return self.processes("llama-server -m")
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def cli(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run another command of the installed program against this one."""
+        environment = {**self._environment, "HOTSEAT_URL": self.url, "NO_COLOR": "1", "COLUMNS": "160"}
+        return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
+
+    # The client
+
+    def call(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        try:
+            response = send(connection, method, path, body, headers)
+            return Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def chat(self, model: str, max_tokens: int = 4, **headers: str) -> Answer:
+        return self.call("POST", "/v1/chat/completions", chat_body(model, max_tokens), **headers)
+
+    def stream(self, model: str, max_tokens: int) -> Stream:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        body = chat_body(model, max_tokens, stream=True)
+        return Stream(send(connection, "POST", "/v1/chat/completions", body, {}), connection)
+
+    def load(self, model: str) -> int:
+        """Load a model, as the ground a journey starts from; gives its pid."""
+        answer = self.call("GET", f"/upstream/{model}/load")
+        assert answer.status == 200, answer
+        return int(self.health()[model]["pid"])
+
+    def health(self) -> dict[str, Any]:
+        return dict(self.call("GET", "/health").json()["models"])
+
+    def running(self) -> list[str]:
+        return list(self.call("GET", "/running").json()["running"])
+
+    def _answers(self) -> bool:
+        if self.process.poll() is not None:
+            raise AssertionError(f"hotseat serve ended with {self.process.returncode}:\n{self.log()}")
+        try:
+            return self.call("GET", "/health").status == 200
+        except OSError:
+            return False
+
+    def _kill_all(self) -> None:
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

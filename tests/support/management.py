@@ -1,0 +1,147 @@
+"""The management application as it runs in production: on uvicorn, over a real dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import uvicorn
+from tests.support.puppets import Puppets, come_true
+
+from hotseat.api.app import build
+from hotseat.api.house import House, ReloadResult
+from hotseat.dispatcher import Dispatcher
+from hotseat.journal import Journal
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.settings import Settings
+from hotseat.tasks import Tasks
+from hotseat.telemetry.lag import Lag
+from hotseat.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+    from pathlib import Path
+
+    from fastapi import FastAPI
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.terms import ModelName
+
+STARTED_AT = 1_700_000_000.5
+
+
+class Papers:
+    """Log lines that a test writes itself."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, list[str]] = {}
+        self._readers: dict[str, list[asyncio.Queue[str | None]]] = {}
+
+    def write(self, model: str, line: str) -> None:
+        self.lines.setdefault(model, []).append(line)
+        for reader in self._readers.get(model, []):
+            reader.put_nowait(line)
+
+    def end(self, model: str) -> None:
+        """Nothing will be written any more: readers go home."""
+        for reader in self._readers[model]:
+            reader.put_nowait(None)
+
+    def readers(self, model: str) -> int:
+        return len(self._readers.get(model, []))
+
+    def models(self) -> Iterable[ModelName]:
+        return [*self.lines]  # type: ignore[list-item]  # tests name models in plain text
+
+    def tail(self, model: ModelName, lines: int) -> list[str]:
+        return self.lines.get(model, [])[-lines:] if lines else []
+
+    async def follow(self, model: ModelName) -> AsyncGenerator[str, None]:
+        queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self._readers.setdefault(model, []).append(queue)
+        try:
+            while (line := await queue.get()) is not None:
+                yield line
+        finally:
+            self._readers[model].remove(queue)
+
+
+@dataclass
+class Management:
+    """Everything a test needs to hold: the parts of the house and a client that speaks to it."""
+
+    dispatcher: Dispatcher
+    journal: Journal
+    puppets: Puppets
+    papers: Papers
+    metrics: Metrics
+    client: httpx2.AsyncClient
+    settings: Settings = field(default_factory=Settings)
+    reload_result: ReloadResult = field(default_factory=ReloadResult)
+    is_closing: bool = False
+
+    async def get(self, path: str, **options: Any) -> httpx2.Response:
+        return await self.client.get(path, **options)
+
+    async def delete(self, path: str) -> httpx2.Response:
+        return await self.client.delete(path)
+
+    @asynccontextmanager
+    async def feed(self, path: str, **options: Any) -> AsyncIterator[AsyncIterator[str]]:
+        """The lines of a stream, which is left at the end of the block."""
+        async with self.client.stream("GET", path, timeout=5, **options) as response:
+            yield response.aiter_lines()
+
+
+@asynccontextmanager
+async def management(socket: Path, catalog: Catalog, puppets: Puppets | None = None) -> AsyncIterator[Management]:
+    """A house with these models, served on a unix socket; everything is gone when the block ends."""
+    transport = httpx2.AsyncHTTPTransport(uds=str(socket))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hotseat", timeout=5) as client:
+        house = furnished(catalog, puppets or Puppets(), client)
+        async with served(application(house), uds=str(socket)):
+            yield house
+        await house.dispatcher.shut_down(within=0)
+
+
+def furnished(catalog: Catalog, puppets: Puppets, client: httpx2.AsyncClient) -> Management:
+    journal = Journal()
+    dispatcher = Dispatcher(Scheduler(catalog), puppets, journal)
+    metrics = Metrics(dispatcher.view, Lag().worst_since_asked)
+    journal.listen(metrics.watch)
+    return Management(dispatcher, journal, puppets, Papers(), metrics, client)
+
+
+def application(house: Management) -> FastAPI:
+    async def reload() -> ReloadResult:
+        return house.reload_result
+
+    return build(
+        House(
+            dispatcher=house.dispatcher,
+            journal=house.journal,
+            settings=lambda: house.settings,
+            logs=house.papers,
+            reload=reload,
+            metrics=house.metrics.render,
+            is_closing=lambda: house.is_closing,
+            started_at=STARTED_AT,
+        )
+    )
+
+
+@asynccontextmanager
+async def served(app: FastAPI, **where: Any) -> AsyncIterator[int]:
+    """Inside the block the application answers; the value is its port, where it has one."""
+    server = uvicorn.Server(uvicorn.Config(app, **where, log_config=None, lifespan="off"))
+    serving = Tasks().start(server._serve(), "uvicorn")  # serve() would take the test runner's signals
+    try:
+        await come_true(lambda: server.started)
+        name = server.servers[0].sockets[0].getsockname()
+        yield name[1] if isinstance(name, tuple) else 0
+    finally:
+        server.should_exit = True
+        await serving

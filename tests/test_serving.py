@@ -1,0 +1,75 @@
+"""What `hotseat serve` refuses, and what a reload may not undo. No model server is needed for any of it."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.hotseat import Hotseat
+
+from hotseat.app import FAILED, INVALID, ServeOptions, bound, serve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = "models: {qwen: {cmd: 'sleep 1000', proxy: 'http://127.0.0.1:9'}}\n"
+KEY = {"Authorization": "Bearer sesame"}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "config.yaml"
+    file.write_text(CONFIG)
+    return file
+
+
+def test_an_open_address_without_keys_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever would serve strangers is told what to do instead."""
+    code = serve(ServeOptions([config], listen=("0.0.0.0", 8080)))
+
+    assert code == INVALID
+    assert "allowOpen: true" in capsys.readouterr().err
+
+
+def test_a_wrong_configuration_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every mistake is told with its place."""
+    config.write_text(CONFIG + "lisen: 8080\n")
+    code = serve(ServeOptions([config]))
+
+    assert code == INVALID
+    assert f'{config}:2:1: error: lisen: unknown key. Did you mean "listen"?' in capsys.readouterr().err
+
+
+def test_a_port_in_use_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The address and the way out are named."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code = serve(ServeOptions([config], listen=("127.0.0.1", port)))
+
+    assert code == FAILED
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in capsys.readouterr().err
+
+
+def test_a_name_with_several_addresses_is_bound_on_each() -> None:
+    """`localhost` is what this machine says it is, on one port."""
+    sockets = bound(("localhost", 0))
+    hosts = [sock.getsockname()[0] for sock in sockets]
+    for sock in sockets:
+        sock.close()
+
+    assert "127.0.0.1" in hosts
+    assert len(hosts) == len(set(hosts))
+
+
+def test_a_reload_does_not_open_the_house(tmp_path: Path) -> None:
+    """Keys that protect an open address cannot be reloaded away: the old configuration stays in force."""
+    models = {"qwen": {"cmd": "sleep 1000", "proxy": "http://127.0.0.1:9"}}
+    with Hotseat({"apiKeys": ["sesame"], "models": models}, tmp_path, host="0.0.0.0") as house:
+        house.write({"models": models})
+        reloaded = house.call("POST", "/hotseat/reload", **KEY)
+        without_key = house.call("GET", "/running")
+
+    assert reloaded.status == 422
+    assert "no apiKeys are configured" in str(reloaded.json())
+    assert without_key.status == 401
