@@ -1,0 +1,76 @@
+# The whole day: `just setup` once, then `just check`, `just test`, and `just all` before you push.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+set positional-arguments
+
+venv := ".venv"
+code := "src tests bench scripts"
+export PATH := justfile_directory() / venv / "bin:" + env("PATH")
+
+# what there is to do
+default:
+    @just --list --unsorted
+
+# install everything a day's work needs
+setup: && llama
+    test -d {{ venv }} || python3 -m venv {{ venv }}
+    pip install -q --require-hashes -r requirements/dev.txt
+    pip install -q --no-deps --editable .
+
+# a real llama-server and the three tiny models, once, into .cache
+llama *options:
+    scripts/get_llama_server.sh .cache/llama-server
+    python scripts/make_gguf.py "$@"
+
+# lint, format, types, layers
+check:
+    ruff check {{ code }}
+    ruff format --check {{ code }}
+    mypy
+    lint-imports
+
+# every test but the big model's
+test *options:
+    pytest -n 2 -m "not big" "$@"
+
+# long searches, all journeys, the 1.6 GB model
+deep: (llama "--big")
+    HYPOTHESIS_PROFILE=deep pytest -n 2 -m "not big" --timeout 0
+    pytest -m big --timeout 300
+
+# the HTTP contract, from the outside
+conformance *options:
+    python tests/conformance/conform.py "$@"
+
+# all tests, measured; fails below the promised figures
+coverage:
+    coverage erase
+    mkdir -p .cache
+    coverage run -m pytest -n 2 -m "not big" | tee .cache/pytest.txt
+    coverage combine -q
+    scripts/check_coverage.sh
+
+# our share of a swap between two real models
+bench-swap *options:
+    python -m bench.swap "$@"
+
+# the relay's cost beside nginx, HAProxy, Go and aiohttp
+bench-relay *options:
+    python -m bench.relay "$@"
+
+# regenerate the pages that are made from the code
+docs:
+    python scripts/make_docs.py
+
+# the configuration's JSON schema
+schema:
+    hotseat schema
+
+# resolve the dependencies anew
+lock:
+    uv pip compile pyproject.toml --universal --generate-hashes -o requirements/runtime.txt
+    uv pip compile pyproject.toml --universal --group dev --generate-hashes -o requirements/dev.txt
+
+# exactly what CI runs
+all:
+    bash .ci/run

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Write the pages of docs/ that are made from the code, so that they cannot lie. `just docs`; a test compares them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
+
+import typer
+
+from hotseat.api.app import build
+from hotseat.api.described import document
+from hotseat.cli.commands import app as commands
+from hotseat.config.forms import Form, Later
+from hotseat.config.schema import Config
+from hotseat.scheduling.lifecycle import Phase, diagram
+from hotseat.scheduling.view import ModelView, View
+from hotseat.telemetry.page import Page
+from hotseat.telemetry.tally import LoadTally, RequestTally
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from prometheus_client.core import Metric
+    from pydantic.fields import FieldInfo
+
+    from hotseat.api.house import House
+
+DOCS = Path(__file__).parents[1] / "docs"
+MADE = "<!-- Made from the code by `just docs`; do not edit. -->"
+
+
+def main() -> None:
+    for name, text in pages().items():
+        (DOCS / name).write_text(text)
+
+
+def pages() -> dict[str, str]:
+    """Every generated page: its path under docs/ and its text."""
+    return {
+        "design/lifecycle.md": lifecycle(),
+        "reference/configuration.md": configuration(),
+        "reference/cli.md": command_line(),
+        "reference/http-api.md": http_api(),
+        "reference/metrics.md": metrics(),
+    }
+
+
+def page(title: str, *parts: str) -> str:
+    return "\n\n".join([f"# {title}", MADE, *parts]) + "\n"
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    cells = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
+
+
+# The life of a model
+
+
+def lifecycle() -> str:
+    about = (
+        "The phases of a model's server and every legal move between them.\n"
+        "A move that is not drawn cannot happen: the scheduler would raise `InvalidMove`."
+    )
+    room = ", ".join(f"`{phase.value}`" for phase in Phase if phase.takes_room)
+    return page(
+        "The life of a model", about, f"```mermaid\n{diagram()}\n```", f"A model takes room while it is {room}."
+    )
+
+
+# Configuration
+
+
+def configuration() -> str:
+    used, unused = [], []
+    for path, field in keys_of(Config, "", set()):
+        if later := later_of(field):
+            unused.append((f"`{path}`", f"{later.instead}."))
+        elif field.annotation not in forms_in(field.annotation):  # what only holds keys says nothing by itself
+            used.append((f"`{path}`", default_of(field), (field.description or "").replace("\n", " ")))
+    about = (
+        "A YAML file; `*` stands for a name of your choice.\n"
+        "Durations are seconds or texts such as `90s` and `5m`; sizes are bytes or texts such as `18GiB`.\n"
+        "Unknown keys are errors, and `hotseat check` tells their place.\n"
+        "`hotseat schema` prints the JSON Schema for editors."
+    )
+    not_yet = "llama-swap's files may have these; they are checked, and a warning says that they have no effect yet."
+    return page(
+        "Configuration",
+        about,
+        table(("key", "default", "meaning"), used),
+        "## Read but not used",
+        not_yet,
+        table(("key", "what happens instead"), unused),
+    )
+
+
+def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Iterator[tuple[str, FieldInfo]]:
+    """Every key, as a dotted path, depth first; neither what has no effect nor a form told before is entered."""
+    told_forms.add(form)
+    for name, field in form.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        yield path, field
+        inner = [] if later_of(field) else forms_in(field.annotation)
+        for each in [form for form in inner if form not in told_forms]:
+            yield from keys_of(each, f"{path}{step_into(field.annotation)}.", told_forms)
+
+
+def step_into(annotation: Any) -> str:
+    """From a key to the forms below it: as the key itself, as entries of a list, or under names."""
+    if inspect.isclass(annotation) and issubclass(annotation, Form):
+        return ""
+    return "[]" if get_origin(annotation) in (list, tuple) else ".*"
+
+
+def forms_in(annotation: Any) -> list[type[Form]]:
+    """The forms that a value of this type may hold. Any, because annotations are."""
+    if inspect.isclass(annotation) and issubclass(annotation, Form):
+        return [annotation]
+    return [form for part in get_args(annotation) for form in forms_in(part)]
+
+
+def later_of(field: FieldInfo) -> Later | None:
+    return next((mark for mark in field.metadata if isinstance(mark, Later)), None)
+
+
+def default_of(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if default in (None, "", [], {}, ()):
+        return "–"
+    return f"`{':'.join(map(str, default)) if isinstance(default, tuple) else in_yaml(default)}`"
+
+
+def in_yaml(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and value >= 1024 and value % 1024 == 0:
+        unit = next(unit for unit in ("GiB", "MiB", "KiB") if value % size_of(unit) == 0)
+        return f"{value // size_of(unit)}{unit}"
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+def size_of(unit: str) -> int:
+    return {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
+
+
+# Command line. Commands and parameters are Any: typer carries its own click, which is private.
+
+
+def command_line() -> str:
+    group = typer.main.get_command(commands)
+    assert isinstance(group, typer.core.TyperGroup)
+    parts = [told(name, command) for name, command in group.commands.items()]
+    exits = "Exit codes: 0 fine, 1 failed, 2 misuse, 3 bad configuration, 4 no server there."
+    return page("Command line", group.help or "", exits, *parts)
+
+
+def told(name: str, command: Any) -> str:
+    usage = " ".join(["hotseat", name, *command.collect_usage_pieces(typer.Context(command))])
+    rows = [(f"`{' '.join([*param.opts, *param.secondary_opts])}`", meaning_of(param)) for param in shown(command)]
+    example = (command.epilog or "").removeprefix("Example: ")
+    return "\n\n".join(
+        [f"## hotseat {name}", command.help or "", f"```\n{usage}\n```"]
+        + ([table(("option", "meaning"), rows)] if rows else [])
+        + ([f"```sh\n{example}\n```"] if example else [])
+    )
+
+
+def shown(command: Any) -> list[Any]:
+    return [param for param in command.params if param.name != "help"]
+
+
+def meaning_of(param: Any) -> str:
+    text = str(getattr(param, "help", "") or "")
+    is_flag = getattr(param, "is_flag", False)
+    given = getattr(param.default, "value", param.default)
+    default = "" if is_flag or given in (None, ()) else f" Default: `{given}`."
+    variable = f" Or the variable `{param.envvar}`." if param.envvar else ""
+    return f"{text}{default}{variable}"
+
+
+# HTTP
+
+
+def http_api() -> str:
+    # Nothing is asked of the house while it is only described.
+    described = document(build(cast("House", None)))
+    rows = [
+        (f"`{method.upper()} {path}`", operation.get("summary", ""), ", ".join(operation["responses"]))
+        for path, methods in described["paths"].items()
+        for method, operation in methods.items()
+    ]
+    shapes = "Shapes of bodies and answers are in the OpenAPI document at `/hotseat/openapi.json`, shown at `/swagger`."
+    return page(
+        "HTTP API", described["info"]["description"].strip(), table(("request", "does", "answers"), rows), shapes
+    )
+
+
+# Metrics
+
+
+def metrics() -> str:
+    rows = [(f"`{exposed(family)}`", family.type, labels_of(family), family.documentation) for family in families()]
+    about = (
+        "`GET /metrics` in Prometheus' text format; `metrics: false` switches it off.\n"
+        "The label `model` holds configured names only, and is empty for requests that never got as far as a model.\n"
+        "Beside these stand prometheus-client's own `process_*` figures of hotseat itself."
+    )
+    return page("Metrics", about, table(("metric", "type", "labels", "meaning"), rows))
+
+
+def families() -> list[Metric]:
+    """One example of everything, so that every label is seen."""
+    model = ModelView(ModelName("m"), Phase.READY, 0.0, None, 0, 0, "")
+    requests, loads = RequestTally(), LoadTally()
+    requests.add(200, 0.0, 0.0, 0.0)
+    loads.outcomes["x"] = loads.stops["x"] = 1
+    view = View(0.0, (model,), ())
+    return list(Page({"m": requests}, {"m": loads}, lambda: view, lambda: 0.0, lambda: True).collect())
+
+
+def exposed(family: Metric) -> str:
+    return f"{family.name}_total" if family.type == "counter" else family.name
+
+
+def labels_of(family: Metric) -> str:
+    names = [name for name in (family.samples[0].labels if family.samples else {}) if name != "le"]
+    return ", ".join(f"`{name}`" for name in names) or "–"
+
+
+if __name__ == "__main__":
+    main()

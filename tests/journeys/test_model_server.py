@@ -1,0 +1,91 @@
+"""What llama-server can do, it can do through hotseat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.llama import llama
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.hotseat import Hotseat
+
+pytestmark = pytest.mark.llama
+
+
+def test_a_stream_is_relayed_as_it_is_spoken(house: Hotseat) -> None:
+    """The first word arrives while the model still speaks, and all of them arrive."""
+    stream = house.stream("alpha", max_tokens=1500).until_it_speaks()
+    slots = house.call("GET", "/slots").json()
+    stream.read()
+
+    assert any(slot["is_processing"] for slot in slots)
+    assert (len(stream.words), stream.done) == (1500, True)
+
+
+def test_the_model_server_checks_its_own_key(serve: Callable[..., Hotseat]) -> None:
+    """Authorization reaches the model server untouched: 401 from it without its key, 200 with it."""
+    house = serve({"locked": llama("alpha", "--api-key sesame")})
+    without = house.chat("locked")
+    wrong = house.chat("locked", Authorization="Bearer guess")
+    right = house.chat("locked", Authorization="Bearer sesame")
+
+    assert (without.status, wrong.status, right.status) == (401, 401, 200)
+    assert "Invalid API Key" in without.json()["error"]["message"]
+
+
+def test_slots_of_the_running_model(house: Hotseat) -> None:
+    """GET /slots is answered by the model that runs, and starts none."""
+    before = house.call("GET", "/slots")
+    started = house.running()
+    house.load("alpha")
+    slots = house.call("GET", "/slots")
+
+    assert (before.status, started) == (400, [])
+    assert slots.status == 200
+    assert [slot["id"] for slot in slots.json()] == list(range(len(slots.json())))
+
+
+def test_a_grammar_binds_the_answer(house: Hotseat) -> None:
+    """POST /completion with a grammar gives a sentence of that grammar."""
+    grammar = 'root ::= "seat " ("taken" | "free")'
+    body = {"model": "beta", "prompt": "status: ", "n_predict": 40, "grammar": grammar}
+    answer = house.call("POST", "/completion", body)
+
+    assert answer.status == 200
+    assert answer.json()["content"] in ("seat taken", "seat free")
+
+
+def test_embeddings_of_one_text_and_of_a_batch(house: Hotseat) -> None:
+    """One text gives one vector; a batch gives one each, in order, and the same vector for the same text."""
+    one = house.call("POST", "/v1/embeddings", {"model": "embed", "input": "a seat"}).json()
+    batch = house.call("POST", "/v1/embeddings", {"model": "embed", "input": ["a table", "a seat"]}).json()
+
+    assert one["object"] == batch["object"] == "list"
+    assert [entry["index"] for entry in batch["data"]] == [0, 1]
+    assert one["data"][0]["embedding"] == pytest.approx(batch["data"][1]["embedding"], abs=1e-3)
+    assert batch["data"][0]["embedding"] != pytest.approx(batch["data"][1]["embedding"], abs=1e-3)
+
+
+def test_a_model_that_never_becomes_ready(serve: Callable[..., Hotseat]) -> None:
+    """A health check that never says 200 ends in 503 after healthCheckTimeout, and no process is left."""
+    never = llama("alpha", "--api-key sesame", checkEndpoint="/slots")
+    house = serve({"never": never, "beta": llama("beta")}, healthCheckTimeout=2)
+    answer = house.chat("never")
+
+    assert answer.status == 503
+    assert "timed out after 2 seconds" in answer.json()["error"]
+    assert house.upstreams() == []
+    assert house.chat("beta").status == 200
+
+
+def test_a_model_file_that_is_missing(serve: Callable[..., Hotseat]) -> None:
+    """A server that cannot start gives 503 with its own last words, at once."""
+    broken = llama("alpha")
+    house = serve({"broken": {"cmd": broken["cmd"].replace("alpha.gguf", "lost.gguf")}})
+    answer = house.chat("broken")
+
+    assert answer.status == 503
+    assert "lost.gguf" in answer.json()["error"]

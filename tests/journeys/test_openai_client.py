@@ -1,0 +1,59 @@
+"""OpenAI's own Python client, unchanged but for its address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import openai
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.hotseat import Hotseat
+
+pytestmark = pytest.mark.llama
+
+
+@pytest.fixture
+def client(house: Hotseat) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{house.url}/v1", api_key="none", timeout=30) as client:
+        yield client
+
+
+def test_models_are_listed(client: openai.OpenAI, house: Hotseat) -> None:
+    """The client's list of models is the configuration's, and listing starts none."""
+    names = [model.id for model in client.models.list()]
+
+    assert sorted(names) == ["alpha", "beta", "embed"]
+    assert house.running() == []
+
+
+def test_chat_and_stream(client: openai.OpenAI) -> None:
+    """A streamed chat says the same words as a plain one."""
+    plain = client.chat.completions.create(
+        model="alpha", messages=[{"role": "user", "content": "hello"}], max_tokens=12, temperature=0
+    )
+    stream = client.chat.completions.create(
+        model="alpha", messages=[{"role": "user", "content": "hello"}], max_tokens=12, temperature=0, stream=True
+    )
+    streamed = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+
+    assert plain.choices[0].message.content
+    assert streamed == plain.choices[0].message.content
+
+
+def test_embeddings_through_the_client(client: openai.OpenAI) -> None:
+    """One vector per input, as floats."""
+    result = client.embeddings.create(model="embed", input=["one", "two"], encoding_format="float")
+
+    assert [len(entry.embedding) for entry in result.data] == [256, 256]
+
+
+def test_the_text_of_an_error_is_seen(client: openai.OpenAI) -> None:
+    """What the exception prints names the model that does not exist."""
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.chat.completions.create(model="aplha", messages=[{"role": "user", "content": "hello"}])
+
+    assert "aplha" in str(caught.value)
+    assert caught.value.code == "model_not_found"

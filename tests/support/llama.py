@@ -1,0 +1,39 @@
+"""The real llama-server and the tiny models: where they are and how a model of them is configured.
+
+`just llama` puts both into .cache; HOTSEAT_LLAMA_SERVER and HOTSEAT_MODELS point elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[2]
+SERVER = Path(os.environ.get("HOTSEAT_LLAMA_SERVER", REPOSITORY / ".cache/llama-server/llama-server"))
+MODELS = Path(os.environ.get("HOTSEAT_MODELS", REPOSITORY / ".cache/models"))
+EMBEDDINGS = "--embeddings --pooling mean"
+
+
+def llama(weights: str = "alpha", options: str = "", **settings: object) -> dict[str, Any]:
+    """The configuration of one model that llama-server answers for."""
+    return {"cmd": command(weights, "${PORT}", options), **settings}
+
+
+def command(weights: str, port: str | int, options: str = "") -> str:
+    # One thread: two on two busy cores take 600 times as long for a token.
+    server, model = shlex.quote(str(present(SERVER))), shlex.quote(str(model_file(weights)))
+    return f"{server} -m {model} --port {port} -c 8192 -t 1 -tb 1 --slots {options}".rstrip()
+
+
+def model_file(weights: str) -> Path:
+    return present(MODELS / f"{weights}.gguf")
+
+
+def present(path: Path) -> Path:
+    """The path, or a failure that says how to get it: a journey that cannot be made is not a journey passed."""
+    if path.exists():
+        return path
+    recipe = "just llama --big" if path.stem == "big" else "just llama"
+    raise AssertionError(f"{path} is missing: run `{recipe}`, or set HOTSEAT_LLAMA_SERVER and HOTSEAT_MODELS")

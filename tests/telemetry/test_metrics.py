@@ -1,0 +1,141 @@
+"""What the metrics page counts, with a real scheduler behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import Puppets, catalog, come_true, spec
+
+from hotseat.dispatcher import Dispatcher
+from hotseat.errors import HotseatError, LoadFailed, Unloaded
+from hotseat.journal import Journal
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.telemetry.metrics import Metrics
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+
+ALPHA, BETA, SLOW, DUD, FLEETING = (ModelName(name) for name in ("alpha", "beta", "slow", "dud", "fleeting"))
+MODELS = catalog(spec("alpha"), spec("beta"), spec("slow"), spec("dud"), spec("fleeting", ttl_s=0.01))
+
+
+class Measured:
+    def __init__(self) -> None:
+        journal = Journal()
+        self.puppets = Puppets(slow=("slow",), broken=("dud",))
+        self.dispatcher = Dispatcher(Scheduler(MODELS), self.puppets, journal)
+        self.metrics = Metrics(self.dispatcher.view, lambda: 0.25)
+        journal.listen(self.metrics.watch)
+
+    def value(self, sample: str) -> float | None:
+        """The value of a sample, written as Prometheus writes it; None where it is not on the page."""
+        lines = self.metrics.render().decode().splitlines()
+        return next((float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample), None)
+
+
+@pytest.fixture
+async def measured() -> AsyncIterator[Measured]:
+    measured = Measured()
+    yield measured
+    await measured.dispatcher.shut_down(within=0)
+
+
+async def test_requests_are_counted_by_model_and_status_class(measured: Measured) -> None:
+    """Every finished request is in one counter and three spreads."""
+    measured.metrics.finished(ALPHA, 200, 0.2, 0.3, 4.0)
+    measured.metrics.finished(ALPHA, 204, 0.0, None, 0.001)
+    measured.metrics.finished(ALPHA, 503, 0.0, 0.1, 0.1)
+    measured.metrics.finished(None, 400, 0.0, 0.0, 0.0)
+    measured.metrics.finished(BETA, 0, 9.0, None, 9.0)
+
+    assert measured.value('hotseat_requests_total{model="alpha",status="2xx"}') == 2
+    assert measured.value('hotseat_requests_total{model="alpha",status="5xx"}') == 1
+    assert measured.value('hotseat_requests_total{model="",status="4xx"}') == 1
+    assert measured.value('hotseat_requests_total{model="beta",status="none"}') == 1
+    assert measured.value('hotseat_request_seconds_count{model="alpha"}') == 3
+    assert measured.value('hotseat_request_seconds_sum{model="alpha"}') == pytest.approx(4.101)
+    assert measured.value('hotseat_request_seconds_bucket{le="0.1",model="alpha"}') == 2
+    assert measured.value('hotseat_request_seconds_bucket{le="+Inf",model="alpha"}') == 3
+    assert measured.value('hotseat_request_waiting_seconds_sum{model="beta"}') == 9
+    assert measured.value('hotseat_first_byte_seconds_count{model="alpha"}') == 2
+
+
+async def test_loads_are_counted_by_outcome(measured: Measured) -> None:
+    """A start ends ready or failed; only the ready ones have a load time."""
+    await measured.dispatcher.load(ALPHA)
+    with pytest.raises(LoadFailed):
+        await measured.dispatcher.load(DUD)
+
+    assert measured.value('hotseat_loads_total{model="alpha",outcome="ready"}') == 1
+    assert measured.value('hotseat_load_seconds_count{model="alpha"}') == 1
+    assert measured.value('hotseat_loads_total{model="dud",outcome="failed"}') == 1
+    assert measured.value('hotseat_load_seconds_count{model="dud"}') == 0
+
+
+async def test_stops_are_counted_by_cause(measured: Measured) -> None:
+    """An eviction, an operator's stop and an end of ttl are told apart, in the scheduler's real words."""
+    await measured.dispatcher.load(ALPHA)
+    await measured.dispatcher.load(BETA)
+    await measured.dispatcher.unload(BETA)
+    await measured.dispatcher.load(FLEETING)
+    await come_true(lambda: not measured.dispatcher.view().running())
+
+    assert measured.value('hotseat_stops_total{cause="eviction",model="alpha"}') == 1
+    assert measured.value('hotseat_stops_total{cause="operator",model="beta"}') == 1
+    assert measured.value('hotseat_stops_total{cause="ttl",model="fleeting"}') == 1
+
+
+async def test_reload_and_shutdown_are_causes_too(measured: Measured) -> None:
+    """What a reload or a shutdown stops is no eviction."""
+    await measured.dispatcher.load(ALPHA)
+    measured.dispatcher.change_catalog(catalog(spec("beta")))
+    await come_true(lambda: not measured.dispatcher.view().running())
+    await measured.dispatcher.load(BETA)
+    await measured.dispatcher.shut_down(within=1)
+
+    assert measured.value('hotseat_stops_total{cause="configuration",model="alpha"}') == 1
+    assert measured.value('hotseat_stops_total{cause="shutdown",model="beta"}') == 1
+
+
+async def test_a_load_that_was_stopped_is_neither_ready_nor_failed(measured: Measured) -> None:
+    """Giving up on a load is nobody's failure."""
+    async with asyncio.TaskGroup() as group:
+        loading = group.create_task(outcome(measured.dispatcher.load(SLOW)))
+        await come_true(lambda: measured.puppets.is_starting("slow"))
+        await measured.dispatcher.unload(SLOW)
+
+    assert isinstance(loading.result(), Unloaded)
+    assert measured.value('hotseat_loads_total{model="slow",outcome="given up"}') == 1
+    assert measured.value('hotseat_loads_total{model="slow",outcome="failed"}') is None
+
+
+async def outcome(work: Awaitable[None]) -> HotseatError | None:
+    try:
+        await work
+    except HotseatError as error:
+        return error
+    return None
+
+
+async def test_the_view_is_read_when_asked(measured: Measured) -> None:
+    """Phases, line and leases are those of the moment."""
+    await measured.dispatcher.load(ALPHA)
+
+    assert measured.value('hotseat_model_phase{model="alpha",phase="ready"}') == 1
+    assert measured.value('hotseat_model_phase{model="alpha",phase="cold"}') == 0
+    assert measured.value('hotseat_in_flight{model="alpha"}') == 0
+    assert measured.value('hotseat_waiting{model="beta"}') == 0
+    assert measured.value("hotseat_waiting_oldest_seconds") == 0
+    assert measured.value("hotseat_loop_lag_seconds") == 0.25
+
+
+async def test_a_failed_reload_shows(measured: Measured) -> None:
+    """An operator's alert hangs on this number."""
+    before = measured.value("hotseat_config_last_reload_success")
+    measured.metrics.reloaded(False)
+
+    assert before == 1
+    assert measured.value("hotseat_config_last_reload_success") == 0
