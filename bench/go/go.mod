@@ -1,0 +1,3 @@
+module hotseat/bench/go
+
+go 1.22

@@ -1,0 +1,131 @@
+"""What the relay costs: the same loads through hotseat, nginx, HAProxy, Go, aiohttp and through nothing, in one run.
+
+`just bench-relay`; loopback only. The figure to trust is the proxy's own CPU time per request or chunk: rates and
+delays are taken on cores that the load shares, so they rank and do not measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import resource
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.relay.cells import FULL, QUICK, TOPICS, chosen
+from bench.relay.checks import Outcome, verdicts
+from bench.relay.contest import contest
+from bench.relay.figures import Figures
+from bench.relay.page import print_report, write_page
+from bench.relay.processes import Failure
+from bench.relay.proxies.all import PROXIES
+from bench.relay.record import Record, recorded
+from bench.relay.soak import soak
+from bench.relay.tools import CACHE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+FEWEST_ROUNDS = 3
+FEWEST_FILES = 8192
+"""2,000 streams take a proxy twice as many descriptors."""
+
+
+def main() -> int:
+    options = parse_options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything that was started is ended
+    try:
+        if options.soak:
+            with alone():
+                return 0 if soak() else 1
+        return report(Record.read(options.from_file) if options.from_file else run(options), options)
+    except Failure as failure:
+        print(f"bench-relay: {failure}", file=sys.stderr)
+        return 1
+
+
+def run(options: argparse.Namespace) -> Record:
+    cells = chosen(options.only, is_quick=options.quick)
+    proxies = [PROXIES[name] for name in options.proxies]
+    pace, rounds = (QUICK, options.rounds or 1) if options.quick else (FULL, options.rounds or 3)
+    if options.write:
+        must_suffice(rounds)
+    begun = time.monotonic()
+    with alone():
+        samples = contest(proxies, cells, pace, rounds)
+    return recorded(samples, options.proxies, rounds, time.monotonic() - begun)
+
+
+def report(record: Record, options: argparse.Namespace) -> int:
+    print_report(record)
+    if options.json:
+        record.write(options.json)
+    if options.write:
+        must_suffice(record.rounds)
+        write_page(record)
+    found = verdicts(Figures(record.samples), record.cells())
+    return 1 if options.check and any(verdict.outcome is not Outcome.HOLDS for verdict in found) else 0
+
+
+def must_suffice(rounds: int) -> None:
+    """One round can say anything: a published figure needs a spread."""
+    if rounds < FEWEST_ROUNDS:
+        raise Failure(f"a page needs at least {FEWEST_ROUNDS} rounds, this is {rounds}: give --rounds {FEWEST_ROUNDS}")
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Inside the block no other run takes place, for two would measure each other; files may be opened freely."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < FEWEST_FILES:
+        raise Failure(f"only {hard} files may be open, {FEWEST_FILES} are needed: raise `ulimit -Hn`")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure("another run is under way; wait for its end") from None
+        yield
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="just bench-relay", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one round of fewer and shorter cells, about two minutes")
+    parser.add_argument("--rounds", type=positive, metavar="N", help="how often each cell is measured (3, quick: 1)")
+    parser.add_argument("--only", type=some_of(TOPICS), default=list(TOPICS), help=",".join(TOPICS))
+    parser.add_argument("--proxies", type=some_of(PROXIES), default=list(PROXIES), help=",".join(PROXIES))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
+    parser.add_argument(
+        "--from", type=Path, metavar="FILE", dest="from_file", help="report such a file, measure nothing"
+    )
+    parser.add_argument("--write", action="store_true", help="write docs/reference/performance.md and its chart")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a promise is not kept")
+    parser.add_argument(
+        "--soak", action="store_true", help="2,000 streams for a minute instead; exit 1 unless all is well"
+    )
+    return parser.parse_args()
+
+
+def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
+    def names(text: str) -> list[str]:
+        chosen = text.split(",")
+        if unknown := [name for name in chosen if name not in known]:
+            raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(known)}")
+        return chosen
+
+    return names
+
+
+def positive(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

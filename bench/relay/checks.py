@@ -1,0 +1,83 @@
+"""The promises: bounds on figures of one run, most of them relative to another proxy of the same run. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bench.relay.figures import Figures
+
+SUBJECT = "hotseat"
+
+
+class Side(Enum):
+    AT_MOST = "≤"
+    AT_LEAST = "≥"
+
+
+class Outcome(Enum):
+    HOLDS = "holds"
+    FALLS_SHORT = "falls short"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    what: str
+    cell: str
+    measure: str
+    side: Side
+    limit: float
+    of: str = ""
+    """The proxy whose figure `limit` is a multiple of; empty where it stands for itself."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.cell} {self.measure} {self.side.value} {self.limit:g}{' × ' + self.of if self.of else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    bound: Bound
+    outcome: Outcome
+    measured: float = 0.0
+    allowed: float = 0.0
+
+    def __str__(self) -> str:
+        numbers = f" (measured {written(self.measured)}, allowed {written(self.allowed)})"
+        return f"{self.bound.key}: {self.outcome.value}{'' if self.outcome is Outcome.NOT_MEASURED else numbers}"
+
+
+def written(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+BOUNDS = (
+    Bound("CPU per 1 KB request, 16 connections", "unary-16", "cpu_us", Side.AT_MOST, 0.6, "go"),
+    Bound("CPU per 1 KB request, 16 connections", "unary-16", "cpu_us", Side.AT_MOST, 2.2, "nginx"),
+    Bound("CPU per chunk, 500 streams", "sse-500", "cpu_us", Side.AT_MOST, 0.85, "go"),
+    Bound("CPU per chunk, 500 streams", "sse-500", "cpu_us", Side.AT_MOST, 1.2, "nginx"),
+    Bound("memory per 1,000 streams, MB", "streams-memory-1000", "mb_per_1000", Side.AT_MOST, 8.0),
+    Bound("llama-server's rate kept, 8 connections", "llama-8", "share_of_bare", Side.AT_LEAST, 0.88),
+    Bound("delay added, 1 connection, µs at p50", "unary-1", "p50_added_us", Side.AT_MOST, 300.0),
+)
+
+
+def verdicts(figures: Figures, cells: Iterable[str]) -> list[Verdict]:
+    """What became of each promise about these cells."""
+    chosen = set(cells)
+    return [verdict(bound, figures) for bound in BOUNDS if bound.cell in chosen]
+
+
+def verdict(bound: Bound, figures: Figures) -> Verdict:
+    ours = figures.get(SUBJECT, bound.cell, bound.measure)
+    other = figures.get(bound.of, bound.cell, bound.measure)
+    if ours is None or (bound.of and other is None):
+        return Verdict(bound, Outcome.NOT_MEASURED)
+    allowed = bound.limit * (other.median if other else 1.0)
+    holds = ours.median <= allowed if bound.side is Side.AT_MOST else ours.median >= allowed
+    return Verdict(bound, Outcome.HOLDS if holds else Outcome.FALLS_SHORT, ours.median, allowed)

@@ -1,0 +1,62 @@
+"""One run: every proxy goes through every cell, in a new order each round, while all others stand still."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import TYPE_CHECKING, TypeVar
+
+from bench.relay.cells import Cell, Pace, Work
+from bench.relay.entrants import Entrant, Field, started
+from bench.relay.figures import BARE, Sample
+from bench.relay.measure import measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bench.relay.proxies.kinds import Proxy
+
+T = TypeVar("T")
+
+
+def contest(proxies: Sequence[Proxy], cells: Sequence[Cell], pace: Pace, rounds: int) -> list[Sample]:
+    """All samples; raises at the first thing that goes wrong."""
+    samples: list[Sample] = []
+    rates = [cell for cell in cells if not cell.weighs_memory]
+    if rates:
+        with started(proxies, needs_llama=any(cell.work is Work.LLAMA for cell in rates)) as field:
+            for number in range(rounds):
+                samples.extend(rate_round(field, rates, pace, number))
+    for number in range(rounds):
+        samples.extend(memory_round(proxies, [cell for cell in cells if cell.weighs_memory], pace, number))
+    return samples
+
+
+def rate_round(field: Field, cells: Sequence[Cell], pace: Pace, number: int) -> Iterator[Sample]:
+    """Cell by cell, so that what is compared lies close together in time."""
+    for cell in cells:
+        for entrant in shuffled(field.entrants):
+            with entrant.turn():
+                yield sample(entrant, cell, pace, number)
+            field.must_live()
+
+
+def memory_round(proxies: Sequence[Proxy], cells: Sequence[Cell], pace: Pace, number: int) -> Iterator[Sample]:
+    """Each figure from a fresh process: what an earlier load left in the heap would hide the growth."""
+    for cell in cells:
+        for proxy in shuffled(proxies):
+            with started([proxy], needs_llama=False) as field:
+                entrant = next(entrant for entrant in field.entrants if entrant.name != BARE)
+                with entrant.turn():
+                    yield sample(entrant, cell, pace, number)
+
+
+def sample(entrant: Entrant, cell: Cell, pace: Pace, number: int) -> Sample:
+    values = measure(entrant, cell, pace)
+    shown = "  ".join(f"{name} {value:.1f}" for name, value in values.items())
+    print(f"  round {number + 1}  {cell.key:<18}{entrant.name:<10}{shown}", file=sys.stderr)
+    return Sample(entrant.name, cell.key, number, values)
+
+
+def shuffled(entries: Sequence[T]) -> list[T]:
+    return random.sample(entries, len(entries))

@@ -1,0 +1,118 @@
+"""One entrant in one cell: what is read, and when."""
+
+from __future__ import annotations
+
+import time
+from typing import assert_never
+
+from bench.relay.cells import CHUNKS_PER_S, SLOW_CHUNKS_PER_S, Cell, Pace, Work
+from bench.relay.entrants import CHAT, Entrant
+from bench.relay.loads import ONE_TOKEN, Answered, Requests, Streams, chat, idle_connections
+from bench.relay.processes import ALL_CORES, PROXY_CORE, Failure, wait_for
+from bench.relay.upstreams import Counts, counts
+
+COMPLETION = "/completion"
+AFTERMATH_S = 0.2
+"""What clients sent before they left is served now, not in the proxy's next cell."""
+
+SETTLE_S = 0.5
+"""How long memory gets to settle after the last connection was made."""
+
+
+def measure(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
+    """The values of one sample; raises when anything went wrong, because the rest would be guesswork."""
+    before = counts(entrant.backs.bench)
+    try:
+        values = measured(entrant, cell, pace)
+        time.sleep(AFTERMATH_S)
+        must_be_quiet(entrant)
+        must_reuse(entrant, cell.clients, before, counts(entrant.backs.bench))
+    except Failure as failure:
+        raise Failure(f"{entrant.name}, {cell.key}: {failure}") from failure
+    return values
+
+
+def measured(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
+    match cell.work:
+        case Work.UNARY | Work.UPLOAD:
+            return requests(entrant, cell, pace)
+        case Work.LLAMA:
+            return llama(entrant, cell, pace)
+        case Work.SSE:
+            return streams(entrant, cell, pace)
+        case Work.STREAMS_MEMORY:
+            return streams_memory(entrant, cell)
+        case Work.IDLE_MEMORY:
+            return idle_memory(entrant, cell)
+        case _:
+            assert_never(cell.work)
+
+
+def requests(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
+    entrant.pin(PROXY_CORE)
+    load, before_s = Requests(CHAT, chat(cell.body), entrant.folder), entrant.cpu_s()
+    answered = load.send(entrant.port, cell.clients, pace.requests_s)
+    return values_of(entrant, answered, entrant.cpu_s() - before_s)
+
+
+def llama(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
+    """Nothing is pinned: proxy, model server and client share all cores as they do in life."""
+    entrant.pin(ALL_CORES)
+    load, before_s = Requests(COMPLETION, ONE_TOKEN, entrant.folder), entrant.cpu_s()
+    answered = load.send(entrant.llama_port, cell.clients, pace.llama_s, ALL_CORES)
+    return values_of(entrant, answered, entrant.cpu_s() - before_s)
+
+
+def streams(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
+    entrant.pin(PROXY_CORE)
+    cpu_s: list[float] = []
+
+    def look() -> None:
+        cpu_s.append(entrant.cpu_s())
+
+    load = Streams(cell.clients, CHUNKS_PER_S, pace.settle_s, pace.streams_s)
+    answered = load.read(entrant.port, look, look)
+    return {**values_of(entrant, answered, cpu_s[1] - cpu_s[0]), "starved": answered.starved}
+
+
+def values_of(entrant: Entrant, answered: Answered, cpu_s: float) -> dict[str, float]:
+    values = {"per_s": answered.count / answered.seconds, "p50_us": answered.p50_us, "p99_us": answered.p99_us}
+    if entrant.service:
+        values["cpu_us"] = cpu_s / answered.count * 1e6
+    return values
+
+
+def streams_memory(entrant: Entrant, cell: Cell) -> dict[str, float]:
+    """Slow streams, so that memory of streams is weighed and not bytes on their way."""
+    base_mb, weights_mb = entrant.pss_mb(), []
+
+    def look() -> None:
+        weights_mb.append(entrant.pss_mb())
+
+    Streams(cell.clients, SLOW_CHUNKS_PER_S, SETTLE_S, measure_s=2.0).read(entrant.port, look, look)
+    return {"base_mb": base_mb, "mb_per_1000": (weights_mb[-1] - base_mb) * 1000 / cell.clients}
+
+
+def idle_memory(entrant: Entrant, cell: Cell) -> dict[str, float]:
+    base_mb = entrant.pss_mb()
+    with idle_connections(entrant.port, cell.clients, chat(cell.body)):
+        time.sleep(SETTLE_S)
+        idle_mb = entrant.pss_mb()
+    return {"base_mb": base_mb, "mb_per_1000": (idle_mb - base_mb) * 1000 / cell.clients}
+
+
+# Guards
+
+
+def must_be_quiet(entrant: Entrant) -> None:
+    """Return when no stream is open: a proxy that reads on for departed clients would spoil the next cell."""
+    wait_for("streams of departed clients stay open", lambda: counts(entrant.backs.bench).streams == 0, within=10)
+
+
+def must_reuse(entrant: Entrant, clients: int, before: Counts, after: Counts) -> None:
+    """More new connections than clients mean that the proxy dials for every request."""
+    dialled, requests = after.accepted - before.accepted, after.requests - before.requests
+    renewed = requests // entrant.proxy.renews_after if entrant.proxy else 0
+    # A quarter more than clients is fine: Go's transport dials while another connection is just coming back.
+    if dialled > clients * 1.25 + renewed + 2:
+        raise Failure(f"{dialled} upstream connections for {requests} requests of {clients} clients: not reused")

@@ -1,0 +1,139 @@
+"""Processes that the measurement starts: pinned, paused, weighed and ended, each by its id. Linux only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from tests.support.processes import proc_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PATIENCE_S = 20.0
+MODEL_SERVERS = (b"upstream", b"llama-server")
+"""Names of processes that never count as part of the proxy that started them."""
+
+ALL_CORES = sorted(os.sched_getaffinity(0))
+PROXY_CORE, LOAD_CORE = ALL_CORES[:1], ALL_CORES[1:2] or ALL_CORES[:1]
+"""The proxy has a core of its own; generator and upstream share the other."""
+
+
+class Failure(Exception):
+    """The measurement cannot go on; says what happened, to which, and where to look."""
+
+
+class Service:
+    """A program in the background; leaving the block ends it and everything that it started."""
+
+    def __init__(self, name: str, argv: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.log = log
+        with log.open("wb") as sink:
+            self._process = subprocess.Popen(
+                argv, stdout=sink, stderr=sink, env={**os.environ, **(environment or {})}, process_group=0
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        family = {pid: birth(pid) for pid in tree(self.pid, beyond=())}
+        signal_each(family, signal.SIGCONT)
+        try:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(PATIENCE_S)
+        finally:
+            # The birth tells a process from a later one with the same number.
+            signal_each([pid for pid, born in family.items() if born and birth(pid) == born], signal.SIGKILL)
+            self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def must_live(self) -> None:
+        if self._process.poll() is not None:
+            last_words = self.log.read_text(errors="replace")[-600:]
+            raise Failure(f"{self.name} ended with {self._process.returncode}; {self.log} says:\n{last_words}")
+
+    def processes(self) -> list[int]:
+        """The program and its children, without the model servers among them."""
+        return tree(self.pid, beyond=MODEL_SERVERS)
+
+    def pause(self) -> None:
+        signal_each(self.processes(), signal.SIGSTOP)
+
+    def resume(self) -> None:
+        signal_each(self.processes(), signal.SIGCONT)
+
+    def pin(self, cores: Iterable[int]) -> None:
+        for pid in self.processes():
+            for thread in threads(pid):
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread, cores)
+
+    def cpu_s(self) -> float:
+        """User and system time so far, of all threads and children; a tick is 10 ms on most systems."""
+        return sum(map(ticks, self.processes())) / TICKS_PER_S
+
+    def pss_mb(self) -> float:
+        """Memory, with shared pages counted in part."""
+        return sum(map(pss_kb, self.processes())) / 1024
+
+
+def pinned(argv: Sequence[str], cores: Sequence[int]) -> list[str]:
+    return ["taskset", "-c", ",".join(map(str, cores)), *argv]
+
+
+def tree(pid: int, beyond: tuple[bytes, ...]) -> list[int]:
+    """A process and its descendants, parents first; those named in `beyond` are left out with all of theirs."""
+    if proc_file(pid, "comm").strip() in beyond:
+        return []
+    children = [int(child) for thread in threads(pid) for child in proc_file(pid, f"task/{thread}/children").split()]
+    return [pid, *(descendant for child in children for descendant in tree(child, beyond))]
+
+
+def threads(pid: int) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:  # gone
+        return []
+
+
+def ticks(pid: int) -> int:
+    fields = proc_file(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def pss_kb(pid: int) -> int:
+    lines = proc_file(pid, "smaps_rollup").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith(b"Pss:")), 0)
+
+
+def birth(pid: int) -> int:
+    """When it was started, in ticks since boot; 0 once it has ended."""
+    fields = proc_file(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[19]) if fields and fields[0] != b"Z" else 0
+
+
+def signal_each(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def wait_for(what: str, is_so: Callable[[], bool], within: float = PATIENCE_S) -> None:
+    """Return once it is so; raise when it takes too long."""
+    until = time.monotonic() + within
+    while not is_so():
+        if time.monotonic() > until:
+            raise Failure(f"{what} within {within:g} s")
+        time.sleep(0.02)

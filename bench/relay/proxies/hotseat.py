@@ -1,0 +1,46 @@
+"""hotseat with all its duties: it starts the upstreams itself, leases, schedules, counts, checks and records."""
+
+from __future__ import annotations
+
+import shlex
+from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING
+
+import yaml
+from bench.relay.proxies.kinds import Backs, Launch, Proxy
+from bench.relay.upstreams import bench_command, llama_command
+from tests.support.hotseat import PROGRAM
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+RENEWS_AFTER = 99
+"""Written down here and not imported: a guard that follows the code it guards would never bark."""
+
+
+def launch(folder: Path, port: int, backs: Backs) -> Launch:
+    config = folder / "config.yaml"
+    config.write_text(yaml.safe_dump(configuration(backs), sort_keys=False, width=10_000))
+    return Launch([str(PROGRAM), "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"])
+
+
+def configuration(backs: Backs) -> dict[str, object]:
+    """Two models that run side by side, with idle times."""
+    commands = {"bench": bench_command(backs.bench)}
+    if backs.llama:
+        commands["llama"] = llama_command(backs.llama)
+    urls = backs.urls()
+    models = {name: {"cmd": shlex.join(argv), "proxy": urls[name], "ttl": 3600} for name, argv in commands.items()}
+    return {
+        "models": models,
+        "groups": {"together": {"swap": False, "members": list(models)}},
+        "hooks": {"on_startup": {"preload": list(models)}},
+    }
+
+
+def version() -> str:
+    return version_of("hotseat")
+
+
+HOTSEAT = Proxy("hotseat", "hotseat, all duties", launch, version, starts_upstreams=True, renews_after=RENEWS_AFTER)

@@ -1,0 +1,73 @@
+"""What a run leaves behind: its samples, the machine and the versions, as JSON that can be read back."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from bench.relay.figures import BARE, Sample
+from bench.relay.proxies.all import PROXIES
+from tests.support.llama import SERVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TITLES = {BARE: "bare model server", **{proxy.name: proxy.title for proxy in PROXIES.values()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    date: str
+    machine: str
+    versions: dict[str, str]
+    rounds: int
+    seconds: float
+    samples: list[Sample]
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        told = json.loads(path.read_text())
+        return cls(**{**told, "samples": [Sample(**sample) for sample in told["samples"]]})
+
+    def cells(self) -> list[str]:
+        return list(dict.fromkeys(sample.cell for sample in self.samples))
+
+
+def recorded(samples: list[Sample], names: Iterable[str], rounds: int, seconds: float) -> Record:
+    return Record(time.strftime("%Y-%m-%d"), machine(), versions(names), rounds, seconds, samples)
+
+
+def machine() -> str:
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return f"{model}, {os.cpu_count()} cores, {memory_gb:.0f} GB, Linux {platform.release()}"
+
+
+def versions(names: Iterable[str]) -> dict[str, str]:
+    """Of everything that took part."""
+    found = {name: PROXIES[name].version() for name in names}
+    found |= {
+        "CPython": platform.python_version(),
+        **{name: version(name) for name in ("uvloop", "httptools", "msgspec")},
+    }
+    if SERVER.exists():
+        said = subprocess.run([SERVER, "--version"], capture_output=True, text=True, check=True)
+        found["llama-server"] = (said.stdout + said.stderr).partition("version:")[2].splitlines()[0].strip()
+    return found

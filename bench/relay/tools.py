@@ -1,0 +1,86 @@
+"""The programs a measurement needs: Debian's from the system, the others fetched or built once into .cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from bench.relay.processes import Failure
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+CACHE = REPOSITORY / ".cache/bench"
+VENV = REPOSITORY / ".cache/bench-venv"
+PACKAGES = {"nginx": "nginx-light", "haproxy": "haproxy", "wrk": "wrk", "gcc": "gcc", "taskset": "util-linux"}
+
+
+def program(name: str) -> str:
+    """The path of a system program; Debian's package is installed where it is missing and we may."""
+    path = found(name)
+    if path is None:
+        install(PACKAGES[name])
+        path = found(name)
+    if path is None:
+        raise Failure(f"{name} is still missing after its package was installed")
+    return path
+
+
+def found(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
+def install(package: str) -> None:
+    command = ["apt-get", "install", "-y", "--no-install-recommends", package]
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise Failure(f"{package} is missing: install it (`sudo {' '.join(command)}`), or leave it out with --proxies")
+    run([*command], f"cannot install {package}; try `apt-get update`")
+
+
+def c_program(name: str) -> Path:
+    """Our own load and upstream, compiled anew when a source is younger."""
+    target, sources = CACHE / name, [HERE / f"{name}.c", HERE / "event.h"]
+    if is_stale(target, sources):
+        run([program("gcc"), "-O2", "-Wall", "-o", str(target), str(sources[0])], f"cannot compile {sources[0]}")
+    return target
+
+
+def go_program() -> Path:
+    source, target = REPOSITORY / "bench/go", CACHE / "goproxy"
+    if is_stale(target, list(source.iterdir())):
+        settings = {"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": "", "CGO_ENABLED": "0"}
+        caches = {"GOCACHE": str(CACHE / "go-cache"), "GOPATH": str(CACHE / "go-path")}
+        run([go(), "build", "-o", str(target), "."], "cannot build bench/go", source, settings | caches)
+    return target
+
+
+def go() -> str:
+    return str(next(bench_venv().glob("lib/python*/site-packages/go/bin/go")))
+
+
+def bench_venv() -> Path:
+    """An environment with what we are compared with, apart from hotseat's own."""
+    stamp, wanted = VENV / "installed.txt", HERE / "requirements.txt"
+    if not stamp.exists() or stamp.read_text() != wanted.read_text():
+        venv.create(VENV, with_pip=True, clear=True)
+        pip = [str(VENV / "bin/python"), "-m", "pip", "install", "-q", "--require-hashes", "-r", str(wanted)]
+        run(pip, f"cannot install {wanted}")
+        stamp.write_text(wanted.read_text())
+    return VENV
+
+
+def is_stale(target: Path, sources: list[Path]) -> bool:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return not target.exists() or target.stat().st_mtime < max(source.stat().st_mtime for source in sources)
+
+
+def run(argv: list[str], problem: str, folder: Path | None = None, settings: dict[str, str] | None = None) -> None:
+    print(f"  {' '.join(argv[:4])} …", file=sys.stderr)
+    done = subprocess.run(
+        argv, cwd=folder, env={**os.environ, **(settings or {})}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise Failure(f"{problem}:\n{(done.stdout + done.stderr)[-2000:]}")

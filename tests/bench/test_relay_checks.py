@@ -1,0 +1,64 @@
+"""A promise holds, falls short or was not measured; only the first is good."""
+
+from __future__ import annotations
+
+import pytest
+from bench.relay.cells import CELLS
+from bench.relay.checks import BOUNDS, Bound, Outcome, Side, verdict, verdicts
+from bench.relay.figures import Figures, Sample
+from bench.relay.proxies.all import PROXIES
+
+RELATIVE = Bound("CPU", "unary-16", "cpu_us", Side.AT_MOST, 0.5, "go")
+ABSOLUTE = Bound("rate kept", "llama-8", "share_of_bare", Side.AT_LEAST, 0.9)
+
+
+def figures(**cpu_us: float) -> Figures:
+    return Figures(Sample(proxy, "unary-16", 0, {"cpu_us": value}) for proxy, value in cpu_us.items())
+
+
+@pytest.mark.parametrize(("ours", "outcome"), [(50.0, Outcome.HOLDS), (50.1, Outcome.FALLS_SHORT)])
+def test_a_relative_bound_is_a_multiple_of_the_other_proxy(ours: float, outcome: Outcome) -> None:
+    """Half of Go's 100 is 50, and exactly that still holds."""
+    found = verdict(RELATIVE, figures(hotseat=ours, go=100.0))
+
+    assert (found.outcome, found.allowed) == (outcome, 50.0)
+
+
+@pytest.mark.parametrize(("share", "outcome"), [(0.9, Outcome.HOLDS), (0.89, Outcome.FALLS_SHORT)])
+def test_a_lower_bound_is_kept_from_above(share: float, outcome: Outcome) -> None:
+    """At least means at least."""
+    found = verdict(ABSOLUTE, Figures([Sample("hotseat", "llama-8", 0, {"share_of_bare": share})]))
+
+    assert found.outcome is outcome
+
+
+def test_a_bound_without_its_other_proxy_was_not_measured() -> None:
+    """A comparison needs both sides."""
+    assert verdict(RELATIVE, figures(hotseat=1.0)).outcome is Outcome.NOT_MEASURED
+    assert verdict(RELATIVE, figures(go=1.0)).outcome is Outcome.NOT_MEASURED
+
+
+def test_only_bounds_of_measured_cells_are_judged() -> None:
+    """A run of some cells is judged by the promises about these."""
+    found = verdicts(figures(hotseat=1.0, go=100.0, nginx=100.0), ["unary-16"])
+
+    assert [found_one.bound.cell for found_one in found] == ["unary-16", "unary-16"]
+    assert {found_one.outcome for found_one in found} == {Outcome.HOLDS}
+
+
+def test_a_verdict_names_its_figure() -> None:
+    """Whoever reads a failure learns which figure, what was measured and what was allowed."""
+    told = str(verdict(RELATIVE, figures(hotseat=80.0, go=100.0)))
+
+    assert told == "unary-16 cpu_us ≤ 0.5 × go: falls short (measured 80, allowed 50)"
+
+
+def test_every_promise_is_about_something_that_is_measured() -> None:
+    """No bound names a cell or a proxy that does not exist."""
+    assert {bound.cell for bound in BOUNDS} <= {cell.key for cell in CELLS}
+    assert {bound.of for bound in BOUNDS if bound.of} <= set(PROXIES)
+
+
+def test_a_quick_run_judges_every_promise() -> None:
+    """The short version leaves out no cell that a promise is about."""
+    assert {bound.cell for bound in BOUNDS} <= {cell.key for cell in CELLS if cell.in_quick}

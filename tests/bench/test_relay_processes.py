@@ -1,0 +1,58 @@
+"""What the measurement starts is weighed without the model servers, and is ended whatever state it is in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from bench.relay.processes import Failure, Service, birth, tree, wait_for
+from tests.support.processes import proc_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def state(pid: int) -> bytes:
+    return proc_file(pid, "stat").rpartition(b")")[2].split()[0]
+
+
+def family(service: Service, size: int) -> list[int]:
+    """The processes of a service, once there are as many as it starts."""
+    wait_for(f"{service.name} did not start {size} processes", lambda: len(service.processes()) == size)
+    return service.processes()
+
+
+def test_a_paused_service_ends_with_its_children(tmp_path: Path) -> None:
+    """Leaving the block ends a stopped process and a child that outlives its parent."""
+    with Service("shell", ["sh", "-c", "sleep 1000 & wait"], tmp_path / "log") as service:
+        pids = family(service, 2)
+        service.pause()
+        wait_for("nothing was paused", lambda: all(state(pid) == b"T" for pid in pids))
+
+    wait_for("a process is left", lambda: not any(map(birth, pids)), within=5)
+
+
+def test_a_model_server_is_no_part_of_its_proxy(tmp_path: Path) -> None:
+    """What a proxy starts as its upstream is neither paused nor weighed with it, yet ends with it."""
+    (tmp_path / "upstream").symlink_to("/bin/sleep")
+    script = f"sleep 1000 & {tmp_path}/upstream 1000 & wait"
+    with Service("proxy", ["sh", "-c", script], tmp_path / "log") as service:
+        own = family(service, 2)
+        wait_for("the upstream did not start", lambda: len(tree(own[0], beyond=())) == 3)
+        everyone = tree(own[0], beyond=())
+        service.pause()
+        wait_for("nothing was paused", lambda: all(state(pid) == b"T" for pid in own))
+        (upstream,) = set(everyone) - set(own)
+        upstream_state = state(upstream)
+
+    assert upstream_state == b"S"
+    wait_for("a process is left", lambda: not any(map(birth, everyone)), within=5)
+
+
+def test_a_dead_service_tells_its_last_words(tmp_path: Path) -> None:
+    """A failure says who died, how, and what it printed."""
+    with Service("proxy", ["sh", "-c", "echo no such port; exit 3"], tmp_path / "log") as service:
+        wait_for("it did not end", lambda: state(service.pid) == b"Z")
+
+        with pytest.raises(Failure, match=r"proxy ended with 3; .*log says:\nno such port"):
+            service.must_live()
