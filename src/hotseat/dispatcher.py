@@ -108,13 +108,26 @@ class Dispatcher:
     def ask(self, model: ModelName, client: ClientId, visitor: Visitor, *, takes_slot: bool = True) -> TicketId:
         """Ask for a lease; the visitor hears of it, perhaps before this returns."""
         ticket = self._enter(visitor)
-        self.tell(RequestArrived(ticket, model, client, takes_slot))
+        upstream = None
+        if not self._telling:
+            upstream = self._scheduler.lease_at_once(ticket, model, client, takes_slot, self._clock())
+        if upstream is None:
+            self.tell(RequestArrived(ticket, model, client, takes_slot))
+        else:
+            self._journal.passed_by += 1
+            visitor.granted(upstream)
         return ticket
 
     def leave(self, ticket: TicketId) -> None:
         """Give the lease back or leave the line. Safe to call twice."""
-        if self._visitors.pop(ticket, None) is not None:
+        if self._visitors.pop(ticket, None) is None:
+            return
+        commands = None if self._telling else self._scheduler.leave_quietly(ticket, self._clock())
+        if commands is None:
             self.tell(RequestLeft(ticket))
+        else:
+            for command in commands:
+                self._carry_out(command)
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
         """Return when the model is ready; raise what kept it from that."""

@@ -45,5 +45,11 @@ async def open_house(tmp_path: Path) -> AsyncIterator[OpenHouse]:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever cannot be reached is tried only once more."""
+    monkeypatch.setattr("hotseat.relay.exchange.UNREACHABLE_S", 0.0)
+
+
+@pytest.fixture
 async def house(open_house: OpenHouse) -> RelayHouse:
     return await open_house()

@@ -281,6 +281,7 @@ async def test_an_upstream_behind_tls_is_reached(
     assert (await client.message()).body == b"hello"
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_an_upstream_with_a_foreign_certificate_is_not_trusted(house: RelayHouse, tls_port: int) -> None:
     """Certificates are checked against the system's."""
     house.hands.addresses["alpha"] = Address("localhost", tls_port, tls=True)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, get, post
-from tests.support.transport import End, within
+from tests.support.transport import PROMPTLY_S, End, within
 
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.tasks import Tasks
-from hotseat.terms import ModelName
+from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse
@@ -24,8 +24,11 @@ SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding:
 ENDLESS_SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 EVENT = b"9\r\ndata: x\n\n\r\n"
 ALPHA = ModelName("alpha")
+NOBODY = Address("127.0.0.1", 1)
+"""Where nobody listens."""
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_an_upstream_that_cannot_be_reached_is_named(house: RelayHouse) -> None:
     """502, with the model and the address."""
     await house.alpha.aclose()
@@ -38,6 +41,7 @@ async def test_an_upstream_that_cannot_be_reached_is_named(house: RelayHouse) ->
     assert house.notebook.entries[0].status == 502
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_an_address_that_is_no_name_is_an_answer_too(house: RelayHouse) -> None:
     """Whatever keeps us from connecting is told; no request waits for ever."""
     house.hands.addresses["alpha"] = replace(house.alpha.address, host="a" * 64 + ".example")
@@ -46,6 +50,7 @@ async def test_an_address_that_is_no_name_is_an_answer_too(house: RelayHouse) ->
     assert answered.status == 502
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(
     house: RelayHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +60,45 @@ async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(
 
     assert answered.status == 502
     assert "within 0 s" in answered.body.decode()
+
+
+async def test_a_server_that_has_just_died_is_started_again_for_whoever_asks(house: RelayHouse) -> None:
+    """Nothing was sent yet, so the request stands in line once more instead of failing."""
+    alive, house.hands.addresses["alpha"] = house.hands.addresses["alpha"], NOBODY
+    client = await house.send(chat())
+    await come_true(lambda: house.in_flight() == 1)
+    house.hands.addresses["alpha"] = alive
+    house.hands.crash("alpha", "killed by signal 9")
+    await (await house.alpha.call()).say(HELLO)
+
+    assert (await client.message()).status == 200
+    assert len(house.notebook.entries) == 1
+
+
+async def test_what_a_server_may_have_read_is_not_sent_to_another(house: RelayHouse) -> None:
+    """A connection broke after the request was sent; that nobody listens any more is the answer."""
+    client, call = await house.reached(chat())
+    await call.say(HELLO)
+    await client.message()
+    await client.send(chat())
+    second = await house.alpha.call()
+    house.alpha.refuse_connections()
+    second.hang_up()
+
+    assert (await client.message()).status == 502
+    assert house.alpha.requests == 2
+
+
+async def test_a_client_that_leaves_before_the_next_try_is_forgotten(house: RelayHouse) -> None:
+    """Its lease is given back, and nobody dials for it again."""
+    house.hands.addresses["alpha"] = NOBODY
+    client = await house.send(chat())
+    await come_true(lambda: house.in_flight() == 1)
+    await house.clocks_seen()
+    client.hang_up()
+    await come_true(lambda: house.in_flight() == 0, PROMPTLY_S)
+
+    assert house.notebook.entries[0].status == 499
 
 
 async def test_the_management_api_can_fail_too(house: RelayHouse) -> None:

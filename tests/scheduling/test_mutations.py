@@ -104,7 +104,7 @@ def a_failing_model_is_tried_without_rest(failures: int) -> float:
     return 0.0
 
 
-def the_timer_is_never_set(scheduler: Scheduler, moves: Moves, when: Instant) -> None:
+def the_timer_is_never_set(scheduler: Scheduler, commands: object, when: Instant) -> None:
     scheduler._wake = when
 
 

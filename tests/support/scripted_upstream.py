@@ -76,6 +76,11 @@ class ScriptedUpstream:
     def has_calls(self) -> bool:
         return not self._calls.empty()
 
+    def refuse_connections(self) -> None:
+        """Those that exist go on."""
+        self._acceptor.cancel()
+        self._sock.close()
+
     def stop_accepting(self) -> None:
         """From now on connecting takes for ever: the kernel's backlog is full."""
         self._acceptor.cancel()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from hotseat.catalog.catalog import compare, must_restart
 from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloaded
-from hotseat.scheduling.commands import Cause, WakeAt
+from hotseat.scheduling.commands import Cause, Grant, WakeAt
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
@@ -31,13 +31,14 @@ from hotseat.scheduling.moves import Moves
 from hotseat.scheduling.picture import picture
 from hotseat.scheduling.settle import NEVER, settle
 from hotseat.scheduling.state import ModelState, State
+from hotseat.scheduling.state import takes_slot as uses_slot
 from hotseat.scheduling.turns import serves_at_once
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.view import View
-    from hotseat.terms import Instant, ModelName
+    from hotseat.terms import ClientId, Instant, ModelName, TicketId, Upstream
 
 SHUTTING_DOWN = "hotseat is shutting down. Ask again in a moment."
 
@@ -55,47 +56,55 @@ class Scheduler:
         return picture(self._state, now)
 
     def handle(self, event: Event, now: Instant) -> list[Command]:
+        if type(event) is RequestArrived:
+            upstream = self.lease_at_once(event.ticket, event.model, event.client, event.takes_slot, now)
+            if upstream is not None:
+                return [Grant(event.ticket, event.model, upstream, "ready")]
+        elif type(event) is RequestLeft and (commands := self.leave_quietly(event.ticket, now)) is not None:
+            return commands
         moves = Moves(self._state, now)
-        if not self._is_routine(moves, event):
-            self._note(moves, event)
-            self._wake_at(moves, settle(moves))
+        self._note(moves, event)
+        self._wake_at(moves.commands, settle(moves))
         return moves.commands
 
-    # The road of nearly all requests
+    # The road of nearly all requests: `handle` takes it too, so what is tested and replayed is what runs
 
-    def _is_routine(self, moves: Moves, event: Event) -> bool:
-        """Handle at once what concerns nobody else; False if the whole house must be looked at."""
-        if self._state.line or self._state.is_closing:
-            return False
-        if type(event) is RequestArrived:
-            return self._granted_at_once(moves, event)
-        if type(event) is RequestLeft:
-            return self._left_quietly(moves, event)
-        return False
+    def lease_at_once(
+        self, ticket: TicketId, name: ModelName, client: ClientId, takes_slot: bool, now: Instant
+    ) -> Upstream | None:
+        """A lease for a request that finds its model ready while nobody waits; None if the house must be looked at."""
+        state = self._state
+        model = state.models.get(name)
+        if model is None or model.phase is not Phase.READY or state.line or state.is_closing:
+            return None
+        if takes_slot:
+            limit = model.spec.concurrency_limit
+            if limit is not None and model.slots_used >= limit:
+                return None
+            model.slots_used += 1
+        model.leases[ticket] = Ticket(ticket, name, client, now, Wish.USE if takes_slot else Wish.READ)
+        state.leases[ticket] = model
+        return model.upstream
 
-    def _granted_at_once(self, moves: Moves, event: RequestArrived) -> bool:
-        model = self._state.models.get(event.model)
-        if model is None or model.phase is not Phase.READY:
-            return False
-        limit = model.spec.concurrency_limit
-        if limit is not None and event.takes_slot and model.slots_used >= limit:
-            return False
-        moves.grant(model, ticket_of(event, moves.now), "ready")
-        return True
+    def leave_quietly(self, ticket: TicketId, now: Instant) -> list[Command] | None:
+        """Take back a lease that nobody waits for; None if the house must be looked at."""
+        state = self._state
+        model = state.leases.get(ticket)
+        if model is None or model.phase is not Phase.READY or state.line:
+            return None
+        del state.leases[ticket]
+        model.slots_used -= uses_slot(model.leases.pop(ticket))
+        commands: list[Command] = []
+        if not model.leases:
+            model.idle_since = now
+            expires = model.expires_at()
+            if expires is not None and expires < self._wake and not model.spec.pinned:
+                self._wake_at(commands, expires)
+        return commands
 
-    def _left_quietly(self, moves: Moves, event: RequestLeft) -> bool:
-        model = self._state.leases.get(event.ticket)
-        if model is None or model.phase is not Phase.READY:
-            return False
-        moves.give_back(event.ticket)
-        expires = model.expires_at()
-        if expires is not None and expires < self._wake and not model.spec.pinned:
-            self._wake_at(moves, expires)
-        return True
-
-    def _wake_at(self, moves: Moves, when: Instant) -> None:
+    def _wake_at(self, commands: list[Command], when: Instant) -> None:
         if when != self._wake and when != NEVER:
-            moves.commands.append(WakeAt(when))
+            commands.append(WakeAt(when))
         self._wake = when
 
     # Facts

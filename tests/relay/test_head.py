@@ -1,0 +1,74 @@
+"""What a head says about its message, where llhttp would have refused it already."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotseat.errors import ClientError, TooLarge, UpstreamError
+from hotseat.relay.head import authority, read_head, read_response_head, response_bytes
+from hotseat.terms import Address
+
+HOST = (b"Host", b"box")
+
+
+@pytest.mark.parametrize("length", [b"", b"five", b"-1", b"0x5", "٣".encode()])
+def test_a_length_that_is_no_number_is_refused(length: bytes) -> None:
+    """Only ASCII digits are a length."""
+    with pytest.raises(ClientError, match="not a number"):
+        read_head(b"POST", b"/", "1.1", [HOST, (b"Content-Length", length)])
+
+
+def test_a_length_beyond_all_limits_is_too_large() -> None:
+    """It is not even made into a number."""
+    with pytest.raises(TooLarge):
+        read_head(b"POST", b"/", "1.1", [HOST, (b"Content-Length", b"9" * 1000)])
+
+
+def test_of_repeated_fields_the_first_is_known() -> None:
+    """All of them are kept for the upstream."""
+    head = read_head(b"GET", b"/", "1.1", [HOST, (b"X-A", b"1"), (b"x-a", b"2")])
+
+    assert head.known[b"x-a"] == b"1"
+    assert len(head.fields) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "has_body"),
+    [([], False), ([(b"Content-Length", b"0")], False), ([(b"Content-Length", b"1")], True)],
+)
+def test_a_body_is_what_has_a_length(fields: list[tuple[bytes, bytes]], has_body: bool) -> None:
+    """An empty one is none."""
+    assert read_head(b"POST", b"/", "1.1", [HOST, *fields]).has_body is has_body
+
+
+def test_an_old_client_does_not_wait_to_be_told() -> None:
+    """HTTP/1.0 knows no interim answers."""
+    head = read_head(b"POST", b"/", "1.0", [(b"Expect", b"100-continue"), (b"Content-Length", b"5")])
+
+    assert not head.wants_continue
+
+
+def test_an_answer_with_two_framings_is_refused() -> None:
+    """Whichever of them the client believed, it could be the other."""
+    with pytest.raises(UpstreamError, match="twice"):
+        read_response_head(200, b"OK", [(b"Content-Length", b"5"), (b"Transfer-Encoding", b"chunked")])
+
+
+def test_an_answer_without_fields_is_a_status_line_and_an_empty_line() -> None:
+    """Not one line more."""
+    head = read_response_head(204, b"No Content", [])
+
+    assert response_bytes(head, [], dechunk=False, close=False, http10=False) == b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        (Address("127.0.0.1", 80), b"127.0.0.1:80"),
+        (Address("::1", 80), b"[::1]:80"),
+        (Address("ignored", 0, unix_path="/run/x"), b"localhost"),
+    ],
+)
+def test_an_upstream_is_called_by_its_own_address(address: Address, host: bytes) -> None:
+    """As its Host."""
+    assert authority(address) == host
