@@ -181,6 +181,18 @@ async def test_a_refusal_survives_a_client_that_goes_on_sending(open_house: Open
     assert await client.end() is End.CLOSED
 
 
+async def test_an_answer_survives_what_the_client_sent_behind_its_last_request(house: RelayHouse) -> None:
+    """More was sent than we keep, so reading had stopped; unread bytes would turn the close into a reset."""
+    client, call = await house.reached(get("/x?model=alpha", "Connection: close"))
+    sending = Tasks().start(client.send(b"a" * 8_000_000), "send")
+    await turns()
+    await call.say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert await client.end() is End.CLOSED
+    await sending
+
+
 async def test_a_refused_client_that_stays_is_closed(open_house: OpenHouse) -> None:
     """It may finish its sentence, but not talk for ever."""
     house = await open_house()

@@ -14,23 +14,24 @@ from hotseat.settings import Access
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
+    from tests.support.transport import Wire
 
 
 PREFLIGHT = get("/v1/x", "Origin: http://a.example", "Access-Control-Request-Method: POST", method="OPTIONS")
 
 
-async def no_answer(house: RelayHouse, after: float) -> None:
-    """The relay has looked at its clocks since, and let the client live."""
+async def no_answer(house: RelayHouse, client: Wire, after: float) -> None:
+    """The relay has looked at its clocks since, and said nothing."""
     await house.later(after)
     await house.clocks_seen()
-
-    assert house.relay.clients == 1
+    with pytest.raises(BlockingIOError):
+        client.sock.recv(1)
 
 
 async def test_a_head_that_does_not_come_to_its_end_is_given_up(house: RelayHouse) -> None:
     """Trickling a head does not extend its time."""
     client = await house.send(get()[:-10])
-    await no_answer(house, 6)
+    await no_answer(house, client, 6)
     await client.send(b"X")
     await house.later(5)
     answered = await client.message()
@@ -43,9 +44,9 @@ async def test_a_body_that_stops_coming_is_given_up(house: RelayHouse) -> None:
     """Whoever goes on sending has time, whoever stops has not."""
     client = await house.send(chat()[:-2])
     await come_true(lambda: house.relay.buffered)
-    await no_answer(house, 29)
+    await no_answer(house, client, 29)
     await client.send(chat()[-2:-1])
-    await no_answer(house, 29)
+    await no_answer(house, client, 29)
     await house.later(2)
     answered = await client.message()
 
@@ -57,7 +58,7 @@ async def test_a_body_that_never_begins_has_the_time_of_a_body(house: RelayHouse
     """A client may think before it sends."""
     client = await house.send(chat("alpha", "Expect: 100-continue")[:-17])
     await client.message()
-    await no_answer(house, 29)
+    await no_answer(house, client, 29)
     await house.later(2)
 
     assert (await client.message()).status == 408
@@ -83,7 +84,7 @@ async def test_an_idle_connection_is_closed_whatever_was_answered(open_house: Op
     house = await open_house(access=Access(allowed_origins=("http://a.example",)))
     client = await house.send(request_bytes)
     await client.message()
-    await no_answer(house, 59)
+    await no_answer(house, client, 59)
     await house.later(2)
 
     assert await client.end() is End.CLOSED
@@ -95,7 +96,7 @@ async def test_an_idle_connection_is_closed_after_an_answer(house: RelayHouse) -
     client, call = await house.reached(get())
     await call.say(HELLO)
     await client.message()
-    await no_answer(house, 59)
+    await no_answer(house, client, 59)
     await house.later(2)
 
     assert await client.end() is End.CLOSED
@@ -104,7 +105,7 @@ async def test_an_idle_connection_is_closed_after_an_answer(house: RelayHouse) -
 async def test_waiting_for_a_model_takes_as_long_as_it_takes(house: RelayHouse) -> None:
     """The client's clocks stand still while we are the ones who are slow."""
     client, call = await house.reached(chat())
-    await no_answer(house, 3600)
+    await no_answer(house, client, 3600)
     await call.say(HELLO)
 
     assert (await client.message()).status == 200
@@ -116,7 +117,7 @@ async def test_a_half_read_request_waits_while_another_is_served(house: RelayHou
     rest = {get()[:-10]: get()[-10:], chat()[:-3]: chat()[-3:]}[behind]
     client, call = await house.reached(chat() + behind)
     await client.send(rest)
-    await no_answer(house, 3600)
+    await no_answer(house, client, 3600)
     await call.say(HELLO)
     await (await house.alpha.call()).say(HELLO)
 

@@ -72,10 +72,6 @@ class ScriptedUpstream:
         """The next request, on whichever line it comes."""
         return await within(DEADLINE_S, self._calls.get())
 
-    @property
-    def has_calls(self) -> bool:
-        return not self._calls.empty()
-
     def refuse_connections(self) -> None:
         """Those that exist go on."""
         self._acceptor.cancel()
@@ -104,7 +100,6 @@ class ScriptedUpstream:
             line.reader = self._tasks.start(self._attend(line), "line")
 
     async def _attend(self, line: Line) -> None:
-        # A test decides how long a silence may be, not the wire.
         with suppress(AssertionError, OSError):
             while await self._has_more(line):
                 request = await line.wire.message()

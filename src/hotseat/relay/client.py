@@ -21,6 +21,7 @@ from hotseat.errors import Busy, ClientError, HeadTooLarge, HotseatError, NotImp
 from hotseat.relay.body import Body
 from hotseat.relay.exchange import Exchange
 from hotseat.relay.head import read_head
+from hotseat.relay.known import KnownRequest, may_be_learned, split_length
 from hotseat.relay.naming import find_road
 from hotseat.relay.refusals import Dialect, answer
 from hotseat.relay.request import Request, dialect_for, must_stay_in_memory
@@ -65,6 +66,7 @@ class ClientConnection(asyncio.Protocol):
         "_fields",
         "_is_advancing",
         "_is_full",
+        "_left",
         "_most_bytes",
         "_overhead",
         "_parser",
@@ -74,6 +76,7 @@ class ClientConnection(asyncio.Protocol):
         "_request",
         "_stage",
         "_target",
+        "_to_learn",
         "_transport",
         "_wants_continue",
         "deadline",
@@ -92,6 +95,9 @@ class ClientConnection(asyncio.Protocol):
         self._request: Request | None = None
         self._most_bytes = 0
         self._wants_continue = False
+        self._left: Bytes = 0
+        """Of a body whose end is found by counting."""
+        self._to_learn: tuple[bytes, int | None] | None = None
         self._queue: deque[Request | Reply] = deque()
         self._exchange: Exchange | None = None
         self._ahead = b""
@@ -157,8 +163,44 @@ class ClientConnection(asyncio.Protocol):
 
     def _feed(self, data: bytes) -> None:
         while data:
-            data = self._parse(data)
+            if self._left:
+                data = self._count(data)
+            elif self._stage is Stage.BETWEEN and (rest := self._recognise(data)) is not None:
+                data = rest
+            else:
+                data = self._parse(data)
         self._advance()
+
+    def _recognise(self, data: bytes) -> bytes | None:
+        """Begin a request whose head was read before; None if llhttp must read it."""
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return None
+        key, length = split_length(data[:end])
+        known = self._relay.known_requests().recall(key)
+        if known is None or (length or 0) > known.most_bytes:
+            self._to_learn = (key, length)
+            return None
+        request = known.anew(self._relay.rules.client_of(known.head, self._peer), self._relay.now())
+        body_end = end + (length or 0)
+        if len(data) >= body_end:
+            if length:
+                request.body.add(data[end:body_end])
+            self._complete(request)
+            return data[body_end:]
+        self._request, self._most_bytes = request, known.most_bytes
+        self._stage = Stage.BODY
+        self._left = length or 0
+        return self._count(data[end:])
+
+    def _count(self, data: bytes) -> bytes:
+        """Take what belongs to the present body; returns the rest."""
+        part, rest = data[: self._left], data[self._left :]
+        self._left -= len(part)
+        self.on_body(part)
+        if not self._left and self._request is not None:
+            self._complete(self._request)
+        return rest
 
     def _parse(self, data: bytes) -> bytes:
         """Hand bytes to llhttp; returns those that it must be given once more."""
@@ -178,6 +220,7 @@ class ClientConnection(asyncio.Protocol):
         """A request that offered another protocol (h2c), as the plain one it also is."""
         lines = [b"%b: %b" % (name, value) for name, value in self._fields if name.lower() != b"upgrade"]
         method, version = self._parser.get_method(), self._parser.get_http_version().encode()
+        self._to_learn = None
         self._parser = httptools.HttpRequestParser(self)
         self._overhead = 0
         return b"%b %b HTTP/%b\r\n%b\r\n\r\n%b" % (method, self._target, version, b"\r\n".join(lines), rest)
@@ -234,15 +277,36 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if self._stage is not Stage.BODY:
-            return
+            return None
+        request, to_learn = self._request, self._to_learn
+        self._to_learn = None
+        if request is None:
+            return self._rest()
+        request.keep_alive = self._parser.should_keep_alive()
+        if to_learn is not None:
+            self._learn(request, *to_learn)
+        return self._complete(request)
+
+    def _complete(self, request: Request) -> None:
+        self._queue.append(request)
+        self._rest()
+
+    def _rest(self) -> None:
+        """A request has been read; the next one may come."""
+        self._request = None
         self._stage = Stage.BETWEEN
         self._overhead = 0
         self._wants_continue = False
         self.deadline = NEVER
-        request, self._request = self._request, None
-        if request is not None:
-            request.keep_alive = self._parser.should_keep_alive()
-            self._queue.append(request)
+
+    def _learn(self, request: Request, key: bytes, length: int | None) -> None:
+        if not may_be_learned(request.head, length):
+            return
+        may_spool = not must_stay_in_memory(request.head, request.destination)
+        known = KnownRequest(
+            request.head, request.destination, request.verdict, self._most_bytes, may_spool, request.keep_alive
+        )
+        self._relay.known_requests().learn(key, known)
 
     def _offers_another_protocol(self) -> bool:
         """llhttp takes the rest of such a connection for the other protocol; we stay with HTTP/1.1."""
@@ -260,11 +324,11 @@ class ClientConnection(asyncio.Protocol):
         """A head may have come in one piece, perhaps with much of its body, so only its own bytes count."""
         overhead, self._overhead = self._overhead, 0
         most = self._relay.rules.limits.header
-        if (
-            overhead > most
-            and len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._fields) > most
-        ):
+        if overhead > most and self._head_size() > most:
             raise self._head_too_large()
+
+    def _head_size(self) -> Bytes:
+        return len(self._target) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self._fields)
 
     def _open(self, head: RequestHead) -> None:
         rules = self._relay.rules
@@ -278,6 +342,7 @@ class ClientConnection(asyncio.Protocol):
         client = rules.client_of(head, self._peer)
         self._request = Request(head, destination, verdict, body, client, self._relay.now())
         self._wants_continue = head.wants_continue and head.has_body
+        self._expect_rest()
         return self._continue_if_it_is_its_turn()
 
     def _continue_if_it_is_its_turn(self) -> None:
@@ -290,9 +355,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             body.add(part)
         except OSError as problem:
-            text = (
-                f"the upload cannot be kept on disk: {problem.strerror}. Make room in the folder for temporary files."
-            )
+            text = f"the upload cannot be kept on disk: {problem.strerror}. Make room for temporary files."
             raise HotseatError(text) from problem
         if body.size > self._most_bytes:
             raise too_large(self._most_bytes)
@@ -317,6 +380,7 @@ class ClientConnection(asyncio.Protocol):
             self._relay.forget_body(self._request.body)
             self._request = None
         self._stage = Stage.DISCARDING
+        self._left = 0
         self._wants_continue = False
         self.deadline = NEVER
         self._queue.append(self._refusal(error, head, keep_alive=False))
@@ -343,6 +407,7 @@ class ClientConnection(asyncio.Protocol):
         self._drop_queue()
         self._buffered_at_check = 0  # whoever still reads its answer has as much time for it as anybody
         self._transport.write_eof()
+        self._transport.resume_reading()  # it may have sent more than we keep; left unread, that would reset the answer
         self._expect_within(LINGER_S)
 
     # Serving, in order

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.relay.known import KnownResponse
     from hotseat.relay.relay import Relay
     from hotseat.relay.request import Request
     from hotseat.relay.upstream import UpstreamConnection
@@ -232,6 +233,17 @@ class Exchange:
         cors = self._relay.rules.cors.lines(self.request.head)
         http10 = self.request.head.http10
         self._client.write(response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10))
+
+    def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
+        """The same for a head that was read before: if the client wants nothing special, it is ready as it is."""
+        relay, asked = self._relay, self.request.head
+        if self._closes or asked.http10 or relay.is_draining or relay.rules.cors.lines(asked):
+            self.head_received(known.with_length(length))
+            return self._client.write(data)
+        self._stage = Stage.ANSWERING
+        self._head = known.head
+        self._first_byte_at = relay.now()
+        return self._client.write(known.bytes_for(length) + data)
 
     def body_received(self, data: bytes) -> None:
         self._client.write(data)

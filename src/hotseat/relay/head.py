@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError, ExpectationFailed, NotImplementedHere, TooLarge, UpstreamError
+from hotseat.relay.multipart import boundary_of
 
 if TYPE_CHECKING:
     from hotseat.terms import Address
@@ -50,6 +51,8 @@ class RequestHead:
     length: int | None
     """Content-Length; None for none or for a chunked body."""
     chunked: bool
+    boundary: bytes | None = None
+    """What separates the parts of a form; None where the body is none."""
 
     @property
     def has_body(self) -> bool:
@@ -75,7 +78,9 @@ def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -
     chunked = _is_chunked(known.get(b"transfer-encoding"), http10)
     if known.get(b"expect", b"100-continue").lower() != b"100-continue":
         raise ExpectationFailed("only Expect: 100-continue is understood here")
-    return RequestHead(method, target, http10, fields, known, _length(known), chunked)
+    return RequestHead(
+        method, target, http10, fields, known, _length(known), chunked, boundary_of(known.get(b"content-type", b""))
+    )
 
 
 def _is_chunked(coding: bytes | None, http10: bool) -> bool:
@@ -140,17 +145,15 @@ def _hides_a_break(value: bytes) -> bool:
     return b"%0d" in lower or b"%0a" in lower or b"%00" in lower
 
 
-def request_bytes(head: RequestHead, target: bytes, address: Address, lines: list[bytes], length: int | None) -> bytes:
-    """The head that goes upstream, framed by us: every body was read whole, so its length is known."""
-    if length is not None:
-        lines = [*lines, b"Content-Length: %d" % length]
-    return b"%b %b%b HTTP/1.1\r\nHost: %b\r\n%b\r\n\r\n" % (
-        head.method,
-        address.prefix.encode(),
-        target,
-        authority(address),
-        b"\r\n".join(lines),
-    )
+def upstream_lines(head: RequestHead, target: bytes, address: Address, lines: list[bytes]) -> bytes:
+    """The head that goes upstream, all but its framing."""
+    begin = b"%b %b%b HTTP/1.1" % (head.method, address.prefix.encode(), target)
+    return b"\r\n".join([begin, b"Host: %b" % authority(address), *lines, b""])
+
+
+def framed(lines: bytes, length: int | None) -> bytes:
+    """Framed by us: every body was read whole, so its length is known."""
+    return b"%b\r\n" % lines if length is None else b"%bContent-Length: %d\r\n\r\n" % (lines, length)
 
 
 def authority(address: Address) -> bytes:

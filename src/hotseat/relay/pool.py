@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from typing import TYPE_CHECKING
 
+from hotseat.relay.known import KnownResponse, Memory
 from hotseat.relay.upstream import UpstreamConnection
 from hotseat.tasks import Tasks
 
@@ -23,6 +24,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._resting: dict[Address, list[UpstreamConnection]] = {}
         self._tasks = Tasks()
+        self.known: Memory[KnownResponse] = Memory()
         self._tls: ssl.SSLContext | None = None
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 

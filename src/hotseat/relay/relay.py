@@ -9,10 +9,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.relay.client import ClientConnection
-from hotseat.relay.head import lines_about_client
+from hotseat.relay.known import KnownRequest, Memory
 from hotseat.relay.pool import Pool
 
 if TYPE_CHECKING:
+    from hotseat.catalog.catalog import Catalog
     from hotseat.dispatcher import Dispatcher
     from hotseat.relay.body import Body
     from hotseat.relay.request import Request
@@ -50,6 +51,8 @@ class Relay:
         self._all_gone = asyncio.Event()
         self._buffered: dict[Body, Bytes] = {}
         self._buffered_bytes: Bytes = 0
+        self._known: Memory[KnownRequest] = Memory()
+        self._known_under: tuple[Rules, Catalog] = (rules, dispatcher.catalog)
         self._servers: list[asyncio.Server] = []
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
@@ -114,8 +117,15 @@ class Relay:
         body.close()
 
     def upstream_head(self, request: Request, address: Address, peer: str) -> bytes:
-        trusted = self.rules.trusts(peer)
-        return request.upstream_head(address, lines_about_client(request.head, peer, trusted), trust_proxies=trusted)
+        return request.upstream_head(address, peer, trust_proxies=self.rules.trusts(peer))
+
+    def known_requests(self) -> Memory[KnownRequest]:
+        """Heads read under the present configuration."""
+        rules, catalog = self.rules, self.dispatcher.catalog
+        if self._known_under[0] is not rules or self._known_under[1] is not catalog:
+            self._known.forget()
+            self._known_under = (rules, catalog)
+        return self._known
 
     def _sweep(self) -> None:
         """One look at all deadlines costs less than a timer per request."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.errors import UnsupportedEncoding
-from hotseat.relay.head import forwarded_fields, request_bytes
-from hotseat.relay.multipart import boundary_of, field, replace_field
+from hotseat.relay.head import forwarded_fields, framed, lines_about_client, upstream_lines
+from hotseat.relay.multipart import field, replace_field
 from hotseat.relay.naming import Road, lenient_model_in_json, model_in_json
 from hotseat.relay.refusals import Dialect, dialect_of
 from hotseat.relay.rewrite import rewrite_json
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from hotseat.relay.body import Body
     from hotseat.relay.head import RequestHead
     from hotseat.relay.keys import Verdict
+    from hotseat.relay.known import KnownRequest
     from hotseat.relay.naming import Destination
     from hotseat.settings import ErrorFormat
     from hotseat.terms import Address, ClientId, Instant
 
+MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 FORM_LOOK_AHEAD = 64 << 20
 """How far into a form `model` is looked for: many clients put it last, after the file. 25 MB take about 12 ms."""
 
@@ -34,6 +36,8 @@ class Request:
     client: ClientId
     began: Instant
     keep_alive: bool = True
+    known: KnownRequest | None = None
+    """Where this head was read before: what was found out then."""
 
     @property
     def method(self) -> bytes:
@@ -50,8 +54,9 @@ class Request:
 
     def named_model(self) -> str | None:
         """The model that the body names; under /v1/ a body that cannot be read is the client's mistake."""
-        self._refuse_compressed()
-        boundary = boundary_of(self.head.known.get(b"content-type", b""))
+        if b"content-encoding" in self.head.known:
+            self._refuse_compressed()
+        boundary = self.head.boundary
         if boundary is not None:
             with self.body.seen() as form:
                 return field(form, boundary, "model", FORM_LOOK_AHEAD)
@@ -60,7 +65,7 @@ class Request:
         return model_in_json(self.body.whole()) if self.is_v1 else lenient_model_in_json(self.body.whole())
 
     def _refuse_compressed(self) -> None:
-        coding = self.head.known.get(b"content-encoding", b"identity").lower()
+        coding = self.head.known[b"content-encoding"].lower()
         if coding != b"identity" and self.is_v1:
             text = f"the body is compressed ({coding.decode('latin-1')}), so its model cannot be read. Send it plain"
             raise UnsupportedEncoding(f"{text}, or name the model in the URL with ?model=.")
@@ -69,17 +74,28 @@ class Request:
         """Apply what the model's configuration wants changed; every other byte stays as sent."""
         if not changes or not self.body.size:
             return
-        boundary = boundary_of(self.head.known.get(b"content-type", b""))
+        boundary = self.head.boundary
         if boundary is None:
             self.body.replace(rewrite_json(self.body.whole(), changes))
         elif changes.model_name is not None:
             self.body.replace(replace_field(self.body.whole(), boundary, "model", changes.model_name))
 
-    def upstream_head(self, address: Address, forwarded: list[bytes], *, trust_proxies: bool) -> bytes:
+    def upstream_head(self, address: Address, peer: str, *, trust_proxies: bool) -> bytes:
+        known = self.known
+        if known is None:
+            lines = self._upstream_lines(address, peer, trust_proxies)
+        else:
+            if known.sent_to != (address, peer):
+                known.sent_as = self._upstream_lines(address, peer, trust_proxies)
+                known.sent_to = (address, peer)
+            lines = known.sent_as
+        return framed(lines, self.body.size if self.body.size or self.head.method in MAY_HAVE_BODY else None)
+
+    def _upstream_lines(self, address: Address, peer: str, trust_proxies: bool) -> bytes:
         removed = REMOVED[self.verdict.remove_authorization, self.verdict.remove_x_api_key]
-        lines = [*forwarded_fields(self.head, removed, trust_proxies), *forwarded]
-        length = self.body.size if self.head.has_body or self.head.method in (b"POST", b"PUT", b"PATCH") else None
-        return request_bytes(self.head, self.destination.target, address, lines, length)
+        about_client = lines_about_client(self.head, peer, trust_proxies)
+        lines = [*forwarded_fields(self.head, removed, trust_proxies), *about_client]
+        return upstream_lines(self.head, self.destination.target, address, lines)
 
     def dialect(self, error_format: ErrorFormat) -> Dialect:
         return dialect_for(self.head, error_format)
@@ -103,8 +119,7 @@ def must_stay_in_memory(head: RequestHead, destination: Destination) -> bool:
     is_changed = destination.spec is not None and bool(destination.spec.changes)
     if destination.road is not Road.MODEL_IN_BODY and not is_changed:
         return False
-    is_form = boundary_of(head.known.get(b"content-type", b"")) is not None
-    return not is_form and (destination.target.startswith(b"/v1/") or is_json(head))
+    return head.boundary is None and (destination.target.startswith(b"/v1/") or is_json(head))
 
 
 def is_json(head: RequestHead) -> bool:

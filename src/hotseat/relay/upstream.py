@@ -16,11 +16,13 @@ import httptools
 
 from hotseat.errors import UpstreamError
 from hotseat.relay.head import read_response_head
+from hotseat.relay.known import known_response, split_length
 
 if TYPE_CHECKING:
     from hotseat.relay.body import Body
     from hotseat.relay.exchange import Exchange
     from hotseat.relay.head import Field, ResponseHead
+    from hotseat.relay.known import KnownResponse
     from hotseat.relay.pool import Pool
     from hotseat.terms import Address, Bytes, Instant, Seconds
 
@@ -48,9 +50,11 @@ class UpstreamConnection(asyncio.Protocol):
         "_fields",
         "_held",
         "_in_chunk",
+        "_is_counted",
         "_is_paused",
         "_keep",
         "_left",
+        "_most_requests",
         "_parser",
         "_parts",
         "_pool",
@@ -60,6 +64,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_rest_until",
         "_sent",
         "_stage",
+        "_to_learn",
         "_transport",
         "address",
         "is_between_chunks",
@@ -74,6 +79,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._stage = Stage.RESTING
         self._requests = 0
         self._rest_s: Seconds = REST_S
+        self._most_requests = MOST_REQUESTS
         self._rest_until: Instant = 0.0
         self._body: Body | None = None
         self._sent = 0
@@ -93,7 +99,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._requests += 1
         self._fields: list[Field] = []
         self._held = self._reason = b""
-        self._keep = self._in_chunk = self.is_between_chunks = False
+        self._keep = self._in_chunk = self._is_counted = self.is_between_chunks = False
+        self._to_learn: tuple[bytes, ResponseHead] | None = None
         self._left: Bytes | None = None
         self._parts: list[bytes] | None = None
         self._body, self._sent = None, 0
@@ -214,14 +221,32 @@ class UpstreamConnection(asyncio.Protocol):
             self._held = data
             return
         self._held = b""
+        key, length = split_length(data[:end])
+        known = self._pool.known.recall(key)
+        if known is None or length is None or exchange.wants_head_only:
+            self._read_head(exchange, data, end, key if length is not None else None)
+        else:
+            self._begin_known(exchange, known, length, data[end:])
+
+    def _read_head(self, exchange: Exchange, data: bytes, end: int, key: bytes | None) -> None:
         self._parser.feed_data(data[:end])
         head = read_response_head(self._parser.get_status_code(), self._reason, self._fields)
-        self._note_keep_alive(head)
+        self._rest_s, self._most_requests = _promised(head.known.get(b"keep-alive", b""))
         if exchange.wants_head_only:
             self._stage, self._keep = Stage.COMPLETE, False  # llhttp would wait for a body that never comes
-            exchange.head_received(head)
-        else:
-            self._begin_body(exchange, head, data[end:])
+            return exchange.head_received(head)
+        if key is not None and not head.has_no_body:
+            self._to_learn = (key, head)
+        return self._begin_body(exchange, head, data[end:])
+
+    def _begin_known(self, exchange: Exchange, known: KnownResponse, length: int, data: bytes) -> None:
+        """A head that was read before: llhttp need not see it, the body ends when it has been counted."""
+        self._rest_s, self._most_requests = known.rest
+        self._keep = self._is_counted = True
+        self._left = length
+        self._stage = Stage.BODY
+        self._follow(data)
+        exchange.known_head_received(known, length, data)
 
     def _begin_body(self, exchange: Exchange, head: ResponseHead, data: bytes) -> None:
         """What came with the head is looked at first: an error can still be told with a status."""
@@ -234,11 +259,6 @@ class UpstreamConnection(asyncio.Protocol):
         if data:
             self._pass_on(exchange, data)
 
-    def _note_keep_alive(self, head: ResponseHead) -> None:
-        promise = head.known.get(b"keep-alive", b"")
-        rest_s, most = _promised(promise) if promise else (REST_S, MOST_REQUESTS)
-        self._rest_s = rest_s if self._requests < most else 0.0
-
     # Bodies
 
     def _follow(self, data: bytes) -> None:
@@ -247,6 +267,9 @@ class UpstreamConnection(asyncio.Protocol):
             self._left -= len(data)
             if self._left < 0:
                 raise sent_more()
+        if self._is_counted:
+            self._stage = Stage.BODY if self._left else Stage.COMPLETE
+            return
         self._parser.feed_data(data)
         # llhttp takes no offence at a blank line after the last chunk.
         if self._stage is Stage.COMPLETE and self._left is None and data.endswith(b"\r\n\r\n\r\n"):
@@ -267,6 +290,7 @@ class UpstreamConnection(asyncio.Protocol):
         assert exchange is not None
         self.resume()  # the last write may just have paused us for a slow client
         if self._can_rest():
+            self._learn()
             self._stage = Stage.RESTING
             self._rest_until = self._pool.now() + self._rest_s
             self._pool.rest(self)
@@ -278,7 +302,12 @@ class UpstreamConnection(asyncio.Protocol):
     def _can_rest(self) -> bool:
         """Not where the upstream answered without reading all that it was sent: it may never read the rest."""
         has_sent_all = self._body is None and not self._transport.get_write_buffer_size()
-        return self._keep and has_sent_all and self._rest_s > 0
+        return self._keep and has_sent_all and self._rest_s > 0 and self._requests < self._most_requests
+
+    def _learn(self) -> None:
+        if self._to_learn is not None:
+            key, head = self._to_learn
+            self._pool.known.learn(key, known_response(head, (self._rest_s, self._most_requests)))
 
     def _fail(self, error: UpstreamError) -> None:
         exchange, self._exchange = self._exchange, None
@@ -318,6 +347,8 @@ def _without_interim_heads(data: bytes) -> bytes:
 
 def _promised(keep_alive: bytes) -> tuple[Seconds, int]:
     """How long and how often a connection may be used, from `timeout=5, max=100`, with a margin for the race."""
+    if not keep_alive:
+        return REST_S, MOST_REQUESTS
     numbers = {key: int(number) for key, number in _KEEP_ALIVE.findall(keep_alive.lower())}
     return min(REST_S, numbers.get(b"timeout", 5) - 1.0), min(MOST_REQUESTS, numbers.get(b"max", 100) - 1)
 
