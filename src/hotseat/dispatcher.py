@@ -83,6 +83,8 @@ class Dispatcher:
         clock: Callable[[], Instant] | None = None,
     ) -> None:
         self._scheduler = scheduler
+        self.catalog: Catalog = scheduler.catalog
+        """What may run at present; looked up for every request."""
         self._hands = hands
         self._journal = journal
         self._clock = clock or asyncio.get_running_loop().time
@@ -94,10 +96,6 @@ class Dispatcher:
         self._tasks = Tasks()
 
     # What others ask of it
-
-    @property
-    def catalog(self) -> Catalog:
-        return self._scheduler.catalog
 
     def view(self) -> View:
         return self._scheduler.view(self._clock())
@@ -172,6 +170,7 @@ class Dispatcher:
 
     def _decide(self, event: Event) -> None:
         commands = self._scheduler.handle(event, self._clock())
+        self.catalog = self._scheduler.catalog
         self._journal.record(event, commands)
         for command in commands:
             self._carry_out(command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 ModelName = NewType("ModelName", str)
 """The configured name of a model: never an alias."""
@@ -40,8 +40,7 @@ class Place:
         return self.device if self.host == LOCAL_HOST else f"{self.host}/{self.device}"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where an upstream listens. `prefix` goes in front of every path; `unix_path` wins over host and port."""
 
     host: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -238,7 +237,7 @@ async def test_without_the_right_key_nothing_happens(
 
 async def test_the_prefix_of_a_proxy_address_goes_before_the_path(house: RelayHouse) -> None:
     """`proxy: http://host/base` means that everything lives under /base."""
-    house.hands.addresses["alpha"] = replace(house.alpha.address, prefix="/base")
+    house.hands.addresses["alpha"] = house.alpha.address._replace(prefix="/base")
     asked, _ = await house.exchange(get("/slots?model=alpha"))
 
     assert asked.first_line == "GET /base/slots?model=alpha HTTP/1.1"
@@ -246,7 +245,7 @@ async def test_the_prefix_of_a_proxy_address_goes_before_the_path(house: RelayHo
 
 async def test_an_ipv6_upstream_is_named_in_brackets(house: RelayHouse) -> None:
     """A port after an IPv6 address could be read as part of it."""
-    address = replace(house.alpha.address, host="::ffff:127.0.0.1")
+    address = house.alpha.address._replace(host="::ffff:127.0.0.1")
     house.hands.addresses["alpha"] = address
     asked, _ = await house.exchange(get())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,7 +43,7 @@ async def test_an_upstream_that_cannot_be_reached_is_named(house: RelayHouse) ->
 @pytest.mark.usefixtures("impatient")
 async def test_an_address_that_is_no_name_is_an_answer_too(house: RelayHouse) -> None:
     """Whatever keeps us from connecting is told; no request waits for ever."""
-    house.hands.addresses["alpha"] = replace(house.alpha.address, host="a" * 64 + ".example")
+    house.hands.addresses["alpha"] = house.alpha.address._replace(host="a" * 64 + ".example")
     answered = await house.refusal(chat())
 
     assert answered.status == 502

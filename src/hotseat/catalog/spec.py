@@ -44,6 +44,9 @@ class BodyChanges:
         return bool(self.model_name or self.strip or self.set)
 
 
+UNCHANGED = BodyChanges()
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     name: ModelName
@@ -63,4 +66,4 @@ class ModelSpec:
     pinned: bool = False
     memory: Mapping[Place, Bytes] | None = None
     """None: unknown, so it takes a whole device."""
-    changes: BodyChanges = BodyChanges()
+    changes: BodyChanges = UNCHANGED

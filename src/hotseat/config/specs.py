@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec
+from hotseat.catalog.spec import UNCHANGED, BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
 
@@ -138,11 +138,12 @@ class SpecMaker:
     def _changes(self, form: ModelForm, path: Path) -> BodyChanges:
         if form.filters.old_strip_params:
             self._notebook.note((*path, "filters", "strip_params"), "old spelling", "Write stripParams")
-        return BodyChanges(
+        changes = BodyChanges(
             model_name=form.use_model_name or None,
             strip=stripped(form.filters),
             set=MappingProxyType({key: value for key, value in form.filters.set_params.items() if key != "model"}),
         )
+        return changes or UNCHANGED
 
 
 def preferred_ports(config: Config) -> dict[str, int]:

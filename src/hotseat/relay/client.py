@@ -28,6 +28,8 @@ from hotseat.relay.request import Request, dialect_for, must_stay_in_memory
 from hotseat.relay.rules import too_large
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hotseat.relay.head import Field, RequestHead
     from hotseat.relay.relay import Relay
     from hotseat.terms import Bytes, Instant, Seconds
@@ -80,6 +82,7 @@ class ClientConnection(asyncio.Protocol):
         "_transport",
         "_wants_continue",
         "deadline",
+        "write",
     )
 
     def __init__(self, relay: Relay) -> None:
@@ -110,6 +113,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.write: Callable[[bytes], None] = self._transport.write
         peer = transport.get_extra_info("peername")
         self._peer = peer[0] if isinstance(peer, tuple) else "local"
         if not self._relay.join(self):
@@ -457,9 +461,6 @@ class ClientConnection(asyncio.Protocol):
         self._queue.clear()
 
     # The exchange's side
-
-    def write(self, data: bytes) -> None:
-        self._transport.write(data)
 
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None:
         assert self._exchange is not None

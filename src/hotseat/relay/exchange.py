@@ -14,15 +14,16 @@ from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, Upst
 from hotseat.relay.head import ResponseHead, response_bytes
 from hotseat.relay.naming import Road, name_for_v1
 from hotseat.relay.refusals import stream_error
+from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.relay.known import KnownResponse
     from hotseat.relay.relay import Relay
     from hotseat.relay.request import Request
-    from hotseat.relay.upstream import UpstreamConnection
     from hotseat.terms import Address, Instant, Seconds, TicketId, Upstream
 
 
@@ -34,7 +35,8 @@ DIAL_AGAIN_S: Seconds = 0.05
 class Client(Protocol):
     """The client's side of an exchange."""
 
-    def write(self, data: bytes) -> None: ...
+    write: Callable[[bytes], None]
+
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None: ...
     def exchange_ended(self, *, keep_alive: bool) -> None: ...
     def cut(self, last_words: bytes, *, looks_complete: bool) -> None:
@@ -71,11 +73,14 @@ class Exchange:
         "_upstream",
         "_was_sent",
         "request",
+        "write",
     )
 
     def __init__(self, relay: Relay, client: Client, request: Request, peer: str) -> None:
         self._relay = relay
         self._client = client
+        self.write = client.write
+        """To the client: the body is relayed by this alone."""
         self.request = request
         self._peer = peer
         self._stage = Stage.NAMING
@@ -168,7 +173,7 @@ class Exchange:
     # To the upstream
 
     def _forward(self, address: Address) -> None:
-        connection = self._relay.pool.take(address)
+        connection = None if self.request.head.http10 else self._relay.pool.take(address)
         if connection is not None:
             self._send(connection)
         else:
@@ -176,7 +181,8 @@ class Exchange:
 
     def _dial(self, address: Address) -> None:
         self._stage = Stage.DIALLING
-        self._dialling = self._relay.pool.dial(address, self._connected, self._not_connected)
+        kind = DechunkingConnection if self.request.head.http10 else UpstreamConnection
+        self._dialling = self._relay.pool.dial(address, kind, self._connected, self._not_connected)
 
     def _connected(self, connection: UpstreamConnection) -> None:
         self._dialling = None
@@ -220,33 +226,27 @@ class Exchange:
     def response_ends_with_connection(self) -> bool:
         return self._head is not None and self._head.ends_with_the_connection
 
-    def must_dechunk(self, head: ResponseHead) -> bool:
-        self._dechunks = head.is_chunked and self.request.head.http10
-        return self._dechunks
-
     def head_received(self, head: ResponseHead) -> None:
         self._stage = Stage.ANSWERING
         self._head = head
         self._first_byte_at = self._relay.now()
+        self._dechunks = head.is_chunked and self.request.head.http10
         endless = head.ends_with_the_connection and not self.wants_head_only
         self._closes = self._closes or endless or self._dechunks or self._relay.is_draining
         cors = self._relay.rules.cors.lines(self.request.head)
         http10 = self.request.head.http10
-        self._client.write(response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10))
+        self.write(response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10))
 
     def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
         """The same for a head that was read before: if the client wants nothing special, it is ready as it is."""
         relay, asked = self._relay, self.request.head
         if self._closes or asked.http10 or relay.is_draining or relay.rules.cors.lines(asked):
             self.head_received(known.with_length(length))
-            return self._client.write(data)
+            return self.write(data)
         self._stage = Stage.ANSWERING
         self._head = known.head
         self._first_byte_at = relay.now()
-        return self._client.write(known.bytes_for(length) + data)
-
-    def body_received(self, data: bytes) -> None:
-        self._client.write(data)
+        return self.write(known.bytes_for(length) + data)
 
     def ended(self) -> None:
         """The upstream's message is complete and handed to the client's connection."""
@@ -313,9 +313,10 @@ class Exchange:
 
     def _over(self, status: int) -> None:
         self._stage = Stage.OVER
-        for pending in (self._dialling, self._retry):
-            if pending is not None:
-                pending.cancel()
+        if self._dialling is not None:
+            self._dialling.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
         connection, self._connection = self._connection, None
         if connection is not None and connection.serves(self):
             connection.release()

@@ -7,7 +7,6 @@ is often all that changes. What was learned under one configuration is forgotten
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
 
 MOST_KNOWN = 512
 LONGEST_KNOWN: Bytes = 4 << 10
+LONGEST_NUMBER = 19
 
-_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,18})(?=\r\n)")
+SPELLINGS = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
 
 Head = TypeVar("Head")
 
@@ -35,10 +35,14 @@ def split_length(head: bytes) -> tuple[bytes, int | None]:
     A head that had a second such line, or a chunked body, is never learned: so what is left over can only be
     recognised if this line is all the framing there is.
     """
-    found = _LENGTH.search(head)
-    if found is None:
-        return head, None
-    return head[: found.start()] + head[found.end() :], int(found[1])
+    for spelling in SPELLINGS:
+        begin = head.find(spelling)
+        if begin >= 0:
+            end = head.find(b"\r\n", begin + len(spelling))
+            number = head[begin + len(spelling) : end]
+            if number.isdigit() and len(number) < LONGEST_NUMBER:
+                return head[:begin] + head[end:], int(number)
+    return head, None
 
 
 class Memory(Generic[Head]):

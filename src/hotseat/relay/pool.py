@@ -7,12 +7,12 @@ import ssl
 from typing import TYPE_CHECKING
 
 from hotseat.relay.known import KnownResponse, Memory
-from hotseat.relay.upstream import UpstreamConnection
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hotseat.relay.upstream import UpstreamConnection
     from hotseat.terms import Address, Instant, Seconds
 
 CONNECT_TIMEOUT_S: Seconds = 30.0
@@ -57,18 +57,23 @@ class Pool:
     def dial(
         self,
         address: Address,
+        kind: type[UpstreamConnection],
         connected: Callable[[UpstreamConnection], None],
         failed: Callable[[str], None],
     ) -> asyncio.Task[None]:
         """Connect; exactly one of the two is called, unless the task is cancelled."""
-        return self._tasks.start(self._dial(address, connected, failed), f"dial {address}")
+        return self._tasks.start(self._dial(address, kind, connected, failed), f"dial {address}")
 
     async def _dial(
-        self, address: Address, connected: Callable[[UpstreamConnection], None], failed: Callable[[str], None]
+        self,
+        address: Address,
+        kind: type[UpstreamConnection],
+        connected: Callable[[UpstreamConnection], None],
+        failed: Callable[[str], None],
     ) -> None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                connection = await self._connect(address)
+                connection = await self._connect(address, kind)
         except TimeoutError:
             return failed(f"no connection to {address} within {CONNECT_TIMEOUT_S:g} s")
         except OSError as problem:
@@ -77,9 +82,9 @@ class Pool:
             return failed(f"no connection to {address}: {problem}")
         return connected(connection)
 
-    async def _connect(self, address: Address) -> UpstreamConnection:
+    async def _connect(self, address: Address, kind: type[UpstreamConnection]) -> UpstreamConnection:
         def make() -> UpstreamConnection:
-            return UpstreamConnection(address, self)
+            return kind(address, self)
 
         if address.unix_path:
             _, connection = await self._loop.create_unix_connection(make, address.unix_path)

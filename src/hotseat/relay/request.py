@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.spec import UNCHANGED
 from hotseat.errors import UnsupportedEncoding
 from hotseat.relay.head import forwarded_fields, framed, lines_about_client, upstream_lines
 from hotseat.relay.multipart import field, replace_field
@@ -72,7 +73,7 @@ class Request:
 
     def change_body(self, changes: BodyChanges) -> None:
         """Apply what the model's configuration wants changed; every other byte stays as sent."""
-        if not changes or not self.body.size:
+        if changes is UNCHANGED or not self.body.size:
             return
         boundary = self.head.boundary
         if boundary is None:

@@ -51,12 +51,12 @@ class UpstreamConnection(asyncio.Protocol):
         "_held",
         "_in_chunk",
         "_is_counted",
+        "_is_held",
         "_is_paused",
         "_keep",
         "_left",
         "_most_requests",
         "_parser",
-        "_parts",
         "_pool",
         "_reason",
         "_requests",
@@ -69,6 +69,9 @@ class UpstreamConnection(asyncio.Protocol):
         "address",
         "is_between_chunks",
     )
+
+    RECALLS = True
+    """Does it recognise heads that were read before?"""
 
     def __init__(self, address: Address, pool: Pool) -> None:
         self.address = address
@@ -84,6 +87,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._body: Body | None = None
         self._sent = 0
         self._is_paused = False
+        self._is_held = False
 
     # What the exchange asks for
 
@@ -102,7 +106,6 @@ class UpstreamConnection(asyncio.Protocol):
         self._keep = self._in_chunk = self._is_counted = self.is_between_chunks = False
         self._to_learn: tuple[bytes, ResponseHead] | None = None
         self._left: Bytes | None = None
-        self._parts: list[bytes] | None = None
         self._body, self._sent = None, 0
         if body.is_spooled:
             self._transport.write(head)
@@ -123,10 +126,12 @@ class UpstreamConnection(asyncio.Protocol):
 
     def pause(self) -> None:
         """The client cannot take more for now."""
+        self._is_held = True
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:
+        self._is_held = False
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -199,10 +204,6 @@ class UpstreamConnection(asyncio.Protocol):
     def on_chunk_complete(self) -> None:
         self._in_chunk = False
 
-    def on_body(self, part: bytes) -> None:
-        if self._parts is not None:
-            self._parts.append(part)
-
     def on_message_complete(self) -> None:
         self._stage = Stage.COMPLETE
         # Valid in this callback only: llhttp clears its flags after it.
@@ -222,7 +223,7 @@ class UpstreamConnection(asyncio.Protocol):
             return
         self._held = b""
         key, length = split_length(data[:end])
-        known = self._pool.known.recall(key)
+        known = self._pool.known.recall(key) if self.RECALLS else None
         if known is None or length is None or exchange.wants_head_only:
             self._read_head(exchange, data, end, key if length is not None else None)
         else:
@@ -250,7 +251,6 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _begin_body(self, exchange: Exchange, head: ResponseHead, data: bytes) -> None:
         """What came with the head is looked at first: an error can still be told with a status."""
-        self._parts = [] if exchange.must_dechunk(head) else None
         self._left = head.length
         self.is_between_chunks = head.is_chunked
         if data:
@@ -277,18 +277,15 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _pass_on(self, exchange: Exchange, data: bytes) -> None:
         self.is_between_chunks = not self._in_chunk and data.endswith(b"\r\n")
-        exchange.body_received(data if self._parts is None else self._taken_parts())
-
-    def _taken_parts(self) -> bytes:
-        parts, self._parts = self._parts or [], []
-        return b"".join(parts)
+        exchange.write(data)
 
     # Ends
 
     def _complete(self) -> None:
         exchange, self._exchange = self._exchange, None
         assert exchange is not None
-        self.resume()  # the last write may just have paused us for a slow client
+        if self._is_held:
+            self.resume()  # the last write may just have paused us for a slow client
         if self._can_rest():
             self._learn()
             self._stage = Stage.RESTING
@@ -325,6 +322,27 @@ class UpstreamConnection(asyncio.Protocol):
                 return
             self._sent += len(piece)
             self._transport.write(piece)
+
+
+class DechunkingConnection(UpstreamConnection):
+    """For HTTP/1.0 clients, who know no chunks. A class of its own, because being told of every part costs time."""
+
+    RECALLS = False
+    __slots__ = ("_parts",)
+
+    def __init__(self, address: Address, pool: Pool) -> None:
+        super().__init__(address, pool)
+        self._parts: list[bytes] = []
+
+    def on_body(self, part: bytes) -> None:
+        self._parts.append(part)
+
+    def _pass_on(self, exchange: Exchange, data: bytes) -> None:
+        parts, self._parts = self._parts, []
+        exchange.write(b"".join(parts))
+
+    def _can_rest(self) -> bool:
+        return False
 
 
 def sent_more() -> UpstreamError:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +20,9 @@ class Wish(Enum):
     """Make it ready: an operator waits, nothing is forwarded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
+    """One per request, so it is the cheapest kind of immutable there is."""
+
     id: TicketId
     model: ModelName
     client: ClientId

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -59,7 +58,7 @@ def doors(address: Address) -> list[Address]:
     """Where to knock: `localhost` is 127.0.0.1 to some servers and ::1 to others."""
     if address.host != "localhost" or address.unix_path or address.tls:  # a certificate names the host
         return [address]
-    return [replace(address, host="127.0.0.1"), replace(address, host="::1")]
+    return [address._replace(host="127.0.0.1"), address._replace(host="::1")]
 
 
 def pause(elapsed: Seconds) -> Seconds:
