@@ -1,4 +1,4 @@
-"""One client's connection: reads requests, answers them in the order they came, notices when the client leaves.
+"""One client's connection: answers its requests in the order they came and notices when the client leaves.
 
 While a request is being served, what arrives is kept for later in a small buffer instead of pausing the transport: a
 paused transport reports neither the end nor the loss of its connection, and a hang-up must be seen within
@@ -15,22 +15,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, cast
 
-import httptools
-
-from hotseat.errors import Busy, ClientError, HeadTooLarge, HotseatError, NotImplementedHere, TooSlow
-from hotseat.relay.body import Body
+from hotseat.errors import Busy, HotseatError, TooSlow
 from hotseat.relay.exchange import Exchange
-from hotseat.relay.head import read_head
-from hotseat.relay.known import KnownRequest, may_be_learned, split_length
-from hotseat.relay.naming import find_road
+from hotseat.relay.reading import Reading, RequestReader
 from hotseat.relay.refusals import Dialect, answer
-from hotseat.relay.request import Request, dialect_for, must_stay_in_memory
-from hotseat.relay.rules import too_large
+from hotseat.relay.request import Request, dialect_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.relay.head import Field, RequestHead
+    from hotseat.relay.head import RequestHead
     from hotseat.relay.relay import Relay
     from hotseat.terms import Bytes, Instant, Seconds
 
@@ -43,12 +37,10 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Stage(Enum):
-    """What we are reading."""
-
-    BETWEEN = "between requests"
-    HEAD = "head"
-    BODY = "body"
+    OPEN = "open"
+    TUNNEL = "tunnel"
     DISCARDING = "discarding"
+    """We have said our last word and wait for the client to leave."""
     CLOSED = "closed"
 
 
@@ -65,22 +57,14 @@ class ClientConnection(asyncio.Protocol):
         "_ahead",
         "_buffered_at_check",
         "_exchange",
-        "_fields",
         "_is_advancing",
         "_is_full",
-        "_left",
-        "_most_bytes",
-        "_overhead",
-        "_parser",
         "_peer",
         "_queue",
+        "_reader",
         "_relay",
-        "_request",
         "_stage",
-        "_target",
-        "_to_learn",
         "_transport",
-        "_wants_continue",
         "deadline",
         "write",
     )
@@ -88,19 +72,9 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._transport: asyncio.Transport
-        self._parser = httptools.HttpRequestParser(self)
-        self._stage = Stage.BETWEEN
+        self._stage = Stage.OPEN
         self._peer = ""
-        self._fields: list[Field] = []
-        self._target = b""
-        self._overhead: Bytes = 0
-        """Read since the last byte of a body: heads, trailers and the sizes of chunks."""
-        self._request: Request | None = None
-        self._most_bytes = 0
-        self._wants_continue = False
-        self._left: Bytes = 0
-        """Of a body whose end is found by counting."""
-        self._to_learn: tuple[bytes, int | None] | None = None
+        self._reader: RequestReader
         self._queue: deque[Request | Reply] = deque()
         self._exchange: Exchange | None = None
         self._ahead = b""
@@ -116,6 +90,7 @@ class ClientConnection(asyncio.Protocol):
         self.write: Callable[[bytes], None] = self._transport.write
         peer = transport.get_extra_info("peername")
         self._peer = peer[0] if isinstance(peer, tuple) else "local"
+        self._reader = RequestReader(self._relay, self, self._peer)
         if not self._relay.join(self):
             text = "too many connections (limits.connections). Ask again in a moment."
             return self._say(self._refusal(Busy(text, retry_after=1), None, keep_alive=False))
@@ -126,6 +101,8 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._stage is Stage.DISCARDING:
             return None
+        if self._stage is Stage.TUNNEL and self._exchange is not None:
+            return self._exchange.from_client(data)
         if not self._is_free:
             return self._keep_for_later(data)
         return self._feed(data)
@@ -142,8 +119,7 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = NEVER
         self._relay.part(self)
         self._abandon()
-        if self._request is not None:
-            self._relay.forget_body(self._request.body)
+        self._reader.forget()
         self._drop_queue()
 
     def pause_writing(self) -> None:
@@ -166,228 +142,33 @@ class ClientConnection(asyncio.Protocol):
     # Reading
 
     def _feed(self, data: bytes) -> None:
-        while data:
-            if self._left:
-                data = self._count(data)
-            elif self._stage is Stage.BETWEEN and (rest := self._recognise(data)) is not None:
-                data = rest
-            else:
-                data = self._parse(data)
+        self._ahead = self._reader.feed(data)
         self._advance()
-
-    def _recognise(self, data: bytes) -> bytes | None:
-        """Begin a request whose head was read before; None if llhttp must read it."""
-        end = data.find(b"\r\n\r\n") + 4
-        if end < 4:
-            return None
-        key, length = split_length(data[:end])
-        known = self._relay.known_requests().recall(key)
-        if known is None or (length or 0) > known.most_bytes:
-            self._to_learn = (key, length)
-            return None
-        request = known.anew(self._relay.rules.client_of(known.head, self._peer), self._relay.now())
-        body_end = end + (length or 0)
-        if len(data) >= body_end:
-            if length:
-                request.body.add(data[end:body_end])
-            self._complete(request)
-            return data[body_end:]
-        self._request, self._most_bytes = request, known.most_bytes
-        self._stage = Stage.BODY
-        self._left = length or 0
-        return self._count(data[end:])
-
-    def _count(self, data: bytes) -> bytes:
-        """Take what belongs to the present body; returns the rest."""
-        part, rest = data[: self._left], data[self._left :]
-        self._left -= len(part)
-        self.on_body(part)
-        if not self._left and self._request is not None:
-            self._complete(self._request)
-        return rest
-
-    def _parse(self, data: bytes) -> bytes:
-        """Hand bytes to llhttp; returns those that it must be given once more."""
-        self._overhead += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            if self._stage is Stage.HEAD:
-                return self._without_offer(data[upgrade.args[0] :])
-        except httptools.HttpParserError as problem:
-            self._give_up(ClientError(f"the request is malformed: {problem}"))
-        if self._stage in (Stage.HEAD, Stage.BODY):
-            self._check_overhead()
-        return b""
-
-    def _without_offer(self, rest: bytes) -> bytes:
-        """A request that offered another protocol (h2c), as the plain one it also is."""
-        lines = [b"%b: %b" % (name, value) for name, value in self._fields if name.lower() != b"upgrade"]
-        method, version = self._parser.get_method(), self._parser.get_http_version().encode()
-        self._to_learn = None
-        self._parser = httptools.HttpRequestParser(self)
-        self._overhead = 0
-        return b"%b %b HTTP/%b\r\n%b\r\n\r\n%b" % (method, self._target, version, b"\r\n".join(lines), rest)
-
-    def _check_overhead(self) -> None:
-        if self._overhead > self._relay.rules.limits.header:
-            self._give_up(self._head_too_large())
 
     def _keep_for_later(self, data: bytes) -> None:
         self._ahead += data
         if len(self._ahead) > MOST_AHEAD:
             self._transport.pause_reading()
 
-    # llhttp: callbacks never raise, or the error would come back as a malformed request
+    def request_read(self, request: Request) -> None:
+        """The usual case needs no line: the one before it was answered long ago."""
+        if self._is_free and not self._queue and not self._is_advancing:
+            self._serve(request)
+        else:
+            self._queue.append(request)
 
-    def on_message_begin(self) -> None:
-        self._fields, self._target = [], b""
-        self._request = None
-        if self._stage is not Stage.DISCARDING:
-            self._stage = Stage.HEAD
-            self._expect_within(self._relay.rules.limits.header_timeout_s)
+    def request_answered(self, answer: bytes, *, keep_alive: bool) -> None:
+        self._queue.append(Reply(answer, keep_alive))
 
-    def on_url(self, part: bytes) -> None:
-        self._target += part
+    def request_refused(self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool) -> None:
+        self._queue.append(self._refusal(error, head, keep_alive=keep_alive))
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._stage is Stage.HEAD:
-            self._fields.append((name, value))
-        elif self._stage is Stage.BODY:  # a trailer: counted, never merged into the head
-            self._overhead += len(name) + len(value)
-            self._check_overhead()
-
-    def on_headers_complete(self) -> None:
-        if self._stage is not Stage.HEAD or self._offers_another_protocol():
-            return
-        self._stage = Stage.BODY
-        head: RequestHead | None = None
-        try:
-            self._check_head_size()
-            head = read_head(self._parser.get_method(), self._target, self._parser.get_http_version(), self._fields)
-            self._open(head)
-        except HotseatError as error:
-            self._refuse_unread(error, head)
-
-    def on_body(self, part: bytes) -> None:
-        self._overhead = 0
-        if self._request is None or self._stage is not Stage.BODY:
-            return
-        self._expect_within(self._relay.rules.limits.body_timeout_s)
-        try:
-            self._keep(self._request.body, part)
-        except HotseatError as error:
-            self._give_up(error)
-
-    def on_message_complete(self) -> None:
-        if self._stage is not Stage.BODY:
-            return None
-        request, to_learn = self._request, self._to_learn
-        self._to_learn = None
-        if request is None:
-            return self._rest()
-        request.keep_alive = self._parser.should_keep_alive()
-        if to_learn is not None:
-            self._learn(request, *to_learn)
-        return self._complete(request)
-
-    def _complete(self, request: Request) -> None:
-        self._queue.append(request)
-        self._rest()
-
-    def _rest(self) -> None:
-        """A request has been read; the next one may come."""
-        self._request = None
-        self._stage = Stage.BETWEEN
-        self._overhead = 0
-        self._wants_continue = False
-        self.deadline = NEVER
-
-    def _learn(self, request: Request, key: bytes, length: int | None) -> None:
-        if not may_be_learned(request.head, length):
-            return
-        may_spool = not must_stay_in_memory(request.head, request.destination)
-        known = KnownRequest(
-            request.head, request.destination, request.verdict, self._most_bytes, may_spool, request.keep_alive
-        )
-        self._relay.known_requests().learn(key, known)
-
-    def _offers_another_protocol(self) -> bool:
-        """llhttp takes the rest of such a connection for the other protocol; we stay with HTTP/1.1."""
-        if not self._parser.should_upgrade():
-            return False
-        if self._parser.get_method() == b"CONNECT":
-            self._give_up(NotImplementedHere("hotseat is no tunnel: CONNECT is not understood here"))
-        elif any(name.lower() == b"upgrade" and value.lower() == b"websocket" for name, value in self._fields):
-            self._give_up(NotImplementedHere("websockets are not relayed yet"))
-        return True
-
-    # A head is complete
-
-    def _check_head_size(self) -> None:
-        """A head may have come in one piece, perhaps with much of its body, so only its own bytes count."""
-        overhead, self._overhead = self._overhead, 0
-        most = self._relay.rules.limits.header
-        if overhead > most and self._head_size() > most:
-            raise self._head_too_large()
-
-    def _head_size(self) -> Bytes:
-        return len(self._target) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self._fields)
-
-    def _open(self, head: RequestHead) -> None:
-        rules = self._relay.rules
-        rules.check_sender(head)
-        if preflight := rules.cors.preflight(head):
-            return self._queue.append(Reply(preflight, self._parser.should_keep_alive()))
-        verdict = rules.authorize(head)
-        destination = find_road(head.method, head.target, self._relay.dispatcher.catalog)
-        self._most_bytes = rules.most_bytes(head, destination)
-        body = Body(may_spool=not must_stay_in_memory(head, destination))
-        client = rules.client_of(head, self._peer)
-        self._request = Request(head, destination, verdict, body, client, self._relay.now())
-        self._wants_continue = head.wants_continue and head.has_body
-        self._expect_rest()
-        return self._continue_if_it_is_its_turn()
-
-    def _continue_if_it_is_its_turn(self) -> None:
-        if self._wants_continue and self._exchange is None and not self._queue:
-            self._wants_continue = False
+    def body_awaited(self) -> None:
+        if self._reader.wants_continue and self._exchange is None and not self._queue:
+            self._reader.wants_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _keep(self, body: Body, part: bytes) -> None:
-        """Add what was read to the body, as long as there is room for it."""
-        try:
-            body.add(part)
-        except OSError as problem:
-            text = f"the upload cannot be kept on disk: {problem.strerror}. Make room for temporary files."
-            raise HotseatError(text) from problem
-        if body.size > self._most_bytes:
-            raise too_large(self._most_bytes)
-        if not self._relay.has_memory_for(body):
-            raise Busy("too many large requests at once. Ask again in a moment.", retry_after=1)
-
     # Refusing
-
-    def _refuse_unread(self, error: HotseatError, head: RequestHead | None) -> None:
-        """Refuse at the head. Without a body to skip the connection stays usable."""
-        if head is None or head.has_body:
-            return self._give_up(error, head)
-        keep_alive = self._parser.should_keep_alive()
-        return self._queue.append(self._refusal(error, head, keep_alive=keep_alive))
-
-    def _give_up(self, error: HotseatError, head: RequestHead | None = None) -> None:
-        """Refuse and read no further: where this request ends is unknown or too far away."""
-        if self._stage in (Stage.DISCARDING, Stage.CLOSED):
-            return
-        if self._request is not None:
-            head = self._request.head
-            self._relay.forget_body(self._request.body)
-            self._request = None
-        self._stage = Stage.DISCARDING
-        self._left = 0
-        self._wants_continue = False
-        self.deadline = NEVER
-        self._queue.append(self._refusal(error, head, keep_alive=False))
 
     def _refusal(self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool) -> Reply:
         if head is None:
@@ -396,9 +177,6 @@ class ClientConnection(asyncio.Protocol):
         dialect = dialect_for(head, rules.error_format)
         told = answer(error, dialect, close=not keep_alive, head_only=head.method == b"HEAD")
         return Reply(rules.cors.readable(told, head), keep_alive)
-
-    def _head_too_large(self) -> HeadTooLarge:
-        return HeadTooLarge(f"the head is larger than {self._relay.rules.limits.header} bytes (limits.header)")
 
     def _say(self, reply: Reply) -> None:
         self._transport.write(reply.data)
@@ -428,6 +206,10 @@ class ClientConnection(asyncio.Protocol):
             self._is_advancing = False
 
     @property
+    def _is_between_requests(self) -> bool:
+        return self._stage is Stage.OPEN and self._reader.stage is Reading.BETWEEN
+
+    @property
     def _is_free(self) -> bool:
         """Nothing is being answered, and the client has taken what was: else its answers would pile up here."""
         return self._exchange is None and not self._is_full
@@ -437,13 +219,13 @@ class ClientConnection(asyncio.Protocol):
         if self._queue:
             self._serve(self._queue.popleft())
             return True
-        if self._ahead and self._stage is not Stage.DISCARDING:
+        if self._ahead and self._stage is Stage.OPEN:
             ahead, self._ahead = self._ahead, b""
             self._transport.resume_reading()
             self._feed(ahead)
             return True
-        self._continue_if_it_is_its_turn()
-        if self._stage is Stage.BETWEEN:
+        self.body_awaited()
+        if self._is_between_requests:
             self._expect_within(self._relay.rules.limits.idle_timeout_s)
         return False
 
@@ -470,11 +252,37 @@ class ClientConnection(asyncio.Protocol):
         self._exchange = None
         if not keep_alive:
             return self._linger()
+        if self._is_between_requests and not self._queue and not self._ahead and not self._relay.is_draining:
+            return self._expect_within(self._relay.rules.limits.idle_timeout_s)
         self._expect_rest()
         self._advance()
         if self._relay.is_draining:
             self.drain()
         return None
+
+    def become_tunnel(self) -> None:
+        """From here on bytes go both ways as they come; what came early goes first."""
+        assert self._exchange is not None
+        self._stage = Stage.TUNNEL
+        ahead, self._ahead = self._ahead, b""
+        self._transport.resume_reading()
+        self._exchange.from_client(ahead)
+
+    def tunnel_ended(self) -> None:
+        self._exchange = None
+        self._stage = Stage.DISCARDING
+        self._transport.close()
+        self._expect_within(LINGER_S)
+
+    def tunnel_used(self) -> None:
+        self._expect_within(self._relay.rules.limits.idle_timeout_s)
+
+    def hold(self) -> None:
+        """The upstream cannot take more for now."""
+        self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        self._transport.resume_reading()
 
     def cut(self, last_words: bytes, *, looks_complete: bool) -> None:
         """Break off visibly: without its last chunk, or by a reset where a clean end would look like the whole."""
@@ -494,15 +302,24 @@ class ClientConnection(asyncio.Protocol):
 
     # Time
 
+    def expect_within(self, seconds: Seconds) -> None:
+        """The reader's wish. While a request is being answered, the next one may take its time."""
+        if self._exchange is None:
+            self._expect_within(seconds)
+
     def _expect_within(self, seconds: Seconds) -> None:
         self.deadline = self._relay.now() + seconds
+
+    def expect_nothing(self) -> None:
+        if self._exchange is None:
+            self.deadline = NEVER
 
     def _expect_rest(self) -> None:
         """The time of a request that is half read runs only while we read."""
         limits = self._relay.rules.limits
-        if self._stage is Stage.HEAD:
+        if self._reader.stage is Reading.HEAD:
             self._expect_within(limits.header_timeout_s)
-        elif self._stage is Stage.BODY:
+        elif self._reader.stage is Reading.BODY:
             self._expect_within(limits.body_timeout_s)
 
     def time_is_up(self) -> None:
@@ -510,8 +327,11 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = NEVER
         if self._transport.get_write_buffer_size():
             return self._client_reads_slowly()
-        if self._stage in (Stage.HEAD, Stage.BODY):
-            self._give_up(TooSlow(f"the rest of the request did not come in time ({self._stage.value})"))
+        if self._stage is Stage.TUNNEL:
+            return self.abort()
+        if self._stage is Stage.OPEN and self._reader.stage in (Reading.HEAD, Reading.BODY):
+            part = self._reader.stage.value
+            self._reader.give_up(TooSlow(f"the rest of the request did not come in time ({part})"))
             return self._advance()
         return self._transport.close()
 
@@ -531,7 +351,7 @@ class ClientConnection(asyncio.Protocol):
 
     def drain(self) -> None:
         """No more requests on this connection: close it now if it is idle, else after its answer."""
-        if self._exchange is None and not self._queue and self._stage is not Stage.BODY:
+        if self._exchange is None and not self._queue and self._reader.stage is not Reading.BODY:
             self._transport.close()
 
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, UpstreamError
-from hotseat.relay.head import ResponseHead, response_bytes
+from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
 from hotseat.relay.naming import Road, name_for_v1
 from hotseat.relay.refusals import stream_error
 from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
@@ -39,6 +39,11 @@ class Client(Protocol):
 
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None: ...
     def exchange_ended(self, *, keep_alive: bool) -> None: ...
+    def become_tunnel(self) -> None: ...
+    def tunnel_used(self) -> None: ...
+    def tunnel_ended(self) -> None: ...
+    def hold(self) -> None: ...
+    def go_on(self) -> None: ...
     def cut(self, last_words: bytes, *, looks_complete: bool) -> None:
         """Break the connection so that nobody can take the answer for a whole one."""
         ...
@@ -263,6 +268,37 @@ class Exchange:
             return self._dial(self._connection.address)
         when = "before it answered" if self._head is None else "in the middle of its answer"
         return self._break(UpstreamError(f"{self._who()} closed the connection {when}.{self._hint()}"))
+
+    # A websocket: bytes both ways, with the lease held
+
+    @property
+    def wants_tunnel(self) -> bool:
+        return self.request.head.is_websocket
+
+    def switched(self, head: ResponseHead, data: bytes) -> None:
+        self.head_received(head)
+        self._client.become_tunnel()
+        self.from_upstream(data)
+
+    def from_upstream(self, data: bytes) -> None:
+        self._client.tunnel_used()
+        self.write(data)
+
+    def from_client(self, data: bytes) -> None:
+        assert self._connection is not None
+        self._client.tunnel_used()
+        self._connection.forward(data)
+
+    def upstream_is_full(self) -> None:
+        self._client.hold()
+
+    def upstream_has_room(self) -> None:
+        self._client.go_on()
+
+    def tunnel_ended(self) -> None:
+        """The upstream closed it."""
+        self._over(SWITCHING)
+        self._client.tunnel_ended()
 
     # From the client
 

@@ -31,6 +31,8 @@ HOP_BY_HOP = frozenset(
     )
 )
 ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for"}
+SWITCHING = 101
+SWITCH = [b"Connection: Upgrade", b"Upgrade: websocket"]
 SAID_BY_PROXIES = frozenset((b"forwarded", b"x-forwarded-proto", b"x-forwarded-host", b"x-real-ip"))
 ALLOW_ORIGIN = b"access-control-allow-origin"
 INTERNAL = b"hotseat-"
@@ -57,6 +59,14 @@ class RequestHead:
     @property
     def has_body(self) -> bool:
         return self.chunked or bool(self.length)
+
+    @property
+    def is_websocket(self) -> bool:
+        """Does it ask for a websocket, as browsers and clients do it?"""
+        if self.method != b"GET" or self.http10 or self.has_body:
+            return False
+        asked = self.known.get(b"upgrade", b"").lower(), self.known.get(b"connection", b"").lower()
+        return asked[0] == b"websocket" and b"upgrade" in asked[1]
 
     @property
     def wants_continue(self) -> bool:
@@ -180,7 +190,7 @@ class ResponseHead:
 
     @property
     def has_no_body(self) -> bool:
-        return self.status in (204, 304)
+        return self.status in (SWITCHING, 204, 304)
 
     @property
     def length(self) -> int | None:
@@ -211,7 +221,9 @@ def response_bytes(head: ResponseHead, cors: list[bytes], *, dechunk: bool, clos
     lines = [b"HTTP/1.1 %d %b" % (head.status, head.reason), *_response_lines(head, dechunk, bool(cors)), *cors]
     if head.is_event_stream and b"x-accel-buffering" not in head.known:
         lines.append(b"X-Accel-Buffering: no")
-    if close:
+    if head.status == SWITCHING:
+        lines += SWITCH
+    elif close:
         lines.append(b"Connection: close")
     elif http10:
         lines.append(b"Connection: keep-alive")

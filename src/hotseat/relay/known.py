@@ -83,7 +83,9 @@ class KnownRequest:
 
 def may_be_learned(head: RequestHead, length: int | None) -> bool:
     """Is the length that was cut out all there is to this request's framing, and nothing to be answered before it?"""
-    return not head.chunked and not head.http10 and not head.wants_continue and head.length == length
+    if head.chunked or head.http10 or head.wants_continue or b"upgrade" in head.known:
+        return False
+    return head.length == length
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import UNCHANGED
 from hotseat.errors import UnsupportedEncoding
-from hotseat.relay.head import forwarded_fields, framed, lines_about_client, upstream_lines
+from hotseat.relay.head import SWITCH, forwarded_fields, framed, lines_about_client, upstream_lines
 from hotseat.relay.multipart import field, replace_field
 from hotseat.relay.naming import Road, lenient_model_in_json, model_in_json
 from hotseat.relay.refusals import Dialect, dialect_of
@@ -96,6 +96,8 @@ class Request:
         removed = REMOVED[self.verdict.remove_authorization, self.verdict.remove_x_api_key]
         about_client = lines_about_client(self.head, peer, trust_proxies)
         lines = [*forwarded_fields(self.head, removed, trust_proxies), *about_client]
+        if self.head.is_websocket:
+            lines += SWITCH
         return upstream_lines(self.head, self.destination.target, address, lines)
 
     def dialect(self, error_format: ErrorFormat) -> Dialect:

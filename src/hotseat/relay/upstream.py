@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from hotseat.errors import UpstreamError
-from hotseat.relay.head import read_response_head
+from hotseat.relay.head import SWITCHING, read_response_head
 from hotseat.relay.known import known_response, split_length
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Stage(Enum):
     HEAD = "head"
     BODY = "body"
     COMPLETE = "complete"
+    TUNNEL = "tunnel"
     CLOSED = "closed"
 
 
@@ -114,11 +115,17 @@ class UpstreamConnection(asyncio.Protocol):
         else:
             self._transport.write(head + body.whole() if body.size else head)
 
+    def forward(self, data: bytes) -> None:
+        """Through the tunnel."""
+        self._transport.write(data)
+
     def release(self) -> None:
         """The exchange is over before the answer is: nobody can use what still comes."""
         self._exchange = None
+        if self._stage is Stage.TUNNEL:
+            return self.close()  # the client's last words still go through
         self._stage = Stage.CLOSED
-        self._transport.abort()
+        return self._transport.abort()
 
     def close(self) -> None:
         self._stage = Stage.CLOSED
@@ -144,6 +151,8 @@ class UpstreamConnection(asyncio.Protocol):
         exchange = self._exchange
         if exchange is None:
             return self.close()  # bytes that nobody asked for
+        if self._stage is Stage.TUNNEL:
+            return exchange.from_upstream(data)
         try:
             if self._stage is Stage.BODY:
                 self._follow(data)
@@ -162,9 +171,13 @@ class UpstreamConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_paused = True
+        if self._stage is Stage.TUNNEL and self._exchange is not None:
+            self._exchange.upstream_is_full()
 
     def resume_writing(self) -> None:
         self._is_paused = False
+        if self._stage is Stage.TUNNEL and self._exchange is not None:
+            self._exchange.upstream_has_room()
         self._send_more()
 
     def eof_received(self) -> None:
@@ -176,6 +189,8 @@ class UpstreamConnection(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         if exchange is None:
             return self._pool.forget(self)
+        if stage is Stage.TUNNEL:
+            return exchange.tunnel_ended()
         if stage is Stage.BODY and exchange.response_ends_with_connection and exc is None:
             return exchange.ended()
         # Closed while it rested, just as we used it again: not one byte came back, so nothing was begun.
@@ -230,7 +245,10 @@ class UpstreamConnection(asyncio.Protocol):
             self._begin_known(exchange, known, length, data[end:])
 
     def _read_head(self, exchange: Exchange, data: bytes, end: int, key: bytes | None) -> None:
-        self._parser.feed_data(data[:end])
+        try:
+            self._parser.feed_data(data[:end])
+        except httptools.HttpParserUpgrade:  # a 101: what follows is no longer HTTP
+            return self._switch(exchange, data[end:])
         head = read_response_head(self._parser.get_status_code(), self._reason, self._fields)
         self._rest_s, self._most_requests = _promised(head.known.get(b"keep-alive", b""))
         if exchange.wants_head_only:
@@ -239,6 +257,12 @@ class UpstreamConnection(asyncio.Protocol):
         if key is not None and not head.has_no_body:
             self._to_learn = (key, head)
         return self._begin_body(exchange, head, data[end:])
+
+    def _switch(self, exchange: Exchange, data: bytes) -> None:
+        if not exchange.wants_tunnel:
+            raise UpstreamError("the upstream switched protocols though nobody asked")
+        self._stage = Stage.TUNNEL
+        exchange.switched(read_response_head(SWITCHING, self._reason, self._fields), data)
 
     def _begin_known(self, exchange: Exchange, known: KnownResponse, length: int, data: bytes) -> None:
         """A head that was read before: llhttp need not see it, the body ends when it has been counted."""
@@ -355,7 +379,7 @@ def _without_interim_heads(data: bytes) -> bytes:
         if not data.startswith((b"HTTP/1.1 1", b"HTTP/1.0 1")):
             return data
         if data[9:12] == b"101":
-            raise UpstreamError("the upstream switched protocols though nobody asked")
+            return data
         end = data.find(b"\r\n\r\n")
         if end < 0:
             return data

@@ -1,0 +1,320 @@
+"""Reads requests off one connection: llhttp for what is new, memory for what was read before.
+
+It knows nothing of transports and turns. Its owner is told of every request that is complete or refused, and how long
+the next bytes may take. After a request whose end is unknown it is lost, and reads no further.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+import httptools
+
+from hotseat.errors import Busy, ClientError, HeadTooLarge, HotseatError, NotImplementedHere
+from hotseat.relay.body import Body
+from hotseat.relay.head import read_head
+from hotseat.relay.known import KnownRequest, may_be_learned, split_length
+from hotseat.relay.naming import find_road
+from hotseat.relay.request import Request, must_stay_in_memory
+from hotseat.relay.rules import too_large
+
+if TYPE_CHECKING:
+    from hotseat.relay.head import Field, RequestHead
+    from hotseat.relay.relay import Relay
+    from hotseat.terms import Bytes, Seconds
+
+
+class Reading(Enum):
+    BETWEEN = "between requests"
+    HEAD = "head"
+    BODY = "body"
+    LOST = "lost"
+
+
+class Owner(Protocol):
+    """Whose connection it is."""
+
+    def request_read(self, request: Request) -> None: ...
+    def request_answered(self, answer: bytes, *, keep_alive: bool) -> None:
+        """We answer this one ourselves."""
+
+    def request_refused(self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool) -> None: ...
+    def body_awaited(self) -> None:
+        """The client waits for a word before it sends the body."""
+
+    def expect_within(self, seconds: Seconds) -> None: ...
+    def expect_nothing(self) -> None: ...
+
+
+class RequestReader:
+    __slots__ = (
+        "_fields",
+        "_left",
+        "_most_bytes",
+        "_overhead",
+        "_owner",
+        "_parser",
+        "_peer",
+        "_relay",
+        "_request",
+        "_target",
+        "_to_learn",
+        "stage",
+        "wants_continue",
+    )
+
+    def __init__(self, relay: Relay, owner: Owner, peer: str) -> None:
+        self._relay = relay
+        self._owner = owner
+        self._peer = peer
+        self._parser: httptools.HttpRequestParser | None = None  # made when it is needed: it is large
+        self.stage = Reading.BETWEEN
+        self.wants_continue = False
+        self._fields: list[Field] = []
+        self._target = b""
+        self._request: Request | None = None
+        self._most_bytes: Bytes = 0
+        self._overhead: Bytes = 0
+        """Read since the last byte of a body: heads, trailers and the sizes of chunks."""
+        self._left: Bytes = 0
+        """Of a body whose end is found by counting."""
+        self._to_learn: tuple[bytes, int | None] | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """Read; returns what is no longer HTTP, after a request for a websocket."""
+        while data and self.stage is not Reading.LOST:
+            if self._left:
+                data = self._count(data)
+            elif self.stage is Reading.BETWEEN and (rest := self._recognise(data)) is not None:
+                data = rest
+            else:
+                data, rest = self._parse(data)
+                if rest:
+                    return rest
+        return b""
+
+    def give_up(self, error: HotseatError, head: RequestHead | None = None) -> None:
+        """Refuse and read no further: where this request ends is unknown or too far away."""
+        if self.stage is Reading.LOST:
+            return
+        if self._request is not None:
+            head = self._request.head
+        self.forget()
+        self._owner.expect_nothing()
+        self._owner.request_refused(error, head, keep_alive=False)
+
+    def forget(self) -> None:
+        """Nobody will answer what was half read."""
+        if self._request is not None:
+            self._relay.forget_body(self._request.body)
+            self._request = None
+        self.stage = Reading.LOST
+        self.wants_continue = False
+
+    # Heads that were read before
+
+    def _recognise(self, data: bytes) -> bytes | None:
+        """Begin a request whose head was read before; None if llhttp must read it."""
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return None
+        key, length = split_length(data[:end])
+        known = self._relay.known_requests().recall(key)
+        if known is None or (length or 0) > known.most_bytes:
+            self._to_learn = (key, length)
+            return None
+        request = known.anew(self._relay.rules.client_of(known.head, self._peer), self._relay.now())
+        body_end = end + (length or 0)
+        if len(data) >= body_end:
+            if length:
+                request.body.add(data[end:body_end])
+            self._owner.request_read(request)
+            return data[body_end:]
+        self._request, self._most_bytes = request, known.most_bytes
+        self.stage = Reading.BODY
+        self._left = length or 0
+        return self._count(data[end:])
+
+    def _count(self, data: bytes) -> bytes:
+        """Take what belongs to the present body; returns the rest."""
+        part, rest = data[: self._left], data[self._left :]
+        self._left -= len(part)
+        self.on_body(part)
+        if not self._left and self._request is not None:
+            self._complete(self._request)
+        return rest
+
+    def _learn(self, request: Request, key: bytes, length: int | None) -> None:
+        if not may_be_learned(request.head, length):
+            return
+        may_spool = not must_stay_in_memory(request.head, request.destination)
+        known = KnownRequest(
+            request.head, request.destination, request.verdict, self._most_bytes, may_spool, request.keep_alive
+        )
+        self._relay.known_requests().learn(key, known)
+
+    # Heads that are new
+
+    def _parse(self, data: bytes) -> tuple[bytes, bytes]:
+        """Hand bytes to llhttp; returns those that it must be given once more, and those that are not HTTP."""
+        self._overhead += len(data)
+        try:
+            self._llhttp().feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            rest = data[upgrade.args[0] :]
+            if self.stage is Reading.HEAD:
+                return self._without_offer(rest), b""
+            self._parser = None  # it asked for a websocket: what follows is for whoever answers
+            return b"", rest
+        except httptools.HttpParserError as problem:
+            self.give_up(ClientError(f"the request is malformed: {problem}"))
+        if self.stage in (Reading.HEAD, Reading.BODY):
+            self._check_overhead()
+        return b"", b""
+
+    def _llhttp(self) -> httptools.HttpRequestParser:
+        if self._parser is None:
+            self._parser = httptools.HttpRequestParser(self)
+        return self._parser
+
+    def _without_offer(self, rest: bytes) -> bytes:
+        """A request that offered another protocol (h2c), as the plain one it also is."""
+        lines = [b"%b: %b" % (name, value) for name, value in self._fields if name.lower() != b"upgrade"]
+        parser = self._llhttp()
+        method, version = parser.get_method(), parser.get_http_version().encode()
+        self._to_learn = self._parser = None
+        self._overhead = 0
+        return b"%b %b HTTP/%b\r\n%b\r\n\r\n%b" % (method, self._target, version, b"\r\n".join(lines), rest)
+
+    def _check_overhead(self) -> None:
+        if self._overhead > self._relay.rules.limits.header:
+            self.give_up(self._head_too_large())
+
+    # llhttp: callbacks never raise, or the error would come back as a malformed request
+
+    def on_message_begin(self) -> None:
+        self._fields, self._target = [], b""
+        self._request = None
+        if self.stage is not Reading.LOST:
+            self.stage = Reading.HEAD
+            self._owner.expect_within(self._relay.rules.limits.header_timeout_s)
+
+    def on_url(self, part: bytes) -> None:
+        self._target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.stage is Reading.HEAD:
+            self._fields.append((name, value))
+        elif self.stage is Reading.BODY:  # a trailer: counted, never merged into the head
+            self._overhead += len(name) + len(value)
+            self._check_overhead()
+
+    def on_headers_complete(self) -> None:
+        if self.stage is not Reading.HEAD or self._offers_another_protocol():
+            return
+        self.stage = Reading.BODY
+        head: RequestHead | None = None
+        parser = self._llhttp()
+        try:
+            self._check_head_size()
+            head = read_head(parser.get_method(), self._target, parser.get_http_version(), self._fields)
+            self._open(head)
+        except HotseatError as error:
+            self._refuse_unread(error, head)
+
+    def on_body(self, part: bytes) -> None:
+        self._overhead = 0
+        if self._request is None or self.stage is not Reading.BODY:
+            return
+        self._owner.expect_within(self._relay.rules.limits.body_timeout_s)
+        try:
+            self._keep(self._request.body, part)
+        except HotseatError as error:
+            self.give_up(error)
+
+    def on_message_complete(self) -> None:
+        if self.stage is not Reading.BODY:
+            return None
+        request, to_learn = self._request, self._to_learn
+        self._to_learn = None
+        if request is None:
+            return self._rest()
+        request.keep_alive = self._llhttp().should_keep_alive()
+        if to_learn is not None:
+            self._learn(request, *to_learn)
+        return self._complete(request)
+
+    def _complete(self, request: Request) -> None:
+        self._rest()
+        self._owner.request_read(request)
+
+    def _rest(self) -> None:
+        """A request has been read; the next one may come."""
+        self._request = None
+        self.stage = Reading.BETWEEN
+        self._overhead = 0
+        self.wants_continue = False
+        self._owner.expect_nothing()
+
+    def _offers_another_protocol(self) -> bool:
+        """llhttp takes the rest of such a connection for the other protocol; unless it is a websocket, we stay."""
+        parser = self._llhttp()
+        if not parser.should_upgrade():
+            return False
+        if parser.get_method() == b"CONNECT":
+            self.give_up(NotImplementedHere("hotseat is no tunnel: CONNECT is not understood here"))
+        return not self._asks_for_websocket()
+
+    def _asks_for_websocket(self) -> bool:
+        offered = [value.strip().lower() for name, value in self._fields if name.lower() == b"upgrade"]
+        framing = (b"content-length", b"transfer-encoding")
+        has_body = any(name.lower() in framing for name, _ in self._fields)
+        return self._llhttp().get_method() == b"GET" and offered == [b"websocket"] and not has_body
+
+    # A head is complete
+
+    def _check_head_size(self) -> None:
+        """A head may have come in one piece, perhaps with much of its body, so only its own bytes count."""
+        overhead, self._overhead = self._overhead, 0
+        most = self._relay.rules.limits.header
+        if overhead <= most:
+            return
+        if len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._fields) > most:
+            raise self._head_too_large()
+
+    def _open(self, head: RequestHead) -> None:
+        rules = self._relay.rules
+        rules.check_sender(head)
+        if preflight := rules.cors.preflight(head):
+            return self._owner.request_answered(preflight, keep_alive=self._llhttp().should_keep_alive())
+        verdict = rules.authorize(head)
+        destination = find_road(head.method, head.target, self._relay.dispatcher.catalog)
+        self._most_bytes = rules.most_bytes(head, destination)
+        body = Body(may_spool=not must_stay_in_memory(head, destination))
+        client = rules.client_of(head, self._peer)
+        self._request = Request(head, destination, verdict, body, client, self._relay.now())
+        self.wants_continue = head.wants_continue and head.has_body
+        self._owner.expect_within(rules.limits.body_timeout_s)
+        return self._owner.body_awaited()
+
+    def _keep(self, body: Body, part: bytes) -> None:
+        """Add what was read to the body, as long as there is room for it."""
+        try:
+            body.add(part)
+        except OSError as problem:
+            text = f"the upload cannot be kept on disk: {problem.strerror}."
+            raise HotseatError(f"{text} Make room in the folder for temporary files.") from problem
+        if body.size > self._most_bytes:
+            raise too_large(self._most_bytes)
+        if not self._relay.has_memory_for(body):
+            raise Busy("too many large requests at once. Ask again in a moment.", retry_after=1)
+
+    def _refuse_unread(self, error: HotseatError, head: RequestHead | None) -> None:
+        """Refuse at the head. Without a body to skip the connection stays usable."""
+        if head is None or head.has_body:
+            return self.give_up(error, head)
+        return self._owner.request_refused(error, head, keep_alive=self._llhttp().should_keep_alive())
+
+    def _head_too_large(self) -> HeadTooLarge:
+        return HeadTooLarge(f"the head is larger than {self._relay.rules.limits.header} bytes (limits.header)")

@@ -1,0 +1,183 @@
+"""Websockets through the relay, against a real websocket server and a real client."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true
+from tests.support.relay_house import get
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
+
+from hotseat.settings import Limits
+from hotseat.terms import Address, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+    from websockets.asyncio.client import ClientConnection
+    from websockets.asyncio.server import Server
+    from websockets.http11 import Request, Response
+
+LARGE = 3_000_000
+
+
+class Parrot:
+    """A websocket server that says what it hears, and remembers how its visits ended."""
+
+    def __init__(self) -> None:
+        self.visits: list[ServerConnection] = []
+        self.ended = 0
+
+    async def visit(self, visitor: ServerConnection) -> None:
+        self.visits.append(visitor)
+        try:
+            async for said in visitor:
+                await visitor.send(said)
+        except ConnectionClosedError:
+            pass
+        finally:
+            self.ended += 1
+
+    def refuse(self, visitor: ServerConnection, request: Request) -> Response | None:
+        return visitor.respond(418, "no parrots here\n") if request.path.startswith("/refused") else None
+
+
+@asynccontextmanager
+async def parrot_for(house: RelayHouse) -> AsyncIterator[Parrot]:
+    """Alpha is a parrot."""
+    parrot = Parrot()
+    server: Server
+    async with serve(parrot.visit, "127.0.0.1", 0, process_request=parrot.refuse, max_size=2 * LARGE) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        house.hands.addresses["alpha"] = Address("127.0.0.1", port)
+        yield parrot
+
+
+def visit(house: RelayHouse, path: str = "/echo", **options: str) -> connect:
+    url = f"ws://127.0.0.1:{house.port}{path}?model=alpha"
+    return connect(url, max_size=2 * LARGE, open_timeout=5, close_timeout=2, **options)  # type: ignore[arg-type]  # all of them are texts
+
+
+def in_flight(house: RelayHouse) -> int:
+    return sum(model.in_flight for model in house.dispatcher.view().models)
+
+
+async def test_words_go_both_ways(house: RelayHouse) -> None:
+    """Text and bytes arrive as they were sent, in order."""
+    async with parrot_for(house), visit(house) as client:
+        heard = [await said_back(client, said) for said in ("hello", b"\x00\x01", "ü" * 1000)]
+
+    assert heard == ["hello", b"\x00\x01", "ü" * 1000]
+
+
+async def said_back(client: ClientConnection, said: str | bytes) -> str | bytes:
+    await client.send(said)
+    return await asyncio.wait_for(client.recv(), 5)
+
+
+async def test_large_words_go_both_ways(house: RelayHouse) -> None:
+    """More than any buffer holds passes whole: each side waits for the other."""
+    async with parrot_for(house), visit(house) as client:
+        heard = await said_back(client, b"x" * LARGE)
+
+    assert heard == b"x" * LARGE
+
+
+async def test_the_lease_lasts_as_long_as_the_websocket(house: RelayHouse) -> None:
+    """A model with an open websocket is in use; when it is closed, it is not."""
+    async with parrot_for(house):
+        async with visit(house):
+            during = in_flight(house)
+        await come_true(lambda: in_flight(house) == 0)
+
+    assert during == 1
+
+
+async def test_a_close_is_told_with_its_reason(house: RelayHouse) -> None:
+    """The server's goodbye reaches the client."""
+    async with parrot_for(house) as parrot, visit(house) as client:
+        await parrot.visits[0].close(4000, "enough")
+        with pytest.raises(ConnectionClosedError) as closed:
+            await asyncio.wait_for(client.recv(), 5)
+
+    assert closed.value.rcvd is not None
+    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4000, "enough")
+
+
+async def test_a_client_that_says_goodbye_is_heard(house: RelayHouse) -> None:
+    """The server sees a clean end."""
+    async with parrot_for(house) as parrot:
+        async with visit(house) as client:
+            await said_back(client, "hello")
+        await come_true(lambda: parrot.ended == 1)
+
+        with pytest.raises(ConnectionClosedOK):
+            await parrot.visits[0].recv()
+
+
+async def test_a_client_that_vanishes_is_noticed(house: RelayHouse) -> None:
+    """The server's side ends and the lease is given back."""
+    async with parrot_for(house) as parrot, visit(house) as client:
+        client.transport.abort()
+        await come_true(lambda: parrot.ended == 1)
+        await come_true(lambda: in_flight(house) == 0)
+
+
+async def test_a_server_that_vanishes_is_noticed(house: RelayHouse) -> None:
+    """The client's side ends, and not cleanly."""
+    async with parrot_for(house) as parrot, visit(house) as client:
+        parrot.visits[0].transport.abort()
+        with pytest.raises(ConnectionClosedError):
+            await asyncio.wait_for(client.recv(), 5)
+
+
+async def test_a_refused_handshake_is_an_ordinary_answer(house: RelayHouse) -> None:
+    """The server's own status and words come back."""
+    async with parrot_for(house):
+        with pytest.raises(InvalidStatus) as refused:
+            await visit(house, "/refused")
+
+    assert refused.value.response.status_code == 418
+    assert refused.value.response.body == b"no parrots here\n"
+
+
+async def test_a_page_of_another_site_gets_no_websocket(house: RelayHouse) -> None:
+    """A websocket is checked like any request, before anything has an effect."""
+    async with parrot_for(house) as parrot:
+        with pytest.raises(InvalidStatus) as refused:
+            await visit(house, origin="https://evil.example")
+
+    assert refused.value.response.status_code == 403
+    assert parrot.visits == []
+
+
+async def test_a_silent_websocket_ends(open_house: OpenHouse) -> None:
+    """One that carries nothing for idleTimeout cannot hold a model for ever."""
+    house = await open_house(limits=Limits(idle_timeout_s=0.3))
+    async with parrot_for(house) as parrot, visit(house) as client:
+        with pytest.raises(ConnectionClosedError):
+            await asyncio.wait_for(client.recv(), 5)
+        await come_true(lambda: parrot.ended == 1)
+
+
+async def test_a_stopped_model_ends_its_websockets(house: RelayHouse) -> None:
+    """An operator who does not want to wait cuts them visibly."""
+    async with parrot_for(house), visit(house) as client, asyncio.TaskGroup() as tasks:
+        tasks.create_task(house.dispatcher.unload(ModelName("alpha"), force=True))
+        with pytest.raises(ConnectionClosedError):
+            await asyncio.wait_for(client.recv(), 5)
+
+
+async def test_another_protocol_than_websocket_is_not_offered_upstream(house: RelayHouse) -> None:
+    """The offer ends here, and the request is served as the plain one it also is."""
+    asked, answered = await house.exchange(get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: quux"))
+
+    assert asked.all("Upgrade") == []
+    assert answered.status == 200
