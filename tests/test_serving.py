@@ -41,6 +41,14 @@ def test_a_wrong_configuration_is_refused(config: Path, capsys: pytest.CaptureFi
     assert f'{config}:2:1: error: lisen: unknown key. Did you mean "listen"?' in capsys.readouterr().err
 
 
+def test_a_certificate_that_is_missing_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is served in the clear where https was asked for."""
+    code = serve(ServeOptions([config], tls=(config.with_name("none.pem"), None)))
+
+    assert code == INVALID
+    assert "Check --tls-cert-file and --tls-key-file" in capsys.readouterr().err
+
+
 def test_a_port_in_use_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The address and the way out are named."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import sys
 import tempfile
 import time
@@ -61,6 +62,8 @@ class ServeOptions:
     listen: tuple[str, int] | None = None
     allow_open: bool = False
     lenient: bool = False
+    tls: tuple[Path, Path | None] | None = None
+    """Certificate and key; None: plain HTTP."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -73,12 +76,16 @@ def serve(options: ServeOptions) -> int:
         return complain(problem)
     logs.set_up(loaded.settings.logging)
     try:
+        tls = tls_context(options.tls)
+    except (OSError, ssl.SSLError) as problem:
+        return complain(f"cannot use the certificate: {problem}. Check --tls-cert-file and --tls-key-file.")
+    try:
         sockets = bound(loaded.settings.listen)
     except OSError as refused:
         host, port = loaded.settings.listen
         print(f"cannot listen on {host}:{port}: {refused.strerror}. Choose another with --listen.", file=sys.stderr)
         return FAILED
-    return run(Program(options, loaded, sockets).run())
+    return run(Program(options, loaded, sockets, tls).run())
 
 
 def load(options: ServeOptions) -> Loaded:
@@ -114,6 +121,15 @@ def bound(listen: tuple[str, int]) -> list[socket.socket]:
     return sockets
 
 
+def tls_context(files: tuple[Path, Path | None] | None) -> ssl.SSLContext | None:
+    if files is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_cert_chain(*files)
+    return context
+
+
 def raise_file_limit() -> None:
     """Every stream takes two descriptors; the soft limit of most shells is 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -132,10 +148,13 @@ def run(work: Coroutine[Any, Any, int]) -> int:
 class Program:
     """The running house."""
 
-    def __init__(self, options: ServeOptions, loaded: Loaded, sockets: list[socket.socket]) -> None:
+    def __init__(
+        self, options: ServeOptions, loaded: Loaded, sockets: list[socket.socket], tls: ssl.SSLContext | None
+    ) -> None:
         self._options = options
         self._loaded = loaded
         self._sockets = sockets
+        self._tls = tls
         self._tasks = Tasks()
         self._stop_wished = asyncio.Event()
         self._stop_now = asyncio.Event()
@@ -176,7 +195,7 @@ class Program:
         await stack.enter_async_context(served(build(self._house()), management))
         self._relay = Relay(self._dispatcher, Rules(self.settings), management, self._metrics)
         stack.push_async_callback(self._relay.aclose)
-        await self._relay.listen(self._sockets)
+        await self._relay.listen(self._sockets, self._tls)
         self._tasks.start(self._preload(), "preload")
 
     def _echo_if_wished(self, chunk: bytes) -> None:
@@ -226,7 +245,17 @@ class Program:
             return self._kept_old(*map(str, error.complaints))
         if problem := refuse_open(replace(loaded.settings, listen=self.settings.listen)):
             return self._kept_old(problem)
+        try:
+            self._renew_certificate()
+        except (OSError, ssl.SSLError) as problem:
+            return self._kept_old(f"cannot use the certificate: {problem}")
         return self._apply(loaded)
+
+    def _renew_certificate(self) -> None:
+        """New connections get what is in the files now; open ones keep what they began with."""
+        if self._tls is not None and self._options.tls is not None:
+            tls_context(self._options.tls)  # a broken pair must not replace a working one
+            self._tls.load_cert_chain(*self._options.tls)
 
     def _kept_old(self, *complaints: str) -> ReloadResult:
         self._metrics.reloaded(success=False)
@@ -261,7 +290,8 @@ class Program:
         log.info("hotseat %s serves %d models from %s", __version__, len(self._loaded.catalog.models), files)
         for sock in self._sockets:
             host, port = sock.getsockname()[:2]
-            log.info("listening on http://%s:%d (API documentation at /swagger, Ctrl-C stops)", host, port)
+            scheme = self._relay.scheme.decode()
+            log.info("listening on %s://%s:%d (API documentation at /swagger, Ctrl-C stops)", scheme, host, port)
 
     def _settle_memory(self) -> None:
         # What exists now lives as long as the process; the relay makes few cycles, so the collector may run rarely.

@@ -48,9 +48,11 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 def test_flags_of_llama_swap_are_understood() -> None:
-    """One dash is as good as two for its three long flags; nothing else is touched."""
+    """One dash is as good as two for its long flags; nothing else is touched."""
     typed = ["serve", "-config", "a.yaml", "-listen=:8080", "-config-dir", "d", "-f", "--config", "-configure"]
+    safe = ["-tls-cert-file", "c.pem", "-tls-key-file=k.pem"]
 
+    assert normalised(safe) == ["--tls-cert-file", "c.pem", "--tls-key-file=k.pem"]
     assert normalised(typed) == [
         "serve", "--config", "a.yaml", "--listen=:8080", "--config-dir", "d", "-f", "--config", "-configure",
     ]  # fmt: skip

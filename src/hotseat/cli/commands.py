@@ -64,6 +64,10 @@ def serve(
     listen: Annotated[str | None, typer.Option(help="HOST:PORT, :PORT for every interface, or PORT.")] = None,
     allow_open: Annotated[bool, typer.Option("--allow-open", help="Serve other machines without keys.")] = False,
     lenient: Lenient = False,
+    tls_cert_file: Annotated[Path | None, typer.Option(help="Serve https with this certificate (PEM).")] = None,
+    tls_key_file: Annotated[
+        Path | None, typer.Option(help="The certificate's key, where it is a file of its own.")
+    ] = None,
 ) -> None:
     """Run the server."""
     from hotseat import app as house
@@ -73,7 +77,8 @@ def serve(
         address = parse_listen(listen) if listen else None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--listen") from None
-    raise typer.Exit(house.serve(house.ServeOptions(sources(config, config_dir), address, allow_open, lenient)))
+    tls = (tls_cert_file, tls_key_file) if tls_cert_file else None
+    raise typer.Exit(house.serve(house.ServeOptions(sources(config, config_dir), address, allow_open, lenient, tls)))
 
 
 @app.command(epilog="Example: hotseat check config.yaml")

@@ -188,9 +188,12 @@ class ClientConnection(asyncio.Protocol):
         self._stage = Stage.DISCARDING
         self._drop_queue()
         self._buffered_at_check = 0  # whoever still reads its answer has as much time for it as anybody
+        if not self._transport.can_write_eof():  # TLS has no half-closed connections
+            self._transport.close()
+            return self._expect_within(LINGER_S)
         self._transport.write_eof()
         self._transport.resume_reading()  # it may have sent more than we keep; left unread, that would reset the answer
-        self._expect_within(LINGER_S)
+        return self._expect_within(LINGER_S)
 
     # Serving, in order
 

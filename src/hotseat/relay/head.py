@@ -133,13 +133,13 @@ def forwarded_fields(head: RequestHead, removed: frozenset[bytes], trust_proxies
     return lines
 
 
-def lines_about_client(head: RequestHead, peer: str, trust_proxies: bool) -> list[bytes]:
+def lines_about_client(head: RequestHead, peer: str, scheme: bytes, trust_proxies: bool) -> list[bytes]:
     """Where the request came from; what a trusted proxy says about it stands."""
     said = head.known if trust_proxies else {}
     chain = [value for name, value in head.fields if name.lower() == b"x-forwarded-for"] if said else []
     lines = [b"X-Forwarded-For: %b" % b", ".join([*chain, peer.encode()])]
     if b"x-forwarded-proto" not in said:
-        lines.append(b"X-Forwarded-Proto: http")
+        lines.append(b"X-Forwarded-Proto: %b" % scheme)
     if b"x-forwarded-host" not in said:
         lines.append(b"X-Forwarded-Host: %b" % head.known.get(b"host", b""))
     return lines

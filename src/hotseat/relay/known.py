@@ -58,9 +58,6 @@ class Memory(Generic[Head]):
         if len(key) <= LONGEST_KNOWN:
             self._known[key] = head
 
-    def forget(self) -> None:
-        self._known.clear()
-
 
 @dataclass(slots=True)
 class KnownRequest:

@@ -21,8 +21,14 @@ from hotseat.relay.rules import too_large
 
 if TYPE_CHECKING:
     from hotseat.relay.head import Field, RequestHead
+    from hotseat.relay.known import Memory
     from hotseat.relay.relay import Relay
     from hotseat.terms import Bytes, Seconds
+
+BLANK_LINES = (b"\r", b"\n")
+"""llhttp forgives them before a request; they are no part of its head."""
+SMALL_BODY: Bytes = 16 << 10
+"""Known requests with no more than this are not counted among what all bodies take together."""
 
 
 class Reading(Enum):
@@ -79,7 +85,7 @@ class RequestReader:
         """Read since the last byte of a body: heads, trailers and the sizes of chunks."""
         self._left: Bytes = 0
         """Of a body whose end is found by counting."""
-        self._to_learn: tuple[bytes, int | None] | None = None
+        self._to_learn: tuple[Memory[KnownRequest], bytes, int | None] | None = None
 
     def feed(self, data: bytes) -> bytes:
         """Read; returns what is no longer HTTP, after a request for a websocket."""
@@ -117,16 +123,17 @@ class RequestReader:
     def _recognise(self, data: bytes) -> bytes | None:
         """Begin a request whose head was read before; None if llhttp must read it."""
         end = data.find(b"\r\n\r\n") + 4
-        if end < 4:
+        if end < 4 or data.startswith(BLANK_LINES):
             return None
         key, length = split_length(data[:end])
-        known = self._relay.known_requests().recall(key)
+        memory = self._relay.known_requests()
+        known = memory.recall(key)
         if known is None or (length or 0) > known.most_bytes:
-            self._to_learn = (key, length)
+            self._to_learn = (memory, key, length)
             return None
         request = known.anew(self._relay.rules.client_of(known.head, self._peer), self._relay.now())
         body_end = end + (length or 0)
-        if len(data) >= body_end:
+        if len(data) >= body_end and body_end - end <= SMALL_BODY:
             if length:
                 request.body.add(data[end:body_end])
             self._owner.request_read(request)
@@ -145,14 +152,15 @@ class RequestReader:
             self._complete(self._request)
         return rest
 
-    def _learn(self, request: Request, key: bytes, length: int | None) -> None:
+    def _learn(self, request: Request, memory: Memory[KnownRequest], key: bytes, length: int | None) -> None:
+        """Into the memory of the configuration that the head was checked under: it may have changed since."""
         if not may_be_learned(request.head, length):
             return
         may_spool = not must_stay_in_memory(request.head, request.destination)
         known = KnownRequest(
             request.head, request.destination, request.verdict, self._most_bytes, may_spool, request.keep_alive
         )
-        self._relay.known_requests().learn(key, known)
+        memory.learn(key, known)
 
     # Heads that are new
 

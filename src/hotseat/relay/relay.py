@@ -13,6 +13,8 @@ from hotseat.relay.known import KnownRequest, Memory
 from hotseat.relay.pool import Pool
 
 if TYPE_CHECKING:
+    import ssl
+
     from hotseat.catalog.catalog import Catalog
     from hotseat.dispatcher import Dispatcher
     from hotseat.relay.body import Body
@@ -44,6 +46,7 @@ class Relay:
         self.ledger = ledger
         self.pool = Pool()
         self.is_draining = False
+        self.scheme = b"http"
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self.later = self._loop.call_later
@@ -58,11 +61,12 @@ class Relay:
 
     # Open and close
 
-    async def listen(self, sockets: list[socket.socket]) -> None:
+    async def listen(self, sockets: list[socket.socket], tls: ssl.SSLContext | None = None) -> None:
+        self.scheme = b"http" if tls is None else b"https"
         for sock in sockets:
             # Inherited by what it accepts: uvloop sees to this itself, asyncio does so for some sockets only.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            server = await self._loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
+            server = await self._loop.create_server(lambda: ClientConnection(self), sock=sock, ssl=tls, backlog=BACKLOG)
             self._servers.append(server)
 
     async def drain(self, within: Seconds) -> None:
@@ -117,13 +121,13 @@ class Relay:
         body.close()
 
     def upstream_head(self, request: Request, address: Address, peer: str) -> bytes:
-        return request.upstream_head(address, peer, trust_proxies=self.rules.trusts(peer))
+        return request.upstream_head(address, peer, self.scheme, trust_proxies=self.rules.trusts(peer))
 
     def known_requests(self) -> Memory[KnownRequest]:
         """Heads read under the present configuration."""
         rules, catalog = self.rules, self.dispatcher.catalog
         if self._known_under[0] is not rules or self._known_under[1] is not catalog:
-            self._known.forget()
+            self._known = Memory()
             self._known_under = (rules, catalog)
         return self._known
 

@@ -81,20 +81,20 @@ class Request:
         elif changes.model_name is not None:
             self.body.replace(replace_field(self.body.whole(), boundary, "model", changes.model_name))
 
-    def upstream_head(self, address: Address, peer: str, *, trust_proxies: bool) -> bytes:
+    def upstream_head(self, address: Address, peer: str, scheme: bytes, *, trust_proxies: bool) -> bytes:
         known = self.known
         if known is None:
-            lines = self._upstream_lines(address, peer, trust_proxies)
+            lines = self._upstream_lines(address, peer, scheme, trust_proxies)
         else:
             if known.sent_to != (address, peer):
-                known.sent_as = self._upstream_lines(address, peer, trust_proxies)
+                known.sent_as = self._upstream_lines(address, peer, scheme, trust_proxies)
                 known.sent_to = (address, peer)
             lines = known.sent_as
         return framed(lines, self.body.size if self.body.size or self.head.method in MAY_HAVE_BODY else None)
 
-    def _upstream_lines(self, address: Address, peer: str, trust_proxies: bool) -> bytes:
+    def _upstream_lines(self, address: Address, peer: str, scheme: bytes, trust_proxies: bool) -> bytes:
         removed = REMOVED[self.verdict.remove_authorization, self.verdict.remove_x_api_key]
-        about_client = lines_about_client(self.head, peer, trust_proxies)
+        about_client = lines_about_client(self.head, peer, scheme, trust_proxies)
         lines = [*forwarded_fields(self.head, removed, trust_proxies), *about_client]
         if self.head.is_websocket:
             lines += SWITCH

@@ -1,0 +1,82 @@
+"""The relay behind TLS, asked by a real TLS client."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.certificate import CERTIFICATE
+from tests.support.relay_house import HELLO, chat
+
+from hotseat.app import tls_context
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.relay_house import RelayHouse
+
+    Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    file = tmp_path / "certificate.pem"
+    file.write_text(CERTIFICATE)
+    return file
+
+
+async def connected(house: RelayHouse, certificate: Path, *protocols: str) -> Streams:
+    """A TLS connection to a second door of the house."""
+    door = socket.create_server(("127.0.0.1", 0))
+    await house.relay.listen([door], tls_context((certificate, None)))
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    trusting.set_alpn_protocols(list(protocols))
+    port = door.getsockname()[1]
+    return await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname="localhost")
+
+
+async def test_requests_are_answered_one_after_another(house: RelayHouse, certificate: Path) -> None:
+    """The connection is kept, and the upstream learns that it was a safe one."""
+    reader, writer = await connected(house, certificate)
+    heard = []
+    for _ in range(3):
+        writer.write(chat())
+        call = await house.alpha.call()
+        heard.append(call.request["X-Forwarded-Proto"])
+        await call.say(HELLO)
+        await asyncio.wait_for(reader.readuntil(b"hello"), 5)
+    writer.close()
+
+    assert heard == ["https"] * 3
+
+
+async def test_a_connection_that_is_not_kept_ends_cleanly(house: RelayHouse, certificate: Path) -> None:
+    """TLS knows no half-closed connections; the answer still arrives whole before the end."""
+    reader, writer = await connected(house, certificate)
+    writer.write(chat("alpha", "Connection: close"))
+    await (await house.alpha.call()).say(HELLO)
+    answered = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+
+    assert answered.endswith(b"hello")
+
+
+async def test_http_1_1_is_all_that_is_spoken(house: RelayHouse, certificate: Path) -> None:
+    """A client that would rather have HTTP/2 is told so before it asks."""
+    _, writer = await connected(house, certificate, "h2", "http/1.1")
+    spoken = writer.get_extra_info("ssl_object").selected_alpn_protocol()
+    writer.close()
+
+    assert spoken == "http/1.1"
+
+
+def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    """Whoever points at a wrong file hears of it before anything is served."""
+    nonsense = tmp_path / "nonsense.pem"
+    nonsense.write_text("no certificate")
+
+    with pytest.raises(ssl.SSLError):
+        tls_context((nonsense, None))
