@@ -138,6 +138,8 @@ class Exchange:
             return destination.spec
         if destination.road is Road.MODEL_IN_BODY:
             named = self.request.named_model()
+            if named is not None and (spec := catalog.find(named)):
+                return spec
             if self.request.is_v1 or named is not None:
                 return name_for_v1(named, catalog)
         return self._running()

@@ -38,9 +38,10 @@ class Pool:
     def take(self, address: Address) -> UpstreamConnection | None:
         """A rested connection that should still be alive, the freshest first."""
         resting = self._resting.get(address)
+        now = self.now() if resting else 0.0
         while resting:
             connection = resting.pop()
-            if connection.can_be_used(self.now()):
+            if connection.can_be_used(now):
                 return connection
             connection.close()
         return None
