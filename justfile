@@ -4,7 +4,7 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 set positional-arguments
 
 venv := ".venv"
-code := "src tests bench scripts"
+code := "src tests bench scripts clients"
 export PATH := justfile_directory() / venv / "bin:" + env("PATH")
 
 # what there is to do
@@ -12,7 +12,7 @@ default:
     @just --list --unsorted
 
 # install everything a day's work needs
-setup: && llama
+setup: && llama node-clients
     test -d {{ venv }} || python3 -m venv {{ venv }}
     pip install -q --require-hashes -r requirements/dev.txt
     pip install -q --no-deps --editable .
@@ -49,6 +49,14 @@ coverage:
     coverage run -m pytest -n 2 -m "not big" | tee .cache/pytest.txt
     coverage combine -q
     scripts/check_coverage.sh
+
+# every client that people use, against hotseat; writes docs/reference/clients.md
+clients *names: node-clients
+    python -m clients {{ names }}
+
+# the packages of the clients that run on Node.js
+node-clients:
+    npm ci --silent --prefix clients/node
 
 # our share of a swap between two real models
 bench-swap *options:

@@ -1,0 +1,81 @@
+"""A client at work in a process of its own; `clients/callers` and `clients/node` are the other end of the pipe."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from clients.house import QUESTION, REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the client's user got: an answer, or an error as the user reads it."""
+
+    text: str
+    pieces: int
+    error: str | None
+    left_at: float | None
+
+
+class Caller:
+    """Asks one question at a time."""
+
+    def __init__(self, calls: IO[str], outcomes: IO[str], complaints: IO[str]) -> None:
+        self._calls, self._outcomes, self._complaints = calls, outcomes, complaints
+        self.version = str(self._read()["version"])
+
+    def ask(self, model: str) -> Outcome:
+        self.begin("ask", model)
+        return self.outcome()
+
+    def stream(self, model: str) -> Outcome:
+        self.begin("stream", model)
+        return self.outcome()
+
+    def leave(self, model: str) -> Outcome:
+        """Stream, and close the stream after three pieces."""
+        self.begin("leave", model)
+        return self.outcome()
+
+    def begin(self, act: str, model: str) -> None:
+        """Call without waiting for the outcome."""
+        print(json.dumps({"act": act, "model": model}), file=self._calls, flush=True)
+
+    def outcome(self) -> Outcome:
+        return Outcome(**self._read())
+
+    def _read(self) -> dict[str, Any]:
+        if line := self._outcomes.readline():
+            return dict(json.loads(line))
+        self._complaints.seek(0)
+        raise AssertionError(f"the client's process ended:\n{self._complaints.read()}")
+
+
+@contextmanager
+def calling(argv: Sequence[str], url: str) -> Iterator[Caller]:
+    """A caller for the house at this address; its process ends with the block."""
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as complaints,
+        subprocess.Popen(
+            [*argv, url, QUESTION],
+            cwd=REPOSITORY,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdin
+        assert process.stdout
+        try:
+            yield Caller(process.stdin, process.stdout, complaints)
+        finally:
+            process.kill()

@@ -1,0 +1,64 @@
+"""The pipe to the matrix: one call per line of stdin, one outcome per line of stdout. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import closing
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+URL, QUESTION = sys.argv[1:]
+MESSAGES: Any = [{"role": "user", "content": QUESTION}]  # each client has a type of its own for it
+ENOUGH = 3
+
+
+class Client(Protocol):
+    def ask(self, model: str) -> str: ...
+
+    def stream(self, model: str) -> Generator[str, None, None]:
+        """The pieces of the answer; closing it closes the stream as a user of this client would."""
+        ...
+
+
+def take_calls(client: Client, package: str) -> None:
+    take_calls_as(client, version(package))
+
+
+def take_calls_as(client: Client, its_version: str) -> None:
+    # Some clients print to stdout; only outcomes may reach the matrix.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    print(json.dumps({"version": its_version}), file=answers, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(outcome(client, **json.loads(line))), file=answers, flush=True)
+
+
+def outcome(client: Client, act: str, model: str) -> dict[str, Any]:
+    pieces: list[str] = []
+    error = left_at = None
+    try:
+        if act == "ask":
+            pieces.append(client.ask(model))
+        else:
+            left_at = listen(client, model, pieces, leave=act == "leave")
+    except Exception as problem:
+        error = f"{type(problem).__name__}: {problem}"
+    return {"text": "".join(pieces), "pieces": len(pieces), "error": error, "left_at": left_at}
+
+
+def listen(client: Client, model: str, pieces: list[str], leave: bool) -> float | None:
+    """Collect the pieces; where the caller leaves early, give the time of it."""
+    with closing(client.stream(model)) as stream:
+        for piece in filter(None, stream):
+            pieces.append(piece)
+            if leave and len(pieces) == ENOUGH:
+                break
+        else:
+            return None
+    return time.monotonic()

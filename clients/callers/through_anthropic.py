@@ -1,0 +1,30 @@
+"""Anthropic's Python client, which speaks its own dialect to /v1/messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anthropic
+from clients.callers.calls import MESSAGES, URL, take_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+MAX_TOKENS = 1024
+
+
+class Anthropic:
+    def __init__(self) -> None:
+        self._client = anthropic.Anthropic(base_url=URL, api_key="none")
+
+    def ask(self, model: str) -> str:
+        answer = self._client.messages.create(model=model, messages=MESSAGES, max_tokens=MAX_TOKENS)
+        return "".join(block.text for block in answer.content if block.type == "text")
+
+    def stream(self, model: str) -> Generator[str, None, None]:
+        with self._client.messages.stream(model=model, messages=MESSAGES, max_tokens=MAX_TOKENS) as stream:
+            yield from stream.text_stream
+
+
+if __name__ == "__main__":
+    take_calls(Anthropic(), "anthropic")

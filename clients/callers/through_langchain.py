@@ -1,0 +1,28 @@
+"""LangChain's chat model for OpenAI's dialect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clients.callers.calls import QUESTION, URL, take_calls
+from langchain_openai import ChatOpenAI
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class LangChain:
+    def ask(self, model: str) -> str:
+        return str(chat(model).invoke(QUESTION).content)
+
+    def stream(self, model: str) -> Generator[str, None, None]:
+        for chunk in chat(model).stream(QUESTION):
+            yield chunk.content
+
+
+def chat(model: str) -> Any:
+    return ChatOpenAI(model=model, base_url=f"{URL}/v1", api_key="none")
+
+
+if __name__ == "__main__":
+    take_calls(LangChain(), "langchain-openai")

@@ -1,0 +1,29 @@
+"""LiteLLM as a library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import litellm
+from clients.callers.calls import MESSAGES, URL, take_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class LiteLLM:
+    def ask(self, model: str) -> str:
+        return str(complete(model).choices[0].message.content)
+
+    def stream(self, model: str) -> Generator[str, None, None]:
+        for chunk in complete(model, stream=True):
+            yield chunk.choices[0].delta.content or ""
+
+
+def complete(model: str, **options: Any) -> Any:
+    address: dict[str, Any] = {"api_base": f"{URL}/v1", "api_key": "none"}
+    return litellm.completion(model=f"openai/{model}", messages=MESSAGES, **address, **options)
+
+
+if __name__ == "__main__":
+    take_calls(LiteLLM(), "litellm")

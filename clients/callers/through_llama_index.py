@@ -1,0 +1,31 @@
+"""LlamaIndex with its class for servers that speak OpenAI's dialect."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from clients.callers.calls import QUESTION, URL, take_calls
+from llama_index.core.llms import ChatMessage
+from llama_index.llms.openai_like import OpenAILike
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class LlamaIndex:
+    def ask(self, model: str) -> str:
+        return str(chat(model).chat([ChatMessage(QUESTION)]).message.content)
+
+    def stream(self, model: str) -> Generator[str, None, None]:
+        with closing(chat(model).stream_chat([ChatMessage(QUESTION)])) as stream:
+            for part in stream:
+                yield part.delta or ""
+
+
+def chat(model: str) -> Any:
+    return OpenAILike(model=model, api_base=f"{URL}/v1", api_key="none", is_chat_model=True)
+
+
+if __name__ == "__main__":
+    take_calls(LlamaIndex(), "llama-index-llms-openai-like")

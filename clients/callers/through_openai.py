@@ -1,0 +1,28 @@
+"""OpenAI's Python client, of whichever version is installed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import openai
+from clients.callers.calls import MESSAGES, URL, take_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class OpenAI:
+    def __init__(self) -> None:
+        self._client = openai.OpenAI(base_url=f"{URL}/v1", api_key="none")
+
+    def ask(self, model: str) -> str:
+        return self._client.chat.completions.create(model=model, messages=MESSAGES).choices[0].message.content or ""
+
+    def stream(self, model: str) -> Generator[str, None, None]:
+        with self._client.chat.completions.create(model=model, messages=MESSAGES, stream=True) as stream:
+            for chunk in stream:
+                yield chunk.choices[0].delta.content or ""
+
+
+if __name__ == "__main__":
+    take_calls(OpenAI(), "openai")

@@ -1,0 +1,50 @@
+"""One client through every situation, in a house of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clients.caller import calling
+from clients.house import open_house
+from clients.situations import SITUATIONS, Letdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from clients.roster import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    client: Client
+    version: str
+    letdowns: Mapping[str, str]
+    """By the name of a situation: what the client did instead of what its user needs."""
+
+    def surprises(self) -> Iterator[str]:
+        """Where the client is worse, or better, than the roster says."""
+        for name, letdown in self.letdowns.items():
+            if name not in self.client.limits:
+                yield f"{self.client.name} in {name}: {letdown}"
+        for name in self.client.limits:
+            if name not in self.letdowns:
+                yield f"{self.client.name} in {name}: does what its user needs; strike its limit from the roster"
+
+
+def row(client: Client) -> Row:
+    client.install()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_house(Path(folder)) as house,
+        calling(client.argv, house.url) as caller,
+    ):
+        letdowns = {}
+        for situation in SITUATIONS:
+            try:
+                situation(house, caller)
+            except Letdown as letdown:
+                letdowns[situation.__name__] = str(letdown)
+        return Row(client, caller.version, letdowns)

@@ -1,0 +1,78 @@
+"""The clients of the matrix: where each is installed, what runs it, and what it is known not to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.house import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NODE = REPOSITORY / "clients/node"
+VENVS = REPOSITORY / ".cache/clients"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    name: str
+    argv: tuple[str, ...]
+    limits: Mapping[str, str]
+    """By the name of a situation: what the client does instead, whoever serves it."""
+    installation: tuple[tuple[str, ...], ...] = ()
+
+    def install(self) -> None:
+        """Bring it to where `argv` looks for it, in the newest version that the roster allows."""
+        for argv in self.installation:
+            subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+
+
+def here(name: str, caller: str, **limits: str) -> Client:
+    """A client that the project's own environment or the system has."""
+    return Client(name, (sys.executable, "-m", f"clients.callers.{caller}"), limits)
+
+
+def apart(name: str, caller: str, requirement: str, **limits: str) -> Client:
+    """A client in an environment of its own, because its dependencies contradict the project's."""
+    home = VENVS / name.replace(" ", "-")
+    python = str(home / "bin/python")
+    make_home = (sys.executable, "-m", "venv", str(home))
+    fill_home = (python, "-m", "pip", "install", "-qq", "--upgrade", requirement)
+    return Client(name, (python, "-m", f"clients.callers.{caller}"), limits, (make_home, fill_home))
+
+
+def node(name: str, caller: str, **limits: str) -> Client:
+    """A JavaScript client of the locked versions."""
+    return Client(name, ("node", str(NODE / f"{caller}.mjs")), limits, (("npm", "ci", "--prefix", str(NODE)),))
+
+
+TESTED = (
+    here("openai-python 3", "through_openai"),
+    here("anthropic-python", "through_anthropic"),
+    node("openai-node", "through_openai"),
+    here("curl", "through_curl", full_line="Asks once; `--retry 2` makes it come again as told."),
+)
+"""Those that every change is tested with."""
+
+RETRIES_ANYWAY = "Does not know `x-should-retry` and asks three times, each time after a back-off of its own."
+LEAVES_LATE = "Leaving its stream does not close the connection; that happens when Python next collects garbage."
+
+ON_DEMAND = (
+    apart("openai-python 2", "through_openai", "openai<3"),
+    apart("openai-python 1", "through_openai", "openai<2"),
+    apart("litellm", "through_litellm", "litellm", cancel=LEAVES_LATE),
+    apart("langchain-openai", "through_langchain", "langchain-openai"),
+    apart(
+        "llama-index-openai-like",
+        "through_llama_index",
+        "llama-index-llms-openai-like",
+        failed_start=RETRIES_ANYWAY,
+        cancel=LEAVES_LATE,
+    ),
+    apart("llm", "through_llm", "llm", cancel=LEAVES_LATE),
+    node("AI SDK", "through_ai", failed_start=RETRIES_ANYWAY),
+)
+"""Those that `python -m clients` asks as well."""

@@ -1,0 +1,120 @@
+"""What every client is put through; each situation ends in silence or in a Letdown that says what the client did."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from clients.house import whole_answer
+from tests.support.client import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.caller import Caller, Outcome
+    from clients.house import House
+
+NOTICED_WITHIN_S = 1.0
+
+
+class Letdown(AssertionError):
+    """The client did not do what its user needs."""
+
+
+def plain_answer(house: House, caller: Caller) -> None:
+    """A plain question gets the whole answer."""
+    expect_whole(caller.ask("good"), "good")
+
+
+def streamed_answer(house: House, caller: Caller) -> None:
+    """A streamed answer has the same words and comes in more than one piece."""
+    outcome = caller.stream("good")
+
+    expect_whole(outcome, "good")
+    expect(outcome.pieces > 1, f"gave the stream in {outcome.pieces} piece")
+
+
+def slow_load(house: House, caller: Caller) -> None:
+    """A model that loads for 3 s is waited for with the client's own time limits, and asked once."""
+    expect_whole(caller.ask("slow-to-load"), "slow-to-load")
+    expect_asked_once(house, "slow-to-load")
+
+
+def unknown_model(house: House, caller: Caller) -> None:
+    """The error that the user sees names the model that does not exist and the one that was meant."""
+    outcome = caller.ask("goood")
+
+    expect_error(outcome, "goood")
+    expect_error(outcome, "Did you mean")
+
+
+def failed_start(house: House, caller: Caller) -> None:
+    """The user sees why the model did not start, and the client does not have it tried again in vain."""
+    expect_error(caller.ask("broken"), "told to exit on start")
+    starts = len(house.noted("broken", "started"))
+    expect(starts == 1, f"had the model started {starts} times")
+    expect_asked_once(house, "broken")
+
+
+def death_mid_stream(house: House, caller: Caller) -> None:
+    """A model that dies while it answers is an error with its reason, never a short answer."""
+    outcome = caller.stream("dies-mid-stream")
+
+    expect(outcome.error is not None, f"took {outcome.text!r} for the whole answer")
+    expect_error(outcome, "in the middle of its answer")
+    expect_asked_once(house, "dies-mid-stream")
+
+
+def full_line(house: House, caller: Caller) -> None:
+    """A client that is refused because too many wait comes again as told, and gets its answer."""
+    with house.crowd():
+        caller.begin("ask", "narrow")
+        eventually(lambda: house.answers("narrow", "4xx"))
+
+    expect_whole(caller.outcome(), "narrow")
+
+
+def cancel(house: House, caller: Caller) -> None:
+    """The model server learns within a second that the client has closed its stream after three pieces."""
+    outcome = caller.leave("leisurely")
+    expect(outcome.error is None, f"failed with {outcome.error}")
+    expect(outcome.left_at is not None, "did not leave")
+
+    left_at = outcome.left_at or 0
+    while not (gone := house.noted("leisurely", "client_gone")):
+        expect(time.monotonic() < left_at + NOTICED_WITHIN_S, "kept the stream open after closing it")
+        time.sleep(0.01)
+    expect(gone[0]["time"] < left_at + NOTICED_WITHIN_S, f"left after {gone[0]['time'] - left_at:.1f} s")
+
+
+SITUATIONS: tuple[Callable[[House, Caller], None], ...] = (
+    plain_answer,
+    streamed_answer,
+    slow_load,
+    unknown_model,
+    failed_start,
+    death_mid_stream,
+    full_line,
+    cancel,
+)
+
+
+def expect(fact: bool, otherwise: str) -> None:
+    if not fact:
+        raise Letdown(otherwise)
+
+
+def expect_whole(outcome: Outcome, model: str) -> None:
+    expect(outcome.error is None, f"failed with {outcome.error}")
+    expect(outcome.text == whole_answer(model), f"gave {outcome.text!r} instead of {whole_answer(model)!r}")
+
+
+def expect_error(outcome: Outcome, reason: str) -> None:
+    expect(outcome.error is not None, f"reported success: {outcome.text!r}")
+    expect(reason in (outcome.error or ""), f"hid the reason: {outcome.error}")
+
+
+def expect_asked_once(house: House, model: str) -> None:
+    # The count is hotseat's, made when an answer has ended: a moment after the client has it.
+    asked = eventually(lambda: house.answers(model))
+    expect(asked == 1, f"asked {asked} times")

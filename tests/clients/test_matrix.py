@@ -1,0 +1,47 @@
+"""The clients most people use, each through every situation of the matrix; `python -m clients` asks the rest."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pytest
+from clients.caller import calling
+from clients.house import open_house
+from clients.roster import TESTED, Client
+from clients.situations import SITUATIONS, Letdown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from clients.caller import Caller
+    from clients.house import House
+
+
+@pytest.fixture(scope="module", params=TESTED, ids=lambda client: client.name)
+def client(request: pytest.FixtureRequest) -> Client:
+    return request.param  # type: ignore[no-any-return]  # pytest does not know the type
+
+
+@pytest.fixture(scope="module")
+def house(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """One per client, so that its counts and failures are that client's alone."""
+    with open_house(tmp_path_factory.mktemp("house")) as house:
+        yield house
+
+
+@pytest.fixture(scope="module")
+def caller(client: Client, house: House) -> Iterator[Caller]:
+    with calling(client.argv, house.url) as caller:
+        yield caller
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
+def test_a_client_in_a_situation(
+    client: Client, house: House, caller: Caller, situation: Callable[[House, Caller], None]
+) -> None:
+    """The client does what its user needs, unless it is known not to; then it still does not."""
+    limited = situation.__name__ in client.limits
+
+    with pytest.raises(Letdown) if limited else nullcontext():
+        situation(house, caller)

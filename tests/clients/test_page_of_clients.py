@@ -1,0 +1,48 @@
+"""The page of the matrix says what the roster says, and a client that changed its ways is noticed."""
+
+from __future__ import annotations
+
+from clients.matrix import Row
+from clients.page import PAGE, page
+from clients.roster import ON_DEMAND, TESTED, Client
+
+CAREFUL = Client("careful", (), {})
+HASTY = Client("hasty", (), {"cancel": "Never leaves."})
+
+
+def test_the_page_is_that_of_the_roster() -> None:
+    """Every client has its line, and every limit of one is told."""
+    text = PAGE.read_text()
+    missing = [client.name for client in (*TESTED, *ON_DEMAND) if f"| {client.name} |" not in text]
+    untold = [limit for client in (*TESTED, *ON_DEMAND) for limit in client.limits.values() if limit not in text]
+
+    assert missing == [], "run `just clients`"
+    assert untold == [], "run `just clients`"
+
+
+def test_a_limit_becomes_a_note() -> None:
+    """The cell of a limit leads to its note, the other cells are ticked."""
+    text = page([Row(CAREFUL, "1.0", {}), Row(HASTY, "2.0", {"cancel": "left after 9 s"})])
+
+    assert "| careful | 1.0 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |" in text
+    assert "| hasty | 2.0 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | (1) |" in text
+    assert text.endswith("\n1. Never leaves.\n")
+
+
+def test_a_known_limit_is_no_surprise() -> None:
+    """A client that does what the roster says of it is not news."""
+    assert list(Row(HASTY, "2.0", {"cancel": "left after 9 s"}).surprises()) == []
+
+
+def test_a_new_letdown_is_a_surprise() -> None:
+    """What the client did is told with the situation."""
+    row = Row(CAREFUL, "1.1", {"full_line": "asked once"})
+
+    assert list(row.surprises()) == ["careful in full_line: asked once"]
+
+
+def test_a_limit_that_is_gone_is_a_surprise() -> None:
+    """The roster must not go on blaming a client that was repaired."""
+    (surprise,) = Row(HASTY, "2.1", {}).surprises()
+
+    assert surprise.startswith("hasty in cancel: does what its user needs")
