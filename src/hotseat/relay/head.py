@@ -31,6 +31,8 @@ HOP_BY_HOP = frozenset(
     )
 )
 ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for"}
+CHUNKED = [b"chunked"]
+SPOKEN = ("1.1", "1.0")
 SWITCHING = 101
 SWITCH = [b"Connection: Upgrade", b"Upgrade: websocket"]
 SAID_BY_PROXIES = frozenset((b"forwarded", b"x-forwarded-proto", b"x-forwarded-host", b"x-real-ip"))
@@ -82,6 +84,8 @@ def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -
             known[lower] = value.strip(BLANKS)
         elif lower in SHOWN_ONCE:
             raise ClientError(f"the field {lower.decode()} is given twice. Send it once.")
+    if version not in SPOKEN:
+        raise ClientError(f"HTTP/{version} is not spoken here. Send HTTP/1.1.")
     http10 = version == "1.0"
     if not http10 and b"host" not in known:
         raise ClientError("the field Host is missing. HTTP/1.1 needs exactly one.")
@@ -211,8 +215,8 @@ def read_response_head(status: int, reason: bytes, fields: list[Field]) -> Respo
     if b"transfer-encoding" in known:
         if b"content-length" in known:
             raise UpstreamError("the upstream framed its answer twice, by length and by chunks")
-        if known[b"transfer-encoding"].lower() != b"chunked":
-            raise UpstreamError("the upstream used a transfer coding other than chunked")
+        if [value.strip(BLANKS).lower() for name, value in fields if name.lower() == b"transfer-encoding"] != CHUNKED:
+            raise UpstreamError("the upstream used a transfer coding other than chunked, or several")
     return ResponseHead(status, reason, fields, known)
 
 

@@ -283,12 +283,10 @@ class RequestReader:
     # A head is complete
 
     def _check_head_size(self) -> None:
-        """A head may have come in one piece, perhaps with much of its body, so only its own bytes count."""
-        overhead, self._overhead = self._overhead, 0
-        most = self._relay.rules.limits.header
-        if overhead <= most:
-            return
-        if len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._fields) > most:
+        """A head may have come in one piece with what is before and behind it, so only its own bytes count."""
+        self._overhead = 0
+        size = len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._fields)
+        if size > self._relay.rules.limits.header:
             raise self._head_too_large()
 
     def _open(self, head: RequestHead) -> None:

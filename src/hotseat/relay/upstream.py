@@ -28,10 +28,16 @@ if TYPE_CHECKING:
 
 LARGEST_HEAD = 64 << 10
 MOST_INTERIM_HEADS = 16
+MOST_BETWEEN_CHUNKS: Bytes = 1 << 20
+"""Of sizes, extensions and trailers. More than one read brings, because a read may end just behind a chunk."""
 
 # llama-server closes kept-alive connections after 5 s or 100 requests; whoever stays below meets neither race.
 REST_S: Seconds = 4.0
 MOST_REQUESTS = 99
+
+INTERIM = (b"HTTP/1.1 1", b"HTTP/1.0 1")
+FINAL = tuple(b"HTTP/1.%d %d" % (minor, kind) for minor in (1, 0) for kind in range(1, 10))
+"""How an answer begins. A 101 is no interim answer."""
 
 
 class Stage(Enum):
@@ -46,11 +52,14 @@ class Stage(Enum):
 
 class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
+        "_between",
         "_body",
         "_exchange",
         "_fields",
         "_held",
         "_in_chunk",
+        "_interim_heads",
+        "_is_chunked",
         "_is_counted",
         "_is_held",
         "_is_paused",
@@ -65,6 +74,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_rest_until",
         "_sent",
         "_stage",
+        "_tail",
         "_to_learn",
         "_transport",
         "address",
@@ -104,7 +114,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._requests += 1
         self._fields: list[Field] = []
         self._held = self._reason = b""
-        self._keep = self._in_chunk = self._is_counted = self.is_between_chunks = False
+        self._keep = self._in_chunk = self._is_chunked = self._is_counted = self.is_between_chunks = False
+        self._interim_heads = self._between = 0
+        self._tail = b""
         self._to_learn: tuple[bytes, ResponseHead] | None = None
         self._left: Bytes | None = None
         self._body, self._sent = None, 0
@@ -207,17 +219,21 @@ class UpstreamConnection(asyncio.Protocol):
         self._reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._stage is Stage.HEAD:  # later ones are trailers, relayed with the body
+        if self._stage is Stage.HEAD:
             self._fields.append((name, value))
+        else:  # a trailer, relayed with the body
+            self._count_between(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
         self._stage = Stage.BODY
 
     def on_chunk_header(self) -> None:
         self._in_chunk = True
+        self._between = 0
 
     def on_chunk_complete(self) -> None:
         self._in_chunk = False
+        self._between = 0
 
     def on_message_complete(self) -> None:
         self._stage = Stage.COMPLETE
@@ -228,7 +244,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _head_received(self, exchange: Exchange, data: bytes) -> None:
         self._stage = Stage.HEAD
-        data = _without_interim_heads(self._held + data)
+        data = self._without_interim_heads(self._held + data)
         end = data.find(b"\r\n\r\n") + 4
         is_complete = end >= 4
         if (end if is_complete else len(data)) > LARGEST_HEAD:
@@ -237,12 +253,26 @@ class UpstreamConnection(asyncio.Protocol):
             self._held = data
             return
         self._held = b""
+        if not data.startswith(FINAL):  # llhttp would take blank lines, other protocols and other versions too
+            raise UpstreamError("the upstream's answer is malformed: it does not begin like HTTP/1.1")
         key, length = split_length(data[:end])
         known = self._pool.known.recall(key) if self.RECALLS else None
         if known is None or length is None or exchange.wants_head_only:
             self._read_head(exchange, data, end, key if length is not None else None)
         else:
             self._begin_known(exchange, known, length, data[end:])
+
+    def _without_interim_heads(self, data: bytes) -> bytes:
+        """Cut 100, 102 and 103 off: they are between the upstream and us."""
+        while data.startswith(INTERIM) and data[9:12] != b"101":
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                break
+            self._interim_heads += 1
+            if self._interim_heads > MOST_INTERIM_HEADS:
+                raise UpstreamError(f"the upstream sent more than {MOST_INTERIM_HEADS} interim answers")
+            data = data[end + 4 :]
+        return data
 
     def _read_head(self, exchange: Exchange, data: bytes, end: int, key: bytes | None) -> None:
         try:
@@ -276,7 +306,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _begin_body(self, exchange: Exchange, head: ResponseHead, data: bytes) -> None:
         """What came with the head is looked at first: an error can still be told with a status."""
         self._left = head.length
-        self.is_between_chunks = head.is_chunked
+        self.is_between_chunks = self._is_chunked = head.is_chunked
         if data:
             self._follow(data)
         exchange.head_received(head)
@@ -295,9 +325,22 @@ class UpstreamConnection(asyncio.Protocol):
             self._stage = Stage.BODY if self._left else Stage.COMPLETE
             return
         self._parser.feed_data(data)
-        # llhttp takes no offence at a blank line after the last chunk.
-        if self._stage is Stage.COMPLETE and self._left is None and data.endswith(b"\r\n\r\n\r\n"):
-            raise sent_more()
+        if self._is_chunked:
+            self._follow_chunks(data)
+
+    def _follow_chunks(self, data: bytes) -> None:
+        """Raise for what llhttp takes no offence at: line ends after the last chunk, and no end of what is no body."""
+        self._tail = (self._tail + data[-5:])[-5:]
+        if self._stage is Stage.COMPLETE:
+            if self._left is None and (not self._tail.endswith(b"\r\n\r\n") or self._tail[0] in b"\r\n"):
+                raise sent_more()
+        elif not self._in_chunk:
+            self._count_between(len(data))
+
+    def _count_between(self, size: Bytes) -> None:
+        self._between += size
+        if self._between > MOST_BETWEEN_CHUNKS:
+            raise UpstreamError("the upstream sent too much between two chunks")
 
     def _pass_on(self, exchange: Exchange, data: bytes) -> None:
         self.is_between_chunks = not self._in_chunk and data.endswith(b"\r\n")
@@ -371,20 +414,6 @@ class DechunkingConnection(UpstreamConnection):
 
 def sent_more() -> UpstreamError:
     return UpstreamError("the upstream sent more than its answer")
-
-
-def _without_interim_heads(data: bytes) -> bytes:
-    """Cut 100, 102 and 103 off: they are between the upstream and us."""
-    for _ in range(MOST_INTERIM_HEADS):
-        if not data.startswith((b"HTTP/1.1 1", b"HTTP/1.0 1")):
-            return data
-        if data[9:12] == b"101":
-            return data
-        end = data.find(b"\r\n\r\n")
-        if end < 0:
-            return data
-        data = data[end + 4 :]
-    raise UpstreamError(f"the upstream sent more than {MOST_INTERIM_HEADS} interim answers")
 
 
 def _promised(keep_alive: bytes) -> tuple[Seconds, int]:

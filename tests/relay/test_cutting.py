@@ -1,0 +1,191 @@
+"""However the network cuts an exchange, both sides see the same: in any pieces, the first time and every time after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.relay_house import HELLO, chat, chunked, get, post, turns
+
+from hotseat.relay.known import Memory
+from hotseat.relay.rules import Rules
+
+if TYPE_CHECKING:
+    from tests.support.relay_house import RelayHouse
+    from tests.support.transport import Wire
+
+NAMED = b'{"model":"alpha"}'
+OK = b"HTTP/1.1 200 OK\r\n"
+EVENTS = chunked(b"data: a\n\n", b"data: b\n\n", b"data: [DONE]\n\n")
+FORM = b"--b\r\nContent-Disposition: form-data; name=model\r\n\r\nalpha\r\n--b--\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a client says at once, and what the upstream answers to each of its requests."""
+
+    said: bytes
+    answers: tuple[bytes, ...]
+    method: str = "GET"
+    hangs_up: bool = False
+    """Does the upstream end its answer by hanging up?"""
+
+
+SCRIPTS = {
+    "length": Script(chat(), (HELLO,)),
+    "fields": Script(
+        chat("alpha", "X-A: 1"), (OK + b"content-length: 2\r\nServer: x\r\nX-B: Content-Length: 9\r\n\r\n{}",)
+    ),
+    "nothing": Script(get(), (OK + b"Content-Length: 0\r\n\r\n",)),
+    "chunks both ways": Script(
+        get("/v1/x", "Transfer-Encoding: chunked", method="POST") + chunked(NAMED[:5], NAMED[5:]),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nX-Sum: 5\r\n\r\n",),
+    ),
+    "pair": Script(chat() + get(), (HELLO, HELLO.replace(b"hello", b"world"))),
+    "pair of a kind": Script(chat() * 2, (HELLO, HELLO.replace(b"hello", b"world"))),
+    "refused between": Script(get() + get("/upstream/nobody/") + get(), (HELLO, HELLO)),
+    "blank line first": Script(b"\r\n" + chat() + b"\r\n\r\n" + get(), (HELLO, HELLO)),
+    "events": Script(chat(), (OK + b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + EVENTS,)),
+    "until it closes": Script(get(), (OK + b"Server: x\r\n\r\nhel\r\n\r\nlo",), hangs_up=True),
+    "head": Script(get(method="HEAD"), (OK + b"Content-Length: 5\r\n\r\n",), method="HEAD"),
+    "no content": Script(get(), (b"HTTP/1.1 204 No Content\r\nServer: x\r\n\r\n",)),
+    "not modified": Script(get(), (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n",)),
+    "interim": Script(get(), (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + HELLO,)),
+    "form": Script(post(FORM, "Content-Type: multipart/form-data; boundary=b", target="/v1/a"), (HELLO,)),
+    "last": Script(chat("alpha", "Connection: close"), (HELLO,)),
+    "the other's last": Script(get(), (HELLO.replace(b"Content", b"Connection: close\r\nContent", 1),)),
+    "old": Script(post(NAMED, version="1.0"), (OK + b"Transfer-Encoding: chunked\r\n\r\n" + EVENTS,)),
+    "error": Script(chat(), (HELLO.replace(b"200 OK", b"500 Out of memory"),)),
+}
+ALL_SCRIPTS = pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS.keys())
+ENOUGH = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CUTS = st.lists(st.integers(1, 400), max_size=12)
+
+Seen = tuple[list[bytes], list[bytes]]
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    at = [0, *sorted({cut for cut in cuts if cut < len(data)}), len(data)]
+    return [data[begin:end] for begin, end in pairwise(at)]
+
+
+async def say(wire: Wire, data: bytes, cuts: list[int]) -> None:
+    """Each piece is read before the next one is sent."""
+    for piece in pieces(data, cuts):
+        await wire.send(piece)
+        await turns()
+
+
+async def play(
+    house: RelayHouse, script: Script, asked: list[int], answered: list[int], client: Wire | None = None
+) -> Seen:
+    """What the upstream was sent and what the client was sent, when both speak in pieces."""
+    wire = client or await house.client()
+    await say(wire, script.said, asked)
+    arrived = []
+    for answer in script.answers:
+        call = await house.alpha.call()
+        arrived.append(call.request.raw)
+        await say(call.line.wire, answer, answered)
+        if script.hangs_up:
+            call.hang_up()
+    seen = await _answers(wire, script)
+    if client is None:
+        wire.hang_up()
+    return arrived, seen
+
+
+async def _answers(wire: Wire, script: Script) -> list[bytes]:
+    requests = script.said.count(b" HTTP/1.")
+    seen = [length_last((await wire.message(to=script.method)).raw) for _ in range(requests)]
+    await turns()
+
+    assert wire.unread == b""
+    return seen
+
+
+def length_last(message: bytes) -> bytes:
+    """Where among its fields an answer tells its length, and in which letters, means nothing."""
+    head, _, body = message.partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    lengths = [b"Content-Length:" + line[15:] for line in lines if line.lower().startswith(b"content-length:")]
+    others = [line for line in lines if not line.lower().startswith(b"content-length:")]
+    return b"\r\n".join([*others, *lengths, b"", body])
+
+
+def forget_everything(house: RelayHouse) -> None:
+    house.relay.rules = Rules(house.relay.rules.settings)
+    house.relay.pool.known = Memory()
+
+
+@ALL_SCRIPTS
+async def test_a_request_may_be_cut_anywhere(house: RelayHouse, script: Script) -> None:
+    """At every byte, its head unknown and known: no difference."""
+    whole = await play(house, script, [], [])
+    for cut in range(1, len(script.said)):
+        forget_everything(house)
+        assert await play(house, script, [cut], []) == whole
+        assert await play(house, script, [cut], []) == whole
+
+
+@ALL_SCRIPTS
+async def test_an_answer_of_any_kind_may_be_cut_anywhere(house: RelayHouse, script: Script) -> None:
+    """At every byte, its head unknown and known: no difference."""
+    whole = await play(house, script, [], [])
+    for cut in range(1, max(map(len, script.answers))):
+        forget_everything(house)
+        assert await play(house, script, [], [cut]) == whole
+        assert await play(house, script, [], [cut]) == whole
+
+
+@ALL_SCRIPTS
+async def test_every_byte_may_come_alone(house: RelayHouse, script: Script) -> None:
+    """The slowest network there is."""
+    whole = await play(house, script, [], [])
+
+    assert await play(house, script, list(range(1000)), list(range(1000))) == whole
+
+
+@ALL_SCRIPTS
+@ENOUGH
+@given(asked=CUTS, answered=CUTS, is_known=st.booleans())
+async def test_both_sides_may_speak_in_pieces(
+    house: RelayHouse, script: Script, asked: list[int], answered: list[int], is_known: bool
+) -> None:
+    """Any cuts on both sides at once."""
+    forget_everything(house)
+    whole = await play(house, script, [], [])
+    if not is_known:
+        forget_everything(house)
+
+    assert await play(house, script, asked, answered) == whole
+
+
+@ALL_SCRIPTS
+async def test_what_is_said_again_is_answered_again(house: RelayHouse, script: Script) -> None:
+    """The first, second and third time, here and elsewhere, whatever else is said between."""
+    first = await play(house, script, [], [])
+    for other in SCRIPTS.values():
+        await play(house, other, [], [])
+        assert await play(house, script, [], []) == first
+
+
+@ENOUGH
+@given(st.data())
+async def test_a_conversation_is_the_sum_of_its_exchanges(house: RelayHouse, data: st.DataObject) -> None:
+    """Many requests over one connection, known and unknown, in any order and in any pieces."""
+    lasting = [name for name in SCRIPTS if name not in ("until it closes", "last", "old")]
+    names = data.draw(st.lists(st.sampled_from(lasting), min_size=2, max_size=8))
+    forget_everything(house)
+    alone = {name: await play(house, SCRIPTS[name], [], []) for name in names}
+    if data.draw(st.booleans()):
+        forget_everything(house)
+    client = await house.client()
+    for name in names:
+        seen = await play(house, SCRIPTS[name], data.draw(CUTS), data.draw(CUTS), client)
+        assert seen == alone[name]
+    client.hang_up()

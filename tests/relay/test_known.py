@@ -1,0 +1,376 @@
+"""Heads that were read before: recognised to the byte, under one configuration, and never where framing differs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import catalog, come_true
+from tests.support.relay_house import HELLO, MODELS, chat, get, post, turns
+from tests.support.transport import End
+
+from hotseat.catalog.spec import BodyChanges
+from hotseat.relay.known import LONGEST_KNOWN, MOST_KNOWN, Memory, split_length
+from hotseat.relay.rules import Rules
+from hotseat.settings import Access, ApiKey, Limits, Settings
+
+if TYPE_CHECKING:
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+    from tests.support.transport import Message
+
+    from hotseat.relay.known import KnownRequest
+
+NAMED = b'{"model":"alpha"}'
+START = b"POST /v1/x HTTP/1.1\r\nHost: box"
+KEYS = Access(api_keys=(ApiKey("secret"),))
+
+
+@pytest.fixture
+def recalled(house: RelayHouse, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For every head that came in one piece: was it known?"""
+    answers: list[bool] = []
+    memory = house.relay.known_requests()
+    recall = memory.recall
+
+    def noted(key: bytes) -> KnownRequest | None:
+        found = recall(key)
+        answers.append(found is not None)
+        return found
+
+    monkeypatch.setattr(memory, "recall", noted)
+    return answers
+
+
+# Where the length is
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        (b"Content-Length: 5", 5),
+        (b"content-length: 5", 5),
+        (b"Content-Length: 0", 0),
+        (b"Content-Length: 0005", 5),
+        (b"Content-Length: " + b"9" * 18, int("9" * 18)),
+    ],
+)
+@pytest.mark.parametrize("after", [b"", b"\r\nX-A: 1"])
+def test_the_length_is_cut_out_wherever_it_stands(line: bytes, number: int, after: bytes) -> None:
+    """What is left is the head as if it had no such line."""
+    head = START + b"\r\n" + line + after + b"\r\n\r\n"
+
+    assert split_length(head) == (START + after + b"\r\n\r\n", number)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Content-Length: +5",
+        b"Content-Length: -5",
+        b"Content-Length: 5 ",
+        b"Content-Length:  5",
+        b"Content-Length:5",
+        b"Content-Length : 5",
+        b"Content-Length: 5, 5",
+        b"Content-Length: 0x5",
+        b"Content-Length: 5_0",
+        b"Content-Length: ",
+        b"Content-Length: " + b"9" * 19,
+        b"Content-Length: \xb2",
+        b"CONTENT-LENGTH: 5",
+        b"Content-length: 5",
+        b"X-Content-Length: 5",
+        b"X-A: Content-Length: 5",
+        b" Content-Length: 5",
+        b"X-A: 1\nContent-Length: 5",
+        b"Transfer-Encoding: chunked",
+    ],
+)
+def test_any_other_spelling_stays_where_it_is(line: bytes) -> None:
+    """llhttp reads what we do not."""
+    head = START + b"\r\n" + line + b"\r\n\r\n"
+
+    assert split_length(head) == (head, None)
+
+
+@pytest.mark.parametrize("first", [b"Content-Length: 5", b"content-length: 5"])
+@pytest.mark.parametrize("second", [b"Content-Length: 5", b"content-length: 6", b"Content-length: 5"])
+def test_of_two_lengths_one_stays_and_is_part_of_what_is_compared(first: bytes, second: bytes) -> None:
+    """No head with one length is equal to a head with two."""
+    left, _ = split_length(START + b"\r\n" + first + b"\r\n" + second + b"\r\n\r\n")
+
+    assert b"content-length" in left.lower()
+
+
+# What is kept
+
+
+def test_a_memory_is_bounded() -> None:
+    """However many heads come by, a few hundred are kept."""
+    memory: Memory[int] = Memory()
+    for number in range(10 * MOST_KNOWN):
+        memory.learn(b"%d" % number, number)
+    kept = [number for number in range(10 * MOST_KNOWN) if memory.recall(b"%d" % number) is not None]
+
+    assert 0 < len(kept) <= MOST_KNOWN
+    assert kept[-1] == 10 * MOST_KNOWN - 1
+
+
+def test_a_long_head_is_not_kept() -> None:
+    """Four kilobytes are kept, a byte more is not."""
+    memory: Memory[int] = Memory()
+    memory.learn(b"a" * LONGEST_KNOWN, 1)
+    memory.learn(b"a" * (LONGEST_KNOWN + 1), 2)
+
+    assert memory.recall(b"a" * LONGEST_KNOWN) == 1
+    assert memory.recall(b"a" * (LONGEST_KNOWN + 1)) is None
+
+
+async def test_a_repeated_head_is_recognised_whatever_its_length(house: RelayHouse, recalled: list[bool]) -> None:
+    """On this connection and on others, and its body is the new one."""
+    asked = [(await house.exchange(chat(model)))[0] for model in ("alpha", "alpha")]
+    asked.append((await house.exchange(chat().replace(NAMED, NAMED + b"  ").replace(b": 17", b": 19")))[0])
+
+    assert recalled == [False, True, True]
+    assert [each.body for each in asked] == [NAMED, NAMED, NAMED + b"  "]
+    assert [each["Content-Length"] for each in asked] == ["17", "17", "19"]
+
+
+NEVER_LEARNED = {
+    "expect": post(NAMED, "Expect: 100-continue"),
+    "old": post(NAMED, version="1.0"),
+    "old, kept alive": post(NAMED, "Connection: keep-alive", version="1.0"),
+    "chunks": get("/v1/x", "Transfer-Encoding: chunked", method="POST") + b"11\r\n" + NAMED + b"\r\n0\r\n\r\n",
+    "odd spelling": post(NAMED).replace(b"Content-Length", b"content-Length"),
+    "odd space": post(NAMED).replace(b"Content-Length: ", b"Content-Length:  "),
+    "an offer": post(NAMED, "Connection: Upgrade", "Upgrade: h2c"),
+    "long": post(NAMED, f"X-Long: {'a' * LONGEST_KNOWN}"),
+}
+
+
+@pytest.mark.parametrize("request_", NEVER_LEARNED.values(), ids=NEVER_LEARNED.keys())
+async def test_what_is_framed_or_answered_otherwise_is_never_learned(
+    house: RelayHouse, recalled: list[bool], request_: bytes
+) -> None:
+    """llhttp reads it every time, and it arrives every time."""
+    for _ in range(3):
+        client, call = await house.reached(request_)
+        await call.say(HELLO)
+        while (await client.message()).status != 200:
+            pass
+
+        assert call.request.body == NAMED
+    assert recalled == [False] * 3
+
+
+@pytest.mark.parametrize("blank", [b"\r\n", b"\r\n\r\n", b"\n", b"\n\r\n\r\n", b"\r\n\r\n\r\n"])
+async def test_blank_lines_are_never_taken_for_a_head(house: RelayHouse, blank: bytes) -> None:
+    """Whatever followed them once, the next request after them is its own."""
+    asked = [(await house.exchange(blank + get(f"/{name}?model=alpha")))[0] for name in ("one", "two", "three")]
+    client = await house.send(blank)
+    await turns()
+
+    assert [each.first_line.split("?")[0] for each in asked] == ["GET /one", "GET /two", "GET /three"]
+    assert house.alpha.requests == 3
+    client.hang_up()
+
+
+async def test_a_length_before_the_first_line_is_refused(house: RelayHouse) -> None:
+    """Also after the head that follows it has been read."""
+    await house.exchange(b"\r\n" + chat())
+    await house.exchange(b"\r\n" + chat())
+    refused = await house.refusal(b"\r\nContent-Length: 17\r\n" + chat().replace(b"Content-Length: 17\r\n", b""))
+
+    assert refused.status == 400
+    assert house.alpha.requests == 2
+
+
+# A known head with something else
+
+
+ONE_LINE_MORE = {
+    "a coding": b"Transfer-Encoding: chunked\r\n",
+    "a coding in other letters": b"transfer-encoding: Chunked\r\n",
+    "an unknown coding": b"Transfer-Encoding: xchunked\r\n",
+    "the same length": b"Content-Length: 17\r\n",
+    "another length": b"Content-Length: 3\r\n",
+    "a length in small letters": b"content-length: 3\r\n",
+    "a length in odd letters": b"CONTENT-LENGTH: 3\r\n",
+    "a signed length": b"Content-Length: +3\r\n",
+    "a list of lengths": b"Content-Length: 17, 17\r\n",
+    "an empty length": b"Content-Length: \r\n",
+    "a length before a colon": b"Content-Length : 3\r\n",
+    "a folded length": b" Content-Length: 3\r\n",
+    "a second host": b"Host: evil\r\n",
+    "a bare line end": b"X-A: 1\n",
+    "an expectation": b"Expect: 200-ok\r\n",
+}
+
+
+@pytest.mark.parametrize("where", ["before its length", "after its length", "before its host"])
+@pytest.mark.parametrize("line", ONE_LINE_MORE.values(), ids=ONE_LINE_MORE.keys())
+async def test_a_known_head_with_one_line_more_is_refused_as_if_unknown(
+    house: RelayHouse, line: bytes, where: str
+) -> None:
+    """Neither the head nor the line opens a door for the other."""
+    good, mark = chat(), {"before its length": b"Content-Length", "before its host": b"Host"}.get(where)
+    mixed = good.replace(mark, line + mark, 1) if mark else good.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n", 1)
+    unknown = await house.refusal(mixed)
+    for _ in range(3):
+        await house.exchange(good)
+    known = await house.refusal(mixed)
+
+    assert known.raw == unknown.raw
+    assert known.status in (400, 417, 501)
+    assert known["Connection"] == "close"
+    assert house.alpha.requests == 3
+
+
+@pytest.mark.parametrize("line", ONE_LINE_MORE.values(), ids=ONE_LINE_MORE.keys())
+async def test_a_known_response_with_one_line_more_is_read_as_if_unknown(house: RelayHouse, line: bytes) -> None:
+    """The upstream's heads open no doors either."""
+    if line.startswith((b"Host", b"Expect")):
+        line = b"Content-Length: 5\r\n"
+    good = HELLO.replace(b"Content", b"Server: x\r\nContent", 1)
+    mixed = good.replace(b"Content", line + b"Content", 1)
+    _, unknown = await house.exchange(get(), mixed)
+    for _ in range(3):
+        await house.exchange(get(), good)
+    _, known = await house.exchange(get(), mixed)
+
+    assert known.raw == unknown.raw
+    assert known.status == 502
+
+
+async def test_a_known_head_with_a_body_above_the_limit_is_refused(open_house: OpenHouse) -> None:
+    """413 before the body, and the connection closes, exactly as for a stranger."""
+    house = await open_house(limits=Limits(json_body=100))
+    large = chat().replace(b": 17", b": 101")
+    unknown = await house.refusal(large)
+    for _ in range(2):
+        await house.exchange(chat())
+    client = await house.send(large)
+    known = await client.message()
+
+    assert (known.status, known.raw) == (413, unknown.raw)
+    assert await client.end() is End.CLOSED
+    assert house.alpha.requests == 2
+
+
+@pytest.mark.parametrize("digits", [b"9" * 18, b"9" * 19, b"9" * 30, b"0" * 20 + b"17"])
+async def test_a_known_head_with_an_absurd_length_is_refused(house: RelayHouse, digits: bytes) -> None:
+    """Numbers beyond all limits are the same whether or not the rest is known."""
+    absurd = chat().replace(b": 17", b": " + digits)
+    unknown = await house.refusal(absurd)
+    await house.exchange(chat())
+    known = await house.refusal(absurd)
+
+    assert known.raw == unknown.raw
+    assert known.status in (400, 413)
+
+
+async def test_all_known_bodies_together_have_a_limit(house: RelayHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many large requests at once do not take all memory, though their heads are known."""
+    monkeypatch.setattr("hotseat.relay.relay.MOST_BUFFERED", 100_000)
+    body = b'{"model":"slow","x":"%b"}' % (b"a" * 60_000)
+    learning = await house.send(post(body))
+    await come_true(lambda: house.waiting() == 1)
+    learning.hang_up()
+    await come_true(lambda: house.waiting() == 0)
+    first = await house.send(post(body))
+    await come_true(lambda: house.waiting() == 1)
+    second = await house.send(post(body))
+
+    assert (await second.message()).status == 429
+    first.hang_up()
+
+
+# One configuration
+
+
+def reload(house: RelayHouse, access: Access) -> None:
+    house.relay.rules = Rules(Settings(access=access))
+
+
+async def test_keys_that_are_asked_for_now_are_asked_of_everybody(house: RelayHouse) -> None:
+    """What was allowed before a reload is no longer known after it."""
+    for _ in range(3):
+        await house.exchange(chat())
+    reload(house, KEYS)
+    refused = [await house.refusal(chat()) for _ in range(3)]
+
+    assert [each.status for each in refused] == [401] * 3
+    assert house.alpha.requests == 3
+
+
+async def test_a_request_that_began_before_a_reload_teaches_nothing_after_it(house: RelayHouse) -> None:
+    """It is served, because it was allowed when it came; the next one of its kind is not."""
+    client = await house.send(chat()[:-1])
+    await turns()
+    reload(house, KEYS)
+    await client.send(chat()[-1:])
+    await (await house.alpha.call()).say(HELLO)
+    served = await client.message()
+
+    assert served.status == 200
+    assert (await house.refusal(chat())).status == 401
+    assert (await house.refusal(chat())).status == 401
+
+
+async def test_a_key_that_is_no_longer_valid_is_refused(open_house: OpenHouse) -> None:
+    """A known head with yesterday's key is a stranger."""
+    house = await open_house(access=KEYS)
+    request = chat("alpha", "Authorization: Bearer secret")
+    for _ in range(2):
+        await house.exchange(request)
+    reload(house, Access(api_keys=(ApiKey("other"),)))
+
+    assert (await house.refusal(request)).status == 401
+
+
+async def test_a_host_that_is_no_longer_allowed_is_refused(open_house: OpenHouse) -> None:
+    """The gate is asked again after a reload."""
+    house = await open_house(access=Access(allowed_hosts=("good.example",)))
+    request = chat().replace(b"Host: box", b"Host: good.example")
+    for _ in range(2):
+        await house.exchange(request)
+    reload(house, Access(allowed_hosts=("other.example",)))
+
+    assert (await house.refusal(request)).status == 403
+
+
+async def test_a_model_that_is_gone_is_not_served(house: RelayHouse) -> None:
+    """The road in a known URL is looked for in the new catalog."""
+    for _ in range(2):
+        await house.exchange(get("/upstream/alpha/slots"))
+    house.dispatcher.change_catalog(catalog(*(spec for spec in MODELS if spec.name != "alpha")))
+    refused: list[Message] = [await house.refusal(get("/upstream/alpha/slots")) for _ in range(2)]
+
+    assert [each.status for each in refused] == [404, 404]
+
+
+async def test_a_model_whose_requests_are_now_changed_gets_changed_ones(house: RelayHouse) -> None:
+    """A known head carries nothing of the old entry."""
+    target = "/upstream/alpha/v1/x"
+    for _ in range(2):
+        await house.exchange(post(NAMED, target=target))
+    changed = replace(MODELS[0], changes=BodyChanges(model_name="other"))
+    house.dispatcher.change_catalog(catalog(changed, *MODELS[1:]))
+    asked = [(await house.exchange(post(NAMED, target=target)))[0] for _ in range(2)]
+
+    assert [each.body for each in asked] == [b'{"model":"other"}'] * 2
+
+
+async def test_a_forwarded_head_is_made_for_its_address(house: RelayHouse) -> None:
+    """The same bytes may go to one model now and to another one next."""
+    await house.exchange(chat())
+    await house.exchange(chat())
+    client = await house.send(chat("beta"))
+    call = await house.upstreams["beta"].call()
+    await call.say(HELLO)
+    await client.message()
+
+    assert call.request["Host"] == f"127.0.0.1:{house.upstreams['beta'].address.port}"
+    assert (await house.exchange(chat()))[0]["Host"] == f"127.0.0.1:{house.alpha.address.port}"
