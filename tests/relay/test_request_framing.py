@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse
 
 NAMED = b'{"model":"alpha"}'
-POST = "POST /v1/x HTTP/1.1\r\nHost: x\r\n"
-CHUNKED = POST + "Transfer-Encoding: chunked\r\n\r\n"
 
 
 async def test_a_body_of_stated_length_arrives_whole(house: RelayHouse) -> None:
@@ -55,86 +53,6 @@ async def test_trailers_never_become_fields(house: RelayHouse) -> None:
 
     assert "x-evil" not in asked.names
     assert asked.all("Host") == [f"127.0.0.1:{house.alpha.address.port}"]
-
-
-CORPUS = {
-    name: (text, status)
-    for name, text, status in [
-        ("both framings", POST + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smug", 400),
-        ("two lengths", POST + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", 400),
-        ("the same length twice", POST + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", 400),
-        ("signed length", POST + "Content-Length: +5\r\n\r\nhello", 400),
-        ("list of lengths", POST + "Content-Length: 5, 5\r\n\r\nhello", 400),
-        ("length in letters", POST + "Content-Length: five\r\n\r\nhello", 400),
-        ("endless length", POST + f"Content-Length: {'9' * 18}9\r\n\r\n", 413),
-        ("length beyond 64 bits", POST + f"Content-Length: {'9' * 30}\r\n\r\n", 400),
-        ("unknown coding", POST + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 501),
-        ("gzip coding", POST + "Transfer-Encoding: gzip\r\n\r\n0\r\n\r\n", 501),
-        ("gzip below chunked", POST + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
-        ("gzip below chunked, two fields", POST + "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n", 501),
-        ("chunked below gzip, two fields", POST + "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n\r\n", 400),
-        ("chunked twice", POST + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        ("chunked not last", POST + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", 400),
-        ("coding in HTTP/1.0", "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        ("bare LF", "GET / HTTP/1.1\nHost: x\n\n", 400),
-        ("folded field", "GET / HTTP/1.1\r\nHost: x\r\nX-A: 1\r\n foo\r\n\r\n", 400),
-        ("space before the colon", "GET / HTTP/1.1\r\nHost: x\r\nX-A : 1\r\n\r\n", 400),
-        ("two hosts", "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
-        ("no host", "GET / HTTP/1.1\r\n\r\n", 400),
-        ("host with a path", "GET / HTTP/1.1\r\nHost: x/?\r\n\r\n", 400),
-        ("host with a user", "GET / HTTP/1.1\r\nHost: a@x\r\n\r\n", 400),
-        ("host with a fragment", "GET / HTTP/1.1\r\nHost: x#a\r\n\r\n", 400),
-        ("host with a backslash", "GET / HTTP/1.1\r\nHost: x\\a\r\n\r\n", 400),
-        ("host with a percent sign", "GET / HTTP/1.1\r\nHost: x%41\r\n\r\n", 400),
-        ("host with a space", "GET / HTTP/1.1\r\nHost: x y\r\n\r\n", 400),
-        ("host with a zone", "GET / HTTP/1.1\r\nHost: [fe80::1%25eth0]\r\n\r\n", 400),
-        ("empty host", "GET / HTTP/1.1\r\nHost:\r\n\r\n", 400),
-        ("host with a port beyond all ports", "GET / HTTP/1.1\r\nHost: x:65536\r\n\r\n", 400),
-        ("NUL in a value", "GET / HTTP/1.1\r\nHost: x\r\nX-A: a\0b\r\n\r\n", 400),
-        ("bare CR in a value", "GET / HTTP/1.1\r\nHost: x\r\nX-A: a\rb\r\n\r\n", 400),
-        ("LF in a chunk's extension", CHUNKED + "5;a\nb\r\nhello\r\n0\r\n\r\n", 400),
-        ("chunk size with a prefix", CHUNKED + "0x5\r\nhello\r\n0\r\n\r\n", 400),
-        ("chunk size with a sign", CHUNKED + "-5\r\nhello\r\n0\r\n\r\n", 400),
-        ("chunk size beyond 64 bits", CHUNKED + "fffffffffffffffff\r\n", 400),
-        ("chunk without its line end", CHUNKED + "5\r\nhelloXX0\r\n\r\n", 400),
-        ("another host in the target", "GET http://evil/a HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-        ("dot segments", "GET /upstream/alpha/../../etc HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-        ("encoded dot segments", "GET /upstream/alpha/%2e%2e%2fetc HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-        ("lower-case method", "get / HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-        ("no request at all", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 400),
-        ("HTTP/1.2", "GET / HTTP/1.2\r\nHost: x\r\n\r\n", 400),
-        ("no version", "GET /\r\n\r\n", 400),
-        ("tunnel", "CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n", 501),
-        ("asterisk form", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-        ("expectation nobody knows", POST + "Expect: 200-ok\r\nContent-Length: 5\r\n\r\n", 417),
-        ("two origins", "GET / HTTP/1.1\r\nHost: x\r\nOrigin: http://x\r\nOrigin: http://evil\r\n\r\n", 400),
-    ]
-}
-
-
-@pytest.mark.parametrize(("text", "status"), CORPUS.values(), ids=CORPUS.keys())
-async def test_what_two_parsers_could_read_in_two_ways_is_refused(house: RelayHouse, text: str, status: int) -> None:
-    """One refusal, nothing reaches a model, and the relay is well afterwards."""
-    client = await house.send(text.encode("latin-1"))
-    answered = await client.message()
-
-    assert answered.status == status
-    assert b'"error"' in answered.body
-    client.hang_up()
-    assert (await house.exchange(chat()))[1].status == 200
-    assert house.alpha.requests == 1
-
-
-@pytest.mark.parametrize("name", ["both framings", "two hosts", "tunnel"])
-async def test_nothing_more_is_read_after_a_request_whose_end_is_unknown(house: RelayHouse, name: str) -> None:
-    """What follows such a request could be its body, so it is not taken for another request."""
-    client = await house.send(CORPUS[name][0].encode() + b"\r\n" + get())
-    answered = await client.message()
-
-    assert answered["Connection"] == "close"
-    assert await client.end() is End.CLOSED
-    assert client.unread == b""
-    assert house.alpha.requests == 0
 
 
 # Sizes
