@@ -127,3 +127,14 @@ async def test_a_client_that_was_accepted_in_the_last_moment_does_not_delay_the_
 
     assert await client.end() in End
     assert house.relay.clients == 0
+
+
+async def test_whoever_watches_hotseat_does_not_hold_it_up(house: RelayHouse) -> None:
+    """A feed of events or logs would never end by itself, so it is cut and the house closes at once."""
+    client = await house.send(get("/hotseat/events"))
+    feed = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n: hi\n\r\n"
+    await (await house.management.call()).say(feed)
+    await client.read_until(b": hi\n\r\n")
+    await within(2, house.relay.drain(within=30))
+
+    assert await client.end() is End.RESET

@@ -354,8 +354,11 @@ class ClientConnection(asyncio.Protocol):
 
     def drain(self) -> None:
         """No more requests on this connection: close it now if it is idle, else after its answer."""
+        if self._exchange is not None and self._exchange.is_feed:
+            return self.abort()  # it would never end by itself
         if self._exchange is None and not self._queue and self._reader.stage is not Reading.BODY:
             self._transport.close()
+        return None
 
 
 def reset_on_close(transport: asyncio.Transport) -> None:

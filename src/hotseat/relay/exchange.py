@@ -230,6 +230,11 @@ class Exchange:
         return self.request.method == b"HEAD"
 
     @property
+    def is_feed(self) -> bool:
+        """Does it watch hotseat itself: events or logs, as long as there are any?"""
+        return self._spec is None and self._head is not None and self._head.is_event_stream
+
+    @property
     def response_ends_with_connection(self) -> bool:
         return self._head is not None and self._head.ends_with_the_connection
 
