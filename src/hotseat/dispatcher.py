@@ -12,7 +12,7 @@ import itertools
 import logging
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never, cast
 
 from hotseat.catalog.catalog import CatalogChange, compare
 from hotseat.scheduling.commands import Command, Confirm, Cut, Grant, Refuse, StartUpstream, StopUpstream, WakeAt
@@ -88,7 +88,7 @@ class Dispatcher:
         self._hands = hands
         self._journal = journal
         self._clock = clock or asyncio.get_running_loop().time
-        self._numbers = itertools.count(1)
+        self._numbers = cast("Iterator[TicketId]", itertools.count(1))
         self._visitors: dict[TicketId, Visitor] = {}
         self._untold: deque[Event] = deque()
         self._telling = False
@@ -105,7 +105,8 @@ class Dispatcher:
 
     def ask(self, model: ModelName, client: ClientId, visitor: Visitor, *, takes_slot: bool = True) -> TicketId:
         """Ask for a lease; the visitor hears of it, perhaps before this returns."""
-        ticket = self._enter(visitor)
+        ticket = next(self._numbers)
+        self._visitors[ticket] = visitor
         upstream = None
         if not self._telling:
             upstream = self._scheduler.lease_at_once(ticket, model, client, takes_slot, self._clock())
@@ -227,7 +228,7 @@ class Dispatcher:
     # Tickets
 
     def _enter(self, visitor: Visitor) -> TicketId:
-        ticket = TicketId(next(self._numbers))
+        ticket = next(self._numbers)
         self._visitors[ticket] = visitor
         return ticket
 

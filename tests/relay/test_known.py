@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.puppets import catalog, come_true
 from tests.support.relay_house import HELLO, MODELS, chat, get, post, turns
 from tests.support.transport import End
 
 from hotseat.catalog.spec import BodyChanges
-from hotseat.relay.known import LONGEST_KNOWN, MOST_KNOWN, Memory, split_length
+from hotseat.relay.known import LONGEST_KNOWN, MOST_KNOWN, Memory, Outline, split_length
 from hotseat.relay.rules import Rules
 from hotseat.settings import Access, ApiKey, Limits, Settings
 
@@ -102,6 +104,26 @@ def test_of_two_lengths_one_stays_and_is_part_of_what_is_compared(first: bytes, 
     left, _ = split_length(START + b"\r\n" + first + b"\r\n" + second + b"\r\n\r\n")
 
     assert b"content-length" in left.lower()
+
+
+# The same head once more
+
+
+@given(before=st.sampled_from([b"", b"\r\nX-A: 1"]), behind=st.sampled_from([b"", b"\r\nX-B: 2"]), data=st.data())
+def test_an_outline_finds_a_head_exactly_where_looking_it_up_would(
+    before: bytes, behind: bytes, data: st.DataObject
+) -> None:
+    """Whatever stands in the place of the number, and whatever is damaged, both ways say the same."""
+    lines = START + before + b"\r\nContent-Length: 12" + behind + b"\r\n\r\n"
+    number = data.draw(st.one_of(st.integers(0, 10**20).map(b"%d".__mod__), st.binary(max_size=4), st.just(b"007")))
+    again = START + before + b"\r\nContent-Length: " + number + behind + b"\r\n\r\n"
+    cut = data.draw(st.integers(0, len(again)))
+    damaged = data.draw(st.sampled_from([again, again[:cut], again[:cut] + b"x" + again[cut:]]))
+    end = damaged.find(b"\r\n\r\n") + 4
+    key, length = split_length(damaged[:end])
+    is_known = end >= 4 and length is not None and key == split_length(lines)[0]
+
+    assert Outline(lines).found_in(damaged + b"body") == ((length, end) if is_known else None)
 
 
 # What is kept

@@ -163,7 +163,7 @@ class RelayHouse:
         await turns()
         for clock in (self.relay, self.relay.pool):
             before = clock.now
-            clock.now = lambda before=before: before() + seconds  # type: ignore[method-assign, misc]
+            clock.now = lambda before=before: before() + seconds  # type: ignore[misc]
 
 
 @asynccontextmanager

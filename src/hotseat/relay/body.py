@@ -21,13 +21,22 @@ PIECE: Bytes = 256 << 10
 
 
 class Body:
-    __slots__ = ("_file", "_may_spool", "_parts", "size")
+    __slots__ = ("_file", "_may_spool", "_parts", "counted", "size")
 
     def __init__(self, *, may_spool: bool) -> None:
         self._parts: list[bytes] = []
         self._file: IO[bytes] | None = None
         self._may_spool = may_spool
         self.size: Bytes = 0
+        self.counted: Bytes = 0
+        """As what it counts among all that bodies take of the memory."""
+
+    @classmethod
+    def of(cls, content: bytes) -> Body:
+        """One that came whole with its head."""
+        body = cls(may_spool=False)
+        body._parts, body.size = [content], len(content)
+        return body
 
     def add(self, part: bytes) -> None:
         self.size += len(part)

@@ -13,11 +13,11 @@ import struct
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from hotseat.errors import Busy, HotseatError, TooSlow
 from hotseat.relay.exchange import Exchange
-from hotseat.relay.reading import Reading, RequestReader
+from hotseat.relay.reading import BETWEEN, Reading, RequestReader
 from hotseat.relay.refusals import Dialect, answer
 from hotseat.relay.request import Request, dialect_for
 
@@ -42,6 +42,13 @@ class Stage(Enum):
     DISCARDING = "discarding"
     """We have said our last word and wait for the client to leave."""
     CLOSED = "closed"
+
+
+# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+OPEN: Final = Stage.OPEN
+TUNNEL: Final = Stage.TUNNEL
+DISCARDING: Final = Stage.DISCARDING
+CLOSED: Final = Stage.CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._transport: asyncio.Transport
-        self._stage = Stage.OPEN
+        self._stage = OPEN
         self._peer = ""
         self._reader: RequestReader
         self._queue: deque[Request | Reply] = deque()
@@ -99,23 +106,24 @@ class ClientConnection(asyncio.Protocol):
         return self.drain() if self._relay.is_draining else None
 
     def data_received(self, data: bytes) -> None:
-        if self._stage is Stage.DISCARDING:
-            return None
-        if self._stage is Stage.TUNNEL and self._exchange is not None:
-            return self._exchange.from_client(data)
-        if not self._is_free:
-            return self._keep_for_later(data)
-        return self._feed(data)
+        if self._exchange is None and self._stage is OPEN and not self._is_full:
+            self._ahead = self._reader.feed(data)
+            if self._exchange is None or self._ahead:
+                self._advance()
+        elif self._stage is TUNNEL and self._exchange is not None:
+            self._exchange.from_client(data)
+        elif self._stage is not DISCARDING:
+            self._keep_for_later(data)
 
     def eof_received(self) -> None:
         """A hang-up. The transport would tell of the loss only after the client had read all that was written."""
         self._abandon()
-        self._stage = Stage.DISCARDING
+        self._stage = DISCARDING
         self._drop_queue()
         self._expect_within(self._relay.rules.limits.idle_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stage = Stage.CLOSED
+        self._stage = CLOSED
         self.deadline = NEVER
         self._relay.part(self)
         self._abandon()
@@ -134,7 +142,7 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is not None:
             self.deadline = NEVER
             return self._exchange.client_has_room()
-        if self._stage is Stage.DISCARDING:
+        if self._stage is DISCARDING:
             return self._expect_within(LINGER_S)
         self._expect_rest()
         return self._advance()
@@ -152,8 +160,8 @@ class ClientConnection(asyncio.Protocol):
 
     def request_read(self, request: Request) -> None:
         """The usual case needs no line: the one before it was answered long ago."""
-        if self._is_free and not self._queue and not self._is_advancing:
-            self._serve(request)
+        if self._exchange is None and not (self._is_full or self._queue or self._is_advancing):
+            self._begin(request)
         else:
             self._queue.append(request)
 
@@ -185,7 +193,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _linger(self) -> None:
         """Say that we are done, let the client finish its sentence, then close."""
-        self._stage = Stage.DISCARDING
+        self._stage = DISCARDING
         self._drop_queue()
         self._buffered_at_check = 0  # whoever still reads its answer has as much time for it as anybody
         if not self._transport.can_write_eof():  # TLS has no half-closed connections
@@ -203,14 +211,14 @@ class ClientConnection(asyncio.Protocol):
             return
         self._is_advancing = True
         try:
-            while self._is_free and self._stage is not Stage.CLOSED and self._next():
+            while self._is_free and self._stage is not CLOSED and self._next():
                 pass
         finally:
             self._is_advancing = False
 
     @property
     def _is_between_requests(self) -> bool:
-        return self._stage is Stage.OPEN and self._reader.stage is Reading.BETWEEN
+        return self._stage is OPEN and self._reader.stage is BETWEEN
 
     @property
     def _is_free(self) -> bool:
@@ -222,7 +230,7 @@ class ClientConnection(asyncio.Protocol):
         if self._queue:
             self._serve(self._queue.popleft())
             return True
-        if self._ahead and self._stage is Stage.OPEN:
+        if self._ahead and self._stage is OPEN:
             ahead, self._ahead = self._ahead, b""
             self._transport.resume_reading()
             self._feed(ahead)
@@ -235,9 +243,12 @@ class ClientConnection(asyncio.Protocol):
     def _serve(self, item: Request | Reply) -> None:
         if isinstance(item, Reply):
             return self._say(item)
+        return self._begin(item)
+
+    def _begin(self, request: Request) -> None:
         self.deadline = NEVER  # a next request may be half read; its time runs on when this one is answered
-        self._exchange = Exchange(self._relay, self, item, self._peer)
-        return self._exchange.begin()
+        self._exchange = Exchange(self._relay, self, request, self._peer)
+        self._exchange.begin()
 
     def _drop_queue(self) -> None:
         for item in self._queue:
@@ -251,12 +262,14 @@ class ClientConnection(asyncio.Protocol):
         assert self._exchange is not None
         self._transport.write(self._refusal(error, self._exchange.request.head, keep_alive=keep_alive).data)
 
-    def exchange_ended(self, *, keep_alive: bool) -> None:
+    def exchange_ended(self, *, keep_alive: bool, now: Instant) -> None:
         self._exchange = None
         if not keep_alive:
             return self._linger()
-        if self._is_between_requests and not self._queue and not self._ahead and not self._relay.is_draining:
-            return self._expect_within(self._relay.rules.limits.idle_timeout_s)
+        is_idle = self._is_between_requests and not (self._queue or self._ahead)
+        if is_idle and not self._relay.is_draining:
+            self.deadline = now + self._relay.rules.limits.idle_timeout_s
+            return None
         self._expect_rest()
         self._advance()
         if self._relay.is_draining:
@@ -266,14 +279,14 @@ class ClientConnection(asyncio.Protocol):
     def become_tunnel(self) -> None:
         """From here on bytes go both ways as they come; what came early goes first."""
         assert self._exchange is not None
-        self._stage = Stage.TUNNEL
+        self._stage = TUNNEL
         ahead, self._ahead = self._ahead, b""
         self._transport.resume_reading()
         self._exchange.from_client(ahead)
 
     def tunnel_ended(self) -> None:
         self._exchange = None
-        self._stage = Stage.DISCARDING
+        self._stage = DISCARDING
         self._transport.close()
         self._expect_within(LINGER_S)
 
@@ -290,7 +303,7 @@ class ClientConnection(asyncio.Protocol):
     def cut(self, last_words: bytes, *, looks_complete: bool) -> None:
         """Break off visibly: without its last chunk, or by a reset where a clean end would look like the whole."""
         self._exchange = None
-        self._stage = Stage.DISCARDING
+        self._stage = DISCARDING
         if last_words:
             self._transport.write(last_words)
         if looks_complete:
@@ -330,9 +343,9 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = NEVER
         if self._transport.get_write_buffer_size():
             return self._client_reads_slowly()
-        if self._stage is Stage.TUNNEL:
+        if self._stage is TUNNEL:
             return self.abort()
-        if self._stage is Stage.OPEN and self._reader.stage in (Reading.HEAD, Reading.BODY):
+        if self._stage is OPEN and self._reader.stage in (Reading.HEAD, Reading.BODY):
             part = self._reader.stage.value
             self._reader.give_up(TooSlow(f"the rest of the request did not come in time ({part})"))
             return self._advance()

@@ -15,6 +15,7 @@ DAY = b"86400"
 class Cors:
     def __init__(self, allowed_origins: Collection[str]) -> None:
         self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in allowed_origins)
+        self.is_on = bool(self._origins)
 
     def lines(self, head: RequestHead) -> list[bytes]:
         """Fields for an answer to this request; none for callers that need none."""

@@ -8,11 +8,13 @@ Otherwise one client that does not read its last buffer would block every swap.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
+from hotseat.catalog.spec import UNCHANGED
 from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, UpstreamError
 from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
-from hotseat.relay.naming import Road, name_for_v1
+from hotseat.relay.naming import MANAGEMENT, MODEL_IN_BODY, name_for_v1
 from hotseat.relay.refusals import stream_error
 from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from hotseat.relay.known import KnownResponse
     from hotseat.relay.relay import Relay
     from hotseat.relay.request import Request
-    from hotseat.terms import Address, Instant, Seconds, TicketId, Upstream
+    from hotseat.terms import Address, Instant, ModelName, Seconds, TicketId, Upstream
 
 
 UNREACHABLE_S: Seconds = 1.0
@@ -38,7 +40,7 @@ class Client(Protocol):
     write: Callable[[bytes], None]
 
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None: ...
-    def exchange_ended(self, *, keep_alive: bool) -> None: ...
+    def exchange_ended(self, *, keep_alive: bool, now: Instant) -> None: ...
     def become_tunnel(self) -> None: ...
     def tunnel_used(self) -> None: ...
     def tunnel_ended(self) -> None: ...
@@ -58,28 +60,30 @@ class Stage(Enum):
     OVER = "over"
 
 
+# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+NAMING: Final = Stage.NAMING
+WAITING: Final = Stage.WAITING
+DIALLING: Final = Stage.DIALLING
+FORWARDED: Final = Stage.FORWARDED
+ANSWERING: Final = Stage.ANSWERING
+OVER: Final = Stage.OVER
+
+
 class Exchange:
-    __slots__ = (
-        "_client",
-        "_closes",
-        "_connection",
-        "_dechunks",
-        "_dialling",
-        "_first_byte_at",
-        "_granted_at",
-        "_head",
-        "_peer",
-        "_relay",
-        "_retry",
-        "_spec",
-        "_stage",
-        "_ticket",
-        "_unreachable_since",
-        "_upstream",
-        "_was_sent",
-        "request",
-        "write",
-    )
+    # Defaults of the class instead of the instance: of a thousand exchanges a second most never touch them.
+    _stage = NAMING
+    _spec: ModelSpec | None = None
+    _ticket: TicketId | None = None
+    _upstream: Upstream | None = None
+    _connection: UpstreamConnection | None = None
+    _pending: asyncio.Task[None] | asyncio.TimerHandle | None = None
+    """The attempt to reach the upstream, or the next one."""
+    _head: ResponseHead | None = None
+    _granted_at: Instant | None = None
+    _first_byte_at: Instant | None = None
+    _unreachable_since: Instant | None = None
+    _was_sent = False
+    _dechunks = False
 
     def __init__(self, relay: Relay, client: Client, request: Request, peer: str) -> None:
         self._relay = relay
@@ -88,44 +92,26 @@ class Exchange:
         """To the client: the body is relayed by this alone."""
         self.request = request
         self._peer = peer
-        self._stage = Stage.NAMING
-        self._spec: ModelSpec | None = None
-        self._ticket: TicketId | None = None
-        self._upstream: Upstream | None = None
-        self._connection: UpstreamConnection | None = None
-        self._dialling: asyncio.Task[None] | None = None
-        self._head: ResponseHead | None = None
-        self._granted_at: Instant | None = None
-        self._first_byte_at: Instant | None = None
-        self._unreachable_since: Instant | None = None
-        self._was_sent = False
-        self._retry: asyncio.TimerHandle | None = None
-        self._dechunks = False
         self._closes = not request.keep_alive
 
     # The way in
 
     def begin(self) -> None:
         try:
-            if self.request.destination.road is Road.MANAGEMENT:
-                self._forward(self._relay.management)
-            else:
-                self._ask()
+            if self.request.destination.road is MANAGEMENT:
+                return self._forward(self._relay.management)
+            self._spec = self._named()
+            if self._spec.changes is not UNCHANGED:
+                self.request.change_body(self._spec.changes)
+            return self._wait_for_lease(self._spec)
         except HotseatError as error:
-            self._refuse(error)
+            return self._refuse(error)
 
-    def _ask(self) -> None:
-        self._spec = self._named()
-        self.request.change_body(self._spec.changes)
-        self._wait_for_lease()
-
-    def _wait_for_lease(self) -> None:
-        assert self._spec is not None
-        self._stage = Stage.WAITING
-        ticket = self._relay.dispatcher.ask(
-            self._spec.name, self.request.client, self, takes_slot=self.request.takes_slot
-        )
-        if self._stage is Stage.OVER:
+    def _wait_for_lease(self, spec: ModelSpec) -> None:
+        self._stage = WAITING
+        request = self.request
+        ticket = self._relay.dispatcher.ask(spec.name, request.client, self, takes_slot=request.takes_slot)
+        if self._stage is OVER:
             return
         self._ticket = ticket
         if self._upstream is not None:  # granted before `ask` returned
@@ -136,7 +122,7 @@ class Exchange:
         if destination.spec is not None:
             self._check_may_start(destination.spec)
             return destination.spec
-        if destination.road is Road.MODEL_IN_BODY:
+        if destination.road is MODEL_IN_BODY:
             named = self.request.named_model()
             if named is not None and (spec := catalog.find(named)):
                 return spec
@@ -187,37 +173,37 @@ class Exchange:
             self._dial(address)
 
     def _dial(self, address: Address) -> None:
-        self._stage = Stage.DIALLING
+        self._stage = DIALLING
         kind = DechunkingConnection if self.request.head.http10 else UpstreamConnection
-        self._dialling = self._relay.pool.dial(address, kind, self._connected, self._not_connected)
+        self._pending = self._relay.pool.dial(address, kind, self._connected, self._not_connected)
 
     def _connected(self, connection: UpstreamConnection) -> None:
-        self._dialling = None
+        self._pending = None
         self._send(connection)
 
     def _not_connected(self, problem: str) -> None:
         """Perhaps the server has just died and nobody knows yet: if nothing was sent, ask once more in a moment."""
-        self._dialling = None
+        self._pending = None
         now = self._relay.now()
         self._unreachable_since = self._unreachable_since or now
         # What may have reached a server, over a connection that broke, must not reach another one.
         if self._spec is None or self._was_sent or now - self._unreachable_since > UNREACHABLE_S:
             return self._break(UpstreamError(f"{self._who()} cannot be reached: {problem}."))
-        self._stage = Stage.WAITING
-        self._retry = self._relay.later(DIAL_AGAIN_S, self._ask_again)
+        self._stage = WAITING
+        self._pending = self._relay.later(DIAL_AGAIN_S, partial(self._ask_again, self._spec))
         return None
 
-    def _ask_again(self) -> None:
+    def _ask_again(self, spec: ModelSpec) -> None:
         """Give the lease back and stand in line anew: a dead server is started again for whoever waits."""
-        self._retry = None
+        self._pending = None
         ticket, self._ticket = self._ticket, None
         self._upstream = None
         if ticket is not None:
             self._relay.dispatcher.leave(ticket)
-        self._wait_for_lease()
+        self._wait_for_lease(spec)
 
     def _send(self, connection: UpstreamConnection) -> None:
-        self._stage = Stage.FORWARDED
+        self._stage = FORWARDED
         self._was_sent = True
         self._connection = connection
         head = self._relay.upstream_head(self.request, connection.address, self._peer)
@@ -239,7 +225,7 @@ class Exchange:
         return self._head is not None and self._head.ends_with_the_connection
 
     def head_received(self, head: ResponseHead) -> None:
-        self._stage = Stage.ANSWERING
+        self._stage = ANSWERING
         self._head = head
         self._first_byte_at = self._relay.now()
         self._dechunks = head.is_chunked and self.request.head.http10
@@ -252,19 +238,21 @@ class Exchange:
     def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
         """The same for a head that was read before: if the client wants nothing special, it is ready as it is."""
         relay, asked = self._relay, self.request.head
-        if self._closes or asked.http10 or relay.is_draining or relay.rules.cors.lines(asked):
+        may_need_cors = relay.rules.cors.is_on and b"origin" in asked.known
+        if self._closes or asked.http10 or relay.is_draining or may_need_cors:
             self.head_received(known.with_length(length))
             return self.write(data)
-        self._stage = Stage.ANSWERING
+        self._stage = ANSWERING
         self._head = known.head
         self._first_byte_at = relay.now()
-        return self.write(known.bytes_for(length) + data)
+        return self.write(known.with_body(length, data))
 
-    def ended(self) -> None:
+    def ended(self, now: Instant) -> None:
         """The upstream's message is complete and handed to the client's connection."""
         assert self._head is not None
-        self._over(self._head.status)
-        self._client.exchange_ended(keep_alive=not self._closes)
+        self._connection = None
+        self._over(self._head.status, now)
+        self._client.exchange_ended(keep_alive=not self._closes, now=now)
 
     def failed(self, error: UpstreamError) -> None:
         self._break(UpstreamError(f"{self._who()} failed: {error.message}."))
@@ -304,15 +292,15 @@ class Exchange:
 
     def tunnel_ended(self) -> None:
         """The upstream closed it."""
-        self._over(SWITCHING)
+        self._over(SWITCHING, self._relay.now())
         self._client.tunnel_ended()
 
     # From the client
 
     def abandoned(self) -> None:
         """The client hung up: stop the upstream's work now, or leave the line."""
-        if self._stage is not Stage.OVER:
-            self._over(499)
+        if self._stage is not OVER:
+            self._over(499, self._relay.now())
 
     def client_is_full(self) -> None:
         if self._connection is not None:
@@ -325,22 +313,23 @@ class Exchange:
     # The way out
 
     def _refuse(self, error: HotseatError) -> None:
-        if self._stage is Stage.OVER:
+        if self._stage is OVER:
             return
         keep_alive = self.request.keep_alive and not self._relay.is_draining
-        self._over(error.status)
+        now = self._relay.now()
+        self._over(error.status, now)
         self._client.refuse(error, keep_alive=keep_alive)
-        self._client.exchange_ended(keep_alive=keep_alive)
+        self._client.exchange_ended(keep_alive=keep_alive, now=now)
 
     def _break(self, error: HotseatError) -> None:
         """An error while that is still possible, else a visible cut."""
-        if self._stage is Stage.OVER:
+        if self._stage is OVER:
             return None
         if self._head is None:
             return self._refuse(error)
         last_words = self._last_words(error)
         looks_complete = self._head.ends_with_the_connection or self._dechunks
-        self._over(error.status)
+        self._over(error.status, self._relay.now())
         return self._client.cut(last_words, looks_complete=looks_complete)
 
     def _last_words(self, error: HotseatError) -> bytes:
@@ -354,27 +343,26 @@ class Exchange:
             return event
         return b"%x\r\n%b\r\n" % (len(event), event) if self._connection.is_between_chunks else b""
 
-    def _over(self, status: int) -> None:
-        self._stage = Stage.OVER
-        if self._dialling is not None:
-            self._dialling.cancel()
-        if self._retry is not None:
-            self._retry.cancel()
+    def _over(self, status: int, now: Instant) -> None:
+        self._stage = OVER
+        if self._pending is not None:
+            self._pending.cancel()
         connection, self._connection = self._connection, None
         if connection is not None and connection.serves(self):
             connection.release()
         if self._ticket is not None:
             self._relay.dispatcher.leave(self._ticket)
-        self._note(status)
-        self._relay.forget_body(self.request.body)
+        if self._spec is not None:
+            self._note(self._spec.name, status, now)
+        body = self.request.body
+        if body.counted or body.is_spooled:
+            self._relay.forget_body(body)
 
-    def _note(self, status: int) -> None:
-        if self._spec is None:
-            return
-        now, began = self._relay.now(), self.request.began
+    def _note(self, model: ModelName, status: int, now: Instant) -> None:
+        began = self.request.began
         waited = (self._granted_at or now) - began
         first_byte = None if self._first_byte_at is None else self._first_byte_at - began
-        self._relay.ledger.finished(self._spec.name, status, waited, first_byte, now - began)
+        self._relay.ledger.finished(model, status, waited, first_byte, now - began)
 
     def _who(self) -> str:
         return "hotseat's own API" if self._spec is None else self._spec.name

@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from hotseat.relay.body import Body
-from hotseat.relay.head import ResponseHead, framed, response_bytes
+from hotseat.relay.head import ResponseHead, response_bytes
 from hotseat.relay.request import Request
 
 if TYPE_CHECKING:
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.relay.body import Body
     from hotseat.relay.head import RequestHead
     from hotseat.relay.keys import Verdict
     from hotseat.relay.naming import Destination
+    from hotseat.relay.rules import Rules
     from hotseat.terms import Address, Bytes, ClientId, Instant, Seconds
 
 MOST_KNOWN = 512
@@ -45,6 +47,29 @@ def split_length(head: bytes) -> tuple[bytes, int | None]:
     return head, None
 
 
+class Outline:
+    """A head with a gap for its length: where the same head comes again, comparing finds out sooner than looking up."""
+
+    __slots__ = ("_before", "_begin", "_behind", "_rest")
+
+    def __init__(self, head: bytes) -> None:
+        spelling = next(spelling for spelling in SPELLINGS if spelling in head)
+        begin = head.find(spelling) + len(spelling)
+        end = head.find(b"\r\n", begin)
+        self._before, self._behind = head[:begin], head[end:]
+        self._begin, self._rest = begin, len(head) - end
+
+    def found_in(self, data: bytes) -> tuple[int, int] | None:
+        """The length stated and where the head ends, if `data` begins with this head."""
+        if not data.startswith(self._before):
+            return None
+        end = data.find(b"\r", self._begin, self._begin + LONGEST_NUMBER)
+        number = data[self._begin : end]
+        if not number.isdigit() or not data.startswith(self._behind, end):
+            return None
+        return int(number), end + self._rest
+
+
 class Memory(Generic[Head]):
     """The last few hundred heads. Full, it starts afresh: that costs less than knowing which one is the oldest."""
 
@@ -69,12 +94,21 @@ class KnownRequest:
     most_bytes: Bytes
     may_spool: bool
     keep_alive: bool
-    sent_to: tuple[Address, str] | None = None
+    under: tuple[Rules, Catalog]
+    """What it was checked against."""
+    outline: Outline | None
+    """None where it states no length."""
+    names_in_json: bool
+    """Is the model named in a JSON body that it must have?"""
+    sent_to: Address | None = None
+    sent_for: str = ""
     sent_as: bytes = b""
-    """The head as it last went upstream, without its length: for this address and this client's address."""
+    """The head as it last went upstream, without its length: to this address, for a client with that one."""
 
-    def anew(self, client: ClientId, now: Instant) -> Request:
-        body = Body(may_spool=self.may_spool)
+    def is_current(self, rules: Rules, catalog: Catalog) -> bool:
+        return self.under[0] is rules and self.under[1] is catalog
+
+    def anew(self, body: Body, client: ClientId, now: Instant) -> Request:
         return Request(self.head, self.destination, self.verdict, body, client, now, self.keep_alive, self)
 
 
@@ -94,9 +128,11 @@ class KnownResponse:
     """The head as it goes to a client that asks for nothing special, without its length."""
     rest: tuple[Seconds, int]
     """How long and how often its connection may be used again."""
+    outline: Outline
 
-    def bytes_for(self, length: int) -> bytes:
-        return framed(self.plain, length)
+    def with_body(self, length: int, data: bytes) -> bytes:
+        """The answer, as far as it has come."""
+        return b"%bContent-Length: %d\r\n\r\n%b" % (self.plain, length, data)
 
     def with_length(self, length: int) -> ResponseHead:
         head, number = self.head, b"%d" % length
@@ -104,9 +140,9 @@ class KnownResponse:
         return ResponseHead(head.status, head.reason, fields, {**head.known, b"content-length": number})
 
 
-def known_response(head: ResponseHead, rest: tuple[Seconds, int]) -> KnownResponse:
+def known_response(lines: bytes, head: ResponseHead, rest: tuple[Seconds, int]) -> KnownResponse:
     fields = [(name, value) for name, value in head.fields if name.lower() != b"content-length"]
     # Any number will do: it says that the length is known, and is never looked at.
     bare = ResponseHead(head.status, head.reason, fields, {**head.known, b"content-length": b"0"})
     plain = response_bytes(bare, [], dechunk=False, close=False, http10=False)
-    return KnownResponse(bare, plain.removesuffix(b"\r\n"), rest)
+    return KnownResponse(bare, plain.removesuffix(b"\r\n"), rest, Outline(lines))

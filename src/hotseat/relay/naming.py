@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -37,6 +37,11 @@ class Road(Enum):
     RUNNING_MODEL = "running model"
 
 
+# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+MANAGEMENT: Final = Road.MANAGEMENT
+MODEL_IN_BODY: Final = Road.MODEL_IN_BODY
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
     """Where a request goes. `target` is what the upstream is asked for, byte by byte as received."""
@@ -54,11 +59,11 @@ def find_road(method: bytes, target: bytes, catalog: Catalog) -> Destination:
     if path.startswith(UPSTREAM):
         return _road_to_upstream(method, target, path, catalog)
     if _is_ours(method, path):
-        return Destination(Road.MANAGEMENT, target)
+        return Destination(MANAGEMENT, target)
     if b"model=" in query and (name := _model_in_query(query)):
         return Destination(Road.MODEL_IN_URL, target, _configured(name, catalog))
     if method == b"POST" or (method in (b"PUT", b"PATCH") and not path.startswith(b"/v1/")):
-        return Destination(Road.MODEL_IN_BODY, target)
+        return Destination(MODEL_IN_BODY, target)
     return Destination(Road.RUNNING_MODEL, target)
 
 
@@ -94,13 +99,13 @@ def _road_to_upstream(method: bytes, target: bytes, path: bytes, catalog: Catalo
             return _road_to_known(method, target, path[end:], target[end:], _configured(name, catalog))
         end = path.rfind(b"/", start, end)
     if method == b"DELETE" or (method == b"GET" and path.endswith(b"/load")):
-        return Destination(Road.MANAGEMENT, target)
+        return Destination(MANAGEMENT, target)
     raise _unknown_in_url(path[start:], catalog)
 
 
 def _road_to_known(method: bytes, target: bytes, path: bytes, suffix: bytes, spec: ModelSpec) -> Destination:
     if (method, path) in ((b"GET", b"/load"), (b"DELETE", b"")):
-        return Destination(Road.MANAGEMENT, target)
+        return Destination(MANAGEMENT, target)
     return Destination(Road.MODEL_IN_URL, suffix if path else b"/" + suffix, spec)
 
 

@@ -22,14 +22,12 @@ SWEEP_S: Seconds = 1.0
 class Pool:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self.now: Callable[[], Instant] = self._loop.time
         self._resting: dict[Address, list[UpstreamConnection]] = {}
         self._tasks = Tasks()
         self.known: Memory[KnownResponse] = Memory()
         self._tls: ssl.SSLContext | None = None
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
-
-    def now(self) -> Instant:
-        return self._loop.time()
 
     @property
     def resting(self) -> int:

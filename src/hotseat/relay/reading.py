@@ -7,23 +7,25 @@ the next bytes may take. After a request whose end is unknown it is lost, and re
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import httptools
 
 from hotseat.errors import Busy, ClientError, HeadTooLarge, HotseatError, NotImplementedHere
 from hotseat.relay.body import Body
 from hotseat.relay.head import read_head
-from hotseat.relay.known import KnownRequest, may_be_learned, split_length
+from hotseat.relay.known import KnownRequest, Outline, may_be_learned, split_length
 from hotseat.relay.naming import find_road
-from hotseat.relay.request import Request, must_stay_in_memory
+from hotseat.relay.request import Request, must_stay_in_memory, names_in_json
 from hotseat.relay.rules import too_large
 
 if TYPE_CHECKING:
+    from hotseat.catalog.catalog import Catalog
     from hotseat.relay.head import Field, RequestHead
     from hotseat.relay.known import Memory
     from hotseat.relay.relay import Relay
-    from hotseat.terms import Bytes, Seconds
+    from hotseat.relay.rules import Rules
+    from hotseat.terms import Bytes, ClientId, Seconds
 
 BLANK_LINES = (b"\r", b"\n")
 """llhttp forgives them before a request; they are no part of its head."""
@@ -36,6 +38,13 @@ class Reading(Enum):
     HEAD = "head"
     BODY = "body"
     LOST = "lost"
+
+
+# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+BETWEEN: Final = Reading.BETWEEN
+HEAD: Final = Reading.HEAD
+BODY: Final = Reading.BODY
+LOST: Final = Reading.LOST
 
 
 class Owner(Protocol):
@@ -53,9 +62,20 @@ class Owner(Protocol):
     def expect_nothing(self) -> None: ...
 
 
+class ToLearn(NamedTuple):
+    """A head that is new, and the configuration that it is checked against: that may change before its body ends."""
+
+    memory: Memory[KnownRequest]
+    under: tuple[Rules, Catalog]
+    lines: bytes
+    length: int | None
+
+
 class RequestReader:
     __slots__ = (
+        "_client",
         "_fields",
+        "_last",
         "_left",
         "_most_bytes",
         "_overhead",
@@ -75,7 +95,7 @@ class RequestReader:
         self._owner = owner
         self._peer = peer
         self._parser: httptools.HttpRequestParser | None = None  # made when it is needed: it is large
-        self.stage = Reading.BETWEEN
+        self.stage = BETWEEN
         self.wants_continue = False
         self._fields: list[Field] = []
         self._target = b""
@@ -85,14 +105,17 @@ class RequestReader:
         """Read since the last byte of a body: heads, trailers and the sizes of chunks."""
         self._left: Bytes = 0
         """Of a body whose end is found by counting."""
-        self._to_learn: tuple[Memory[KnownRequest], bytes, int | None] | None = None
+        self._to_learn: ToLearn | None = None
+        self._last: KnownRequest | None = None
+        """What was sent before: clients repeat themselves."""
+        self._client: ClientId
 
     def feed(self, data: bytes) -> bytes:
         """Read; returns what is no longer HTTP, after a request for a websocket."""
-        while data and self.stage is not Reading.LOST:
+        while data and self.stage is not LOST:
             if self._left:
                 data = self._count(data)
-            elif self.stage is Reading.BETWEEN and (rest := self._recognise(data)) is not None:
+            elif self.stage is BETWEEN and (rest := self._recognise(data)) is not None:
                 data = rest
             else:
                 data, rest = self._parse(data)
@@ -102,7 +125,7 @@ class RequestReader:
 
     def give_up(self, error: HotseatError, head: RequestHead | None = None) -> None:
         """Refuse and read no further: where this request ends is unknown or too far away."""
-        if self.stage is Reading.LOST:
+        if self.stage is LOST:
             return
         if self._request is not None:
             head = self._request.head
@@ -115,13 +138,21 @@ class RequestReader:
         if self._request is not None:
             self._relay.forget_body(self._request.body)
             self._request = None
-        self.stage = Reading.LOST
+        self.stage = LOST
         self.wants_continue = False
 
     # Heads that were read before
 
     def _recognise(self, data: bytes) -> bytes | None:
         """Begin a request whose head was read before; None if llhttp must read it."""
+        known, relay = self._last, self._relay
+        if known is not None and known.outline is not None and known.is_current(relay.rules, relay.dispatcher.catalog):
+            found = known.outline.found_in(data)
+            if found is not None and found[0] <= known.most_bytes:
+                return self._begin_known(known, found[0], found[1], data)
+        return self._look_up(data)
+
+    def _look_up(self, data: bytes) -> bytes | None:
         end = data.find(b"\r\n\r\n") + 4
         if end < 4 or data.startswith(BLANK_LINES):
             return None
@@ -129,18 +160,22 @@ class RequestReader:
         memory = self._relay.known_requests()
         known = memory.recall(key)
         if known is None or (length or 0) > known.most_bytes:
-            self._to_learn = (memory, key, length)
+            self._to_learn = ToLearn(memory, self._relay.known_under, data[:end], length)
             return None
-        request = known.anew(self._relay.rules.client_of(known.head, self._peer), self._relay.now())
-        body_end = end + (length or 0)
-        if len(data) >= body_end and body_end - end <= SMALL_BODY:
-            if length:
-                request.body.add(data[end:body_end])
-            self._owner.request_read(request)
+        self._last = known
+        self._client = self._relay.rules.client_of(known.head, self._peer)
+        return self._begin_known(known, length or 0, end, data)
+
+    def _begin_known(self, known: KnownRequest, length: Bytes, end: int, data: bytes) -> bytes:
+        """Begin a request whose head ends here; returns what lies behind it."""
+        body_end = end + length
+        if length <= SMALL_BODY and len(data) >= body_end:
+            self._owner.request_read(known.anew(Body.of(data[end:body_end]), self._client, self._relay.now()))
             return data[body_end:]
-        self._request, self._most_bytes = request, known.most_bytes
-        self.stage = Reading.BODY
-        self._left = length or 0
+        self._request = known.anew(Body(may_spool=known.may_spool), self._client, self._relay.now())
+        self._most_bytes = known.most_bytes
+        self.stage = BODY
+        self._left = length
         return self._count(data[end:])
 
     def _count(self, data: bytes) -> bytes:
@@ -152,15 +187,21 @@ class RequestReader:
             self._complete(self._request)
         return rest
 
-    def _learn(self, request: Request, memory: Memory[KnownRequest], key: bytes, length: int | None) -> None:
-        """Into the memory of the configuration that the head was checked under: it may have changed since."""
-        if not may_be_learned(request.head, length):
+    def _learn(self, request: Request, new: ToLearn) -> None:
+        if not may_be_learned(request.head, new.length):
             return
-        may_spool = not must_stay_in_memory(request.head, request.destination)
         known = KnownRequest(
-            request.head, request.destination, request.verdict, self._most_bytes, may_spool, request.keep_alive
+            request.head,
+            request.destination,
+            request.verdict,
+            self._most_bytes,
+            not must_stay_in_memory(request.head, request.destination),
+            request.keep_alive,
+            new.under,
+            None if new.length is None else Outline(new.lines),
+            names_in_json(request.head, request.destination),
         )
-        memory.learn(key, known)
+        new.memory.learn(split_length(new.lines)[0], known)
 
     # Heads that are new
 
@@ -171,13 +212,13 @@ class RequestReader:
             self._llhttp().feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             rest = data[upgrade.args[0] :]
-            if self.stage is Reading.HEAD:
+            if self.stage is HEAD:
                 return self._without_offer(rest), b""
             self._parser = None  # it asked for a websocket: what follows is for whoever answers
             return b"", rest
         except httptools.HttpParserError as problem:
             self.give_up(ClientError(f"the request is malformed: {problem}"))
-        if self.stage in (Reading.HEAD, Reading.BODY):
+        if self.stage in (HEAD, BODY):
             self._check_overhead()
         return b"", b""
 
@@ -204,24 +245,24 @@ class RequestReader:
     def on_message_begin(self) -> None:
         self._fields, self._target = [], b""
         self._request = None
-        if self.stage is not Reading.LOST:
-            self.stage = Reading.HEAD
+        if self.stage is not LOST:
+            self.stage = HEAD
             self._owner.expect_within(self._relay.rules.limits.header_timeout_s)
 
     def on_url(self, part: bytes) -> None:
         self._target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.stage is Reading.HEAD:
+        if self.stage is HEAD:
             self._fields.append((name, value))
-        elif self.stage is Reading.BODY:  # a trailer: counted, never merged into the head
+        elif self.stage is BODY:  # a trailer: counted, never merged into the head
             self._overhead += len(name) + len(value)
             self._check_overhead()
 
     def on_headers_complete(self) -> None:
-        if self.stage is not Reading.HEAD or self._offers_another_protocol():
+        if self.stage is not HEAD or self._offers_another_protocol():
             return
-        self.stage = Reading.BODY
+        self.stage = BODY
         head: RequestHead | None = None
         parser = self._llhttp()
         try:
@@ -233,7 +274,7 @@ class RequestReader:
 
     def on_body(self, part: bytes) -> None:
         self._overhead = 0
-        if self._request is None or self.stage is not Reading.BODY:
+        if self._request is None or self.stage is not BODY:
             return
         self._owner.expect_within(self._relay.rules.limits.body_timeout_s)
         try:
@@ -242,7 +283,7 @@ class RequestReader:
             self.give_up(error)
 
     def on_message_complete(self) -> None:
-        if self.stage is not Reading.BODY:
+        if self.stage is not BODY:
             return None
         request, to_learn = self._request, self._to_learn
         self._to_learn = None
@@ -250,7 +291,7 @@ class RequestReader:
             return self._rest()
         request.keep_alive = self._llhttp().should_keep_alive()
         if to_learn is not None:
-            self._learn(request, *to_learn)
+            self._learn(request, to_learn)
         return self._complete(request)
 
     def _complete(self, request: Request) -> None:
@@ -260,7 +301,7 @@ class RequestReader:
     def _rest(self) -> None:
         """A request has been read; the next one may come."""
         self._request = None
-        self.stage = Reading.BETWEEN
+        self.stage = BETWEEN
         self._overhead = 0
         self.wants_continue = False
         self._owner.expect_nothing()

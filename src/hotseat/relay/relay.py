@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.relay.client import ClientConnection
+from hotseat.relay.head import framed
 from hotseat.relay.known import KnownRequest, Memory
 from hotseat.relay.pool import Pool
 
@@ -52,10 +53,10 @@ class Relay:
         self.later = self._loop.call_later
         self._clients: set[ClientConnection] = set()
         self._all_gone = asyncio.Event()
-        self._buffered: dict[Body, Bytes] = {}
-        self._buffered_bytes: Bytes = 0
+        self.buffered: Bytes = 0
+        """What request bodies take of the memory, the small ones not counted."""
         self._known: Memory[KnownRequest] = Memory()
-        self._known_under: tuple[Rules, Catalog] = (rules, dispatcher.catalog)
+        self.known_under: tuple[Rules, Catalog] = (rules, dispatcher.catalog)
         self._servers: list[asyncio.Server] = []
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
@@ -108,27 +109,35 @@ class Relay:
 
     def has_memory_for(self, body: Body) -> bool:
         """Count what this body takes; False when all of them together take too much."""
-        self._buffered_bytes += body.in_memory - self._buffered.get(body, 0)
-        self._buffered[body] = body.in_memory
-        return self._buffered_bytes <= MOST_BUFFERED
-
-    @property
-    def buffered(self) -> Bytes:
-        return self._buffered_bytes
+        self.buffered += body.in_memory - body.counted
+        body.counted = body.in_memory
+        return self.buffered <= MOST_BUFFERED
 
     def forget_body(self, body: Body) -> None:
-        self._buffered_bytes -= self._buffered.pop(body, 0)
+        self.buffered -= body.counted
+        body.counted = 0
         body.close()
 
     def upstream_head(self, request: Request, address: Address, peer: str) -> bytes:
-        return request.upstream_head(address, peer, self.scheme, trust_proxies=self.rules.trusts(peer))
+        known = request.known
+        if known is None:
+            lines = self._upstream_lines(request, address, peer)
+        else:
+            if known.sent_to is not address or known.sent_for != peer:
+                known.sent_to, known.sent_for = address, peer
+                known.sent_as = self._upstream_lines(request, address, peer)
+            lines = known.sent_as
+        return framed(lines, request.stated_length)
+
+    def _upstream_lines(self, request: Request, address: Address, peer: str) -> bytes:
+        return request.upstream_lines(address, peer, self.scheme, trust_proxies=self.rules.trusts(peer))
 
     def known_requests(self) -> Memory[KnownRequest]:
         """Heads read under the present configuration."""
         rules, catalog = self.rules, self.dispatcher.catalog
-        if self._known_under[0] is not rules or self._known_under[1] is not catalog:
+        if self.known_under[0] is not rules or self.known_under[1] is not catalog:
             self._known = Memory()
-            self._known_under = (rules, catalog)
+            self.known_under = (rules, catalog)
         return self._known
 
     def _sweep(self) -> None:

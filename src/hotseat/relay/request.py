@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import UNCHANGED
 from hotseat.errors import UnsupportedEncoding
-from hotseat.relay.head import SWITCH, forwarded_fields, framed, lines_about_client, upstream_lines
+from hotseat.relay.head import SWITCH, forwarded_fields, lines_about_client, upstream_lines
 from hotseat.relay.multipart import field, replace_field
-from hotseat.relay.naming import Road, lenient_model_in_json, model_in_json
+from hotseat.relay.naming import MODEL_IN_BODY, lenient_model_in_json, model_in_json
 from hotseat.relay.refusals import Dialect, dialect_of
 from hotseat.relay.rewrite import rewrite_json
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hotseat.relay.known import KnownRequest
     from hotseat.relay.naming import Destination
     from hotseat.settings import ErrorFormat
-    from hotseat.terms import Address, ClientId, Instant
+    from hotseat.terms import Address, Bytes, ClientId, Instant
 
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 FORM_LOOK_AHEAD = 64 << 20
@@ -55,6 +55,8 @@ class Request:
 
     def named_model(self) -> str | None:
         """The model that the body names; under /v1/ a body that cannot be read is the client's mistake."""
+        if self.known is not None and self.known.names_in_json:
+            return model_in_json(self.body.whole())
         if b"content-encoding" in self.head.known:
             self._refuse_compressed()
         boundary = self.head.boundary
@@ -81,18 +83,13 @@ class Request:
         elif changes.model_name is not None:
             self.body.replace(replace_field(self.body.whole(), boundary, "model", changes.model_name))
 
-    def upstream_head(self, address: Address, peer: str, scheme: bytes, *, trust_proxies: bool) -> bytes:
-        known = self.known
-        if known is None:
-            lines = self._upstream_lines(address, peer, scheme, trust_proxies)
-        else:
-            if known.sent_to != (address, peer):
-                known.sent_as = self._upstream_lines(address, peer, scheme, trust_proxies)
-                known.sent_to = (address, peer)
-            lines = known.sent_as
-        return framed(lines, self.body.size if self.body.size or self.head.method in MAY_HAVE_BODY else None)
+    @property
+    def stated_length(self) -> Bytes | None:
+        """For the upstream; None where there is no body and nobody expects one."""
+        return self.body.size if self.body.size or self.head.method in MAY_HAVE_BODY else None
 
-    def _upstream_lines(self, address: Address, peer: str, scheme: bytes, trust_proxies: bool) -> bytes:
+    def upstream_lines(self, address: Address, peer: str, scheme: bytes, *, trust_proxies: bool) -> bytes:
+        """The head as it goes upstream, without its length."""
         removed = REMOVED[self.verdict.remove_authorization, self.verdict.remove_x_api_key]
         about_client = lines_about_client(self.head, peer, scheme, trust_proxies)
         lines = [*forwarded_fields(self.head, removed, trust_proxies), *about_client]
@@ -120,9 +117,15 @@ def dialect_for(head: RequestHead, error_format: ErrorFormat) -> Dialect:
 def must_stay_in_memory(head: RequestHead, destination: Destination) -> bool:
     """JSON that is read or changed is decoded as a whole; forms and opaque uploads can rest on disk."""
     is_changed = destination.spec is not None and bool(destination.spec.changes)
-    if destination.road is not Road.MODEL_IN_BODY and not is_changed:
+    if destination.road is not MODEL_IN_BODY and not is_changed:
         return False
     return head.boundary is None and (destination.target.startswith(b"/v1/") or is_json(head))
+
+
+def names_in_json(head: RequestHead, destination: Destination) -> bool:
+    """Is the model named in a JSON body that it must have?"""
+    is_plain = head.boundary is None and b"content-encoding" not in head.known
+    return is_plain and destination.road is MODEL_IN_BODY and destination.target.startswith(b"/v1/")
 
 
 def is_json(head: RequestHead) -> bool:

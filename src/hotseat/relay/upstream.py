@@ -1,8 +1,8 @@
 """One connection to an upstream: it serves one exchange at a time and rests in the pool between them.
 
-llhttp follows the framing; the bytes themselves are relayed as they came, in the callback they came in. What it
-cannot know, we tell: heads of interim answers are cut off before it sees them, an answer to HEAD ends at its head,
-and an answer without framing ends with the connection.
+The bytes of an answer are relayed as they came, in the callback they came in. Where its head was read before, its body
+is counted; what is new goes through llhttp (`Answer`). What llhttp cannot know, we see to: heads of interim answers
+are cut off before it sees them, an answer to HEAD ends at its head, and one without framing ends with the connection.
 """
 
 from __future__ import annotations
@@ -10,26 +10,22 @@ from __future__ import annotations
 import asyncio
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, cast
-
-import httptools
+from typing import TYPE_CHECKING, Final, cast
 
 from hotseat.errors import UpstreamError
-from hotseat.relay.head import SWITCHING, read_response_head
+from hotseat.relay.answer import Answer, DechunkedAnswer, Switched, sent_more
 from hotseat.relay.known import known_response, split_length
 
 if TYPE_CHECKING:
     from hotseat.relay.body import Body
     from hotseat.relay.exchange import Exchange
-    from hotseat.relay.head import Field, ResponseHead
+    from hotseat.relay.head import ResponseHead
     from hotseat.relay.known import KnownResponse
     from hotseat.relay.pool import Pool
     from hotseat.terms import Address, Bytes, Instant, Seconds
 
 LARGEST_HEAD = 64 << 10
 MOST_INTERIM_HEADS = 16
-MOST_BETWEEN_CHUNKS: Bytes = 1 << 20
-"""Of sizes, extensions and trailers. More than one read brings, because a read may end just behind a chunk."""
 
 # llama-server closes kept-alive connections after 5 s or 100 requests; whoever stays below meets neither race.
 REST_S: Seconds = 4.0
@@ -50,37 +46,40 @@ class Stage(Enum):
     CLOSED = "closed"
 
 
+# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+RESTING: Final = Stage.RESTING
+ASKED: Final = Stage.ASKED
+HEAD: Final = Stage.HEAD
+BODY: Final = Stage.BODY
+COMPLETE: Final = Stage.COMPLETE
+TUNNEL: Final = Stage.TUNNEL
+CLOSED: Final = Stage.CLOSED
+
+
 class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
-        "_between",
+        "_answer",
         "_body",
         "_exchange",
-        "_fields",
         "_held",
-        "_in_chunk",
         "_interim_heads",
-        "_is_chunked",
-        "_is_counted",
         "_is_held",
         "_is_paused",
-        "_keep",
+        "_last",
         "_left",
         "_most_requests",
-        "_parser",
         "_pool",
-        "_reason",
         "_requests",
         "_rest_s",
         "_rest_until",
         "_sent",
         "_stage",
-        "_tail",
         "_to_learn",
         "_transport",
         "address",
-        "is_between_chunks",
     )
 
+    ANSWER = Answer
     RECALLS = True
     """Does it recognise heads that were read before?"""
 
@@ -88,17 +87,24 @@ class UpstreamConnection(asyncio.Protocol):
         self.address = address
         self._pool = pool
         self._transport: asyncio.Transport
-        self._parser = httptools.HttpResponseParser(self)
         self._exchange: Exchange | None = None
-        self._stage = Stage.RESTING
+        self._stage = RESTING
         self._requests = 0
         self._rest_s: Seconds = REST_S
         self._most_requests = MOST_REQUESTS
         self._rest_until: Instant = 0.0
-        self._body: Body | None = None
-        self._sent = 0
         self._is_paused = False
         self._is_held = False
+        self._last: KnownResponse | None = None
+        """What it answered before: servers repeat themselves."""
+        # Of the present answer; at rest all of this is empty.
+        self._answer: Answer | None = None
+        self._held = b""
+        self._interim_heads = 0
+        self._left: Bytes = 0
+        self._to_learn: tuple[bytes, ResponseHead] | None = None
+        self._body: Body | None = None
+        self._sent = 0
 
     # What the exchange asks for
 
@@ -106,23 +112,19 @@ class UpstreamConnection(asyncio.Protocol):
         return self._exchange is exchange
 
     def can_be_used(self, now: Instant) -> bool:
-        return not self._transport.is_closing() and now < self._rest_until
+        return now < self._rest_until and not self._transport.is_closing()
+
+    @property
+    def is_between_chunks(self) -> bool:
+        return self._answer is not None and self._answer.is_between_chunks
 
     def send(self, exchange: Exchange, head: bytes, body: Body) -> None:
         self._exchange = exchange
-        self._stage = Stage.ASKED
+        self._stage = ASKED
         self._requests += 1
-        self._fields: list[Field] = []
-        self._held = self._reason = b""
-        self._keep = self._in_chunk = self._is_chunked = self._is_counted = self.is_between_chunks = False
-        self._interim_heads = self._between = 0
-        self._tail = b""
-        self._to_learn: tuple[bytes, ResponseHead] | None = None
-        self._left: Bytes | None = None
-        self._body, self._sent = None, 0
         if body.is_spooled:
             self._transport.write(head)
-            self._body = body
+            self._body, self._sent = body, 0
             self._send_more()
         else:
             self._transport.write(head + body.whole() if body.size else head)
@@ -134,13 +136,13 @@ class UpstreamConnection(asyncio.Protocol):
     def release(self) -> None:
         """The exchange is over before the answer is: nobody can use what still comes."""
         self._exchange = None
-        if self._stage is Stage.TUNNEL:
+        if self._stage is TUNNEL:
             return self.close()  # the client's last words still go through
-        self._stage = Stage.CLOSED
+        self._stage = CLOSED
         return self._transport.abort()
 
     def close(self) -> None:
-        self._stage = Stage.CLOSED
+        self._stage = CLOSED
         self._transport.close()
 
     def pause(self) -> None:
@@ -163,32 +165,29 @@ class UpstreamConnection(asyncio.Protocol):
         exchange = self._exchange
         if exchange is None:
             return self.close()  # bytes that nobody asked for
-        if self._stage is Stage.TUNNEL:
-            return exchange.from_upstream(data)
+        if self._stage is BODY and self._answer is not None and self._answer.is_whole_chunk(data):
+            return exchange.write(data)  # nearly all that a stream brings
         try:
-            if self._stage is Stage.BODY:
-                self._follow(data)
-                self._pass_on(exchange, data)
+            if self._stage is BODY:
+                self._body_received(exchange, data)
+            elif self._stage is TUNNEL:
+                exchange.from_upstream(data)
             else:
                 self._head_received(exchange, data)
-        except httptools.HttpParserError as problem:
-            cause = problem.__context__  # what a callback raised
-            malformed = UpstreamError(f"the upstream's answer is malformed: {problem}")
-            return self._fail(cause if isinstance(cause, UpstreamError) else malformed)
         except UpstreamError as problem:
             return self._fail(problem)
-        if self._stage is Stage.COMPLETE:
-            self._complete()
+        if self._stage is COMPLETE:
+            self._complete(exchange)
         return None
 
     def pause_writing(self) -> None:
         self._is_paused = True
-        if self._stage is Stage.TUNNEL and self._exchange is not None:
+        if self._stage is TUNNEL and self._exchange is not None:
             self._exchange.upstream_is_full()
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        if self._stage is Stage.TUNNEL and self._exchange is not None:
+        if self._stage is TUNNEL and self._exchange is not None:
             self._exchange.upstream_has_room()
         self._send_more()
 
@@ -197,53 +196,30 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        stage, self._stage = self._stage, Stage.CLOSED
+        stage, self._stage = self._stage, CLOSED
         exchange, self._exchange = self._exchange, None
         if exchange is None:
             return self._pool.forget(self)
-        if stage is Stage.TUNNEL:
+        if stage is TUNNEL:
             return exchange.tunnel_ended()
-        if stage is Stage.BODY and exchange.response_ends_with_connection and exc is None:
-            return exchange.ended()
+        if stage is BODY and exchange.response_ends_with_connection and exc is None:
+            return exchange.ended(self._pool.now())
         # Closed while it rested, just as we used it again: not one byte came back, so nothing was begun.
-        was_stale = stage is Stage.ASKED and self._requests > 1
+        was_stale = stage is ASKED and self._requests > 1
         return exchange.connection_lost(may_retry=was_stale)
-
-    # llhttp
-
-    def on_message_begin(self) -> None:
-        if self._stage is Stage.COMPLETE:
-            raise sent_more()
-
-    def on_status(self, reason: bytes) -> None:
-        self._reason += reason
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._stage is Stage.HEAD:
-            self._fields.append((name, value))
-        else:  # a trailer, relayed with the body
-            self._count_between(len(name) + len(value))
-
-    def on_headers_complete(self) -> None:
-        self._stage = Stage.BODY
-
-    def on_chunk_header(self) -> None:
-        self._in_chunk = True
-        self._between = 0
-
-    def on_chunk_complete(self) -> None:
-        self._in_chunk = False
-        self._between = 0
-
-    def on_message_complete(self) -> None:
-        self._stage = Stage.COMPLETE
-        # Valid in this callback only: llhttp clears its flags after it.
-        self._keep = self._parser.should_keep_alive()
 
     # Heads
 
     def _head_received(self, exchange: Exchange, data: bytes) -> None:
-        self._stage = Stage.HEAD
+        last = self._last
+        if last is not None and self._stage is ASKED and not exchange.wants_head_only:
+            found = last.outline.found_in(data)
+            if found is not None:
+                return self._begin_known(exchange, last, found[0], data[found[1] :])
+        return self._look_at_head(exchange, data)
+
+    def _look_at_head(self, exchange: Exchange, data: bytes) -> None:
+        self._stage = HEAD
         data = self._without_interim_heads(self._held + data)
         end = data.find(b"\r\n\r\n") + 4
         is_complete = end >= 4
@@ -258,7 +234,7 @@ class UpstreamConnection(asyncio.Protocol):
         key, length = split_length(data[:end])
         known = self._pool.known.recall(key) if self.RECALLS else None
         if known is None or length is None or exchange.wants_head_only:
-            self._read_head(exchange, data, end, key if length is not None else None)
+            self._read_head(exchange, data[:end], data[end:], may_learn=length is not None)
         else:
             self._begin_known(exchange, known, length, data[end:])
 
@@ -274,115 +250,108 @@ class UpstreamConnection(asyncio.Protocol):
             data = data[end + 4 :]
         return data
 
-    def _read_head(self, exchange: Exchange, data: bytes, end: int, key: bytes | None) -> None:
+    def _read_head(self, exchange: Exchange, lines: bytes, data: bytes, *, may_learn: bool) -> None:
+        answer = self._answer = self.ANSWER()
         try:
-            self._parser.feed_data(data[:end])
-        except httptools.HttpParserUpgrade:  # a 101: what follows is no longer HTTP
-            return self._switch(exchange, data[end:])
-        head = read_response_head(self._parser.get_status_code(), self._reason, self._fields)
+            head = answer.read_head(lines)
+        except Switched as switch:
+            return self._switch(exchange, switch.head, data)
         self._rest_s, self._most_requests = _promised(head.known.get(b"keep-alive", b""))
         if exchange.wants_head_only:
-            self._stage, self._keep = Stage.COMPLETE, False  # llhttp would wait for a body that never comes
+            answer.keeps_alive = False  # llhttp would wait for a body that never comes
+            self._stage = COMPLETE
             return exchange.head_received(head)
-        if key is not None and not head.has_no_body:
-            self._to_learn = (key, head)
-        return self._begin_body(exchange, head, data[end:])
+        if may_learn and not head.has_no_body:
+            self._to_learn = (lines, head)
+        return self._begin_body(exchange, answer, head, data)
 
-    def _switch(self, exchange: Exchange, data: bytes) -> None:
+    def _switch(self, exchange: Exchange, head: ResponseHead, data: bytes) -> None:
         if not exchange.wants_tunnel:
             raise UpstreamError("the upstream switched protocols though nobody asked")
-        self._stage = Stage.TUNNEL
-        exchange.switched(read_response_head(SWITCHING, self._reason, self._fields), data)
+        self._stage = TUNNEL
+        exchange.switched(head, data)
 
     def _begin_known(self, exchange: Exchange, known: KnownResponse, length: int, data: bytes) -> None:
         """A head that was read before: llhttp need not see it, the body ends when it has been counted."""
+        self._last = known
         self._rest_s, self._most_requests = known.rest
-        self._keep = self._is_counted = True
-        self._left = length
-        self._stage = Stage.BODY
-        self._follow(data)
+        self._count(length, data)
         exchange.known_head_received(known, length, data)
 
-    def _begin_body(self, exchange: Exchange, head: ResponseHead, data: bytes) -> None:
+    def _begin_body(self, exchange: Exchange, answer: Answer, head: ResponseHead, data: bytes) -> None:
         """What came with the head is looked at first: an error can still be told with a status."""
-        self._left = head.length
-        self.is_between_chunks = self._is_chunked = head.is_chunked
         if data:
-            self._follow(data)
+            answer.follow(data)
+        self._stage = COMPLETE if answer.is_complete else BODY
         exchange.head_received(head)
         if data:
-            self._pass_on(exchange, data)
+            exchange.write(answer.relayed(data))
 
     # Bodies
 
-    def _follow(self, data: bytes) -> None:
-        """Find the end of the answer, and raise for what lies beyond: it could pass for the client's next answer."""
-        if self._left is not None:
-            self._left -= len(data)
-            if self._left < 0:
-                raise sent_more()
-        if self._is_counted:
-            self._stage = Stage.BODY if self._left else Stage.COMPLETE
-            return
-        self._parser.feed_data(data)
-        if self._is_chunked:
-            self._follow_chunks(data)
+    def _body_received(self, exchange: Exchange, data: bytes) -> None:
+        answer = self._answer
+        if answer is None:
+            self._count(self._left, data)
+            exchange.write(data)
+        else:
+            answer.follow(data)
+            exchange.write(answer.relayed(data))
+            self._stage = COMPLETE if answer.is_complete else BODY
 
-    def _follow_chunks(self, data: bytes) -> None:
-        """Raise for what llhttp takes no offence at: line ends after the last chunk, and no end of what is no body."""
-        self._tail = (self._tail + data[-5:])[-5:]
-        if self._stage is Stage.COMPLETE:
-            if self._left is None and (not self._tail.endswith(b"\r\n\r\n") or self._tail[0] in b"\r\n"):
-                raise sent_more()
-        elif not self._in_chunk:
-            self._count_between(len(data))
-
-    def _count_between(self, size: Bytes) -> None:
-        self._between += size
-        if self._between > MOST_BETWEEN_CHUNKS:
-            raise UpstreamError("the upstream sent too much between two chunks")
-
-    def _pass_on(self, exchange: Exchange, data: bytes) -> None:
-        self.is_between_chunks = not self._in_chunk and data.endswith(b"\r\n")
-        exchange.write(data)
+    def _count(self, expected: Bytes, data: bytes) -> None:
+        """What lies beyond could pass for the client's next answer."""
+        self._left = expected - len(data)
+        if self._left < 0:
+            raise sent_more()
+        self._stage = BODY if self._left else COMPLETE
 
     # Ends
 
-    def _complete(self) -> None:
-        exchange, self._exchange = self._exchange, None
-        assert exchange is not None
+    def _complete(self, exchange: Exchange) -> None:
+        self._exchange = None
+        now = self._pool.now()
         if self._is_held:
             self.resume()  # the last write may just have paused us for a slow client
         if self._can_rest():
-            self._learn()
-            self._stage = Stage.RESTING
-            self._rest_until = self._pool.now() + self._rest_s
-            self._pool.rest(self)
+            self._rest(now)
         else:
-            self._stage = Stage.CLOSED
+            self._stage = CLOSED
             self._transport.abort()
-        exchange.ended()
+        exchange.ended(now)
 
     def _can_rest(self) -> bool:
         """Not where the upstream answered without reading all that it was sent: it may never read the rest."""
+        if self._answer is not None and not self._answer.keeps_alive:
+            return False
         has_sent_all = self._body is None and not self._transport.get_write_buffer_size()
-        return self._keep and has_sent_all and self._rest_s > 0 and self._requests < self._most_requests
+        return has_sent_all and self._requests < self._most_requests and self._rest_s > 0
+
+    def _rest(self, now: Instant) -> None:
+        if self._answer is not None:
+            self._learn()
+            self._answer = self._to_learn = None
+        self._interim_heads = 0
+        self._stage = RESTING
+        self._rest_until = now + self._rest_s
+        self._pool.rest(self)
 
     def _learn(self) -> None:
         if self._to_learn is not None:
-            key, head = self._to_learn
-            self._pool.known.learn(key, known_response(head, (self._rest_s, self._most_requests)))
+            lines, head = self._to_learn
+            known = known_response(lines, head, (self._rest_s, self._most_requests))
+            self._pool.known.learn(split_length(lines)[0], known)
 
     def _fail(self, error: UpstreamError) -> None:
         exchange, self._exchange = self._exchange, None
-        self._stage = Stage.CLOSED
+        self._stage = CLOSED
         self._transport.abort()
         if exchange is not None:
             exchange.failed(error)
 
     def _send_more(self) -> None:
         """Send a spooled body piece by piece, as fast as the upstream takes it."""
-        while self._body is not None and not self._is_paused and self._stage is not Stage.CLOSED:
+        while self._body is not None and not self._is_paused and self._stage is not CLOSED:
             piece = self._body.pieces_from(self._sent)
             if not piece:
                 self._body = None
@@ -392,28 +361,14 @@ class UpstreamConnection(asyncio.Protocol):
 
 
 class DechunkingConnection(UpstreamConnection):
-    """For HTTP/1.0 clients, who know no chunks. A class of its own, because being told of every part costs time."""
+    """For one answer to an HTTP/1.0 client."""
 
+    ANSWER = DechunkedAnswer
     RECALLS = False
-    __slots__ = ("_parts",)
-
-    def __init__(self, address: Address, pool: Pool) -> None:
-        super().__init__(address, pool)
-        self._parts: list[bytes] = []
-
-    def on_body(self, part: bytes) -> None:
-        self._parts.append(part)
-
-    def _pass_on(self, exchange: Exchange, data: bytes) -> None:
-        parts, self._parts = self._parts, []
-        exchange.write(b"".join(parts))
+    __slots__ = ()
 
     def _can_rest(self) -> bool:
         return False
-
-
-def sent_more() -> UpstreamError:
-    return UpstreamError("the upstream sent more than its answer")
 
 
 def _promised(keep_alive: bytes) -> tuple[Seconds, int]:

@@ -1,0 +1,81 @@
+"""Chunks that pass without llhttp: those that would have left it where it was."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotseat.errors import UpstreamError
+from hotseat.relay.answer import Answer, DechunkedAnswer
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+SIZES = st.one_of(
+    st.integers(0, 1100).map(b"%x".__mod__), st.sampled_from([b"A", b"0x5", b"+5", b"05", b"5;e=1", b" 5"])
+)
+CHUNK = b"5\r\nhello\r\n"
+LAST = b"0\r\n\r\n"
+
+
+def begun() -> Answer:
+    answer = Answer()
+    answer.read_head(HEAD)
+    return answer
+
+
+@given(size=SIZES, content=st.binary(max_size=1100), line_end=st.sampled_from([b"\r\n", b"\n", b"", b"\r\n0"]))
+def test_a_chunk_that_passes_leaves_the_reader_where_it_was(size: bytes, content: bytes, line_end: bytes) -> None:
+    """Had llhttp read it, it would stand between two chunks again, in the middle of an unfinished answer."""
+    data = size + b"\r\n" + content + line_end
+    reader = begun()
+    if not reader.is_whole_chunk(data):
+        return
+    reader.follow(data)
+
+    assert reader.is_between_chunks
+    assert not reader.is_complete
+
+
+def test_a_chunk_of_a_stream_passes() -> None:
+    """That is what they are made of; anything else is followed by llhttp."""
+    assert begun().is_whole_chunk(CHUNK)
+    assert not begun().is_whole_chunk(CHUNK + CHUNK)
+    assert not begun().is_whole_chunk(LAST)
+
+
+def test_in_the_middle_of_a_chunk_nothing_passes() -> None:
+    """What looks like a chunk is then content."""
+    reader = begun()
+    reader.follow(b"10\r\n")
+
+    assert not reader.is_whole_chunk(CHUNK)
+
+
+def test_an_answer_ends_alike_whether_chunks_passed_or_were_followed() -> None:
+    """The last chunk is always followed, and what lies beyond it is always an error."""
+    for passes in (True, False):
+        reader = begun()
+        if not passes:
+            reader.follow(CHUNK)
+        reader.follow(b"0\r\n")
+        reader.follow(b"\r\n")
+
+        assert reader.is_complete
+        assert reader.keeps_alive
+
+
+def test_line_ends_behind_the_last_chunk_are_an_error_after_a_passed_chunk_too() -> None:
+    """They could pass for the beginning of the next answer."""
+    reader = begun()
+
+    assert reader.is_whole_chunk(CHUNK)
+    with pytest.raises(UpstreamError, match="more than its answer"):
+        reader.follow(LAST + b"\r\n")
+
+
+def test_for_a_client_that_knows_no_chunks_none_passes() -> None:
+    """Its content must be taken out."""
+    reader = DechunkedAnswer()
+    reader.read_head(HEAD)
+
+    assert not reader.is_whole_chunk(CHUNK)
