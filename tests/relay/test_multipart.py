@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hotseat.relay.multipart import boundary_of, field, replace_field
+from hotseat.errors import ClientError
+from hotseat.relay.body import IN_MEMORY, Body
+from hotseat.relay.multipart import MOST_FIELDS, Field, FormReader, boundary_of
 
 AUDIO = bytes(range(256)) * 40
 
@@ -86,36 +90,69 @@ def test_the_boundary_of_a_form(content_type: bytes, boundary: bytes | None) -> 
 )
 def test_a_field_of_a_form(body: bytes, found: str | None) -> None:
     """A text field is found in any order among files; a file is no text."""
-    assert field(body, b"frontier", "model") == found
-    assert field(memoryview(body), b"frontier", "model") == found
+    assert [each.value for each in fields(body)][:1] == ([] if found is None else [found])
 
 
-def test_the_look_ahead_is_bounded() -> None:
-    """A field that does not lie whole within the limit is not found."""
-    body = file("file") + text("model", "whisper") + END
-    needed = len(body) - len(b"--frontier--\r\n") + len(b"--frontier--")
-
-    assert field(body, b"frontier", "model", needed) == "whisper"
-    assert field(body, b"frontier", "model", needed - 1) is None
-    assert field(body, b"frontier", "model", 0) is None
+SENTENCES = [b"--frontier", b"\r\n", b"--", b" \t", b'Content-Disposition: form-data; name="model"', b"\r\n\r\n", b"x"]
 
 
-@pytest.mark.parametrize(
-    ("body", "replaced"),
-    [
-        (file("file") + text("model", "a") + END, file("file") + text("model", "longer") + END),
-        (text("model", "") + file("file") + END, text("model", "longer") + file("file") + END),
-        (
-            text("model", "a") + text("x", "model") + text("model", "b") + END,
-            text("model", "longer") + text("x", "model") + text("model", "longer") + END,
-        ),
-        (text("x", "model") + file("model") + END, text("x", "model") + file("model") + END),
-        (b"no form", b"no form"),
-    ],
-)
-def test_a_field_is_replaced_in_place(body: bytes, replaced: bytes) -> None:
+@given(sentences=st.lists(st.sampled_from(SENTENCES), max_size=40), cuts=st.lists(st.integers(0, 400), max_size=10))
+@example(sentences=SENTENCES, cuts=list(range(100)))
+def test_how_a_form_is_split_makes_no_difference(sentences: list[bytes], cuts: list[int]) -> None:
+    """The network cuts where it likes: within a boundary, a head or a value."""
+    form = text("model", "first") + b"".join(sentences) + text("model", "last") + END
+
+    assert fields(form, *cuts) == fields(form)
+
+
+@given(sentences=st.lists(st.sampled_from(SENTENCES), max_size=40), boundary=st.sampled_from([b"frontier", b"-", b"x"]))
+def test_what_is_found_lies_between_two_delimiters(sentences: list[bytes], boundary: bytes) -> None:
+    """Every place that is told holds the value, with a head before it and a delimiter behind it."""
+    form = b"".join(sentences)
+    for each in fields(form, boundary=boundary):
+        assert form[each.start : each.end].decode() == each.value
+        assert form.startswith(b"\r\n--" + boundary, each.end)
+        assert form.endswith(b"\r\n\r\n", 0, each.start)
+
+
+@pytest.mark.parametrize("size", [1, 20_000], ids=["small", "larger than what is kept of it"])
+def test_a_field_is_found_whole(size: int) -> None:
+    """Where it ends is known, also when its value is too long to be kept."""
+    body = file("file") + text("model", "x" * size) + END
+    (found,) = fields(body, *range(0, len(body), 1_000))
+
+    assert body[found.start : found.end] == b"x" * size
+    assert found.value == "x" * min(size, len(found.value))
+
+
+def test_a_reader_remembers_little() -> None:
+    """A form of nothing but names is refused, and cost no more than the first few of them."""
+    reader = FormReader(b"frontier", "model")
+    for _ in range(10_000):
+        reader.feed(text("model", "x"))
+
+    with pytest.raises(ClientError, match=r"more than 16 fields called `model`; send one"):
+        reader.fields()
+    assert len(reader._fields) == MOST_FIELDS + 1
+
+
+SPOOLED = bytes(range(256)) * (IN_MEMORY // 256 + 1)
+
+
+@pytest.mark.parametrize("content", [AUDIO, SPOOLED], ids=["in memory", "on disk"])
+@pytest.mark.parametrize("value", ["longer", ""])
+def test_a_field_is_replaced_in_place(content: bytes, value: str) -> None:
     """Every field of that name gets the new value and nothing else changes."""
-    assert replace_field(body, b"frontier", "model", "longer") == replaced
+    for before, after in [
+        (file("file", content) + text("model", "a") + END, file("file", content) + text("model", value) + END),
+        (text("model", "") + file("file", content) + END, text("model", value) + file("file", content) + END),
+        (
+            text("model", "a") + text("x", "model") + file("file", content) + text("model", "b") + END,
+            text("model", value) + text("x", "model") + file("file", content) + text("model", value) + END,
+        ),
+        (file("model", content) + END, file("model", content) + END),
+    ]:
+        assert replaced(before, value) == after
 
 
 @given(before=st.binary(max_size=200), name=st.text(max_size=20), value=st.text(max_size=20))
@@ -123,16 +160,46 @@ def test_what_was_replaced_is_found(before: bytes, name: str, value: str) -> Non
     """A replaced field reads back, and putting the old value back restores every byte."""
     old, new = name.replace("--frontier", ""), value.replace("--frontier", "")
     body = file("file", before.replace(b"--frontier", b"")) + text("model", old) + END
-    changed = replace_field(body, b"frontier", "model", new)
+    changed = replaced(body, new)
 
-    assert field(changed, b"frontier", "model") == new
-    assert replace_field(changed, b"frontier", "model", old) == body
+    assert [each.value for each in fields(changed)] == [new]
+    assert replaced(changed, old) == body
 
 
 @given(body=st.binary(max_size=100), boundary=st.binary(min_size=1, max_size=10))
 def test_no_form_causes_an_exception(body: bytes, boundary: bytes) -> None:
     """Any bytes at all are searched without complaint."""
     for received in (body, b"--" + boundary + b"\r\n" + body + b"\r\n--" + boundary + b"--"):
-        replaced = replace_field(received, boundary, "model", "x")
+        for each in fields(received, boundary=boundary):
+            assert 0 <= each.start <= each.end <= len(received)
 
-        assert field(received, boundary, "model") is not None or replaced == received
+
+def fields(form: bytes, *cuts: int, boundary: bytes = b"frontier") -> list[Field]:
+    """The fields called `model` of a form that arrives in pieces."""
+    reader = FormReader(boundary, "model")
+    edges = sorted({0, *(cut for cut in cuts if cut < len(form)), len(form)})
+    for start, end in pairwise(edges):
+        reader.feed(form[start:end])
+    return reader.fields()
+
+
+def replaced(form: bytes, value: str) -> bytes:
+    """What goes upstream."""
+    body = Body(may_spool=True, boundary=b"frontier")
+    body.add(form)
+    assert body.form is not None
+    body.splice([(each.start, each.end) for each in body.form.fields()], value.encode())
+    sent = sent_from(body)
+    body.close()
+
+    assert len(sent) == body.size
+    return sent
+
+
+def sent_from(body: Body) -> bytes:
+    if not body.is_spooled:
+        return body.whole()
+    sent = b""
+    while piece := body.pieces_from(len(sent)):
+        sent += piece
+    return sent

@@ -24,3 +24,13 @@ def proc_file(pid: int, name: str) -> bytes:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
         return b""
+
+
+def peak_memory(pid: int) -> int:
+    """The most that it had resident since its start or the last reset, in bytes."""
+    (line,) = [line for line in proc_file(pid, "status").splitlines() if line.startswith(b"VmHWM:")]
+    return int(line.split()[1]) << 10
+
+
+def reset_peak_memory(pid: int) -> None:
+    Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -1,45 +1,52 @@
 """A request's body, read whole before anybody is asked for a lease: a slow upload holds no model.
 
 Small bodies and those whose JSON must be read stay in memory; the rest goes to an unlinked file, so that two hundred
-megabytes of audio cost two hundred megabytes of disk and nothing else.
+megabytes of audio cost two hundred megabytes of disk and nothing else. So it is where a form's fields are changed:
+the new values are in memory, and what is around them stays in the file.
 """
 
 from __future__ import annotations
 
-import mmap
 import tempfile
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeVar
+
+from hotseat.relay.multipart import FormReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from hotseat.terms import Bytes
 
 IN_MEMORY: Bytes = 1 << 20
 PIECE: Bytes = 256 << 10
 
+Content = TypeVar("Content", bytes, range)
+
 
 class Body:
-    __slots__ = ("_file", "_may_spool", "_parts", "counted", "size")
+    # Defaults of the class instead of the instance: the small body of an ordinary request needs none of its own.
+    _file: IO[bytes] | None = None
+    _layout: list[bytes | range] | None = None
+    """What a spooled body consists of after a change: bytes, and places in the file."""
+    _may_spool = False
+    is_spooled = False
+    form: FormReader | None = None
+    counted: Bytes = 0
+    """As what it counts among all that bodies take of the memory."""
 
-    def __init__(self, *, may_spool: bool) -> None:
-        self._parts: list[bytes] = []
-        self._file: IO[bytes] | None = None
-        self._may_spool = may_spool
-        self.size: Bytes = 0
-        self.counted: Bytes = 0
-        """As what it counts among all that bodies take of the memory."""
-
-    @classmethod
-    def of(cls, content: bytes) -> Body:
-        """One that came whole with its head."""
-        body = cls(may_spool=False)
-        body._parts, body.size = [content], len(content)
-        return body
+    def __init__(self, content: bytes = b"", *, may_spool: bool = False, boundary: bytes | None = None) -> None:
+        self._parts = [content] if content else []
+        self.size: Bytes = len(content)
+        if may_spool:
+            self._may_spool = True
+        if boundary is not None:
+            self.form = FormReader(boundary, "model")
+            self.form.feed(content)
 
     def add(self, part: bytes) -> None:
         self.size += len(part)
+        if self.form is not None:
+            self.form.feed(part)
         if self._file is not None:
             self._file.write(part)
         else:
@@ -52,37 +59,34 @@ class Body:
         """How much of it takes memory."""
         return 0 if self._file is not None else self.size
 
-    @property
-    def is_spooled(self) -> bool:
-        return self._file is not None
-
     def whole(self) -> bytes:
         """All of it; what was put on disk comes back into memory."""
         if self._file is not None:
             self._parts, file, self._file = [self.pieces_from(0, self.size)], self._file, None
+            self.is_spooled = False
             file.close()
         if len(self._parts) != 1:
             self._parts = [b"".join(self._parts)]
         return self._parts[0]
 
-    @contextmanager
-    def seen(self) -> Iterator[bytes | memoryview]:
-        """All of it to look at, without taking memory for what is on disk."""
-        if self._file is None:
-            yield self.whole()
-            return
-        self._file.flush()
-        with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-            yield view
-
     def replace(self, content: bytes) -> None:
         self._parts, self.size = [content], len(content)
 
+    def splice(self, spans: Iterable[tuple[int, int]], value: bytes) -> None:
+        """Put `value` in the place of each span; what rests on disk stays there."""
+        if self._file is None:
+            return self.replace(b"".join(_spliced(self.whole(), spans, value)))
+        self._layout = _spliced(range(self.size), spans, value)
+        self.size = sum(map(len, self._layout))
+        return None
+
     def pieces_from(self, offset: int, length: Bytes = PIECE) -> bytes:
-        """The next piece of a spooled body; empty at its end."""
-        assert self._file is not None
-        self._file.seek(offset)
-        return self._file.read(length)
+        """The next piece of a spooled body, up to so many bytes; empty at its end."""
+        for content in [range(self.size)] if self._layout is None else self._layout:
+            if offset < len(content):
+                return self._read(content[offset : offset + length])
+            offset -= len(content)
+        return b""
 
     def close(self) -> None:
         self._parts = []
@@ -91,5 +95,23 @@ class Body:
 
     def _spool(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="hotseat-body-")  # noqa: SIM115 - lives as long as the body
+        self.is_spooled = True
         self._file.writelines(self._parts)
         self._parts = []
+
+    def _read(self, content: bytes | range) -> bytes:
+        if isinstance(content, bytes):
+            return content
+        assert self._file is not None
+        self._file.seek(content.start)
+        return self._file.read(len(content))
+
+
+def _spliced(content: Content, spans: Iterable[tuple[int, int]], value: bytes) -> list[Content | bytes]:
+    pieces: list[Content | bytes] = []
+    kept = 0
+    for start, end in spans:
+        pieces += [content[kept:start], value]
+        kept = end
+    pieces.append(content[kept:])
+    return pieces

@@ -1,7 +1,8 @@
-"""The text fields of a multipart form, found and replaced without copying its files.
+"""The text fields of a multipart form, found while it arrives.
 
-A form is walked from delimiter to delimiter; only the few header lines of each part and the value asked for are
-taken out. naming.py is the counterpart for JSON.
+A form is followed from delimiter to delimiter, and only where a field's value lies is kept of it: a file of any size
+takes no memory here, and nobody has to look for the model when the last byte has come. naming.py is the counterpart
+for JSON.
 """
 
 from __future__ import annotations
@@ -10,13 +11,19 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.settings import KiB, MiB
+from hotseat.errors import ClientError
+from hotseat.settings import KiB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LOOK_AHEAD = 64 * MiB
 LONGEST_PART_HEAD = 8 * KiB
+LONGEST_OPENING = 2 * LONGEST_PART_HEAD
+"""What is kept of a part until its end is known: its head, and more of its value than any name takes."""
+LONGEST_PADDING = 64
+"""White space between a boundary and its line's end: allowed, and nobody sends any."""
+MOST_FIELDS = 16
+"""Of the name that is asked for: their places are remembered, so there must be an end."""
 
 
 def boundary_of(content_type: bytes) -> bytes | None:
@@ -28,65 +35,95 @@ def boundary_of(content_type: bytes) -> bytes | None:
     return plain if quoted is None else _ESCAPED.sub(rb"\1", quoted)
 
 
-def field(body: bytes | memoryview, boundary: bytes, name: str, limit: int = LOOK_AHEAD) -> str | None:
-    """The first text field called `name`, if it lies whole within the first `limit` bytes."""
-    for part in _parts(body, boundary, limit):
-        if part.name == name:
-            return bytes(body[part.start : part.end]).decode("utf-8", "replace")
-    return None
-
-
-def replace_field(body: bytes, boundary: bytes, name: str, value: str) -> bytes:
-    """The form with every text field called `name` holding `value`; all other bytes are as they were."""
-    pieces, kept = [], 0
-    for part in _parts(body, boundary, len(body)):
-        if part.name == name:
-            pieces += [body[kept : part.start], value.encode()]
-            kept = part.end
-    return b"".join([*pieces, body[kept:]])
-
-
 _BOUNDARY = re.compile(rb';[ \t]*boundary=(?:"((?:[^"\\\r\n]|\\.){1,140})"|([^\s";,]{1,70}))', re.IGNORECASE)
 _ESCAPED = re.compile(rb"\\(.)")
-_PART_HEAD_END = re.compile(rb"\r\n\r\n")
-_DISPOSITION = re.compile(rb"^content-disposition:[ \t]*form-data[ \t]*(;[^\r\n]*)", re.IGNORECASE | re.MULTILINE)
-_PARAMETER = re.compile(rb';[ \t]*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A text field: its value is body[start:end]."""
+class Field:
+    """A text field: it lies at form[start:end]. `value` is what it says, or the first kilobytes of that."""
 
-    name: str
+    value: str
     start: int
     end: int
 
 
-def _parts(body: bytes | memoryview, boundary: bytes, limit: int) -> Iterator[_Part]:
-    """The text fields that end within `limit`, in their order; files are stepped over."""
-    # Plain bytes first: they are found several times faster. The line break before them is checked afterwards.
-    delimiter = re.compile(b"--" + re.escape(boundary) + rb"(?:--|[ \t]*\r\n)")
-    opened: int | None = None
-    for found in delimiter.finditer(body, 0, min(limit, len(body))):
-        start, end = found.span()
-        if start and body[start - 2 : start] != b"\r\n":
-            continue
-        if opened is not None and (part := _part(body, opened, start - 2)):
-            yield part
-        if body[end - 2 : end] == b"--":
+class FormReader:
+    """Looks for the text fields called `name`; what it keeps is bounded, however large the form is."""
+
+    __slots__ = ("_delimiter", "_fields", "_is_over", "_name", "_opened", "_opening", "_reach", "_read", "_tail")
+
+    def __init__(self, boundary: bytes, name: str) -> None:
+        self._delimiter = b"\r\n--" + boundary
+        self._reach = len(self._delimiter) + LONGEST_PADDING + len(b"\r\n")
+        self._name = name
+        self._read = 0
+        self._tail = b"\r\n"  # as if a line ended before the form: so its first delimiter is one like any other
+        """The last that was read: a delimiter may begin in it."""
+        self._opened: int | None = None
+        """Where the present part begins; None before the first."""
+        self._opening = b""
+        self._is_over = False
+        self._fields: list[Field] = []
+
+    def fields(self) -> list[Field]:
+        """Those that have arrived whole, in their order; raises where they are more than anybody means."""
+        if len(self._fields) > MOST_FIELDS:
+            raise ClientError(f"the form has more than {MOST_FIELDS} fields called `{self._name}`; send one")
+        return self._fields
+
+    def feed(self, data: bytes) -> None:
+        """Look at the next bytes of the form, however they were split."""
+        if self._is_over:
             return
-        opened = end
+        window, begin = self._tail + data, self._read - len(self._tail)
+        self._read += len(data)
+        behind = 0
+        for start, end in self._delimiters(window):
+            self._end_part(window, begin, start)
+            if window.endswith(b"--", start, end) or len(self._fields) > MOST_FIELDS:
+                self._is_over, self._tail, self._opening = True, b"", b""
+                return
+            self._opened, self._opening, behind = begin + end, b"", end
+        self._collect(window, begin, len(window))
+        self._tail = window[max(behind - 2, len(window) - self._reach, 0) :]
+
+    def _delimiters(self, window: bytes) -> Iterator[tuple[int, int]]:
+        """Where the window shows whole delimiters; the line break behind one may be that before the next."""
+        start = window.find(self._delimiter)
+        while start >= 0:
+            found = _REST_OF_DELIMITER.match(window, start + len(self._delimiter))
+            if found:
+                yield start, found.end()
+            start = window.find(self._delimiter, found.end() - 2 if found else start + 1)
+
+    def _collect(self, window: bytes, begin: int, until: int) -> None:
+        """Keep the beginning of the present part, as far as the window shows it."""
+        missing = LONGEST_OPENING - len(self._opening)
+        if self._opened is not None and missing:
+            next_byte = self._opened + len(self._opening) - begin
+            self._opening += window[next_byte : min(next_byte + missing, until)]
+
+    def _end_part(self, window: bytes, begin: int, until: int) -> None:
+        """The present part, if there is one, ends at `until` in the window."""
+        if self._opened is None:
+            return
+        self._collect(window, begin, until)
+        end = begin + until
+        opening = self._opening[: max(end - self._opened, 0)]  # more was kept while no delimiter was in sight
+        head, blank_line, value = opening.partition(b"\r\n\r\n")
+        if blank_line and len(head) <= LONGEST_PART_HEAD and text_field_name(head) == self._name:
+            start = self._opened + len(head) + len(blank_line)
+            self._fields.append(Field(value.decode("utf-8", "replace"), start, end))
 
 
-def _part(body: bytes | memoryview, start: int, end: int) -> _Part | None:
-    head_end = _PART_HEAD_END.search(body, start, min(end, start + LONGEST_PART_HEAD))
-    if head_end is None:
-        return None
-    name = _text_field_name(bytes(body[start : head_end.start()]))
-    return None if name is None else _Part(name, head_end.end(), end)
+_REST_OF_DELIMITER = re.compile(rb"--|[ \t]{0,%d}\r\n" % LONGEST_PADDING)
+_DISPOSITION = re.compile(rb"^content-disposition:[ \t]*form-data[ \t]*(;[^\r\n]*)", re.IGNORECASE | re.MULTILINE)
+_PARAMETER = re.compile(rb';[ \t]*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')
 
 
-def _text_field_name(head: bytes) -> str | None:
+def text_field_name(head: bytes) -> str | None:
+    """What a part with this head is called; None for a file, or where it does not say."""
     disposition = _DISPOSITION.search(head)
     if disposition is None:
         return None

@@ -170,9 +170,11 @@ class RequestReader:
         """Begin a request whose head ends here; returns what lies behind it."""
         body_end = end + length
         if length <= SMALL_BODY and len(data) >= body_end:
-            self._owner.request_read(known.anew(Body.of(data[end:body_end]), self._client, self._relay.now()))
+            body = Body(data[end:body_end], boundary=known.head.boundary)
+            self._owner.request_read(known.anew(body, self._client, self._relay.now()))
             return data[body_end:]
-        self._request = known.anew(Body(may_spool=known.may_spool), self._client, self._relay.now())
+        body = Body(may_spool=known.may_spool, boundary=known.head.boundary)
+        self._request = known.anew(body, self._client, self._relay.now())
         self._most_bytes = known.most_bytes
         self.stage = BODY
         self._left = length
@@ -338,7 +340,7 @@ class RequestReader:
         verdict = rules.authorize(head)
         destination = find_road(head.method, head.target, self._relay.dispatcher.catalog)
         self._most_bytes = rules.most_bytes(head, destination)
-        body = Body(may_spool=not must_stay_in_memory(head, destination))
+        body = Body(may_spool=not must_stay_in_memory(head, destination), boundary=head.boundary)
         client = rules.client_of(head, self._peer)
         self._request = Request(head, destination, verdict, body, client, self._relay.now())
         self.wants_continue = head.wants_continue and head.has_body

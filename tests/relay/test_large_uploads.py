@@ -1,0 +1,86 @@
+"""Two hundred megabytes through the installed program: they take disk, not memory, also where the form is changed."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import sys
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support import digesting_server
+from tests.support.client import PATIENCE_S, Answer
+from tests.support.hotseat import Hotseat
+from tests.support.processes import peak_memory, reset_peak_memory
+
+from hotseat.settings import MiB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SERVER = f"{sys.executable} -I -S {digesting_server.__file__} ${{PORT}}"
+MODELS = {"plain": {"cmd": SERVER}, "renamed": {"cmd": SERVER, "useModelName": "the-name-the-server-knows"}}
+BOTH_AT_ONCE = {"all": {"swap": False, "members": list(MODELS)}}
+MOST_GROWTH = 8 * MiB
+
+NOISE = os.urandom(MiB)
+AUDIO = [NOISE] * 200
+
+Form = list[bytes]
+
+
+def text(name: str, value: str) -> bytes:
+    return f'--xyz\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+
+
+def form(model: str, *, model_last: bool) -> Form:
+    file = [b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n', *AUDIO, b"\r\n"]
+    parts = [*file, text("model", model)] if model_last else [text("model", model), *file]
+    return [*parts, text("language", "de"), b"--xyz--\r\n"]
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
+    folder = tmp_path_factory.mktemp("house")
+    with Hotseat({"models": MODELS, "groups": BOTH_AT_ONCE}, folder) as house:
+        for model in MODELS:
+            house.load(model)
+        yield house
+
+
+@pytest.mark.parametrize(
+    ("model", "sent", "model_last"),
+    [
+        ("plain", "plain", True),
+        ("renamed", "the-name-the-server-knows", False),
+        ("renamed", "the-name-the-server-knows", True),
+    ],
+    ids=["as it came", "name first", "name last"],
+)
+def test_a_large_form_takes_no_memory(house: Hotseat, model: str, sent: str, *, model_last: bool) -> None:
+    """The server gets every byte with the name it knows, and hotseat's memory stays as it is."""
+    reset_peak_memory(house.process.pid)
+    before = peak_memory(house.process.pid)
+    answer = upload(house, form(model, model_last=model_last))
+    grown = peak_memory(house.process.pid) - before
+
+    assert answer.json() == {"missing": 0, "digest": digest(form(sent, model_last=model_last))}
+    assert grown < MOST_GROWTH
+
+
+def upload(house: Hotseat, form: Form) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=PATIENCE_S)
+    kind = {"Content-Type": "multipart/form-data; boundary=xyz", "Content-Length": str(sum(map(len, form)))}
+    connection.request("POST", "/v1/audio/transcriptions", form, kind)
+    response = connection.getresponse()
+    answer = Answer(response.status, response.headers, response.read())
+    connection.close()
+    return answer
+
+
+def digest(form: Form) -> str:
+    whole = sha256()
+    for piece in form:
+        whole.update(piece)
+    return whole.hexdigest()
