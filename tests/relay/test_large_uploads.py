@@ -27,14 +27,14 @@ MOST_GROWTH = 8 * MiB
 NOISE = os.urandom(MiB)
 AUDIO = [NOISE] * 200
 
-Form = list[bytes]
+Pieces = list[bytes]
 
 
 def text(name: str, value: str) -> bytes:
     return f'--xyz\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
 
 
-def form(model: str, *, model_last: bool) -> Form:
+def form(model: str, *, model_last: bool) -> Pieces:
     file = [b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n', *AUDIO, b"\r\n"]
     parts = [*file, text("model", model)] if model_last else [text("model", model), *file]
     return [*parts, text("language", "de"), b"--xyz--\r\n"]
@@ -69,18 +69,34 @@ def test_a_large_form_takes_no_memory(house: Hotseat, model: str, sent: str, *, 
     assert grown < MOST_GROWTH
 
 
-def upload(house: Hotseat, form: Form) -> Answer:
+def test_a_large_file_takes_no_memory(house: Hotseat) -> None:
+    """Where the model's JSON is to be changed, what is no JSON stays on disk."""
+    reset_peak_memory(house.process.pid)
+    before = peak_memory(house.process.pid)
+    answer = upload(house, AUDIO[:50], target="/upstream/renamed/inference", kind="audio/wav")
+    grown = peak_memory(house.process.pid) - before
+
+    assert answer.json() == {"missing": 0, "digest": digest(AUDIO[:50])}
+    assert grown < MOST_GROWTH
+
+
+def upload(
+    house: Hotseat,
+    pieces: Pieces,
+    target: str = "/v1/audio/transcriptions",
+    kind: str = "multipart/form-data; boundary=xyz",
+) -> Answer:
     connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=PATIENCE_S)
-    kind = {"Content-Type": "multipart/form-data; boundary=xyz", "Content-Length": str(sum(map(len, form)))}
-    connection.request("POST", "/v1/audio/transcriptions", form, kind)
+    fields = {"Content-Type": kind, "Content-Length": str(sum(map(len, pieces)))}
+    connection.request("POST", target, pieces, fields)
     response = connection.getresponse()
     answer = Answer(response.status, response.headers, response.read())
     connection.close()
     return answer
 
 
-def digest(form: Form) -> str:
+def digest(pieces: Pieces) -> str:
     whole = sha256()
-    for piece in form:
+    for piece in pieces:
         whole.update(piece)
     return whole.hexdigest()

@@ -99,6 +99,48 @@ async def test_a_form_with_too_many_names_is_refused(house: RelayHouse) -> None:
     assert "more than 16 fields called `model`" in answered.body.decode()
 
 
+UNDECLARED = "Content-Type: application/x-www-form-urlencoded"
+"""What curl says of everything that it was not told about."""
+
+
+def large_json(size: int = 2 << 20, blanks: int = 0) -> bytes:
+    return b" " * blanks + b'{"prompt":"%b","model":"beta"}' % (b"x" * size)
+
+
+async def test_large_json_names_its_model_though_it_does_not_say_that_it_is_json(house: RelayHouse) -> None:
+    """As small JSON does: an image may be in it."""
+    asked = await reaches(house, "beta", post(large_json(), UNDECLARED, target="/completion"))
+
+    assert asked.body == large_json()
+
+
+@pytest.mark.parametrize("blanks", [0, 300_000])
+async def test_large_json_is_changed_though_it_does_not_say_that_it_is_json(open_house: OpenHouse, blanks: int) -> None:
+    """Its server may read it as JSON, so what is stripped must be gone."""
+    house = await open_house(models=(spec("beta", changes=BodyChanges(strip=("prompt",))),))
+    asked = await reaches(house, "beta", post(large_json(blanks=blanks), UNDECLARED, target="/upstream/beta/x"))
+
+    assert asked.body == b'{"model":"beta"}'
+
+
+@pytest.mark.parametrize("body", [large_json(17 << 20), b" " * (17 << 20)], ids=["object", "blanks"])
+async def test_json_that_is_too_large_to_be_changed_must_say_so(open_house: OpenHouse, body: bytes) -> None:
+    """What does not declare itself is not read back into memory without end."""
+    house = await open_house(models=(spec("beta", changes=BodyChanges(strip=("prompt",))),))
+    answered = await house.refusal(post(body, UNDECLARED, target="/upstream/beta/x"))
+
+    assert answered.status == 413
+    assert "Content-Type: application/json" in answered.body.decode()
+
+
+async def test_an_upload_too_large_to_be_read_goes_to_the_running_model(house: RelayHouse) -> None:
+    """It may begin like JSON and be something else: nothing must be known of it to pass it on."""
+    await reaches(house, "beta", chat("beta"))
+    body = large_json(17 << 20)
+
+    assert (await reaches(house, "beta", post(body, UNDECLARED, target="/x"))).body == body
+
+
 async def test_a_large_upload_arrives_whole(house: RelayHouse) -> None:
     """Three megabytes that nobody reads on the way."""
     asked = await reaches(house, "beta", post(FILE, target="/upload?model=beta"))

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import UNCHANGED
-from hotseat.errors import UnsupportedEncoding
+from hotseat.errors import TooLarge, UnsupportedEncoding
+from hotseat.relay.body import PIECE
 from hotseat.relay.head import SWITCH, forwarded_fields, lines_about_client, upstream_lines
 from hotseat.relay.naming import MODEL_IN_BODY, lenient_model_in_json, model_in_json
 from hotseat.relay.refusals import Dialect, dialect_of
-from hotseat.relay.rewrite import rewrite_json
+from hotseat.relay.rewrite import BEFORE_AN_OBJECT, rewrite_json
+from hotseat.settings import MiB
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import BodyChanges
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from hotseat.terms import Address, Bytes, ClientId, Instant
 
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
+MOST_UNDECLARED: Bytes = 16 * MiB
+"""Of JSON that does not say so and therefore went to disk: how much of it is read back into memory."""
 
 
 @dataclass(slots=True)
@@ -58,7 +62,7 @@ class Request:
             self._refuse_compressed()
         if self.body.form is not None:
             return next((field.value for field in self.body.form.fields()), None)
-        if self.body.is_spooled:
+        if self.body.is_spooled and (self.body.size > MOST_UNDECLARED or not self._begins_like_json()):
             return None
         return model_in_json(self.body.whole()) if self.is_v1 else lenient_model_in_json(self.body.whole())
 
@@ -74,9 +78,25 @@ class Request:
             return
         form = self.body.form
         if form is None:
-            self.body.replace(rewrite_json(self.body.whole(), changes))
+            self._change_json(changes)
         elif changes.model_name is not None:
             self.body.splice([(field.start, field.end) for field in form.fields()], changes.model_name.encode())
+
+    def _change_json(self, changes: BodyChanges) -> None:
+        if self.body.is_spooled:
+            if not self._begins_like_json():
+                return
+            if self.body.size > MOST_UNDECLARED:
+                text = f"the body looks like JSON and is larger than {MOST_UNDECLARED} bytes"
+                raise TooLarge(f"{text}. Send it with `Content-Type: application/json`.")
+        self.body.replace(rewrite_json(self.body.whole(), changes))
+
+    def _begins_like_json(self) -> bool:
+        """Does what rests on disk begin like an object? Where nothing but blanks is in sight, it may."""
+        for offset in range(0, MOST_UNDECLARED, PIECE):
+            if begun := self.body.pieces_from(offset).lstrip(BEFORE_AN_OBJECT):
+                return begun.startswith(b"{")
+        return True
 
     @property
     def stated_length(self) -> Bytes | None:

@@ -21,7 +21,7 @@ _write = msgspec.json.encode
 
 _NULL = msgspec.Raw(b"null")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BEFORE_AN_OBJECT = b" \t\r\n\x00\xef\xbb\xbf\xfe\xff"
+BEFORE_AN_OBJECT = b" \t\r\n\x00\xef\xbb\xbf\xfe\xff"
 
 
 def rewrite_json(body: bytes, changes: BodyChanges) -> bytes:
@@ -47,7 +47,7 @@ def _members_of(raw: bytes) -> Members | None:
         return _read_members(raw.removeprefix(_BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         # An upstream with a more generous parser might still read it: then a stripped parameter would slip through.
-        if raw.lstrip(_BEFORE_AN_OBJECT).startswith(b"{"):
+        if raw.lstrip(BEFORE_AN_OBJECT).startswith(b"{"):
             raise ClientError(f"the request body is not valid JSON: {problem}") from problem
         return None
 
