@@ -7,11 +7,15 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.cast import HEALTHY
 from tests.support.certificate import CERTIFICATE
+from tests.support.names import FIRST, SECOND, black_hole, port_of, two
 from tests.support.stage import model, played_by
 
+from hotseat.dialling import Dialler
+from hotseat.terms import Address
 from hotseat.upstreams import readiness
-from hotseat.upstreams.readiness import pause
+from hotseat.upstreams.readiness import Readiness, pause
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +35,17 @@ async def test_localhost_becomes_the_address_that_answered(stage: Stage) -> None
     ready = await stage.ready(model("dutiful", proxy="http://localhost:${PORT}"))
 
     assert ready.upstream.address.host == "127.0.0.1"
+
+
+@pytest.mark.parametrize("check_endpoint", ["/health", None], ids=["asked", "only dialled"])
+async def test_a_dead_address_of_a_name_does_not_hide_the_server(check_endpoint: str | None) -> None:
+    """Each question reaches the address that lives, though another one comes first and swallows packets."""
+    async with Healthy() as server:
+        with black_hole(FIRST, server.port):
+            address = Address("box.test", server.port)
+            found = await asyncio.wait_for(Readiness(address, check_endpoint, Dialler(two)).reached(), 5)
+
+    assert found == address
 
 
 async def test_a_unix_socket_is_asked_like_a_port(stage: Stage, tmp_path: Path) -> None:
@@ -117,6 +132,24 @@ async def test_the_end_of_a_server_ends_the_questions(stage: Stage) -> None:
 def test_questions_become_rarer(elapsed: float, expected: float) -> None:
     """2 % of the time elapsed, between 5 and 250 ms."""
     assert pause(elapsed) == pytest.approx(expected)
+
+
+class Healthy:
+    """A server on the second address that answers 200 to everybody."""
+
+    async def __aenter__(self) -> Healthy:
+        self._server = await asyncio.start_server(self._answer, SECOND, 0)
+        self.port = port_of(self._server.sockets[0])
+        return self
+
+    async def __aexit__(self, *problem: object) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(HEALTHY)
+        writer.close()
 
 
 def certificate_in(folder: Path) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from typing import TYPE_CHECKING
 
+from hotseat.dialling import Dialler
 from hotseat.relay.known import KnownResponse, Memory
 from hotseat.tasks import Tasks
 
@@ -20,7 +21,8 @@ SWEEP_S: Seconds = 1.0
 
 
 class Pool:
-    def __init__(self) -> None:
+    def __init__(self, dialler: Dialler | None = None) -> None:
+        self._dialler = dialler or Dialler()
         self._loop = asyncio.get_running_loop()
         self.now: Callable[[], Instant] = self._loop.time
         self._resting: dict[Address, list[UpstreamConnection]] = {}
@@ -89,7 +91,8 @@ class Pool:
             _, connection = await self._loop.create_unix_connection(make, address.unix_path)
         else:
             tls = self._tls_context() if address.tls else None
-            _, connection = await self._loop.create_connection(make, address.host, address.port, ssl=tls)
+            way = await self._dialler.way_to(address)
+            _, connection = await self._loop.create_connection(make, ssl=tls, **way)
         return connection
 
     def _tls_context(self) -> ssl.SSLContext:

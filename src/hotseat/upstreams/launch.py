@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.template import fill
+from hotseat.dialling import Dialler
 from hotseat.errors import LoadFailed
 from hotseat.tasks import Tasks
 from hotseat.terms import Upstream
@@ -162,7 +163,7 @@ def too_soon(how: str) -> str:
 async def refuse_if_taken(address: Address) -> None:
     """Whoever answers before we start anything is not ours."""
     for door in doors(address):
-        if (door.unix_path or is_loopback(door.host)) and await accepts(door):
+        if (door.unix_path or is_loopback(door.host)) and await accepts(door, Dialler()):
             owner = None if door.unix_path else owner_of(door.host, door.port)
             raise Trouble(f"{door} is already answered by another process{f', {told(owner)}' if owner else ''}")
 

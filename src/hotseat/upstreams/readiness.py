@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
+from hotseat.dialling import Dialler
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -21,7 +23,8 @@ OK = 200
 class Readiness:
     """One server's way to its first 200; `last_answer` says how far it came."""
 
-    def __init__(self, address: Address, check_endpoint: str | None) -> None:
+    def __init__(self, address: Address, check_endpoint: str | None, dialler: Dialler | None = None) -> None:
+        self._dialler = dialler or Dialler()
         self._doors = doors(address)
         self._check_endpoint = check_endpoint
         self.last_answer = "nothing listened there"
@@ -38,10 +41,10 @@ class Readiness:
 
     async def _opens(self, door: Address) -> bool:
         if self._check_endpoint is None:
-            return await accepts(door)
+            return await accepts(door, self._dialler)
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
-                status = await ask(door, self._check_endpoint)
+                status = await ask(door, self._check_endpoint, self._dialler)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except TimeoutError:
@@ -65,18 +68,18 @@ def pause(elapsed: Seconds) -> Seconds:
     return min(max(0.02 * elapsed, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
 
 
-async def accepts(address: Address) -> bool:
+async def accepts(address: Address, dialler: Dialler) -> bool:
     """Does somebody take connections there?"""
     try:
-        async with asyncio.timeout(PROBE_TIMEOUT_S), connected(address):
+        async with asyncio.timeout(PROBE_TIMEOUT_S), connected(address, dialler):
             return True
     except OSError:  # a time-out too
         return False
 
 
-async def ask(address: Address, path: str) -> int:
+async def ask(address: Address, path: str, dialler: Dialler) -> int:
     """The status that a GET is answered with; ValueError where the answer is not HTTP. Redirects are not followed."""
-    async with connected(address) as (reader, writer):
+    async with connected(address, dialler) as (reader, writer):
         host = f"[{address.host}]" if ":" in address.host else address.host
         head = f"GET {address.prefix}{path} HTTP/1.1\r\nHost: {host}:{address.port}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode())
@@ -88,12 +91,14 @@ async def ask(address: Address, path: str) -> int:
 
 
 @asynccontextmanager
-async def connected(address: Address) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    tls = tls_context() if address.tls else None
+async def connected(
+    address: Address, dialler: Dialler
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     if address.unix_path:
         reader, writer = await asyncio.open_unix_connection(address.unix_path)
     else:
-        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
+        tls = tls_context() if address.tls else None
+        reader, writer = await asyncio.open_connection(ssl=tls, **await dialler.way_to(address))
     try:
         yield reader, writer
     finally:

@@ -1,0 +1,139 @@
+"""Connecting to a host by its name, which may stand for several addresses.
+
+Each of them gets its chance within the one time limit that the caller sets: the next is tried when the one before
+failed, or was silent for a moment (RFC 8305). The loops' own create_connection would try one after the other, and a
+first address that swallows packets would take all the time there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hotseat.terms import Address, Seconds
+
+    Resolve = Callable[[str, int], Awaitable[list["Place"]]]
+
+SILENCE_S: Seconds = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One address of a name, as the socket module has it."""
+
+    family: int
+    address: tuple[Any, ...]
+
+
+async def look_up(host: str, port: int) -> list[Place]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [Place(family, address) for family, _, _, _, address in found]
+
+
+class Dialler:
+    """Remembers which address of a name answered last, and tries that one first."""
+
+    def __init__(self, resolve: Resolve = look_up) -> None:
+        self._resolve = resolve
+        self._answered: dict[tuple[str, int], Place] = {}
+
+    async def way_to(self, address: Address) -> dict[str, Any]:
+        """What create_connection and open_connection must be told to get there; raises like `connect`."""
+        if not is_name(address.host):  # they do it themselves, in half the time
+            return {"host": address.host, "port": address.port}
+        sock = await self.connect(address.host, address.port)
+        return {"sock": sock, "server_hostname": address.host if address.tls else None}
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """A socket connected to the first address that answers; OSError when none does. Sets no time limit."""
+        last = self._answered.get((host, port))
+        places = sorted(await self._resolve(host, port), key=lambda place: place != last)
+        attempts = [Attempt(place) for place in places]
+        try:
+            winner = await first_of(attempts)
+            self._answered[host, port] = winner.place
+            return winner.take()
+        finally:
+            for attempt in attempts:
+                attempt.close()
+
+
+def is_name(host: str) -> bool:
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return True
+    return False
+
+
+class Attempt:
+    """One socket on its way to one address."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.problem: OSError | None = None
+        self._sock: socket.socket | None = None
+
+    async def made(self) -> Attempt:
+        """Returns when it has succeeded or failed: then there is a `problem`."""
+        try:
+            # Without its protocol asyncio would not know that it may switch Nagle's algorithm off.
+            self._sock = socket.socket(self.place.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+            self._sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(self._sock, self.place.address)
+        except OSError as problem:
+            self.problem = in_plain_words(problem)
+        return self
+
+    def take(self) -> socket.socket:
+        """What was connected; from now on it is the caller's to close."""
+        sock, self._sock = self._sock, None
+        assert sock is not None
+        return sock
+
+    def close(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+
+
+def in_plain_words(problem: OSError) -> OSError:
+    """The loops say "Connect call failed" of everything that took a moment; the kernel knows better."""
+    return OSError(problem.errno, os.strerror(problem.errno)) if problem.errno else problem
+
+
+async def first_of(attempts: list[Attempt]) -> Attempt:
+    """The first that succeeds; none is under way any more when this returns."""
+    tasks = Tasks()
+    to_make = deque(attempts)
+    under_way: set[asyncio.Task[Attempt]] = set()
+    try:
+        while to_make or under_way:
+            if to_make:
+                under_way.add(tasks.start(to_make.popleft().made(), "connect"))
+            patience = SILENCE_S if to_make else None
+            made, under_way = await asyncio.wait(under_way, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            for attempt in (task.result() for task in made):
+                if attempt.problem is None:
+                    return attempt
+    finally:
+        await tasks.aclose()
+    raise failure(attempts)
+
+
+def failure(attempts: list[Attempt]) -> OSError:
+    """What went wrong: one story where all failed alike, else every address with its own."""
+    problems = {attempt.place.address[0]: attempt.problem for attempt in attempts if attempt.problem}
+    first, *others = problems.values()
+    if all(type(other) is type(first) for other in others):
+        return first
+    return OSError("; ".join(f"{host}: {problem.strerror}" for host, problem in problems.items()))

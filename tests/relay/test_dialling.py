@@ -1,0 +1,204 @@
+"""Names that stand for several addresses: whoever answers is found, and found again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.certificate import CERTIFICATE
+from tests.support.names import FIRST, SECOND, black_hole, has_caller, listener, port_of, two
+from tests.support.puppets import come_true
+from tests.support.relay_house import get
+from tests.support.transport import within
+
+from hotseat.dialling import Dialler, Place
+from hotseat.relay import pool as pooling
+from hotseat.relay.pool import Pool
+from hotseat.relay.upstream import UpstreamConnection
+from hotseat.terms import Address
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.relay_house import RelayHouse
+
+
+async def reached(dialler: Dialler, port: int) -> str:
+    """The address at the other end."""
+    with await within(5, dialler.connect("box.test", port)) as sock:
+        return str(sock.getpeername()[0])
+
+
+async def test_an_address_that_refuses_is_passed_over() -> None:
+    """The next one is tried at once."""
+    with listener(SECOND) as second:
+        assert await reached(Dialler(two), port_of(second)) == SECOND
+
+
+async def test_an_address_that_swallows_packets_is_passed_over() -> None:
+    """It may take a moment, not all the time there is."""
+    with black_hole(FIRST) as port, listener(SECOND, port):
+        assert await reached(Dialler(two), port) == SECOND
+
+
+async def test_the_first_address_is_preferred() -> None:
+    """An address that answers keeps the others from being asked."""
+    with listener(FIRST) as first, listener(SECOND, port_of(first)) as second:
+        assert await reached(Dialler(two), port_of(first)) == FIRST
+        assert not has_caller(second)
+
+
+async def test_the_address_that_answered_is_tried_first() -> None:
+    """A dead one costs its moment once."""
+    dialler = Dialler(two)
+    with listener(SECOND) as second:
+        await reached(dialler, port_of(second))
+        with listener(FIRST, port_of(second)) as first:
+            assert await reached(dialler, port_of(second)) == SECOND
+            assert not has_caller(first)
+
+
+async def test_an_address_that_answered_may_fall_silent() -> None:
+    """Then the others get their chance again."""
+    dialler = Dialler(two)
+    with listener(SECOND) as second:
+        port = port_of(second)
+        await reached(dialler, port)
+    with black_hole(SECOND, port), listener(FIRST, port):
+        assert await reached(dialler, port) == FIRST
+
+
+@pytest.mark.parametrize("host", ["box.test", SECOND])
+async def test_nothing_waits_for_a_full_packet(host: str) -> None:
+    """Nagle's algorithm is off however the connection was made: a small request must leave at once."""
+    with listener(SECOND) as second:
+        way = await Dialler(two).way_to(Address(host, port_of(second)))
+        transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, **way)
+        no_delay = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        transport.abort()
+
+    assert no_delay
+
+
+async def test_one_reason_is_told_where_all_addresses_fail_alike() -> None:
+    """Nothing listens on either."""
+    with listener(SECOND) as closed:
+        port = port_of(closed)
+    with pytest.raises(ConnectionRefusedError, match=r"Connection refused$"):
+        await reached(Dialler(two), port)
+
+
+async def test_each_reason_is_told_where_they_differ() -> None:
+    """Whoever reads it must know which address is wrong."""
+
+    async def broadcast_too(_: str, port: int) -> list[Place]:
+        return [Place(socket.AF_INET, ("255.255.255.255", port)), Place(socket.AF_INET, (SECOND, port))]
+
+    with listener(SECOND) as closed:
+        port = port_of(closed)
+    with pytest.raises(
+        OSError, match=r"^255\.255\.255\.255: Network is unreachable; 127\.0\.0\.1: Connection refused$"
+    ):
+        await reached(Dialler(broadcast_too), port)
+
+
+# The pool
+
+
+class Outcome:
+    """What became of a call to `pool.dial`."""
+
+    def __init__(self, pool: Pool, address: Address) -> None:
+        self.connection: UpstreamConnection | None = None
+        self.problem = ""
+        self.task = pool.dial(address, UpstreamConnection, self._connected, self._failed)
+
+    def _connected(self, connection: UpstreamConnection) -> None:
+        self.connection = connection
+        connection.close()
+
+    def _failed(self, problem: str) -> None:
+        self.problem = problem
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_the_pool_dials_every_address_of_a_name() -> None:
+    """`proxy` may name a host whose first address is dead."""
+    pool = Pool(Dialler(two))
+    with black_hole(FIRST) as port, listener(SECOND, port):
+        outcome = Outcome(pool, Address("box.test", port))
+        await within(5, outcome.task)
+        await pool.aclose()
+
+    assert outcome.connection
+    assert outcome.problem == ""
+
+
+async def test_all_addresses_together_have_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are."""
+    monkeypatch.setattr(pooling, "CONNECT_TIMEOUT_S", 0.4)
+    pool = Pool(Dialler(two))
+    before = open_files()
+    with black_hole(FIRST) as port, black_hole(SECOND, port):
+        outcome = Outcome(pool, Address("box.test", port))
+        await within(5, outcome.task)
+    await pool.aclose()
+
+    assert outcome.problem == f"no connection to http://box.test:{port} within 0.4 s"
+    assert open_files() == before
+
+
+async def test_a_dial_that_nobody_waits_for_leaves_nothing_open() -> None:
+    """The client hung up while two addresses were being tried."""
+    pool = Pool(Dialler(two))
+    with black_hole(FIRST) as port, black_hole(SECOND, port):
+        before = open_files()
+        outcome = Outcome(pool, Address("box.test", port))
+        await come_true(lambda: open_files() == before + 2)
+        outcome.task.cancel()
+        await pool.aclose()
+
+        assert open_files() == before
+
+
+async def test_a_name_is_looked_up_by_the_machine(house: RelayHouse) -> None:
+    """`localhost` is what this machine says it is."""
+    house.hands.addresses["alpha"] = house.alpha.address._replace(host="localhost")
+    asked, answered = await house.exchange(get())
+
+    assert asked["Host"] == f"localhost:{house.alpha.address.port}"
+    assert answered.status == 200
+
+
+async def test_a_name_that_nobody_knows_is_told(house: RelayHouse, impatient: None) -> None:
+    """With what the resolver said."""
+    house.hands.addresses["alpha"] = Address("nobody.invalid", 80)
+    answered = await house.refusal(get())
+
+    assert answered.status == 502
+    assert "no connection to http://nobody.invalid:80" in answered.body.decode()
+
+
+async def test_a_certificate_is_checked_against_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of its addresses answered."""
+    certificate = tmp_path / "certificate.pem"
+    certificate.write_text(CERTIFICATE)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, SECOND, 0, ssl=context)
+    pool, port = Pool(Dialler(two)), port_of(server.sockets[0])
+    good, bad = (Outcome(pool, Address(name, port, tls=True)) for name in ("localhost", "box.test"))
+    await within(5, asyncio.gather(good.task, bad.task))
+    await pool.aclose()
+    server.close()
+
+    assert good.connection
+    assert "Hostname mismatch" in bad.problem

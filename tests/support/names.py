@@ -1,0 +1,48 @@
+"""Names that stand for several addresses of this machine, and what may wait for a caller there."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hotseat.dialling import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FIRST, SECOND = "127.0.0.2", "127.0.0.1"
+
+
+async def two(host: str, port: int) -> list[Place]:
+    """A resolver to whom every name has both addresses, in this order."""
+    return [Place(socket.AF_INET, (FIRST, port)), Place(socket.AF_INET, (SECOND, port))]
+
+
+@contextmanager
+def listener(host: str, port: int = 0) -> Iterator[socket.socket]:
+    with socket.create_server((host, port)) as sock:
+        sock.setblocking(False)
+        yield sock
+
+
+@contextmanager
+def black_hole(host: str, port: int = 0) -> Iterator[int]:
+    """A port on which connecting takes for ever, because the kernel's backlog is full."""
+    with socket.create_server((host, port), backlog=0) as sock, socket.socket() as blocker:
+        blocker.setblocking(False)
+        blocker.connect_ex(sock.getsockname())
+        yield sock.getsockname()[1]
+
+
+def port_of(sock: socket.socket) -> int:
+    return int(sock.getsockname()[1])
+
+
+def has_caller(sock: socket.socket) -> bool:
+    """Takes the next one who called, if there is one."""
+    try:
+        sock.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
