@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.hotseat import Hotseat
+from tests.support.names import standing_for
 
 from hotseat.app import FAILED, INVALID, ServeOptions, bound, serve
 
@@ -59,15 +60,50 @@ def test_a_port_in_use_is_told(config: Path, capsys: pytest.CaptureFixture[str])
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in capsys.readouterr().err
 
 
-def test_a_name_with_several_addresses_is_bound_on_each() -> None:
-    """`localhost` is what this machine says it is, on one port."""
-    sockets = bound(("localhost", 0))
-    hosts = [sock.getsockname()[0] for sock in sockets]
+def bound_hosts(listen: tuple[str, int], *addresses: str) -> list[str]:
+    """Where a name that stands for these addresses is bound; none: what this machine says."""
+    sockets = bound(listen, standing_for(*addresses)) if addresses else bound(listen)
+    hosts = [str(sock.getsockname()[0]) for sock in sockets]
     for sock in sockets:
         sock.close()
+    return hosts
+
+
+def test_a_name_with_several_addresses_is_bound_on_each() -> None:
+    """`localhost` is what this machine says it is."""
+    hosts = bound_hosts(("localhost", 0))
 
     assert "127.0.0.1" in hosts
     assert len(hosts) == len(set(hosts))
+
+
+def test_an_address_that_this_machine_does_not_have_is_left_out() -> None:
+    """Many hosts files give `localhost` to ::1 also where IPv6 is off."""
+    assert bound_hosts(("box.test", 0), "203.0.113.1", "127.0.0.1", "2001:db8::1", "127.0.0.1") == ["127.0.0.1"]
+
+
+def test_a_name_without_an_address_of_this_machine_is_refused() -> None:
+    """It would listen to nobody."""
+    with pytest.raises(OSError, match="Cannot assign requested address"):
+        bound_hosts(("box.test", 0), "203.0.113.1", "203.0.113.2")
+
+
+def test_an_address_that_is_taken_is_not_left_out() -> None:
+    """Half of the clients would reach somebody else."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(OSError, match="Address already in use"),
+    ):
+        bound_hosts(("box.test", taken.getsockname()[1]), "127.0.0.2", "127.0.0.1")
+
+
+def test_every_address_of_a_name_is_answered(tmp_path: Path) -> None:
+    """`listen: localhost:8080` must serve whoever looks it up."""
+    with Hotseat({"models": {}}, tmp_path, host="localhost") as house:
+        found = socket.getaddrinfo("localhost", house.port, type=socket.SOCK_STREAM)
+        statuses = {house.call("GET", "/health", at=str(address[0])).status for *_, address in found}
+
+    assert statuses == {200}
 
 
 def test_a_reload_does_not_open_the_house(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -42,16 +43,20 @@ from hotseat.upstreams.output import Outputs
 from hotseat.upstreams.supervisor import Supervisor, open_supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 
     from fastapi import FastAPI
 
     from hotseat.settings import Settings
     from hotseat.terms import ModelName, Seconds
 
+    LookUp = Callable[..., Iterable[tuple[int, int, int, str, Any]]]
+
 log = logging.getLogger(__name__)
 
 FAILED, INVALID = 1, 3
+NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""What binding fails with where the hosts file gives `localhost` to ::1 and IPv6 is off."""
 DRAIN_S: Seconds = 10.0
 """How long requests in flight may take after SIGTERM."""
 
@@ -104,21 +109,37 @@ def complain(*sentences: str) -> int:
     return INVALID
 
 
-def bound(listen: tuple[str, int]) -> list[socket.socket]:
-    """Sockets for every address of a name: `localhost` may be two."""
+def bound(listen: tuple[str, int], look_up: LookUp = socket.getaddrinfo) -> list[socket.socket]:
+    """Sockets for every address of a name: `localhost` may be two. OSError where one is taken or none is ours."""
     host, port = listen
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = look_up(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    absent: OSError | None = None
     with ExitStack() as unless_all_bind:
         sockets = []
         for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
-            sock = unless_all_bind.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.bind(address)
-            sockets.append(sock)
+            try:
+                sockets.append(unless_all_bind.enter_context(bound_socket(family, address)))
+            except OSError as problem:
+                if problem.errno not in NOT_OF_THIS_MACHINE:
+                    raise
+                absent = problem
+        if absent and not sockets:
+            raise absent
         unless_all_bind.pop_all()
     return sockets
+
+
+def bound_socket(family: int, address: Any) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def tls_context(files: tuple[Path, Path | None] | None) -> ssl.SSLContext | None:

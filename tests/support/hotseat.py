@@ -82,8 +82,8 @@ class Hotseat:
 
     # The client
 
-    def call(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+    def call(self, method: str, path: str, body: object = None, *, at: str = "127.0.0.1", **headers: str) -> Answer:
+        connection = http.client.HTTPConnection(at, self.port, timeout=PATIENCE_S)
         try:
             response = send(connection, method, path, body, headers)
             return Answer(response.status, response.headers, response.read())

@@ -1,0 +1,39 @@
+"""Where the relay listens: every address of a name is a door of the same house."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.hotseat import free_port
+from tests.support.names import standing_for
+from tests.support.relay_house import HELLO, get
+from tests.support.transport import Wire
+
+from hotseat.app import bound
+
+if TYPE_CHECKING:
+    from tests.support.relay_house import RelayHouse
+
+
+@pytest.mark.parametrize("addresses", [("::1", "127.0.0.1"), ("127.0.0.1", "127.0.0.2")])
+async def test_every_address_of_a_name_is_answered(house: RelayHouse, addresses: tuple[str, ...]) -> None:
+    """Whichever a client's resolver gives first, also where it is IPv6."""
+    port = free_port()
+    await house.relay.listen(bound(("box.test", port), standing_for(*addresses)))
+    for address in addresses:
+        client = await wire_to(address, port)
+        await client.send(get())
+        await (await house.alpha.call()).say(HELLO)
+        answered = await client.message()
+        client.hang_up()
+
+        assert answered.body == b"hello"
+
+
+async def wire_to(address: str, port: int) -> Wire:
+    wire = Wire(socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET))
+    await asyncio.get_running_loop().sock_connect(wire.sock, (address, port))
+    return wire
