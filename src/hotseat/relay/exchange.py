@@ -213,7 +213,7 @@ class Exchange:
 
     @property
     def wants_head_only(self) -> bool:
-        return self.request.method == b"HEAD"
+        return self.request.head.method == b"HEAD"
 
     @property
     def is_feed(self) -> bool:

@@ -105,9 +105,6 @@ class KnownRequest:
     sent_as: bytes = b""
     """The head as it last went upstream, without its length: to this address, for a client with that one."""
 
-    def is_current(self, rules: Rules, catalog: Catalog) -> bool:
-        return self.under[0] is rules and self.under[1] is catalog
-
     def anew(self, body: Body, client: ClientId, now: Instant) -> Request:
         return Request(self.head, self.destination, self.verdict, body, client, now, self.keep_alive, self)
 

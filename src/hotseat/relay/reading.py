@@ -145,8 +145,8 @@ class RequestReader:
 
     def _recognise(self, data: bytes) -> bytes | None:
         """Begin a request whose head was read before; None if llhttp must read it."""
-        known, relay = self._last, self._relay
-        if known is not None and known.outline is not None and known.is_current(relay.rules, relay.dispatcher.catalog):
+        known = self._last
+        if known is not None and known.outline is not None and self._relay.is_current(known):
             found = known.outline.found_in(data)
             if found is not None and found[0] <= known.most_bytes:
                 return self._begin_known(known, found[0], found[1], data)

@@ -140,6 +140,9 @@ class Relay:
             self.known_under = (rules, catalog)
         return self._known
 
+    def is_current(self, known: KnownRequest) -> bool:
+        return known.under[0] is self.rules and known.under[1] is self.dispatcher.catalog
+
     def _sweep(self) -> None:
         """One look at all deadlines costs less than a timer per request."""
         now = self.now()

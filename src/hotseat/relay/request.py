@@ -42,10 +42,6 @@ class Request:
     """Where this head was read before: what was found out then."""
 
     @property
-    def method(self) -> bytes:
-        return self.head.method
-
-    @property
     def is_v1(self) -> bool:
         return self.destination.target.startswith(b"/v1/")
 
