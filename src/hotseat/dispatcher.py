@@ -100,6 +100,10 @@ class Dispatcher:
     def view(self) -> View:
         return self._scheduler.view(self._clock())
 
+    def why(self, model: ModelName) -> str:
+        """One sentence: why those who wait for the model wait."""
+        return self._scheduler.why(model, self._clock())
+
     def is_running(self, model: ModelName) -> bool:
         return self.view().model(model).is_running
 

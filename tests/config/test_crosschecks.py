@@ -63,7 +63,7 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
         (TWO + "profiles: {p: {pins: [a]}}", "4:16: error: profiles.p.pins: must be a mapping, not a list"),
         (
             TWO + "sendLoadingState: maybe",
-            '4:1: error: sendLoadingState: must be off, reasoning, comment or chunk, not "maybe"',
+            '4:1: error: sendLoadingState: must be off, reasoning or comments, not "maybe"',
         ),
     ],
 )
@@ -95,10 +95,6 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
         (
             TWO + "  c: {cmd: 's ${PORT}', capabilities: {tools: yes}}",
             "4:25: warning: models.c.capabilities: not used yet. The model list does not show them",
-        ),
-        (
-            TWO + "sendLoadingState: true",
-            "4:1: warning: sendLoadingState: not used yet. Nothing is sent while a model loads",
         ),
         (
             TWO + "  c: {cmd: 's ${PORT}', memory: 1GiB}",

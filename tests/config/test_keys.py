@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hotseat.catalog.catalog import Policy
 from hotseat.catalog.groups import TOGETHER, Group
+from hotseat.catalog.spec import LoadingState
 from hotseat.config.complaints import Notebook
 from hotseat.config.document import Document
 from hotseat.config.specs import preferred_ports
@@ -195,6 +196,26 @@ def test_devices_turn_groups_of_one_into_a_budget(desk: Desk) -> None:
 def test_memory_is_on_the_first_device_or_where_it_says(desk: Desk, keys: str, memory: Any) -> None:
     """A plain size means the device that is written first."""
     assert model(desk, keys, "devices: {gpu1: {memory: 4GiB}, gpu0: {memory: 4GiB}}").memory == memory
+
+
+@pytest.mark.parametrize(
+    ("everywhere", "here", "meant"),
+    [
+        ("", "", LoadingState.OFF),
+        ("true", "", LoadingState.REASONING),
+        ("reasoning", "", LoadingState.REASONING),
+        ("comments", "", LoadingState.COMMENTS),
+        ("comments", "true", LoadingState.REASONING),
+        ("comments", "false", LoadingState.OFF),
+        ("comments", "off", LoadingState.OFF),
+        ("", "comments", LoadingState.COMMENTS),
+    ],
+)
+def test_what_waiting_clients_are_sent(desk: Desk, everywhere: str, here: str, meant: LoadingState) -> None:
+    """A model's own word counts, else that for all; true and false mean what they mean to llama-swap."""
+    spec = model(desk, f"sendLoadingState: {here}", f"sendLoadingState: {everywhere}")
+
+    assert spec.loading_state is meant
 
 
 def test_preload_and_default_may_use_aliases(desk: Desk) -> None:

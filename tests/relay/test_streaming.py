@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fountain import MOST_IN_BETWEEN, Fountain
 from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, get, post, turns
 from tests.support.transport import End
@@ -18,41 +17,14 @@ if TYPE_CHECKING:
 
     from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
-    from tests.support.scripted_upstream import Call, Line
+    from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-PIECE = b"10000\r\n" + b"x" * 65536 + b"\r\n"
 SMALL = 16 << 10
 """A receive buffer that keeps the kernel from hiding a client that does not read."""
 TWO_READS = b"x" * 120_000
 """Each half fits into one read; together they are more than a connection takes for a client that does not read."""
-MOST_IN_BETWEEN = 8 << 20
-"""In all the buffers of the kernel and of the relay, generously."""
-
-
-class Fountain:
-    """An upstream that sends as much as is taken from it."""
-
-    def __init__(self, line: Line) -> None:
-        self.line = line
-        self.sent = 0
-
-    async def flow(self, most: int) -> None:
-        line = self.line.wire
-        line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
-        while self.sent < most:
-            await asyncio.get_running_loop().sock_sendall(line.sock, PIECE)
-            self.sent += len(PIECE)
-
-    async def stands_still(self) -> None:
-        """Return when nothing was taken for some turns of the loop."""
-        seen, quiet = -1, 0
-        async with asyncio.timeout(10):
-            while quiet < 50:
-                quiet = quiet + 1 if self.sent == seen else 0
-                seen = self.sent
-                await asyncio.sleep(0.002)
 
 
 def with_length(body: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,17 @@ class BodyChanges:
 UNCHANGED = BodyChanges()
 
 
+class LoadingState(Enum):
+    """What a client that asked for a stream is sent while it waits for its model."""
+
+    OFF = "off"
+    """Nothing, so that a failed load is still a 503."""
+    REASONING = "reasoning"
+    """Pieces of reasoning, which chats show."""
+    COMMENTS = "comments"
+    """Lines that every reader of event streams skips, but that tell its clock that somebody is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     name: ModelName
@@ -67,3 +79,4 @@ class ModelSpec:
     memory: Mapping[Place, Bytes] | None = None
     """None: unknown, so it takes a whole device."""
     changes: BodyChanges = UNCHANGED
+    loading_state: LoadingState = LoadingState.OFF

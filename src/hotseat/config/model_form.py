@@ -19,10 +19,10 @@ def _loading_state(value: Any) -> Any:
     return "off" if value in (False, "false") else value
 
 
-LoadingState: TypeAlias = Annotated[
-    Literal["off", "reasoning", "comment", "chunk"],
+LoadingStateName: TypeAlias = Annotated[
+    Literal["off", "reasoning", "comments"],
     BeforeValidator(_loading_state),
-    WithJsonSchema({"enum": [True, False, "off", "reasoning", "comment", "chunk"]}),
+    WithJsonSchema({"enum": [True, False, "off", "reasoning", "comments"]}),
 ]
 
 
@@ -129,6 +129,8 @@ class ModelForm(Form):
     """Changes to JSON bodies on their way to the server."""
     concurrency_limit: Annotated[int, Field(ge=0)] = 0
     """Requests sent to the server at a time; the rest wait. 0: as many as come."""
+    send_loading_state: LoadingStateName | None = None
+    """What a client that asked for a stream is sent while it waits for the model; without it, the global value."""
     macros: dict[str, Any] = Field(default_factory=dict)
     """Texts for ${name} in this model; they win over global ones."""
     memory: Memory | None = None
@@ -141,8 +143,6 @@ class ModelForm(Form):
     """Free values for the model list."""
     capabilities: Annotated[Capabilities, Later("The model list does not show them")] = Capabilities()
     """What the model can do, for the model list."""
-    send_loading_state: Annotated[LoadingState, Later("Nothing is sent while a model loads")] = "off"
-    """What a streaming client is shown while the model loads."""
     timeouts: Annotated[Timeouts, Later("Fixed time limits apply")] = Timeouts()
     """Time limits towards the server."""
     compat: Annotated[Compat, Later("WebSockets count like any other request")] = Compat()

@@ -87,6 +87,7 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
         "pinned": spec.pinned,
         "memory": None if spec.memory is None else {str(place): size for place, size in spec.memory.items()},
         "useModelName": spec.changes.model_name or "",
+        "sendLoadingState": spec.loading_state.value,
         "filters": {"stripParams": list(spec.changes.strip), "setParams": dict(spec.changes.set)},
     }
 

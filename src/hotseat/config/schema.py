@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Field
 
 from hotseat.config.forms import AsMapping, AsText, Form, Later, TextOrMapping
-from hotseat.config.model_form import LoadingState, ModelForm
+from hotseat.config.model_form import LoadingStateName, ModelForm
 from hotseat.config.routing_form import GroupForm, Matrix, Peer, Profile, Routing, Selector
 from hotseat.config.units import Duration, Listen, Network, Size, Switch
 from hotseat.settings import Settings
@@ -163,6 +163,8 @@ class Config(Form):
     """How log lines show the time; empty is not at all."""
     log_to_stdout: Literal["proxy", "upstream", "both", "none"] = "proxy"
     """Whose output goes to stdout."""
+    send_loading_state: LoadingStateName = "off"
+    """What a client that asked for a stream is sent while it waits: off, comments, or reasoning (true)."""
     include_aliases_in_list: Switch = False
     """Aliases as entries of their own in the model list."""
     macros: dict[str, Any] = Field(default_factory=dict)
@@ -184,8 +186,6 @@ class Config(Form):
     """Sets of names that lead elsewhere."""
     peers: Annotated[dict[str, Peer], Later("Requests for their models get 501")] = Field(default_factory=dict)
     """Other servers and the models they have."""
-    send_loading_state: Annotated[LoadingState, Later("Nothing is sent while a model loads")] = "off"
-    """What a streaming client is shown while its model loads."""
     metrics_max_in_memory: Annotated[int, Field(ge=0), Later("Hotseat bounds its own history")] = 1000
     """Requests kept in memory."""
     capture_buffer: Annotated[int, Field(ge=0), Later("Nothing is captured")] = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import UNCHANGED, BodyChanges, LaunchRecipe, ModelSpec
+from hotseat.catalog.spec import UNCHANGED, BodyChanges, LaunchRecipe, LoadingState, ModelSpec
 from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
 
@@ -30,10 +30,16 @@ class Defaults:
     health_check_timeout_s: Seconds
     unload_timeout_s: Seconds
     ttl_s: Seconds
+    loading_state: str
 
     @staticmethod
     def of(config: Config) -> Defaults:
-        return Defaults(config.health_check_timeout or 120.0, config.unload_timeout or 10.0, config.global_ttl)
+        return Defaults(
+            config.health_check_timeout or 120.0,
+            config.unload_timeout or 10.0,
+            config.global_ttl,
+            config.send_loading_state,
+        )
 
 
 class SpecMaker:
@@ -66,6 +72,7 @@ class SpecMaker:
             pinned=form.pinned,
             memory=self._memory(form, path),
             changes=self._changes(form, path),
+            loading_state=LoadingState(form.send_loading_state or self._defaults.loading_state),
         )
 
     # The process

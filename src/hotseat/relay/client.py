@@ -276,6 +276,10 @@ class ClientConnection(asyncio.Protocol):
             self.drain()
         return None
 
+    @property
+    def is_full(self) -> bool:
+        return self._is_full
+
     def become_tunnel(self) -> None:
         """From here on bytes go both ways as they come; what came early goes first."""
         assert self._exchange is not None

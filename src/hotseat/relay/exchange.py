@@ -11,12 +11,13 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from hotseat.catalog.spec import UNCHANGED
+from hotseat.catalog.spec import UNCHANGED, LoadingState
 from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, UpstreamError
 from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
 from hotseat.relay.naming import MANAGEMENT, MODEL_IN_BODY, name_for_v1
 from hotseat.relay.refusals import stream_error
 from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
+from hotseat.relay.waiting import GRACE_S, EarlyAnswer, can_begin_early
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,6 +39,11 @@ class Client(Protocol):
     """The client's side of an exchange."""
 
     write: Callable[[bytes], None]
+
+    @property
+    def is_full(self) -> bool:
+        """Has it left so much unread that nothing should be added?"""
+        ...
 
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None: ...
     def exchange_ended(self, *, keep_alive: bool, now: Instant) -> None: ...
@@ -76,8 +82,10 @@ class Exchange:
     _ticket: TicketId | None = None
     _upstream: Upstream | None = None
     _connection: UpstreamConnection | None = None
+    _kind: type[UpstreamConnection] = UpstreamConnection
     _pending: asyncio.Task[None] | asyncio.TimerHandle | None = None
-    """The attempt to reach the upstream, or the next one."""
+    """The end of the grace, the attempt to reach the upstream, or the next one."""
+    _early: EarlyAnswer | None = None
     _head: ResponseHead | None = None
     _granted_at: Instant | None = None
     _first_byte_at: Instant | None = None
@@ -92,6 +100,8 @@ class Exchange:
         """To the client: the body is relayed by this alone."""
         self.request = request
         self._peer = peer
+        if request.head.http10:
+            self._kind = DechunkingConnection
         self._closes = not request.keep_alive
 
     # The way in
@@ -116,6 +126,30 @@ class Exchange:
         self._ticket = ticket
         if self._upstream is not None:  # granted before `ask` returned
             self._forward(self._upstream.address)
+        elif spec.loading_state is not LoadingState.OFF and self._early is None:
+            self._pending = self._relay.later(GRACE_S, partial(self._begin_early, spec))
+
+    def _begin_early(self, spec: ModelSpec) -> None:
+        """The wait is long: where that is wished and possible, the answer begins without the model."""
+        self._pending = None
+        if not can_begin_early(self.request):
+            return
+        self._closes = self._closes or self._relay.is_draining
+        self._early = EarlyAnswer(self._relay, self._client, self.request, spec, self._why)
+        self._early.begin(self._relay.rules.cors.lines(self.request.head), close=self._closes)
+        self.write = self._early.write
+        self._kind = DechunkingConnection
+        self.request.ask_for_plain()
+
+    def _end_grace(self) -> None:
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+
+    def _why(self) -> str:
+        if self._upstream is None and self._spec is not None:
+            return self._relay.dispatcher.why(self._spec.name)
+        return "it has the request and has not answered yet"
 
     def _named(self) -> ModelSpec:
         destination, catalog = self.request.destination, self._relay.dispatcher.catalog
@@ -152,6 +186,7 @@ class Exchange:
         self._granted_at = self._relay.now()
         self._upstream = upstream
         if self._ticket is not None:
+            self._end_grace()
             self._forward(upstream.address)
 
     def confirmed(self) -> None:
@@ -166,7 +201,7 @@ class Exchange:
     # To the upstream
 
     def _forward(self, address: Address) -> None:
-        connection = None if self.request.head.http10 else self._relay.pool.take(address)
+        connection = self._relay.pool.take(address) if self._kind is UpstreamConnection else None
         if connection is not None:
             self._send(connection)
         else:
@@ -174,12 +209,13 @@ class Exchange:
 
     def _dial(self, address: Address) -> None:
         self._stage = DIALLING
-        kind = DechunkingConnection if self.request.head.http10 else UpstreamConnection
-        self._pending = self._relay.pool.dial(address, kind, self._connected, self._not_connected)
+        self._pending = self._relay.pool.dial(address, self._kind, self._connected, self._not_connected)
 
     def _connected(self, connection: UpstreamConnection) -> None:
         self._pending = None
         self._send(connection)
+        if self._client.is_full:  # of an answer that began early
+            connection.pause()
 
     def _not_connected(self, problem: str) -> None:
         """Perhaps the server has just died and nobody knows yet: if nothing was sent, ask once more in a moment."""
@@ -228,12 +264,14 @@ class Exchange:
         self._stage = ANSWERING
         self._head = head
         self._first_byte_at = self._relay.now()
+        if self._early is not None:
+            return self._early.head_received(head)
         self._dechunks = head.is_chunked and self.request.head.http10
         endless = head.ends_with_the_connection and not self.wants_head_only
         self._closes = self._closes or endless or self._dechunks or self._relay.is_draining
         cors = self._relay.rules.cors.lines(self.request.head)
         http10 = self.request.head.http10
-        self.write(response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10))
+        return self.write(response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10))
 
     def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
         """The same for a head that was read before: if the client wants nothing special, it is ready as it is."""
@@ -251,8 +289,11 @@ class Exchange:
         """The upstream's message is complete and handed to the client's connection."""
         assert self._head is not None
         self._connection = None
+        if self._early is not None:
+            self._over(self._early.status, now)
+            return self._early.ended(keep_alive=not self._closes, now=now)
         self._over(self._head.status, now)
-        self._client.exchange_ended(keep_alive=not self._closes, now=now)
+        return self._client.exchange_ended(keep_alive=not self._closes, now=now)
 
     def failed(self, error: UpstreamError) -> None:
         self._break(UpstreamError(f"{self._who()} failed: {error.message}."))
@@ -301,6 +342,8 @@ class Exchange:
         """The client hung up: stop the upstream's work now, or leave the line."""
         if self._stage is not OVER:
             self._over(499, self._relay.now())
+            if self._early is not None:
+                self._early.stop()
 
     def client_is_full(self) -> None:
         if self._connection is not None:
@@ -314,18 +357,20 @@ class Exchange:
 
     def _refuse(self, error: HotseatError) -> None:
         if self._stage is OVER:
-            return
+            return None
         keep_alive = self.request.keep_alive and not self._relay.is_draining
         now = self._relay.now()
         self._over(error.status, now)
+        if self._early is not None:
+            return self._early.refuse(error)
         self._client.refuse(error, keep_alive=keep_alive)
-        self._client.exchange_ended(keep_alive=keep_alive, now=now)
+        return self._client.exchange_ended(keep_alive=keep_alive, now=now)
 
     def _break(self, error: HotseatError) -> None:
         """An error while that is still possible, else a visible cut."""
         if self._stage is OVER:
             return None
-        if self._head is None:
+        if self._head is None or self._early is not None:
             return self._refuse(error)
         last_words = self._last_words(error)
         looks_complete = self._head.ends_with_the_connection or self._dechunks

@@ -46,7 +46,7 @@ def dialect_of(path: bytes, stainless: bool, user_agent: bytes, format: ErrorFor
 
 def answer(error: HotseatError, dialect: Dialect, *, close: bool, head_only: bool = False) -> bytes:
     """The complete HTTP/1.1 response that tells a client what went wrong."""
-    message = _encodable(error.message)
+    message = encodable(error.message)
     body = msgspec.json.encode(_shaped(message, error.code, error.status, dialect))
     head = [
         f"HTTP/1.1 {error.status} {one_line(message, LONGEST_REASON) or HTTPStatus(error.status).phrase}",
@@ -64,9 +64,32 @@ def answer(error: HotseatError, dialect: Dialect, *, close: bool, head_only: boo
 def stream_error(message: str, code: str, dialect: Dialect) -> bytes:
     """The last frame of an event stream that broke after its head; never the frame of a clean end."""
     shape = Dialect.ANTHROPIC if dialect is Dialect.ANTHROPIC else Dialect.OPENAI
-    data = msgspec.json.encode(_shaped(_encodable(message), code, HotseatError.status, shape))
-    event = b"event: error\n" if shape is Dialect.ANTHROPIC else b""
-    return event + b"data: " + data + b"\n\n"
+    return _as_event(_shaped(encodable(message), code, HotseatError.status, shape), shape)
+
+
+def passed_on_error(body: bytes, dialect: Dialect) -> bytes | None:
+    """The same with an upstream's own error, whose type and code some callers act on; None where there is none."""
+    try:
+        error = _read_said(body).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(error.get("message"), str):
+        return None
+    if dialect is Dialect.ANTHROPIC:
+        return _as_event({"type": "error", "error": {"type": "api_error", **error}}, dialect)
+    return _as_event({"error": error}, dialect)
+
+
+class _Said(msgspec.Struct):
+    error: dict[str, Any]
+
+
+_read_said = msgspec.json.Decoder(_Said).decode
+
+
+def _as_event(shaped: dict[str, Any], dialect: Dialect) -> bytes:
+    event = b"event: error\n" if dialect is Dialect.ANTHROPIC else b""
+    return event + b"data: " + msgspec.json.encode(shaped) + b"\n\n"
 
 
 def one_line(text: str, limit: int) -> str:
@@ -115,6 +138,6 @@ def _whole_seconds(wait: Seconds) -> int:
     return math.ceil(min(max(wait, SHORTEST_RETRY_S), LONGEST_RETRY_S))
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Lone surrogates, as undecodable output of a process leaves them, have no place in JSON."""
     return text.encode("utf-8", "replace").decode()

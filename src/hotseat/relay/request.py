@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import UNCHANGED
@@ -77,6 +77,11 @@ class Request:
             self._change_json(changes)
         elif changes.model_name is not None:
             self.body.splice([(field.start, field.end) for field in form.fields()], changes.model_name.encode())
+
+    def ask_for_plain(self) -> None:
+        """Take back that the client understands compressed answers: what was begun plain must go on plain."""
+        fields = [(name, value) for name, value in self.head.fields if name.lower() != b"accept-encoding"]
+        self.head, self.known = replace(self.head, fields=fields), None  # both are shared with other requests
 
     def _change_json(self, changes: BodyChanges) -> None:
         if self.body.is_spooled:

@@ -27,7 +27,7 @@ def _model(state: State, model: ModelState, now: Instant) -> ModelView:
         upstream=model.upstream,
         in_flight=len(model.leases),
         waiting=state.line.count(model.name),
-        why=_why(state, model, now),
+        why=why(state, model, now),
         failures=model.failures,
         last_error=model.last_error,
         expires_at=None if model.spec.pinned else model.expires_at(),
@@ -38,10 +38,11 @@ def _model(state: State, model: ModelState, now: Instant) -> ModelView:
 
 def _ticket(state: State, ticket: Ticket, now: Instant) -> TicketView:
     model = state.models[ticket.model]
-    return TicketView(ticket.id, ticket.model, ticket.client, ticket.since, _why(state, model, now))
+    return TicketView(ticket.id, ticket.model, ticket.client, ticket.since, why(state, model, now))
 
 
-def _why(state: State, model: ModelState, now: Instant) -> str:
+def why(state: State, model: ModelState, now: Instant) -> str:
+    """One sentence: why the model is in its phase, or why those who wait for it wait."""
     match model.phase:
         case Phase.LOADING:
             return f"loading for {now - model.since:.1f} s of about {state.load_s(model.name):.1f} s: {model.why}"

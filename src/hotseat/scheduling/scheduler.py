@@ -28,7 +28,7 @@ from hotseat.scheduling.events import (
 from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.line import Ticket, Wish
 from hotseat.scheduling.moves import Moves
-from hotseat.scheduling.picture import picture
+from hotseat.scheduling.picture import picture, why
 from hotseat.scheduling.settle import NEVER, settle
 from hotseat.scheduling.state import ModelState, State
 from hotseat.scheduling.state import takes_slot as uses_slot
@@ -56,6 +56,10 @@ class Scheduler:
 
     def view(self, now: Instant) -> View:
         return picture(self._state, now)
+
+    def why(self, model: ModelName, now: Instant) -> str:
+        """The view's sentence about one model, without the rest of the view."""
+        return why(self._state, self._state.models[model], now)
 
     def handle(self, event: Event, now: Instant) -> list[Command]:
         if type(event) is RequestArrived:

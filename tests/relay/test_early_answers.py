@@ -1,0 +1,413 @@
+"""Whoever waits for a stream is told why, if that is wished; the stream then goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.early import (
+    CHUNKED_EVENTS,
+    EVENTS,
+    STREAMED,
+    ask,
+    piece,
+    pieces_to_the_end,
+    silent,
+    waiting_room,
+    without_comments,
+)
+from tests.support.fountain import MOST_IN_BETWEEN, Fountain
+from tests.support.puppets import come_true, spec
+from tests.support.relay_house import HELLO, MODELS, chat, chunked, turns
+from tests.support.transport import PROMPTLY_S
+
+from hotseat.catalog.spec import LoadingState
+from hotseat.relay.waiting import EVERY_S, GRACE_S, comment, reasoning
+from hotseat.settings import Access
+from hotseat.tasks import Tasks
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.early import WaitingRoom
+
+ALPHA, BETA, _ = MODELS
+TOLD = spec("slow", loading_state=LoadingState.COMMENTS)
+REASONED = spec("slow", loading_state=LoadingState.REASONING)
+SAID = b'data: {"choices":[]}\n\ndata: [DONE]\n\n'
+SMALL = 16 << 10
+
+
+@pytest.fixture
+async def room(open_house: OpenHouse) -> WaitingRoom:
+    return waiting_room(await open_house(models=(ALPHA, BETA, TOLD), send_buffer=SMALL))
+
+
+@pytest.fixture
+async def reasoning_room(open_house: OpenHouse) -> WaitingRoom:
+    return waiting_room(await open_house(models=(ALPHA, BETA, REASONED)))
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[Tasks]:
+    tasks = Tasks()
+    yield tasks
+    await tasks.aclose()
+
+
+# Before and at the end of the grace
+
+
+async def test_a_quick_load_is_waited_for_in_silence(room: WaitingRoom) -> None:
+    """Within the grace nothing is sent, and the answer is the upstream's from its first byte."""
+    client = await room.enter()
+    room.alarms.wait(0.9 * GRACE_S)
+    kept_silent = await silent(client)
+    call = await room.loaded()
+    room.alarms.wait(100)
+    await call.say(EVENTS + b"X-Own: 1\r\nContent-Length: 3\r\n\r\n:\n\n")
+    answered = await client.message()
+
+    assert kept_silent
+    assert (answered["X-Own"], answered.body) == ("1", b":\n\n")
+    assert room.alarms.set == []
+
+
+async def test_a_quick_failure_keeps_its_status(room: WaitingRoom) -> None:
+    """A load that fails within the grace is a 503, as it is without early answers."""
+    room.house.hands.broken = ("slow",)
+    client = await room.house.send(ask())
+    answered = await client.message()
+
+    assert answered.status == 503
+    assert room.alarms.set == []
+
+
+async def test_a_long_wait_begins_the_answer(room: WaitingRoom) -> None:
+    """The head promises an event stream that nobody keeps back, and a comment says why it waits."""
+    client, head = await room.told()
+
+    assert head.decode().split("\r\n") == [
+        "HTTP/1.1 200 OK",
+        "Content-Type: text/event-stream",
+        "Cache-Control: no-cache",
+        "Transfer-Encoding: chunked",
+        "X-Accel-Buffering: no",
+        "",
+        "",
+    ]
+    sign = await piece(client)
+    assert sign.startswith(b": slow: loading for ")
+    assert sign.endswith(b" s: 1 request waits for it\n\n")
+
+
+async def test_a_page_of_an_allowed_origin_may_read_it(open_house: OpenHouse) -> None:
+    """What begins early carries what a browser must see on every answer."""
+    access = Access(allowed_origins=("http://chat.example",))
+    room = waiting_room(await open_house(models=(TOLD,), access=access))
+    _, head = await room.told(ask("Origin: http://chat.example"))
+
+    assert b"\r\nAccess-Control-Allow-Origin: http://chat.example\r\n" in head
+
+
+async def test_signs_of_life_go_on(room: WaitingRoom) -> None:
+    """There is one every few seconds, however long it takes, and each tells how it stands then."""
+    client, _ = await room.told()
+    for _ in range(24):
+        await piece(client)
+        before = await silent(client)
+        room.alarms.wait(EVERY_S)
+        assert before
+
+    assert (await piece(client)).startswith(b": slow: loading")
+
+
+async def test_a_sign_tells_who_is_in_the_way(room: WaitingRoom) -> None:
+    """It is the sentence that `hotseat why` has."""
+    _, call = await room.house.reached(chat())
+    client, _ = await room.told()
+    why = room.house.dispatcher.view().model(ModelName("slow")).why
+    sign = await piece(client)
+    await call.say(HELLO)
+
+    assert "alpha" in why
+    assert sign.decode() == f": slow: {why}\n\n"
+
+
+async def test_signs_go_on_until_the_model_speaks(room: WaitingRoom) -> None:
+    """A long prompt is a wait too, before the upstream's head and after it; its first word ends the signs."""
+    client, _ = await room.told()
+    await piece(client)
+    call = await room.loaded()
+    room.alarms.wait(EVERY_S)
+    before_head = await piece(client)
+    await call.say(CHUNKED_EVENTS)
+    await turns()
+    room.alarms.wait(EVERY_S)
+    after_head = await piece(client)
+    await call.say(b"8\r\n")
+    size_alone_is_nothing = await silent(client)
+    await call.say(b"data: x\n\r\n")
+    word = await piece(client)
+
+    assert size_alone_is_nothing
+    assert before_head == after_head == b": slow: it has the request and has not answered yet\n\n"
+    assert word == b"data: x\n"
+    assert room.alarms.set == []
+
+
+# The stream that follows
+
+
+@pytest.mark.parametrize(
+    ("answer", "hangs_up"),
+    [
+        (CHUNKED_EVENTS + chunked(SAID[:9], SAID[9:]), False),
+        (EVENTS + b"Content-Length: %d\r\n\r\n%b" % (len(SAID), SAID), False),
+        (EVENTS + b"\r\n" + SAID, True),
+    ],
+    ids=["chunks", "length", "until it closes"],
+)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.integers(1, 200), max_size=8))
+async def test_a_stream_goes_on_however_it_is_framed_and_cut(
+    room: WaitingRoom, answer: bytes, hangs_up: bool, cuts: list[int]
+) -> None:
+    """The client gets every byte of it in chunks of ours, and the end where it was."""
+    client, _ = await room.told()
+    call = await room.loaded()
+    for begin, end in pairwise([0, *sorted({cut for cut in cuts if cut < len(answer)}), len(answer)]):
+        await call.say(answer[begin:end])
+        await turns()
+    if hangs_up:
+        call.hang_up()
+    heard = await pieces_to_the_end(client)
+    await come_true(lambda: room.house.in_flight("slow") == 0)
+    await room.house.dispatcher.unload(ModelName("slow"))
+
+    assert without_comments(heard) == SAID
+    assert room.alarms.set == []
+
+
+async def test_the_connection_can_be_used_again(room: WaitingRoom) -> None:
+    """An answer that began early is as complete as any other."""
+    client, _ = await room.told()
+    await (await room.loaded()).say(CHUNKED_EVENTS + chunked(SAID))
+    await pieces_to_the_end(client)
+    await client.send(ask())
+    await (await room.house.upstreams["slow"].call()).say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert [entry.status for entry in room.house.notebook.entries] == [200, 200]
+
+
+async def test_a_client_that_wants_no_more_is_let_go(room: WaitingRoom) -> None:
+    """`Connection: close` is answered in kind."""
+    client, head = await room.told(ask("Connection: close"))
+    await (await room.loaded()).say(CHUNKED_EVENTS + chunked(SAID))
+
+    assert b"\r\nConnection: close\r\n" in head
+    assert (await client.read_to_end()).endswith(b"\r\n0\r\n\r\n")
+
+
+async def test_what_began_plain_goes_on_plain(room: WaitingRoom) -> None:
+    """The upstream is not told that the client could decompress; other requests of the same kind are left alone."""
+    request = ask("Accept-Encoding: gzip")
+    calls = []
+    for _ in range(2):
+        client, _ = await room.told(request)
+        calls.append(await room.loaded())
+        await calls[-1].say(CHUNKED_EVENTS + chunked(SAID))
+        await pieces_to_the_end(client)
+        await client.send(request)
+        calls.append(await room.house.upstreams["slow"].call())
+        await calls[-1].say(HELLO)
+        await client.message()
+        await room.house.dispatcher.unload(ModelName("slow"))
+
+    assert [call.request.all("Accept-Encoding") for call in calls] == [[], ["gzip"], [], ["gzip"]]
+    assert {call.request.body for call in calls} == {STREAMED}
+
+
+async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: WaitingRoom) -> None:
+    """It died just as it was ready: the request stands in line anew, under the head that was sent."""
+    client, _ = await room.told()
+    alive = room.house.hands.addresses["slow"]
+    room.house.hands.addresses["slow"] = alive._replace(port=1)
+    room.house.hands.become_ready("slow")
+    await come_true(lambda: len(room.alarms.set) == 2)
+    room.house.hands.addresses["slow"] = alive
+    room.house.hands.crash("slow", "killed by signal 9")
+    await come_true(lambda: room.house.phase("slow") != "ready")
+    room.alarms.wait(1)
+    await come_true(lambda: room.house.hands.is_starting("slow"))
+    room.alarms.wait(GRACE_S + EVERY_S)
+    await (await room.loaded()).say(CHUNKED_EVENTS + chunked(SAID))
+
+    assert without_comments(await pieces_to_the_end(client)) == SAID
+
+
+# Those who read slowly, or leave
+
+
+async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingRoom) -> None:
+    """They stop when its buffer is full; what the model says then waits for it as for any slow reader."""
+    client = await room.enter(receive_buffer=SMALL)
+    room.alarms.wait(GRACE_S)
+    room.alarms.wait(20_000 * EVERY_S)
+    call = await room.loaded()
+    await call.say(CHUNKED_EVENTS + chunked(SAID))
+    await client.read_until(b"\r\n\r\n")
+    heard = await pieces_to_the_end(client)
+
+    assert 500 < heard.count(b": slow:") < 10_000
+    assert without_comments(heard) == SAID
+
+
+async def test_a_model_does_not_speak_to_a_client_that_is_behind(room: WaitingRoom, tasks: Tasks) -> None:
+    """Whoever was full of signs when the model came is not filled up with words until it reads."""
+    client = await room.enter(receive_buffer=SMALL)
+    room.alarms.wait(20_000 * EVERY_S)
+    call = await room.loaded()
+    await call.say(CHUNKED_EVENTS)
+    fountain = Fountain(call.line)
+    tasks.start(fountain.flow(4 * MOST_IN_BETWEEN), "flow")
+    await fountain.stands_still()
+    stopped_at = fountain.sent
+    await client.read_exactly(1 << 20)
+    await come_true(lambda: fountain.sent > stopped_at)
+
+    assert stopped_at < MOST_IN_BETWEEN
+
+
+@pytest.mark.parametrize("leave", ["hang_up", "say_goodbye", "reset"])
+async def test_a_client_that_leaves_is_forgotten(room: WaitingRoom, leave: str) -> None:
+    """Its place in the line is free within milliseconds, and nobody goes on telling it anything."""
+    client, _ = await room.told()
+    getattr(client, leave)()
+    await come_true(lambda: room.house.waiting() == 0, PROMPTLY_S)
+    room.house.hands.become_ready("slow")
+
+    assert room.status() == 499
+    assert room.alarms.set == []
+
+
+async def test_a_client_that_leaves_amid_its_stream_frees_the_model(room: WaitingRoom) -> None:
+    """As ever."""
+    client, _ = await room.told()
+    call = await room.loaded()
+    await call.say(CHUNKED_EVENTS + b"8\r\ndata: x\n\r\n")
+    await client.read_until(b"data: x\n")
+    client.hang_up()
+    await call.ended()
+    await come_true(lambda: room.house.in_flight("slow") == 0, PROMPTLY_S)
+
+    assert room.status() == 499
+
+
+# Those who are told nothing
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ask(body=b'{"model":"slow"}'),
+        ask(body=b'{"model":"slow","stream":false}'),
+        ask(body=b'{"model":"slow","stream":"true"}'),
+        ask(body=b'{"model":"slow","stream":1}'),
+        ask(target="/v1/audio/speech"),
+        ask(target="/api/chat"),
+        ask(version="1.0"),
+        ask(target="/v1/chat/completions?model=slow", body=b"\x1f\x8bgzip"),
+        ask(target="/v1/chat/completions?model=slow", body=b'["stream"]'),
+    ],
+)
+async def test_who_did_not_ask_for_an_event_stream_waits_in_silence(room: WaitingRoom, request_: bytes) -> None:
+    """An early head would be the wrong one."""
+    client = await room.enter(request_)
+    room.alarms.wait(100)
+
+    assert await silent(client)
+    room.house.hands.become_ready("slow")
+    await (await room.house.upstreams["slow"].call()).say(HELLO)
+    assert (await client.message()).body == b"hello"
+
+
+async def test_nobody_is_told_anything_unless_that_is_wished(open_house: OpenHouse) -> None:
+    """By default a load that fails after minutes is still a 503."""
+    room = waiting_room(await open_house())
+    client = await room.enter()
+    room.alarms.wait(100)
+    room.house.hands.slow = ()
+    await room.house.dispatcher.unload(ModelName("slow"))
+
+    assert (await client.message()).status == 503
+
+
+async def test_a_ready_model_answers_for_itself(room: WaitingRoom) -> None:
+    """Where nobody waits, no timer is set."""
+    first = await room.enter()
+    await (await room.loaded()).say(HELLO)
+    await first.message()
+    client = await room.house.send(ask())
+    call = await room.house.upstreams["slow"].call()
+
+    assert room.alarms.set == []
+    await call.say(HELLO)
+    assert (await client.message()).body == b"hello"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "/completion",
+        "/infill",
+        "/upstream/slow/v1/chat/completions",
+    ],
+)
+async def test_other_event_streams_begin_early_too(room: WaitingRoom, target: str) -> None:
+    """Wherever `stream` means server-sent events."""
+    client, _ = await room.told(ask(target=target))
+
+    assert (await piece(client)).startswith(b": slow: loading")
+
+
+# Signs as reasoning
+
+
+async def test_a_chat_can_show_the_signs_as_reasoning(reasoning_room: WaitingRoom) -> None:
+    """A piece of a chat, with reasoning in it and nothing else."""
+    client, _ = await reasoning_room.told()
+    sign = json.loads((await piece(client)).removeprefix(b"data: "))
+    (choice,) = sign["choices"]
+
+    assert (sign["object"], sign["model"]) == ("chat.completion.chunk", "slow")
+    assert choice["delta"].keys() == {"reasoning_content"}
+    assert choice["delta"]["reasoning_content"].startswith("slow: loading for ")
+    assert choice["finish_reason"] is None
+
+
+@pytest.mark.parametrize("target", ["/v1/completions", "/v1/messages", "/v1/responses"])
+async def test_what_is_no_chat_gets_comments_instead(reasoning_room: WaitingRoom, target: str) -> None:
+    """There is no place for reasoning in the stream of another kind."""
+    client, _ = await reasoning_room.told(ask(target=target))
+
+    assert (await piece(client)).startswith(b": slow: loading")
+
+
+@pytest.mark.parametrize("make", [comment, reasoning])
+def test_a_sign_is_one_event(make: Callable[[str, str], bytes]) -> None:
+    """Whatever it says, exactly one blank line ends it."""
+    sign = make("m", "two words")
+
+    assert sign.count(b"\n") == 2
+    assert sign.endswith(b"\n\n")

@@ -1,0 +1,197 @@
+"""What goes wrong after an answer began early: told in the caller's dialect, and never an end that looks complete."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.early import CHUNKED_EVENTS, EVENTS, ask, cut_off, waiting_room, without_comments
+from tests.support.puppets import catalog, come_true, spec
+from tests.support.relay_house import MODELS, chunked
+
+from hotseat.catalog.spec import LoadingState
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.early import WaitingRoom
+
+SLOW = ModelName("slow")
+TOLD = spec("slow", loading_state=LoadingState.COMMENTS)
+OWN_ERROR = b'{"error":{"message":"too long","type":"exceed_context_size_error","code":400,"n_ctx":4096}}'
+
+
+@pytest.fixture
+async def room(open_house: OpenHouse) -> WaitingRoom:
+    return waiting_room(await open_house(models=(*MODELS[:2], TOLD)))
+
+
+def answer(status: str, body: bytes, *fields: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", *fields, f"Content-Length: {len(body)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def only_event(data: bytes) -> dict[str, Any]:
+    """The data of the one event that an SDK sees."""
+    (line,) = [line for line in without_comments(data).split(b"\n") if line.startswith(b"data: ")]
+    return dict(json.loads(line.removeprefix(b"data: ")))
+
+
+async def the_load_fails(room: WaitingRoom) -> None:
+    room.house.hands.crash("slow", "exited with code 1")
+    room.house.hands.become_ready("slow")
+
+
+async def the_model_is_unloaded(room: WaitingRoom) -> None:
+    await room.house.dispatcher.unload(SLOW)
+
+
+async def the_model_is_taken_out_of_the_configuration(room: WaitingRoom) -> None:
+    room.house.dispatcher.change_catalog(catalog(*MODELS[:2]))
+
+
+async def hotseat_shuts_down(room: WaitingRoom) -> None:
+    await room.house.dispatcher.shut_down(within=1)
+
+
+@pytest.mark.parametrize(
+    ("happens", "code", "status"),
+    [
+        (the_load_fails, "model_failed_to_start", 503),
+        (the_model_is_unloaded, "model_unloaded", 503),
+        (the_model_is_taken_out_of_the_configuration, "model_not_found", 404),
+        (hotseat_shuts_down, "shutting_down", 503),
+    ],
+)
+async def test_a_wait_in_vain_is_an_error_event(
+    room: WaitingRoom, happens: Callable[[WaitingRoom], Awaitable[None]], code: str, status: int
+) -> None:
+    """What would have been a refusal with a status is the last event, and the books have the status."""
+    client, _ = await room.told()
+    await happens(room)
+    error = only_event(await cut_off(client))["error"]
+
+    assert error["code"] == code
+    assert "slow" in error["message"] or "hotseat" in error["message"]
+    assert room.status() == status
+    assert room.alarms.set == []
+
+
+async def test_an_anthropic_caller_is_told_in_its_own_way(room: WaitingRoom) -> None:
+    """An `error` event, which that SDK raises."""
+    client, _ = await room.told(ask(target="/v1/messages"))
+    await the_load_fails(room)
+    data = await cut_off(client)
+
+    assert b"\nevent: error\n" in data
+    assert only_event(data)["type"] == "error"
+    assert "slow" in only_event(data)["error"]["message"]
+
+
+async def test_an_upstream_that_dies_before_it_answers_is_named(room: WaitingRoom) -> None:
+    """The connection was the upstream's to keep."""
+    client, _ = await room.told()
+    (await room.loaded()).hang_up()
+
+    assert "closed the connection before it answered" in only_event(await cut_off(client))["error"]["message"]
+    assert room.status() == 502
+
+
+@pytest.mark.parametrize("framing", [CHUNKED_EVENTS + b"18\r\n", EVENTS + b"Content-Length: 99\r\n\r\n"])
+async def test_an_upstream_that_dies_amid_its_stream_is_named(room: WaitingRoom, framing: bytes) -> None:
+    """The half event is closed, so that the error is an event of its own."""
+    client, _ = await room.told()
+    call = await room.loaded()
+    await call.say(framing + b'data: {"half')
+    call.hang_up()
+    *_, half, error, rest = (await cut_off(client)).split(b"\n\n")
+
+    assert (half, rest) == (b'data: {"half', b"")
+    assert "in the middle of its answer" in only_event(error)["error"]["message"]
+    assert room.status() == 502
+
+
+async def test_the_upstreams_own_error_is_passed_on(room: WaitingRoom) -> None:
+    """Agents act on its type and code, so all of it stays as it was."""
+    client, _ = await room.told()
+    await (await room.loaded()).say(answer("400 Bad Request", OWN_ERROR, "Content-Type: application/json"))
+
+    assert only_event(await cut_off(client)) == json.loads(OWN_ERROR)
+    assert room.status() == 400
+
+
+async def test_the_upstreams_own_error_in_chunks_is_passed_on(room: WaitingRoom) -> None:
+    """However it is framed."""
+    client, _ = await room.told()
+    head = b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n"
+    await (await room.loaded()).say(head + chunked(OWN_ERROR[:20], OWN_ERROR[20:]))
+
+    assert only_event(await cut_off(client)) == json.loads(OWN_ERROR)
+    assert room.status() == 500
+
+
+async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: WaitingRoom) -> None:
+    """That SDK looks for a type outside and inside."""
+    client, _ = await room.told(ask(target="/v1/messages"))
+    await (await room.loaded()).say(answer("400 Bad Request", b'{"error":{"message":"too long"}}'))
+
+    assert only_event(await cut_off(client)) == {
+        "type": "error",
+        "error": {"type": "api_error", "message": "too long"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "status"),
+    [
+        (answer("500 Oops", b"out\nof memory", "Content-Type: text/plain"), "500 with text/plain", 500),
+        (answer("503 Busy", b'{"error":"loading"}'), '503 with no content type instead of an event stream: {"err', 503),
+        (answer("500 Oops", b'{"error":{"message":5}}'), "answered 500", 500),
+        (answer("200 OK", b'{"choices":[]}', "Content-Type: application/json"), "200 with application/json", 502),
+        (answer("302 Found", b"", "Location: /"), "answered 302", 502),
+        (b"HTTP/1.1 204 No Content\r\nContent-Type: text/event-stream\r\n\r\n", "answered 204", 502),
+        (
+            answer("200 OK", b"\x1f\x8b", "Content-Type: text/event-stream", "Content-Encoding: gzip"),
+            "answered 200",
+            502,
+        ),
+        (answer("500 Oops", b'{"error":{"message":"%b"}}' % (b"x" * 1_000_000)), "answered 500", 500),
+        (answer("500 Oops", b'{"error":' + b"[" * 60_000), "answered 500", 500),
+    ],
+)
+async def test_an_answer_that_is_no_event_stream_is_told_instead(
+    room: WaitingRoom, said: bytes, told: str, status: int
+) -> None:
+    """It cannot go on under the head that was sent, so the client learns what it was."""
+    client, _ = await room.told()
+    await (await room.loaded()).say(said)
+    error = only_event(await cut_off(client))["error"]
+
+    assert error["message"].startswith("slow answered ")
+    assert told in error["message"]
+    assert len(error["message"]) < 1000
+    assert room.status() == status
+
+
+async def test_a_malformed_answer_is_told(room: WaitingRoom) -> None:
+    """The upstream's framing is looked at as ever."""
+    client, _ = await room.told()
+    await (await room.loaded()).say(b"hello")
+    await come_true(lambda: room.house.in_flight("slow") == 1)
+    await room.house.upstreams["slow"].lines[-1].wire.send(b"\r\n\r\n")
+
+    assert "malformed" in only_event(await cut_off(client))["error"]["message"]
+
+
+async def test_a_cut_is_told(room: WaitingRoom) -> None:
+    """An operator who stops the model by force breaks a stream that began early like any other."""
+    client, _ = await room.told()
+    await (await room.loaded()).say(CHUNKED_EVENTS + chunked(b"data: x\n\n")[:-5])
+    await client.read_until(b"data: x")
+    await client.read_until(b"\r\n")
+    await room.house.dispatcher.unload(SLOW, force=True)
+
+    assert only_event(await cut_off(client))["error"]["code"] == "model_unloaded"

@@ -1,0 +1,102 @@
+"""A house in which whoever waits for its stream is told why, and a client that reads what it is told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.support.alarms import Alarms
+from tests.support.puppets import come_true
+from tests.support.relay_house import post, turns
+from tests.support.transport import End
+
+from hotseat.relay.waiting import GRACE_S
+
+if TYPE_CHECKING:
+    from tests.support.relay_house import RelayHouse
+    from tests.support.scripted_upstream import Call
+    from tests.support.transport import Wire
+
+STREAMED = b'{"model":"slow","stream":true}'
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+CHUNKED_EVENTS = EVENTS + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def ask(*fields: str, target: str = "/v1/chat/completions", body: bytes = STREAMED, version: str = "1.1") -> bytes:
+    return post(body, "Content-Type: application/json", *fields, target=target, version=version)
+
+
+@dataclass
+class WaitingRoom:
+    house: RelayHouse
+    alarms: Alarms
+
+    async def enter(self, request: bytes = b"", **options: int) -> Wire:
+        """A client whose request stands in line for the slow model."""
+        client = await self.house.client(**options)
+        await client.send(request or ask())
+        await come_true(lambda: self.house.waiting() == 1)
+        return client
+
+    async def told(self, request: bytes = b"", **options: int) -> tuple[Wire, bytes]:
+        """A client whose answer has just begun without the model, and the head of that answer."""
+        client = await self.enter(request, **options)
+        self.alarms.wait(GRACE_S)
+        return client, await client.read_until(b"\r\n\r\n")
+
+    async def loaded(self) -> Call:
+        """The model is ready and has been asked."""
+        self.house.hands.become_ready("slow")
+        return await self.house.upstreams["slow"].call()
+
+    def status(self) -> int:
+        """What was written down about the only request."""
+        (entry,) = self.house.notebook.entries
+        return entry.status
+
+
+def waiting_room(house: RelayHouse) -> WaitingRoom:
+    alarms = Alarms()
+    house.relay.later = alarms.later  # type: ignore[assignment]  # an Alarm can be cancelled, and nobody asks for more
+    return WaitingRoom(house, alarms)
+
+
+async def piece(client: Wire) -> bytes:
+    """The next chunk, which must have arrived whole."""
+    size = int(await client.read_until(b"\r\n"), 16)
+    return (await client.read_exactly(size + 2))[:-2]
+
+
+async def pieces_to_the_end(client: Wire) -> bytes:
+    """All chunks up to the last one."""
+    data = b""
+    while size := int(await client.read_until(b"\r\n"), 16):
+        data += (await client.read_exactly(size + 2))[:-2]
+
+    assert await client.read_exactly(2) == b"\r\n"
+    return data
+
+
+async def cut_off(client: Wire) -> bytes:
+    """All chunks of an answer that has no last one, and is over."""
+    assert await client.end() is End.CLOSED
+    data = b""
+    while client.unread:
+        data += await piece(client)
+
+    return data
+
+
+def without_comments(data: bytes) -> bytes:
+    """What an SDK makes of it."""
+    return re.sub(rb"(?m)^:.*\n\n", b"", data)
+
+
+async def silent(client: Wire) -> bool:
+    """Has the client been sent nothing?"""
+    await turns()
+    try:
+        return not client.sock.recv(1)
+    except BlockingIOError:
+        return True
