@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import digesting_server
+from tests.support import bulk_server
 from tests.support.client import PATIENCE_S, Answer
 from tests.support.hotseat import Hotseat
 from tests.support.processes import peak_memory, reset_peak_memory
@@ -19,7 +19,7 @@ from hotseat.settings import MiB
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SERVER = f"{sys.executable} -I -S {digesting_server.__file__} ${{PORT}}"
+SERVER = f"{sys.executable} -I -S {bulk_server.__file__} ${{PORT}}"
 MODELS = {"plain": {"cmd": SERVER}, "renamed": {"cmd": SERVER, "useModelName": "the-name-the-server-knows"}}
 BOTH_AT_ONCE = {"all": {"swap": False, "members": list(MODELS)}}
 MOST_GROWTH = 8 * MiB
