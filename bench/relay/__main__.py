@@ -22,6 +22,7 @@ from bench.relay.contest import contest
 from bench.relay.figures import Figures
 from bench.relay.page import print_report, write_page
 from bench.relay.processes import Failure
+from bench.relay.profile import profile
 from bench.relay.proxies.all import PROXIES
 from bench.relay.record import Record, recorded
 from bench.relay.soak import soak
@@ -42,6 +43,10 @@ def main() -> int:
         if options.soak:
             with alone():
                 return 0 if soak() else 1
+        if options.profile:
+            with alone():
+                profile()
+            return 0
         return report(Record.read(options.from_file) if options.from_file else run(options), options)
     except Failure as failure:
         print(f"bench-relay: {failure}", file=sys.stderr)
@@ -108,6 +113,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--soak", action="store_true", help="2,000 streams for a minute instead; exit 1 unless all is well"
     )
+    parser.add_argument("--profile", action="store_true", help="show where hotseat's time goes instead (perf)")
     return parser.parse_args()
 
 

@@ -15,7 +15,14 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 CACHE = REPOSITORY / ".cache/bench"
 VENV = REPOSITORY / ".cache/bench-venv"
-PACKAGES = {"nginx": "nginx-light", "haproxy": "haproxy", "wrk": "wrk", "gcc": "gcc", "taskset": "util-linux"}
+PACKAGES = {
+    "nginx": "nginx-light",
+    "haproxy": "haproxy",
+    "wrk": "wrk",
+    "gcc": "gcc",
+    "taskset": "util-linux",
+    "perf": "linux-perf",
+}
 
 
 def program(name: str) -> str:
