@@ -6,6 +6,7 @@ Framing never travels: both sides get our own. Hop-by-hop fields end here, and s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,19 @@ def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -
     return RequestHead(
         method, target, http10, fields, known, _length(known), chunked, boundary_of(known.get(b"content-type", b""))
     )
+
+
+def check_spelling(lines: bytes) -> None:
+    """Refuse what llhttp forgives and others do not: RTSP and ICE for HTTP, a tab for a blank around a length."""
+    first, _, fields = lines.lstrip(b"\r\n").partition(b"\r\n")
+    if not first.endswith(SPOKEN_AS):
+        raise ClientError("the first line does not end with HTTP/1.1. Send HTTP/1.1.")
+    if _TAB_IN_FRAMING.search(b"\r\n" + fields):
+        raise ClientError("a tab stands where the length or the coding of the body should. Send a blank.")
+
+
+SPOKEN_AS = tuple(b" HTTP/%b" % version.encode() for version in SPOKEN)
+_TAB_IN_FRAMING = re.compile(rb"\r\n(?:content-length|transfer-encoding):[^\r\n]*\t", re.IGNORECASE)
 
 
 def _is_chunked(coding: bytes | None, http10: bool) -> bool:

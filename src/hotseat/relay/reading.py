@@ -13,7 +13,7 @@ import httptools
 
 from hotseat.errors import Busy, ClientError, HeadTooLarge, HotseatError, NotImplementedHere
 from hotseat.relay.body import Body
-from hotseat.relay.head import read_head
+from hotseat.relay.head import check_spelling, read_head
 from hotseat.relay.known import KnownRequest, Outline, may_be_learned, split_length
 from hotseat.relay.naming import find_road
 from hotseat.relay.request import Request, must_stay_in_memory, names_in_json
@@ -77,6 +77,7 @@ class RequestReader:
         "_fields",
         "_last",
         "_left",
+        "_lines",
         "_most_bytes",
         "_overhead",
         "_owner",
@@ -99,6 +100,8 @@ class RequestReader:
         self.wants_continue = False
         self._fields: list[Field] = []
         self._target = b""
+        self._lines = b""
+        """The present head as it came."""
         self._request: Request | None = None
         self._most_bytes: Bytes = 0
         self._overhead: Bytes = 0
@@ -118,9 +121,11 @@ class RequestReader:
             elif self.stage is BETWEEN and (rest := self._recognise(data)) is not None:
                 data = rest
             else:
-                data, rest = self._parse(data)
-                if rest:
-                    return rest
+                end = self._end_of_part(data)
+                again, beyond = self._parse(data[:end])
+                if beyond is not None:
+                    return beyond + data[end:]
+                data = again + data[end:]
         return b""
 
     def give_up(self, error: HotseatError, head: RequestHead | None = None) -> None:
@@ -207,22 +212,33 @@ class RequestReader:
 
     # Heads that are new
 
-    def _parse(self, data: bytes) -> tuple[bytes, bytes]:
-        """Hand bytes to llhttp; returns those that it must be given once more, and those that are not HTTP."""
+    def _end_of_part(self, data: bytes) -> int:
+        """Where the present head or body ends in `data`, or all of it: so that the next head begins a part too."""
+        if self.stage is BODY:
+            length = None if self._request is None else self._request.head.length
+            return len(data) if self._request is None or length is None else length - self._request.body.size
+        before = self._lines[-3:] if self.stage is HEAD else b""
+        end = (before + data).find(b"\r\n\r\n")
+        return len(data) if end < 0 else end + 4 - len(before)
+
+    def _parse(self, data: bytes) -> tuple[bytes, bytes | None]:
+        """Hand bytes to llhttp; returns those that it must be given once more, and those that are no longer HTTP."""
         self._overhead += len(data)
+        if self.stage is not BODY:
+            self._lines = data if self.stage is BETWEEN else self._lines + data
         try:
             self._llhttp().feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             rest = data[upgrade.args[0] :]
             if self.stage is HEAD:
-                return self._without_offer(rest), b""
+                return self._without_offer(rest), None
             self._parser = None  # it asked for a websocket: what follows is for whoever answers
             return b"", rest
         except httptools.HttpParserError as problem:
             self.give_up(ClientError(f"the request is malformed: {problem}"))
         if self.stage in (HEAD, BODY):
             self._check_overhead()
-        return b"", b""
+        return b"", None
 
     def _llhttp(self) -> httptools.HttpRequestParser:
         if self._parser is None:
@@ -268,7 +284,7 @@ class RequestReader:
         head: RequestHead | None = None
         parser = self._llhttp()
         try:
-            self._check_head_size()
+            self._check_head()
             head = read_head(parser.get_method(), self._target, parser.get_http_version(), self._fields)
             self._open(head)
         except HotseatError as error:
@@ -325,8 +341,11 @@ class RequestReader:
 
     # A head is complete
 
-    def _check_head_size(self) -> None:
+    def _check_head(self) -> None:
         """A head may have come in one piece with what is before and behind it, so only its own bytes count."""
+        lines, self._lines = self._lines, b""
+        if lines:  # none where it came in one piece with the chunks of another
+            check_spelling(lines[: lines.find(b"\r\n\r\n") + 2])
         self._overhead = 0
         size = len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._fields)
         if size > self._relay.rules.limits.header:
