@@ -11,3 +11,4 @@ at_least 100 scheduling
 at_least 100 catalog
 at_least 90.01 relay
 at_least 90.01 upstreams
+at_least 90.01 estimates

@@ -1,0 +1,150 @@
+"""Which server a command line starts, whatever is wrapped around it: env, a shell, a container, nice and its kind."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.spec import NOTHING
+from hotseat.estimates.lines import CannotEstimate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Engine(Enum):
+    LLAMA = "llama-server"
+    VLLM = "vLLM"
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder of this machine under another name within a container."""
+
+    outside: str
+    inside: str
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    engine: Engine
+    options: tuple[str, ...]
+    env: Mapping[str, str]
+    mounts: tuple[Mount, ...] = ()
+
+    def outside(self, path: str) -> str:
+        """The path on this machine of a file that the server calls `path`."""
+        for mount in sorted(self.mounts, key=lambda mount: -len(mount.inside)):
+            inside = mount.inside.rstrip("/")
+            if path == inside or path.startswith(f"{inside}/"):
+                return mount.outside.rstrip("/") + path[len(inside) :]
+        return path
+
+
+SHELLS = ("sh", "bash", "dash", "zsh", "ash")
+CONTAINERS = ("docker", "podman", "nerdctl")
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+MODEL_FILE = re.compile(r".+\.gguf")
+DEEPEST = 8
+"""Wrappers within wrappers; more are a riddle, not a command line."""
+
+# Options of `docker run` that stand alone; every other one is followed by its value.
+ALONE = {"--rm", "--init", "--privileged", "--detach", "--interactive", "--tty", "--read-only", "--publish-all"}
+ALONE |= {"--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--quiet", "--replace"}
+ALONE_LETTERS = re.compile(r"-[ditPq]+")
+
+
+def server_in(argv: tuple[str, ...], env: Mapping[str, str] = NOTHING) -> Server:
+    """The model server that this command starts; CannotEstimate where it is none that is known."""
+    found = _search(argv, dict(env), 0)
+    if found is None:
+        known = " and ".join(engine.value for engine in Engine)
+        shown = shlex.join(argv[:3])[:80]
+        raise CannotEstimate(f"no server that is known here is started by `{shown} …`: {known} are; set memory by hand")
+    return found
+
+
+def _search(argv: tuple[str, ...], env: dict[str, str], depth: int) -> Server | None:
+    for n, word in enumerate(argv[: 10_000 if depth < DEEPEST else 0]):
+        rest = argv[n + 1 :]
+        program = word.rpartition("/")[2]
+        if assigned := ASSIGNMENT.fullmatch(word):
+            env[assigned[1]] = assigned[2]
+        elif program in SHELLS:
+            return _in_shell(rest, env, depth)
+        elif program in CONTAINERS:
+            return _in_container(rest, env)
+        elif program.startswith("llama-server"):
+            return Server(Engine.LLAMA, rest, env)
+        elif program == "vllm" and rest[:1] == ("serve",):
+            return Server(Engine.VLLM, rest[1:], env)
+        elif word.startswith("vllm.entrypoints."):
+            return Server(Engine.VLLM, rest, env)
+    return _by_its_model(argv, env)
+
+
+def _by_its_model(argv: tuple[str, ...], env: dict[str, str]) -> Server | None:
+    """Whatever is given a GGUF file with -m speaks llama-server's language, whatever it is called."""
+    for flag, value in pairwise(argv):
+        if flag in ("-m", "--model") and MODEL_FILE.fullmatch(value):
+            return Server(Engine.LLAMA, argv, env)
+    return None
+
+
+def _in_shell(rest: tuple[str, ...], env: dict[str, str], depth: int) -> Server | None:
+    """`sh -c 'words'`, with the last command of the line; `sh script` cannot be looked into."""
+    for flag, script in pairwise(rest):
+        if re.fullmatch(r"-[a-z]*c", flag):
+            try:
+                words = shlex.split(script)
+            except ValueError:
+                return None
+            return _search(tuple(words), env, depth + 1)
+    return None
+
+
+def _in_container(rest: tuple[str, ...], env: dict[str, str]) -> Server | None:
+    if "run" not in rest:
+        return None
+    words = list(rest[rest.index("run") + 1 :])
+    mounts: list[Mount] = []
+    entry: tuple[str, ...] = ()
+    while words and words[0].startswith("-"):
+        option = words.pop(0)
+        if option in ALONE or ALONE_LETTERS.fullmatch(option):
+            continue
+        name, equals, value = option.partition("=")
+        value = value if equals else words.pop(0) if words else ""
+        if name in ("-v", "--volume", "--mount"):
+            mounts += _mount(name, value)
+        elif name in ("-e", "--env") and (assigned := ASSIGNMENT.fullmatch(value)):
+            env[assigned[1]] = assigned[2]
+        elif name == "--entrypoint":
+            entry = (value,)
+    if not words:
+        return None
+    server = _in_image(words[0], (*entry, *words[1:]), env)
+    return server and replace(server, mounts=tuple(mounts))
+
+
+def _in_image(image: str, words: tuple[str, ...], env: dict[str, str]) -> Server | None:
+    """The command given to the image, or what images of that name start by themselves."""
+    if found := _search(words, env, DEEPEST - 1):
+        return found
+    if "vllm" in image:
+        return Server(Engine.VLLM, words, env)
+    return Server(Engine.LLAMA, words, env) if "llama" in image else None
+
+
+def _mount(option: str, value: str) -> list[Mount]:
+    if option != "--mount":
+        outside, _, inside = value.partition(":")
+        return [Mount(outside, inside.partition(":")[0])] if inside else []
+    parts = dict(part.partition("=")[::2] for part in value.split(","))
+    source = parts.get("source") or parts.get("src")
+    target = parts.get("target") or parts.get("destination") or parts.get("dst")
+    return [Mount(source, target)] if source and target else []

@@ -1,0 +1,34 @@
+"""The door: a command line and a way to read files in, a sum out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.spec import NOTHING
+from hotseat.estimates.command import Engine, server_in
+from hotseat.estimates.llama import llama_estimate
+from hotseat.estimates.machine import Gpu
+from hotseat.estimates.vllm import vllm_estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.estimates.lines import Estimate
+    from hotseat.estimates.machine import Files
+
+
+def estimate(
+    argv: tuple[str, ...],
+    files: Files,
+    *,
+    env: Mapping[str, str] = NOTHING,
+    gpu: Gpu = Gpu.UNSAID,
+    more: tuple[str, ...] = (),
+) -> Estimate:
+    """What the server that `argv` starts will need, with `more` options behind its own; CannotEstimate says why not."""
+    server = server_in(argv, env)
+    server = replace(server, options=(*server.options, *more))
+    if server.engine is Engine.VLLM:
+        return vllm_estimate(server, files)
+    return llama_estimate(server, files, gpu)

@@ -1,0 +1,73 @@
+"""The impure part: opens model files and asks for the processor. Everything else here only looks at what it gives."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat.estimates.gguf import Head, read_head
+from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.safetensors import Checkpoint, checkpoint_of, weights_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO, TypeVar
+
+    T = TypeVar("T")
+
+PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
+MOST_PARTS = 1000
+LONGEST_CONFIG = 10_000_000
+PROCESSOR = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """This machine's files; relative names are looked for in `folder`."""
+
+    folder: Path
+
+    def gguf(self, path: str) -> Head:
+        first = self.folder / path
+        heads = [_opened(part, read_head) for part in _parts(first)]
+        return replace(heads[0], tensors=tuple(tensor for head in heads for tensor in head.tensors))
+
+    def checkpoint(self, path: str) -> Checkpoint:
+        folder = self.folder / path
+        if not folder.is_dir():
+            raise CannotEstimate(f"{path} is no folder here: a model that is fetched by name cannot be looked into")
+        weights = sum(_opened(file, weights_size) for file in sorted(folder.glob("*.safetensors")))
+        if not weights:
+            raise CannotEstimate(f"{path} holds no *.safetensors file")
+        config = _opened(folder / "config.json", lambda stream, size, name: stream.read(min(size, LONGEST_CONFIG)))
+        return checkpoint_of(config, weights, f"{path}/config.json")
+
+    def processor(self) -> frozenset[str]:
+        try:
+            text = PROCESSOR.read_text()
+        except OSError:
+            return frozenset()  # not Linux
+        flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+        return frozenset(flags[1].split()) if flags else frozenset()
+
+
+def _parts(first: Path) -> list[Path]:
+    """All files of a model that is cut into several, in order."""
+    found = PART.fullmatch(first.name)
+    if not found:
+        return [first]
+    count = int(found[3])
+    if not 0 < count <= MOST_PARTS:
+        raise CannotEstimate(f"{first} claims to be one of {count} parts")
+    return [first.with_name(f"{found[1]}-{number:05}-of-{found[3]}.gguf") for number in range(1, count + 1)]
+
+
+def _opened(path: Path, read: Callable[[BinaryIO, int, str], T]) -> T:
+    try:
+        with path.open("rb") as stream:
+            return read(stream, os.fstat(stream.fileno()).st_size, str(path))
+    except OSError as error:
+        raise CannotEstimate(f"{path} cannot be read: {error.strerror or error}") from None

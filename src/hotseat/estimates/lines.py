@@ -1,0 +1,71 @@
+"""An estimate is a sum that can be read: what each part is, how large, where it lies and what backs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hotseat.errors import HotseatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hotseat.terms import Bytes
+
+
+class CannotEstimate(HotseatError):
+    """The files or the command line do not say enough; the message says what is missing."""
+
+    code = "cannot_estimate"
+
+
+class Where(Enum):
+    DEVICE = "device"
+    HOST = "host"
+
+
+class Kind(Enum):
+    WEIGHTS = "weights"
+    KV = "kv"
+    COMPUTE = "compute"
+    MMPROJ = "mmproj"
+    DRAFT = "draft"
+    OVERHEAD = "overhead"
+
+
+class Backing(Enum):
+    ANONYMOUS = "anonymous"
+    """Nobody can take it away while the server runs."""
+    MAPPED = "mapped"
+    """Pages of a file: shared between servers of the same file, and slow to use once the kernel has dropped them."""
+    READ_ONCE = "read once"
+    """Pages of a file that were only needed to load: resident while there is room, and missed by nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    what: str
+    size: Bytes
+    kind: Kind
+    where: Where = Where.HOST
+    backing: Backing = Backing.ANONYMOUS
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...] = ()
+    """What the sum does not know, in whole sentences."""
+    device_share: float | None = None
+    """The part of each device that the server takes whatever the sum says; None: it takes what it needs."""
+
+    def needed(self, where: Where) -> Bytes:
+        """What must be there for the server to run well: everything but what was only read to load."""
+        return sum(line.size for line in self._at(where) if line.backing is not Backing.READ_ONCE)
+
+    def backed(self, where: Where, *backings: Backing) -> Bytes:
+        return sum(line.size for line in self._at(where) if line.backing in backings)
+
+    def _at(self, where: Where) -> Iterator[Line]:
+        return (line for line in self.lines if line.where is where)

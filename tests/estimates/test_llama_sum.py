@@ -1,0 +1,249 @@
+"""The sum for llama-server, over heads that a test makes up."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from tests.support.heads import KEYS, TENSORS, Shelf, head
+
+from hotseat.estimates.estimate import estimate
+from hotseat.estimates.gguf import Head, Long, Tensor, Value
+from hotseat.estimates.gguf_anatomy import anatomy_of
+from hotseat.estimates.lines import Backing, CannotEstimate, Estimate, Kind, Where
+from hotseat.estimates.machine import Gpu
+
+MIB = 1 << 20
+AMX = frozenset({"amx_int8", "avx512bw", "avx2"})
+WEIGHTS = sum(tensor.size for tensor in TENSORS)
+
+
+def guess(options: str = "", shelf: Shelf | None = None, gpu: Gpu = Gpu.UNSAID) -> Estimate:
+    return estimate(tuple(shlex.split(f"llama-server -m m.gguf {options}")), shelf or Shelf(), gpu=gpu)
+
+
+def size(found: Estimate, kind: Kind, where: Where = Where.HOST, backing: Backing | None = None) -> int:
+    lines = [line for line in found.lines if (line.kind, line.where) == (kind, where)]
+    return sum(line.size for line in lines if backing in (None, line.backing))
+
+
+# Where things lie
+
+
+def test_without_a_word_about_devices_everything_is_on_the_host() -> None:
+    """And a note says that a device would change that."""
+    found = guess("-c 4096")
+
+    assert found.needed(Where.DEVICE) == 0
+    assert size(found, Kind.WEIGHTS, backing=Backing.MAPPED) == WEIGHTS
+    assert size(found, Kind.KV) == 4 * 4096 * 2 * (2 * 64) * 2
+    assert any("No -ngl is given" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("options", "gpu"), [("-ngl 99", Gpu.UNSAID), ("-ngl all", Gpu.UNSAID), ("", Gpu.SOME)])
+def test_a_device_takes_all_but_the_embedding(options: str, gpu: Gpu) -> None:
+    """llama-server looks tokens up on the host."""
+    found = guess(f"-c 4096 {options}", gpu=gpu)
+
+    assert size(found, Kind.WEIGHTS, Where.DEVICE) == WEIGHTS - MIB
+    assert size(found, Kind.WEIGHTS) == MIB
+    assert size(found, Kind.KV) == 0
+    assert any("driver" in note for note in found.notes)
+
+
+def test_some_layers_on_a_device_are_the_last_ones() -> None:
+    """-ngl 3 of 4 layers: the output, and the two layers before it with their cache."""
+    found = guess("-c 4096 -ngl 3")
+
+    assert size(found, Kind.WEIGHTS, Where.DEVICE) == MIB + 2 * (MIB // 2)
+    assert size(found, Kind.KV, Where.DEVICE) == size(found, Kind.KV, Where.HOST) > 0
+
+
+def test_layers_that_predict_further_lie_with_the_last() -> None:
+    """They are numbered behind the others and have no place of their own."""
+    shelf = Shelf({"m.gguf": head(nextn_predict_layers=1)})
+
+    assert size(guess(shelf=shelf), Kind.WEIGHTS) == WEIGHTS
+    assert size(guess("-ngl 99", shelf), Kind.WEIGHTS) == MIB
+
+
+def test_the_cache_can_stay_on_the_host() -> None:
+    """-nkvo keeps it there, wherever the layers are."""
+    assert size(guess("-c 4096 -ngl 99 -nkvo"), Kind.KV, Where.DEVICE) == 0
+
+
+def test_no_device_whatever_the_command_says() -> None:
+    """-ngl has no effect on a machine without a device."""
+    assert guess("-ngl 99", gpu=Gpu.NONE).needed(Where.DEVICE) == 0
+
+
+@pytest.mark.parametrize("options", ["-cmoe", "-ncmoe 1", r"-ot '\.ffn_.*_exps\.=CPU'"])
+def test_experts_can_stay_on_the_host(options: str) -> None:
+    """All of them, those of the first layers, or those that a pattern names."""
+    experts = Tensor("blk.0.ffn_up_exps.weight", (512, 64, 8), "F16", MIB)
+    shelf = Shelf({"m.gguf": Head(KEYS, (*TENSORS, experts))})
+
+    assert size(guess(f"-ngl 99 {options}", shelf), Kind.WEIGHTS) == MIB + MIB
+
+
+# Copies for the processor
+
+
+def test_weights_are_copied_for_a_processor_that_wants_them_otherwise() -> None:
+    """The copy is needed, the file's own pages were; the embedding is not multiplied with."""
+    found = guess(shelf=Shelf(flags=AMX))
+
+    assert size(found, Kind.WEIGHTS, backing=Backing.ANONYMOUS) == WEIGHTS - MIB
+    assert size(found, Kind.WEIGHTS, backing=Backing.READ_ONCE) == WEIGHTS - MIB
+    assert size(found, Kind.WEIGHTS, backing=Backing.MAPPED) == MIB
+    assert found.needed(Where.HOST) == found.backed(Where.HOST, Backing.ANONYMOUS, Backing.MAPPED)
+
+
+@pytest.mark.parametrize("options", ["--no-repack", "-ngl 1"])
+def test_nothing_is_copied_where_it_is_not_wished(options: str) -> None:
+    """Neither on request, nor beside a device."""
+    assert size(guess(options, Shelf(flags=AMX)), Kind.WEIGHTS, backing=Backing.READ_ONCE) == 0
+
+
+def test_a_model_without_an_output_matrix_gets_one() -> None:
+    """Its embedding is copied, and stays mapped as well."""
+    found = guess(shelf=Shelf({"m.gguf": Head(KEYS, TENSORS[:1])}, flags=AMX))
+
+    assert size(found, Kind.WEIGHTS, backing=Backing.ANONYMOUS) == MIB
+    assert size(found, Kind.WEIGHTS, backing=Backing.MAPPED) == MIB
+
+
+def test_weights_that_are_not_mapped_are_all_anonymous() -> None:
+    """No page of the file stays."""
+    found = guess("--no-mmap", Shelf(flags=AMX))
+
+    assert size(found, Kind.WEIGHTS) == size(found, Kind.WEIGHTS, backing=Backing.ANONYMOUS) == WEIGHTS
+
+
+# More than one file
+
+
+def test_a_draft_has_weights_and_a_cache_of_its_own() -> None:
+    """With its own formats, and counted as the draft's."""
+    shelf = Shelf({"m.gguf": head(), "d.gguf": head(block_count=2)})
+    found = guess("-c 4096 -np 1 -md d.gguf -ctkd q8_0 -ctvd q8_0", shelf)
+
+    draft = {line.what: line.size for line in found.lines if line.kind is Kind.DRAFT}
+    assert draft["weights of d.gguf"] == WEIGHTS
+    assert draft["cache of 4096 tokens, q8_0 and q8_0 of the draft"] == 2 * 4096 * 2 * (128 // 32 * 34)
+
+
+def test_a_draft_remembers_as_much_as_its_model() -> None:
+    """Whatever it was trained for itself; older servers let it have a context of its own."""
+    shelf = Shelf({"m.gguf": head(), "d.gguf": head(context_length=512)})
+
+    assert any(
+        "cache of 8192 tokens" in line.what for line in guess("-md d.gguf", shelf).lines if line.kind is Kind.DRAFT
+    )
+    assert any("cache of 1024 tokens" in line.what for line in guess("-md d.gguf -cd 1024", shelf).lines)
+
+
+def test_projectors_and_adapters_are_counted() -> None:
+    """By the size of their tensors."""
+    found = guess("--mmproj p.gguf --lora a.gguf", Shelf({name: head() for name in ("m.gguf", "p.gguf", "a.gguf")}))
+
+    assert size(found, Kind.MMPROJ) == WEIGHTS
+    assert any(line.what == "adapter a.gguf" for line in found.lines)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("llama-server -hf org/model:Q4_K_M", "org/model:Q4_K_M names a model that llama-server fetches by itself"),
+        ("llama-server -c 512", "-m FILE is missing"),
+        ("llama-server -m x.gguf", "x.gguf cannot be read"),
+    ],
+)
+def test_what_is_not_there_is_said(command: str, said: str) -> None:
+    """Nothing is guessed about a file that nobody can open."""
+    with pytest.raises(CannotEstimate, match=said):
+        estimate(tuple(command.split()), Shelf())
+
+
+# Anatomies
+
+
+def layers(architecture: str, **more: Value) -> list[tuple[int, int, int | None, int]]:
+    keys = {key.replace("llama", architecture): value for key, value in head(**more).keys.items()}
+    model = anatomy_of(Head({**keys, "general.architecture": architecture}, TENSORS), "m.gguf")
+    return [(layer.keys, layer.values, layer.window, layer.state) for layer in model.layers]
+
+
+def test_each_layer_may_have_its_own_heads() -> None:
+    """As some pruned models have."""
+    assert [keys for keys, *_ in layers("llama", attention__head_count_kv=(8, 4, 2, 1))] == [512, 256, 128, 64]
+
+
+def test_shared_and_predicting_layers_have_no_cache() -> None:
+    """The last ones look into others' caches, and what predicts further tokens is not run."""
+    assert [keys for keys, *_ in layers("gemma4", attention__shared_kv_layers=2)] == [128, 128, 0, 0]
+    assert len(layers("glm4moe", nextn_predict_layers=1)) == 3
+
+
+def test_windows_may_have_smaller_heads() -> None:
+    """And the file may mark each layer."""
+    marks: dict[str, Value] = {"attention__sliding_window_pattern": (True, True, False, True)}
+    marks |= {"attention__key_length_swa": 32, "attention__value_length_swa": 32}
+    found = layers("gemma4", **marks, attention__sliding_window=512)
+
+    assert [(keys, window) for keys, _, window, _ in found] == [(64, 512), (64, 512), (128, None), (64, 512)]
+
+
+def test_latent_attention_caches_one_vector() -> None:
+    """The values are a part of the keys."""
+    mla = {"attention__kv_lora_rank": 512, "attention__key_length_mla": 192, "attention__value_length_mla": 128}
+    found = layers("deepseek2", **mla, attention__key_length=576, attention__value_length=512)
+
+    assert found == [(576, 0, None, 0)] * 4
+
+
+SSM: dict[str, Value] = {"ssm__inner_size": 1024, "ssm__state_size": 16, "ssm__conv_kernel": 4}
+STATE = 3 * 1024 + 16 * 1024
+
+
+def test_recurrent_layers_carry_a_state() -> None:
+    """All of them, or those without heads, or all but every n-th, or beside attention."""
+    assert layers("mamba", **SSM, attention__head_count_kv=0) == [(0, 0, None, STATE)] * 4
+    assert [s for *_, s in layers("jamba", **SSM, attention__head_count_kv=(0, 2, 0, 2))] == [STATE, 0, STATE, 0]
+    assert [s for *_, s in layers("qwen3next", **SSM)] == [STATE, STATE, STATE, 0]
+    assert layers("falcon-h1", **SSM)[0] == (128, 128, None, STATE)
+    assert layers("rwkv7", wkv__head_size=64)[0] == (0, 0, None, 512 * (2 + 64))
+    assert layers("lfm2", shortconv__l_cache=3, attention__head_count_kv=(0, 0, 2, 2))[0] == (0, 0, None, 1024)
+
+
+def test_models_that_remember_nothing_have_no_cache() -> None:
+    """Embedding models see a text as a whole."""
+    assert layers("bert") == [(0, 0, None, 0)] * 4
+
+
+def test_an_unknown_architecture_is_said() -> None:
+    """It is counted by the general formula, and nobody is left to believe more."""
+    keys = {key.replace("llama", "novel"): value for key, value in KEYS.items()}
+    shelf = Shelf({"m.gguf": Head({**keys, "general.architecture": "novel"}, TENSORS)})
+    found = guess("-c 4096", shelf)
+
+    assert size(found, Kind.KV) == size(guess("-c 4096"), Kind.KV)
+    assert any('"novel" is not known here' in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"general.architecture": "llama"},
+        {**KEYS, "llama.block_count": 1 << 40},
+        {**KEYS, "llama.block_count": -1},
+        {**KEYS, "llama.embedding_length": "wide"},
+        {**KEYS, "llama.attention.head_count": Long(9)},
+        {**KEYS, "llama.attention.head_count_kv": (1,)},
+    ],
+)
+def test_a_head_that_says_too_little_is_refused(keys: dict[str, Value]) -> None:
+    """With the key that is missing, and without trying what a wrong one would cost."""
+    with pytest.raises(CannotEstimate, match=r"^m\.gguf "):
+        guess(shelf=Shelf({"m.gguf": Head(keys, TENSORS)}))
