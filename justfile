@@ -66,6 +66,10 @@ bench-swap *options:
 bench-relay *options:
     python -m bench.relay "$@"
 
+# what models will need, guessed and weighed
+bench-estimates *options:
+    python -m bench.estimates "$@"
+
 # regenerate the pages that are made from the code
 docs:
     python scripts/make_docs.py

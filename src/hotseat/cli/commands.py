@@ -102,6 +102,28 @@ def schema() -> None:
     raise typer.Exit(schema())
 
 
+@app.command(epilog="Example: hotseat estimate qwen.gguf --ctx 32768 -- -ctk q8_0 -ctv q8_0")
+def estimate(
+    what: Annotated[str, typer.Argument(help="A model file, a folder of one, or a configured model's name or alias.")],
+    options: Annotated[list[str] | None, typer.Argument(help="Further options of its server, after --.")] = None,
+    ctx: Annotated[
+        int | None, typer.Option("--ctx", min=1, help="Tokens of context, whatever the command says.")
+    ] = None,
+    gpu: Annotated[
+        bool | None, typer.Option("--gpu/--no-gpu", help="There is a device, or none. [default: as -ngl says]")
+    ] = None,
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how much memory a model will need, line by line, without starting it."""
+    from hotseat.cli.estimate import Wishes, estimate_file, estimate_model, is_file, show
+
+    wishes = Wishes(tuple(options or ()), ctx, gpu)
+    found = estimate_file(what, wishes) if is_file(what) else estimate_model(what, sources(config, config_dir), wishes)
+    show(found, as_json)
+
+
 @app.command(epilog="Example: hotseat ps")
 def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     """Show the models that run, load, stop or are waited for."""

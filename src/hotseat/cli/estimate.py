@@ -1,0 +1,123 @@
+"""`hotseat estimate`: what a model will need, read from its files and its command line."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hotseat.catalog.template import PORT, fill_hole
+from hotseat.cli.asking import show_json
+from hotseat.cli.problems import BadConfig, Problem
+from hotseat.cli.tables import table, without_escapes
+from hotseat.config.complaints import ConfigError
+from hotseat.config.load import read
+from hotseat.config.units import size_text
+from hotseat.errors import UnknownModel
+from hotseat.estimates.estimate import estimate
+from hotseat.estimates.files import Disk
+from hotseat.estimates.lines import Backing, CannotEstimate, Where
+from hotseat.estimates.machine import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.estimates.lines import Estimate, Line
+
+GPUS = {True: Gpu.SOME, False: Gpu.NONE, None: Gpu.UNSAID}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What was typed beside the model."""
+
+    options: tuple[str, ...] = ()
+    context: int | None = None
+    has_gpu: bool | None = None
+
+
+def is_file(what: str) -> bool:
+    """A path is what exists or looks like one; everything else is the name of a model."""
+    return what.endswith(".gguf") or Path(what).exists()
+
+
+def estimate_file(path: str, wishes: Wishes) -> Estimate:
+    if Path(path).is_dir():
+        return _estimated(("vllm", "serve", path), os.environ, wishes)
+    return _estimated(("llama-server", "-m", path), os.environ, wishes)
+
+
+def estimate_model(name: str, config: Sequence[Path], wishes: Wishes) -> Estimate:
+    spec = _spec(name, config)
+    argv = tuple(fill_hole(word, PORT, 0) for word in spec.recipe.argv)
+    return _estimated(argv, {**os.environ, **dict(spec.recipe.env)}, wishes)
+
+
+def _spec(name: str, config: Sequence[Path]) -> ModelSpec:
+    try:
+        return read(config, environ=os.environ).catalog.resolve(name)
+    except ConfigError as error:
+        raise BadConfig("\n".join(["the configuration has errors:", *map(str, error.complaints)])) from None
+    except UnknownModel as unknown:
+        raise Problem(unknown.message) from None
+
+
+def _estimated(argv: tuple[str, ...], env: Mapping[str, str], wishes: Wishes) -> Estimate:
+    more = wishes.options
+    if wishes.context:
+        # Each server finds its own option and passes over the other's.
+        more = (*more, "--ctx-size", str(wishes.context), "--max-model-len", str(wishes.context))
+    try:
+        return estimate(argv, Disk(Path.cwd()), env=env, gpu=GPUS[wishes.has_gpu], more=more)
+    except CannotEstimate as problem:
+        raise Problem(problem.message) from None
+
+
+# For people and for programs
+
+
+def show(found: Estimate, as_json: bool) -> None:
+    if as_json:
+        return show_json(_as_data(found))
+    print(table(("PART", "KIND", "WHERE", "MEMORY", "SIZE"), [_row(line) for line in found.lines]))
+    print()
+    for sentence in (*_totals(found), *(f"note: {note}" for note in found.notes)):
+        print(without_escapes(sentence))
+    return None
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    return line.what, line.kind.value, line.where.value, line.backing.value, size_text(line.size)
+
+
+def _totals(found: Estimate) -> list[str]:
+    return [_total(found, where) for where in Where if found.needed(where)]
+
+
+def _total(found: Estimate, where: Where) -> str:
+    said = f"{where.value}: {size_text(found.needed(where))}"
+    if mapped := found.backed(where, Backing.MAPPED):
+        said += f", of which {size_text(mapped)} are pages of files"
+    if spare := found.backed(where, Backing.READ_ONCE):
+        said += f"; {size_text(spare)} more were only read to load and may go"
+    return said
+
+
+def _as_data(found: Estimate) -> dict[str, Any]:
+    return {
+        "lines": [
+            {
+                "what": line.what,
+                "bytes": line.size,
+                "kind": line.kind.value,
+                "where": line.where.value,
+                "backing": line.backing.value,
+            }
+            for line in found.lines
+        ],
+        "needed": {where.value: found.needed(where) for where in Where},
+        "device_share": found.device_share,
+        "notes": list(found.notes),
+    }
