@@ -1,0 +1,178 @@
+"""The books that every simulated rule keeps: who waits, who runs where, which room is promised to whom.
+
+A rule looks at these books after every fact and may admit tickets or begin a swap; what follows from a swap (drain,
+stop, wait for the disk, start) is the same for all and happens here. Loads take place one after the other.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hotseat.scheduling.commands import Cause, Command, Grant, StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.events import RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
+from hotseat.simulation.house import NOWHERE
+from hotseat.terms import Instant, LaunchId, ModelName, TicketId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.scheduling.events import Event
+    from hotseat.terms import Bytes, Place
+
+
+class Standing(Enum):
+    OFF = "off"
+    PROMISED = "promised"
+    """Its room is reserved; it waits for its victims to be gone and for the disk."""
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+
+
+STAYING = (Standing.READY, Standing.LOADING, Standing.PROMISED)
+WITH_PROCESS = (Standing.LOADING, Standing.READY, Standing.DRAINING, Standing.STOPPING)
+
+
+class Peer:
+    def __init__(self, catalog: Catalog, rule: Callable[[Peer], None]) -> None:
+        self.catalog = catalog
+        self._rule = rule
+        self.now: Instant = 0.0
+        self.standing = dict.fromkeys(catalog.models, Standing.OFF)
+        self.in_flight = dict.fromkeys(catalog.models, 0)
+        self.last_used: dict[ModelName, Instant] = dict.fromkeys(catalog.models, float("-inf"))
+        self.ready_at: dict[ModelName, Instant] = {}
+        self.line: dict[TicketId, ModelName] = {}
+        """Everybody who waits, in the order they came."""
+        self.waiting: dict[ModelName, dict[TicketId, Instant]] = {}
+        """The same by model, with the time of arrival."""
+        self.victims: dict[ModelName, list[ModelName]] = {}
+        """For each promised model, those that have to be gone first."""
+        self._leases: dict[TicketId, ModelName] = {}
+        self._launches: dict[ModelName, LaunchId] = {}
+        self._launch = 0
+        self._commands: list[Command] = []
+
+    def handle(self, event: Event, now: Instant) -> list[Command]:
+        self.now, self._commands = now, []
+        self._note(event)
+        self._rule(self)
+        return self._commands
+
+    def draining(self, now: Instant) -> Collection[ModelName]:
+        return self.standing_at(Standing.DRAINING)
+
+    # What a rule may ask
+
+    def standing_at(self, *standings: Standing) -> list[ModelName]:
+        return [name for name, standing in self.standing.items() if standing in standings]
+
+    def wanted(self) -> list[ModelName]:
+        """Models that somebody waits for, longest waiting first."""
+        return sorted(self.waiting, key=self.first_ticket)
+
+    def first_ticket(self, name: ModelName) -> TicketId:
+        return next(iter(self.waiting[name]))
+
+    def oldest(self, name: ModelName) -> Instant:
+        return next(iter(self.waiting[name].values()))
+
+    def fits(self, wanted: ModelName, without: Sequence[ModelName]) -> bool:
+        """Is there room once these are gone, beside all that stays or has room promised?"""
+        staying = (name for name in self.standing_at(*STAYING) if name not in without)
+        return self._within_budget([wanted, *staying])
+
+    def is_loader_busy(self) -> bool:
+        """Something loads, or waits for nothing but the end of a stop."""
+        return any(
+            standing is Standing.LOADING
+            or (standing is Standing.PROMISED and not any(self.in_flight[victim] for victim in self.victims[name]))
+            for name, standing in self.standing.items()
+        )
+
+    # What a rule may do
+
+    def admit(self, ticket: TicketId) -> None:
+        """Forward; the server keeps what exceeds its slots."""
+        name = self._leave_line(ticket)
+        slots = self.catalog.models[name].concurrency_limit
+        if slots is None or self.in_flight[name] < slots:
+            self.last_used[name] = self.now
+        self.in_flight[name] += 1
+        self._leases[ticket] = name
+        self._commands.append(Grant(ticket, name, NOWHERE, "ready"))
+
+    def admit_all(self, name: ModelName) -> None:
+        for ticket in list(self.waiting[name]):
+            self.admit(ticket)
+
+    def swap(self, wanted: ModelName, victims: Iterable[ModelName]) -> None:
+        self.standing[wanted] = Standing.PROMISED
+        self.victims[wanted] = list(victims)
+        for victim in self.victims[wanted]:
+            self.standing[victim] = Standing.DRAINING
+            self._stop_if_drained(victim)
+        self._start_promised()
+
+    def wake_at(self, when: Instant) -> None:
+        self._commands.append(WakeAt(when))
+
+    # What follows from it
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case RequestArrived(ticket=ticket, model=name):
+                self.line[ticket] = name
+                self.waiting.setdefault(name, {})[ticket] = self.now
+            case RequestLeft(ticket=ticket):
+                name = self._leases.pop(ticket)
+                self.in_flight[name] -= 1
+                self.last_used[name] = self.now
+                self._stop_if_drained(name)
+            case UpstreamReady(model=name):
+                self.standing[name] = Standing.READY
+                self.ready_at[name] = self.last_used[name] = self.now
+                self._start_promised()
+            case UpstreamExited(model=name):
+                self.standing[name] = Standing.OFF
+                for victims in self.victims.values():
+                    victims[:] = [victim for victim in victims if victim != name]
+                self._start_promised()
+
+    def _leave_line(self, ticket: TicketId) -> ModelName:
+        name = self.line.pop(ticket)
+        tickets = self.waiting[name]
+        del tickets[ticket]
+        if not tickets:
+            del self.waiting[name]
+        return name
+
+    def _stop_if_drained(self, name: ModelName) -> None:
+        if self.standing[name] is Standing.DRAINING and not self.in_flight[name]:
+            self.standing[name] = Standing.STOPPING
+            launch = self._launches.pop(name)
+            self._commands.append(StopUpstream(name, launch, Cause.EVICTION, "another model needs its room"))
+
+    def _start_promised(self) -> None:
+        for name, victims in list(self.victims.items()):
+            if victims or self.standing_at(Standing.LOADING):
+                continue
+            if self._within_budget([name, *self.standing_at(*WITH_PROCESS)]):
+                self._start(name)
+
+    def _start(self, name: ModelName) -> None:
+        del self.victims[name]
+        self.standing[name] = Standing.LOADING
+        self._launch += 1
+        launch = self._launches[name] = LaunchId(self._launch)
+        self._commands.append(StartUpstream(name, launch, self.catalog.models[name], "somebody waits for it"))
+
+    def _within_budget(self, names: Iterable[ModelName]) -> bool:
+        taken: dict[Place, Bytes] = {}
+        for name in names:
+            for place, bytes_ in (self.catalog.models[name].memory or {}).items():
+                taken[place] = taken.get(place, 0) + bytes_
+        return all(bytes_ <= self.catalog.budgets[place] for place, bytes_ in taken.items())

@@ -1,0 +1,266 @@
+"""A house on a virtual clock: it plays clients and model servers to a decider, and writes down what became of each.
+
+The decider is the production scheduler, or any other with the same `handle`. Starts take `load`, stops take `stop`,
+requests take `service` and at most `slots` of them run at a time. Loads share one disk, so they take place one after
+the other unless told otherwise. Nothing is left to chance: the same trace gives the same run.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse, StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.simulation.replay import Replay, replays
+from hotseat.terms import Address, ClientId, ModelName, TicketId, Upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from hotseat.scheduling.commands import Command
+    from hotseat.scheduling.events import Event
+    from hotseat.scheduling.scheduler import Scheduler
+    from hotseat.simulation.trace import Job, Model, Trace
+    from hotseat.terms import Instant, LaunchId
+
+PATIENCE = 10_000
+"""How many decisions may be taken without time going by: more is a decider that goes round in circles."""
+
+NOWHERE = Upstream(Address("simulated", 0))
+
+
+class Decider(Protocol):
+    def handle(self, event: Event, now: Instant) -> list[Command]: ...
+
+    def draining(self, now: Instant) -> Collection[ModelName]:
+        """Ready models that take no new request and let the others finish."""
+
+
+class Turns:
+    """The production scheduler as the house asks it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.handle = scheduler.handle
+        self._view = scheduler.view
+
+    def draining(self, now: Instant) -> Collection[ModelName]:
+        return [model.name for model in self._view(now).models if model.phase is Phase.DRAINING]
+
+
+@dataclass(slots=True)
+class Request:
+    """One request and its times; None: that never happened."""
+
+    ticket: TicketId
+    client: str
+    model: ModelName
+    service: float
+    arrived: Instant
+    started: Instant | None = None
+    finished: Instant | None = None
+    """When its answer was complete; None for those who were refused, cut or left waiting."""
+
+
+@dataclass(slots=True)
+class Stay:
+    """One process life of a model."""
+
+    model: ModelName
+    launch: LaunchId
+    asked: Instant
+    """When the decider wanted it; a busy disk may let it wait."""
+    ready: Instant | None = None
+    draining: Instant | None = None
+    stopping: Instant | None = None
+    gone: Instant | None = None
+
+
+@dataclass(slots=True)
+class Server:
+    """A model's server at work: what it was given and how much of it runs."""
+
+    physics: Model
+    stay: Stay | None = None
+    running: int = 0
+    queue: deque[Request] = field(default_factory=deque)
+
+    @property
+    def is_busy(self) -> bool:
+        return self.running > 0 or bool(self.queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of a trace."""
+
+    requests: tuple[Request, ...]
+    stays: tuple[Stay, ...]
+
+
+class Standstill(AssertionError):
+    """The decider asks to be woken again and again at the same moment."""
+
+
+def play(trace: Trace, decider: Decider, loads_at_a_time: int = 1) -> Run:
+    """Play the whole trace to the decider; returns when nothing more can happen."""
+    return House(trace, decider, loads_at_a_time).run()
+
+
+class House:
+    def __init__(self, trace: Trace, decider: Decider, loads_at_a_time: int) -> None:
+        self._decider = decider
+        self._servers = {ModelName(model.name): Server(model) for model in trace.models}
+        self._replays = replays(trace.clients)
+        self._now: Instant = 0.0
+        self._coming: list[tuple[Instant, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._numbers = 0
+        self._alarm: Instant | None = None
+        self._owners: list[Replay] = []
+        self._requests: list[Request] = []
+        self._stays: list[Stay] = []
+        self._loads_at_a_time = loads_at_a_time
+        self._loading: list[Stay] = []
+        self._waiting_for_disk: deque[Stay] = deque()
+
+    def run(self) -> Run:
+        for replay in self._replays:
+            self._ask_next(replay, replay.begin())
+        without_time = 0
+        while self._coming:
+            when, _, happens, about = heapq.heappop(self._coming)
+            without_time = 0 if when > self._now else without_time + 1
+            if without_time > PATIENCE:
+                raise Standstill(f"time stands still at {self._now} s")
+            self._now = when
+            happens(*about)
+        return Run(tuple(self._requests), tuple(self._stays))
+
+    def _at(self, when: Instant, happens: Callable[..., None], *about: Any) -> None:
+        # The number keeps things of the same moment in the order they were foreseen. Any: each takes its own.
+        self._numbers += 1
+        heapq.heappush(self._coming, (when, self._numbers, happens, about))
+
+    # Clients
+
+    def _ask_next(self, replay: Replay, coming: Iterable[tuple[Instant, Job]]) -> None:
+        for when, job in coming:
+            self._at(when, self._arrives, replay, job)
+
+    def _arrives(self, replay: Replay, job: Job) -> None:
+        ticket = TicketId(len(self._requests))
+        request = Request(ticket, replay.client, ModelName(job.model), job.service, self._now)
+        self._requests.append(request)
+        self._owners.append(replay)
+        self._tell(RequestArrived(ticket, request.model, ClientId(request.client)))
+
+    def _leaves(self, request: Request) -> None:
+        """However it ended, its client goes on."""
+        owner = self._owners[request.ticket]
+        self._ask_next(owner, owner.after(self._now))
+
+    # Servers
+
+    def _forward(self, request: Request) -> None:
+        server = self._servers[request.model]
+        server.queue.append(request)
+        self._work(server)
+
+    def _work(self, server: Server) -> None:
+        slots = server.physics.slots
+        while server.queue and (slots is None or server.running < slots):
+            request = server.queue.popleft()
+            request.started = self._now
+            server.running += 1
+            self._at(self._now + request.service, self._finishes, server, request)
+
+    def _finishes(self, server: Server, request: Request) -> None:
+        request.finished = self._now
+        server.running -= 1
+        self._work(server)
+        self._tell(RequestLeft(request.ticket))
+        self._leaves(request)
+
+    def _start(self, command: StartUpstream) -> None:
+        stay = Stay(command.model, command.launch, self._now)
+        self._servers[command.model].stay = stay
+        self._stays.append(stay)
+        self._waiting_for_disk.append(stay)
+        self._load_next()
+
+    def _load_next(self) -> None:
+        while self._waiting_for_disk and len(self._loading) < self._loads_at_a_time:
+            stay = self._waiting_for_disk.popleft()
+            self._loading.append(stay)
+            self._at(self._now + self._servers[stay.model].physics.load, self._loaded, stay)
+
+    def _loaded(self, stay: Stay) -> None:
+        if stay not in self._loading:  # it was given up meanwhile
+            return
+        self._loading.remove(stay)
+        stay.ready = self._now
+        self._load_next()
+        self._tell(UpstreamReady(stay.model, stay.launch, NOWHERE))
+
+    def _stop(self, command: StopUpstream) -> None:
+        server = self._servers[command.model]
+        stay = server.stay
+        assert stay is not None
+        assert stay.launch == command.launch
+        assert not server.is_busy, f"{command.model} was stopped with requests in flight"
+        stay.stopping = self._now
+        for line in (self._loading, self._waiting_for_disk):
+            if stay in line:
+                line.remove(stay)
+        self._at(self._now + server.physics.stop, self._gone, stay)
+        self._load_next()
+
+    def _gone(self, stay: Stay) -> None:
+        stay.gone = self._now
+        self._servers[stay.model].stay = None
+        self._tell(UpstreamExited(stay.model, stay.launch, "stopped as asked"))
+
+    # Facts and decisions
+
+    def _tell(self, event: Event) -> None:
+        for command in self._decider.handle(event, self._now):
+            self._carry_out(command)
+        self._note_draining()
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Grant(ticket=ticket):
+                self._forward(self._requests[ticket])
+            case Refuse(ticket=ticket):
+                self._leaves(self._requests[ticket])
+            case StartUpstream():
+                self._start(command)
+            case StopUpstream():
+                self._stop(command)
+            case WakeAt(when=when):
+                self._alarm = when
+                self._at(max(when, self._now), self._rings, when)
+            case Confirm() | Cut():
+                raise AssertionError(f"nobody operates this house, yet: {command}")
+
+    def _rings(self, when: Instant) -> None:
+        if when == self._alarm:
+            self._alarm = None
+            self._tell(ClockReached())
+
+    def _note_draining(self) -> None:
+        """Draining is no command, so it is looked for; only a ready server in use can have begun to drain."""
+        candidates = [server for server in self._servers.values() if server.is_busy and _serves(server)]
+        if not candidates or len(candidates) == len(self._servers):
+            return
+        draining = self._decider.draining(self._now)
+        for server in candidates:
+            if server.stay and server.physics.name in draining:
+                server.stay.draining = self._now
+
+
+def _serves(server: Server) -> bool:
+    return server.stay is not None and server.stay.draining is None

@@ -1,0 +1,97 @@
+"""A trace says exactly what it means, or which line does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotseat.simulation.trace import Closed, Job, Memory, Model, Open, Pool, Step, Trace, TraceError, parse, write
+
+WHOLE = """
+# two models, three kinds of client
+{"t": "model", "name": "A", "size": 20, "load": 15.3, "stop": 1.0, "slots": 4}
+{"t": "model", "name": "B", "size": {"gpu0": 2, "gpu1": 3}, "load": 4}
+{"t": "memory", "devices": {"gpu0": 24, "gpu1": 24}}
+{"t": "open", "client": "u1", "at": 12.5, "model": "A", "service": 3.1}
+{"t": "closed", "client": "ag1", "start": 0, "steps": [[0.5, "A", 3.0], [0.5, "B", 2.2]]}
+{"t": "pool", "client": "batch", "start": 0, "width": 8, "jobs": [["B", 6.0]]}
+"""
+
+
+def test_every_record_is_understood() -> None:
+    """Each line becomes the record it names; comments and empty lines are skipped."""
+    trace = parse(WHOLE)
+
+    assert trace.models == (Model("A", 15.3, 1.0, 4, 20.0), Model("B", 4.0, size={"gpu0": 2.0, "gpu1": 3.0}))
+    assert trace.memory == Memory({"gpu0": 24.0, "gpu1": 24.0})
+    assert trace.clients == (
+        Open("u1", 12.5, "A", 3.1),
+        Closed("ag1", (Step(0.5, "A", 3.0), Step(0.5, "B", 2.2))),
+        Pool("batch", 8, (Job("B", 6.0),)),
+    )
+
+
+def test_a_written_trace_is_read_as_it_was() -> None:
+    """Writing and reading lose nothing."""
+    trace = parse(WHOLE)
+
+    assert parse(write(trace)) == trace
+
+
+def test_a_trace_without_memory_is_complete() -> None:
+    """No memory line means that memory is not counted."""
+    assert parse('{"t": "model", "name": "A", "load": 1}') == Trace((Model("A", 1.0),), ())
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{", "line 2: not JSON: Input data was truncated"),
+        ('{"t": "modle", "name": "A"}', "line 2: Invalid value 'modle' - at t"),
+        ('{"t": "open", "client": "u", "at": -1, "model": "A", "service": 1}', "line 2: Expected float >= 0.0 - at at"),
+        ('{"t": "closed", "client": "u", "steps": [["A", 0, 1]]}', "line 2: Expected float, got str - at steps[0][0]"),
+        ('{"t": "memory", "devices": {"gpu0": 1}, "reserve": 1}', "line 2: Object contains unknown field reserve"),
+        ('{"t": "model", "name": "A", "load": 2}', "line 2: model A was told before, in line 1"),
+        (
+            '{"t": "model", "name": "B", "load": 2, "size": {"gpu7": 1}}',
+            "line 2: model B takes room on gpu7, but no memory line tells this device",
+        ),
+        (
+            '{"t": "open", "client": "u", "at": 1, "model": "qwem", "service": 1}',
+            "line 2: client u asks for qwem, but no line tells this model.",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(line: str, complaint: str) -> None:
+    """Whoever wrote the trace learns which line is wrong, and how."""
+    with pytest.raises(TraceError) as wrong:
+        parse(f'{{"t": "model", "name": "A", "load": 1}}\n{line}\n')
+
+    assert wrong.value.complaints == [complaint]
+
+
+def test_a_near_miss_is_helped() -> None:
+    """A model that is nearly named right is suggested."""
+    with pytest.raises(TraceError, match='Did you mean "qwen"'):
+        parse(
+            '{"t": "model", "name": "qwen", "load": 1}\n{"t": "pool", "client": "b", "width": 1, "jobs": [["qwem", 1]]}'
+        )
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """Nobody has to run it once per mistake."""
+    with pytest.raises(TraceError) as wrong:
+        parse("{\n[]\n")
+
+    assert [complaint.partition(":")[0] for complaint in wrong.value.complaints] == ["line 1", "line 2"]
+
+
+def test_memory_is_told_once() -> None:
+    """A second memory line would silently replace the first."""
+    with pytest.raises(TraceError, match="line 3: memory was told before"):
+        parse('{"t": "model", "name": "A", "load": 1}\n' + '{"t": "memory", "devices": {"gpu0": 1}}\n' * 2)
+
+
+def test_an_empty_trace_says_what_is_missing() -> None:
+    """Without a model there is nothing to play."""
+    with pytest.raises(TraceError, match="no model is told"):
+        parse("")
