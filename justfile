@@ -69,6 +69,9 @@ bench-relay *options:
 # what models will need, guessed and weighed
 bench-estimates *options:
     python -m bench.estimates "$@"
+# who runs and who waits: the scheduler beside the rules of others, on a virtual clock
+bench-scheduling *options:
+    python -m bench.scheduling "$@"
 
 # regenerate the pages that are made from the code
 docs:

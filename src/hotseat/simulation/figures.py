@@ -19,19 +19,19 @@ class Figures:
     unserved: int
     """Refused, or still waiting when nothing more could happen."""
     loads: int
-    makespan_s: Seconds
+    makespan_s: float
     """From time 0 to the last answer."""
     per_hour: float
-    mean_s: Seconds
+    mean_s: float
     """Latency: from a request's arrival to its complete answer."""
-    p50_s: Seconds
-    p95_s: Seconds
-    p99_s: Seconds
-    longest_wait_s: Seconds
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    longest_wait_s: float
     """From a request's arrival to the moment a server began to work on it."""
-    client_mean_s: Seconds
+    client_mean_s: float
     """Mean latency with every client counting the same."""
-    worst_client_s: Seconds
+    worst_client_s: float
     """Mean latency of the client that fared worst."""
     fairness: float
     """Jain's index over the clients' share of latency that was service: 1 is even."""

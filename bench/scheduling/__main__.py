@@ -1,0 +1,89 @@
+"""Who runs and who waits, in figures: fourteen workloads, random mixes, the exact optimum and the price of a decision.
+
+`just bench-scheduling`. The production scheduler and the rules of others are played the same traces on a virtual
+clock; everything but the price of a decision is exactly reproducible.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.scheduling.checks import verdicts
+from bench.scheduling.costs import costs
+from bench.scheduling.golden import write_golden
+from bench.scheduling.mixes import CROWDS, MIXES
+from bench.scheduling.optimum import ratios
+from bench.scheduling.page import print_report, write_page
+from bench.scheduling.record import Record
+from bench.scheduling.runs import PEERS, TURNS, Cell, outcomes, workload_cells
+from bench.scheduling.workloads import SEEDS, WORKLOADS
+
+
+def main() -> int:
+    options = parse_options()
+    if options.golden:
+        write_golden()
+        return 0
+    record = Record.read(options.from_file) if options.from_file else measured(options)
+    print_report(record)
+    if options.json:
+        record.write(options.json)
+    if options.write:
+        write_page(record)
+    return 1 if options.check and not all(verdict.holds for verdict in verdicts(record)) else 0
+
+
+def measured(options: argparse.Namespace) -> Record:
+    begun = time.monotonic()
+    found = outcomes(cells(options.only, is_quick=options.quick), say)
+    return Record(
+        date=datetime.now(UTC).date().isoformat(),
+        machine=f"{platform.machine()}, Python {platform.python_version()}",
+        outcomes=tuple(found),
+        ratios=tuple(ratios(100 if options.quick else 600)),
+        costs=tuple(costs(is_quick=options.quick)),
+        seconds=time.monotonic() - begun,
+    )
+
+
+def cells(names: list[str], *, is_quick: bool) -> list[Cell]:
+    """Quick: one seed, and the beginning of the random ones."""
+    seeds, mixes, crowds = (SEEDS[:1], MIXES[:40], CROWDS[:60]) if is_quick else (SEEDS, MIXES, CROWDS)
+    slowest_first = sorted(names, key=lambda name: not name.startswith("c"))
+    return [
+        *workload_cells(slowest_first, seeds),
+        *(Cell("mix", seed, decider) for decider in (*PEERS, TURNS) for seed in mixes),
+        *(Cell("crowd", seed, TURNS) for seed in crowds),
+    ]
+
+
+def say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="just bench-scheduling", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one seed and fewer random scenarios, about a minute")
+    parser.add_argument("--only", type=some_workloads, default=list(WORKLOADS), help=",".join(WORKLOADS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured there")
+    parser.add_argument("--from", type=Path, metavar="FILE", dest="from_file", help="report such a file, run nothing")
+    parser.add_argument("--write", action="store_true", help="write docs/reference/scheduling-figures.md and its chart")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a promise is not kept")
+    parser.add_argument("--golden", action="store_true", help="write the numbers that the tests hold the scheduler to")
+    return parser.parse_args()
+
+
+def some_workloads(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := [name for name in names if name not in WORKLOADS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(WORKLOADS)}")
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(main())

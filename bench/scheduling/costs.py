@@ -1,0 +1,142 @@
+"""What a decision costs, in microseconds of this machine's time, and how that grows with the house."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.scheduling.runs import ROOMY_LINE
+from bench.scheduling.workloads import agents
+
+from hotseat.catalog.catalog import Policy
+from hotseat.scheduling.commands import Grant, StartUpstream
+from hotseat.scheduling.events import RequestArrived, RequestLeft, UpstreamReady
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.simulation.house import NOWHERE, Turns, play
+from hotseat.simulation.scenario import catalog_of
+from hotseat.simulation.trace import Memory, Model, Trace
+from hotseat.terms import ClientId, ModelName, TicketId
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from hotseat.scheduling.commands import Command
+    from hotseat.scheduling.events import Event
+    from hotseat.terms import Instant
+
+SOMEBODY = ClientId("somebody")
+PROBES = 200
+LONGEST_S = 20.0
+"""A house that takes longer than this to fill is given up: its line is then as long as it got."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    what: str
+    models: int
+    resident: int
+    waiting: int
+    us_per_event: float
+    wished: int = 0
+    """How long the line should have been; longer than `waiting` where filling it took too long."""
+
+
+GROWTH = ((10, 4, 100), (100, 16, 1000), (1000, 64, 1000), (1000, 64, 10_000))
+"""Models, residents among them and tickets in line."""
+
+
+def costs(*, is_quick: bool) -> list[Cost]:
+    return [ready_path(), contended(), *(crowded(*size) for size in GROWTH[: 1 if is_quick else None])]
+
+
+def ready_path() -> Cost:
+    """A request that finds its model ready while nobody waits, and leaves again."""
+    house = Filled(models=1, resident=1)
+    events = 50_000
+    begun = time.perf_counter()
+    for n in range(events // 2):
+        house.scheduler.handle(RequestArrived(TicketId(n + 10), house.names[0], SOMEBODY), float(n))
+        house.scheduler.handle(RequestLeft(TicketId(n + 10)), n + 0.5)
+    return Cost("ready path", 1, 1, 0, (time.perf_counter() - begun) / events * 1e6)
+
+
+def contended() -> Cost:
+    """Ten agents on ten models of which one fits: every event of the whole run."""
+    trace = agents(1, count=10)
+    timed = Timed(Scheduler(catalog_of(trace, Policy(max_queue=ROOMY_LINE))))
+    play(trace, timed)
+    return Cost("contended", 10, 1, 9, timed.seconds / timed.events * 1e6)
+
+
+class Timed:
+    """The production scheduler with a stop-watch."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._turns = Turns(scheduler)
+        self.seconds, self.events = 0.0, 0
+
+    def handle(self, event: Event, now: Instant) -> list[Command]:
+        begun = time.perf_counter()
+        commands = self._turns.handle(event, now)
+        self.seconds += time.perf_counter() - begun
+        self.events += 1
+        return commands
+
+    def draining(self, now: Instant) -> Collection[ModelName]:
+        return self._turns.draining(now)
+
+
+def crowded(models: int, resident: int, waiting: int) -> Cost:
+    """Arrivals and departures, of residents and of those who wait, in a house as full as that."""
+    house = Filled(models, resident)
+    waits = house.fill_line(waiting)
+    probes = list(house.probes())
+    begun = time.perf_counter()
+    for event in probes:
+        house.scheduler.handle(event, 1.0)
+    spent = time.perf_counter() - begun
+    return Cost("crowded", models, resident, waits, spent / len(probes) * 1e6, wished=waiting)
+
+
+class Filled:
+    """A scheduler with residents in use, each 1 GiB of a device that they fill."""
+
+    def __init__(self, models: int, resident: int) -> None:
+        servers = tuple(Model(f"m{n}", 10.0, 1.0, 4, 1.0) for n in range(models))
+        trace = Trace(servers, (), Memory({"gpu0": float(resident)}))
+        self.names = [ModelName(server.name) for server in servers]
+        self.resident = resident
+        self.scheduler = Scheduler(catalog_of(trace, Policy(max_queue=ROOMY_LINE)))
+        self._tickets = 1_000_000
+        for name in self.names[:resident]:
+            self._make_ready(name)
+
+    def _make_ready(self, name: ModelName) -> None:
+        started = self.scheduler.handle(self._arrival(name), 0.0)
+        launch = next(command.launch for command in started if isinstance(command, StartUpstream))
+        granted = self.scheduler.handle(UpstreamReady(name, launch, NOWHERE), 0.0)
+        assert any(isinstance(command, Grant) for command in granted)
+
+    def _arrival(self, name: ModelName) -> RequestArrived:
+        self._tickets += 1
+        return RequestArrived(TicketId(self._tickets), name, SOMEBODY)
+
+    def fill_line(self, waiting: int) -> int:
+        """Let so many wait for the missing models; returns how many did before the time was up."""
+        missing = self.names[self.resident :]
+        until = time.monotonic() + LONGEST_S
+        for n in range(waiting):
+            self.scheduler.handle(self._arrival(missing[n % len(missing)]), 0.5)
+            if time.monotonic() > until:
+                return n + 1
+        return waiting
+
+    def probes(self) -> Iterator[Event]:
+        """Somebody comes for a resident and for a missing model, and both leave again."""
+        missing = self.names[self.resident :]
+        for n in range(PROBES // 4):
+            for name in (self.names[n % self.resident], missing[n % len(missing)]):
+                arrival = self._arrival(name)
+                yield arrival
+                yield RequestLeft(arrival.ticket)

@@ -1,0 +1,158 @@
+"""The tables of the report: rows of text, for the terminal and for the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from bench.scheduling.checks import gain, mix_pairs
+from bench.scheduling.runs import CLAIRVOYANT, PATIENCES, PEERS, TURNS
+from bench.scheduling.workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.scheduling.record import Record
+
+Rows: TypeAlias = list[list[str]]
+RIVALS = PEERS
+SHOWN = (*PEERS, TURNS, CLAIRVOYANT)
+NAMES = {TURNS: "hotseat", CLAIRVOYANT: "clairvoyant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    about: str
+    rows: Callable[[Record], Rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    title: str
+    field: str
+    form: str
+
+
+MEASURES = (
+    Measure("Loads", "loads", ".0f"),
+    Measure("Requests per hour", "per_hour", ",.0f"),
+    Measure("Mean latency, s", "mean_s", ",.1f"),
+    Measure("p50 latency, s", "p50_s", ",.1f"),
+    Measure("p95 latency, s", "p95_s", ",.0f"),
+    Measure("p99 latency, s", "p99_s", ",.0f"),
+    Measure("Longest wait, s", "longest_wait_s", ",.0f"),
+    Measure("Mean latency of the worst-off client, s", "worst_client_s", ",.1f"),
+    Measure("Fairness (Jain)", "fairness", ".2f"),
+    Measure("Stalled share", "stalled", ".2f"),
+)
+
+
+def name_of(decider: str) -> str:
+    return NAMES.get(decider, decider)
+
+
+def workload_rows(record: Record, measure: Measure) -> Rows:
+    body = [[label(name), *cells_of(record, name, measure)] for name in WORKLOADS if record.mean(name, TURNS)]
+    return [["workload", *map(name_of, SHOWN)], *body] if body else []
+
+
+def label(workload: str) -> str:
+    return f"{workload}: {WORKLOADS[workload].title}"
+
+
+def cells_of(record: Record, workload: str, measure: Measure) -> Iterator[str]:
+    for decider in SHOWN:
+        found = record.mean(workload, decider)
+        yield "–" if found is None else f"{getattr(found, measure.field):{measure.form}}"
+
+
+def patience_rows(record: Record) -> Rows:
+    body = [
+        [label(name), *(patience_cell(record, name, decider) for decider in by_patience())]
+        for name in WORKLOADS
+        if record.mean(name, "turns0")
+    ]
+    head = ["workload", *(f"patience {PATIENCES[decider]:g}" for decider in by_patience())]
+    return [head, *body] if body else []
+
+
+def by_patience() -> list[str]:
+    return sorted(PATIENCES, key=PATIENCES.__getitem__)
+
+
+def patience_cell(record: Record, workload: str, decider: str) -> str:
+    found = record.mean(workload, decider)
+    return "–" if found is None else f"{found.loads:.0f} / {found.mean_s:,.1f} / {found.longest_wait_s:,.0f}"
+
+
+def bound_rows(record: Record) -> Rows:
+    shares = {name: [each.share_of_bound for each in record.of(name, TURNS)] for name in (*WORKLOADS, "crowd")}
+    body = [
+        [label(name) if name in WORKLOADS else f"{len(found)} random scenarios", room(name), f"{max(found):.2f}"]
+        for name, found in shares.items()
+        if found
+    ]
+    return [["scenario", "room", "longest claim-to-ready / bound"], *body] if body else []
+
+
+def room(name: str) -> str:
+    return "for one" if name == "crowd" or WORKLOADS[name].room_for_one else "for several"
+
+
+def mix_rows(record: Record) -> Rows:
+    measures = ("loads", "makespan_s", "mean_s", "p95_s", "longest_wait_s", "client_mean_s", "worst_client_s")
+    body = []
+    for rival in RIVALS:
+        if pairs := mix_pairs(record, rival):
+            better = sum(ours.client_mean_s <= 1.02 * theirs.client_mean_s for ours, theirs in pairs) / len(pairs)
+            extremes = sorted(theirs.client_mean_s / ours.client_mean_s for ours, theirs in pairs)
+            gains = [f"{gain(pairs, measure):.2f}" for measure in measures]
+            body.append([rival, *gains, f"{better:.0%}", f"{extremes[0]:.2f} / {extremes[-1]:.1f}"])
+    head = ["theirs / ours", "loads", "makespan", "mean", "p95", "longest wait", "per client", "worst-off client"]
+    return [[*head, "better or within 2 %", "worst / best case"], *body] if body else []
+
+
+def optimum_rows(record: Record) -> Rows:
+    body = [
+        [name_of(each.decider), f"{each.mean:.2f}", f"{each.p95:.2f}", f"{each.worst:.2f}"] for each in record.ratios
+    ]
+    return [["", "mean", "p95", "worst"], *body] if body else []
+
+
+def cost_rows(record: Record) -> Rows:
+    body = [
+        [each.what, f"{each.models:,}", f"{each.resident:,}", f"{each.waiting:,}", f"{each.us_per_event:,.1f}"]
+        for each in record.costs
+    ]
+    return [["", "models", "resident", "waiting", "µs per decision"], *body] if body else []
+
+
+TABLES = (
+    *(Table(each.title, "Means over the seeds.", partial(workload_rows, measure=each)) for each in MEASURES),
+    Table("Patience", "Loads / mean latency in s / longest wait in s.", patience_rows),
+    Table("Waiting and its bound", "Proved for room for one; with room for several it is reported.", bound_rows),
+    Table(
+        "Random mixes",
+        "Geometric means of theirs over ours on seeds that nothing was tuned on: above 1 ours is better.",
+        mix_rows,
+    ),
+    Table(
+        "The exact optimum",
+        "Total latency over that of the best schedule there is, on small random instances with room for one.",
+        optimum_rows,
+    ),
+    Table("What a decision costs", "Mean over the events of the situation.", cost_rows),
+)
+
+
+def markdown(rows: Rows) -> str:
+    head, *body = rows
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *body])
+
+
+def plain(rows: Rows) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
+    return "\n".join("  ".join(line).rstrip() for line in lines)

@@ -1,0 +1,79 @@
+"""How long a model may have to wait for its turn, as proved for a house with room for one, and how long it did.
+
+Between a model's claim and its load every other contender has at most one turn and one more for requests that are
+older than the claim. So, with `turn_j = patience × (load_j + slowest load)`:
+
+    wait_b ≤ Σ_j (load_j + stop_j + drain_j) + Σ_{j≠b} (turn_j + max(load_j, turn_j))
+
+`drain_j` is the longest request in flight: who never cuts can promise nothing better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.simulation.trace import jobs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hotseat.simulation.house import Run, Stay
+    from hotseat.simulation.trace import Trace
+    from hotseat.terms import Instant, ModelName, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One load that somebody waited for, from the beginning of its claim to the ready server."""
+
+    model: ModelName
+    since: Instant
+    ready: Instant
+
+    @property
+    def waited_s(self) -> Seconds:
+        return self.ready - self.since
+
+
+def worst_share_of_bound(trace: Trace, run: Run, patience: float) -> float:
+    """The longest wait from claim to ready as a share of its bound; above 1 the promise is broken."""
+    return max((claim.waited_s / bound_s(trace, claim.model, patience) for claim in claims(run)), default=0.0)
+
+
+def bound_s(trace: Trace, wanted: str, patience: float) -> Seconds:
+    drains: dict[str, Seconds] = {}
+    for job in (job for client in trace.clients for job in jobs_of(client)):
+        drains[job.model] = max(job.service, drains.get(job.model, 0.0))
+    contenders = [model for model in trace.models if model.name in drains]
+    slowest = max(model.load for model in contenders)
+    total = 0.0
+    for model in contenders:
+        total += model.load + model.stop + drains[model.name]
+        if model.name != wanted:
+            turn = patience * (model.load + slowest)
+            total += turn + max(model.load, turn)
+    return total
+
+
+def claims(run: Run) -> Iterator[Claim]:
+    """A claim begins with the oldest request that waits, but not before the model's own last turn ended."""
+    last: dict[ModelName, Stay] = {}
+    for stay in run.stays:
+        before = last.get(stay.model)
+        last[stay.model] = stay
+        asked = [
+            request.arrived
+            for request in run.requests
+            if request.model == stay.model
+            and request.arrived <= stay.asked
+            and (request.started is None or request.started >= stay.asked)
+        ]
+        if asked and stay.ready is not None:
+            yield Claim(stay.model, max(min(asked), _end_of_turn(before)), stay.ready)
+
+
+def _end_of_turn(stay: Stay | None) -> Instant:
+    if stay is None or stay.stopping is None:
+        return 0.0
+    return stay.stopping if stay.draining is None else stay.draining
