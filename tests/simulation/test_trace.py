@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.simulation.trace import Closed, Job, Memory, Model, Open, Pool, Step, Trace, TraceError, parse, write
+from hotseat.simulation.trace import (
+    Closed,
+    Group,
+    Job,
+    Memory,
+    Model,
+    Open,
+    Pool,
+    Scheduler,
+    Step,
+    Trace,
+    TraceError,
+    parse,
+    write,
+)
 
 WHOLE = """
 # two models, three kinds of client
 {"t": "model", "name": "A", "size": 20, "load": 15.3, "stop": 1.0, "slots": 4}
 {"t": "model", "name": "B", "size": {"gpu0": 2, "gpu1": 3}, "load": 4}
 {"t": "memory", "devices": {"gpu0": 24, "gpu1": 24}}
+{"t": "group", "name": "small", "members": ["B"], "swap": false, "exclusive": false}
+{"t": "scheduler", "patience": 4}
 {"t": "open", "client": "u1", "at": 12.5, "model": "A", "service": 3.1}
 {"t": "closed", "client": "ag1", "start": 0, "steps": [[0.5, "A", 3.0], [0.5, "B", 2.2]]}
 {"t": "pool", "client": "batch", "start": 0, "width": 8, "jobs": [["B", 6.0]]}
@@ -23,6 +39,8 @@ def test_every_record_is_understood() -> None:
 
     assert trace.models == (Model("A", 15.3, 1.0, 4, 20.0), Model("B", 4.0, size={"gpu0": 2.0, "gpu1": 3.0}))
     assert trace.memory == Memory({"gpu0": 24.0, "gpu1": 24.0})
+    assert trace.groups == (Group("small", ("B",), swap=False, exclusive=False),)
+    assert trace.scheduler == Scheduler(patience=4.0)
     assert trace.clients == (
         Open("u1", 12.5, "A", 3.1),
         Closed("ag1", (Step(0.5, "A", 3.0), Step(0.5, "B", 2.2))),
@@ -56,6 +74,10 @@ def test_a_trace_without_memory_is_complete() -> None:
             "line 2: model B takes room on gpu7, but no memory line tells this device",
         ),
         (
+            '{"t": "group", "name": "g", "members": ["C"]}',
+            "line 2: group g has C, but no line tells this model.",
+        ),
+        (
             '{"t": "open", "client": "u", "at": 1, "model": "qwem", "service": 1}',
             "line 2: client u asks for qwem, but no line tells this model.",
         ),
@@ -87,7 +109,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 def test_memory_is_told_once() -> None:
     """A second memory line would silently replace the first."""
-    with pytest.raises(TraceError, match="line 3: memory was told before"):
+    with pytest.raises(TraceError, match="line 3: memory was told before, in line 2"):
         parse('{"t": "model", "name": "A", "load": 1}\n' + '{"t": "memory", "devices": {"gpu0": 1}}\n' * 2)
 
 

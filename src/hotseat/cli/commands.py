@@ -181,6 +181,25 @@ def reload(url: Url = HERE, api_key: Key = None) -> None:
     asking.reload(Server(url, api_key))
 
 
+@app.command(epilog="Example: hotseat simulate monday.jsonl --memory 48GiB --svg monday.svg")
+def simulate(
+    trace: Annotated[Path, typer.Argument(help="A trace, as `hotseat record` writes it.")],
+    config: Annotated[
+        list[Path] | None, typer.Option("--config", help="Play it to this configuration; may be given again.")
+    ] = None,
+    patience: Annotated[float | None, typer.Option(min=0, help="Another scheduler.patience.")] = None,
+    memory: Annotated[
+        list[str] | None, typer.Option(help="Another budget: 48GiB, or gpu0=48GiB; may be given again.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw there which model ran when.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play recorded traffic to the scheduler: as it is, and as it would be with another house."""
+    from hotseat.cli.simulate import Changes, simulate
+
+    simulate(trace, Changes(config or [], patience, tuple(memory or ())), svg, as_json)
+
+
 def sources(files: list[Path] | None, folder: Path | None) -> list[Path]:
     """Files first, then the folder, which stands for its files also when more are put there later."""
     if folder is None:

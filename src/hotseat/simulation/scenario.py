@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.catalog import Catalog, Policy
-from hotseat.catalog.groups import TOGETHER, Groups
+from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+from hotseat.simulation.trace import FIRST_DEVICE
 from hotseat.terms import LOCAL_HOST, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
@@ -21,15 +23,31 @@ NO_PROCESS = LaunchRecipe(argv=("simulated",), proxy="http://simulated")
 
 
 def catalog_of(trace: Trace, policy: Policy | None = None) -> Catalog:
-    """What the trace says may run. Memory decides who runs beside whom; without it, one model runs at a time."""
+    """What the trace says may run. Memory decides who runs beside whom; without it, groups do."""
     budgets = budgets_of(trace)
     specs = [spec_of(model, budgets) for model in trace.models]
+    groups = (
+        Group(each.name, each.swap, each.exclusive, each.persistent, tuple(map(ModelName, each.members)))
+        for each in trace.groups
+    )
     return Catalog(
         models={spec.name: spec for spec in specs},
-        groups=Groups(default=TOGETHER) if budgets else Groups(),
+        groups=Groups(tuple(groups), TOGETHER if budgets else ALONE),
         budgets=budgets,
-        policy=policy or Policy(),
+        policy=policy or Policy(trace.scheduler.patience, trace.scheduler.max_queue),
     )
+
+
+def with_patience(catalog: Catalog, patience: float) -> Catalog:
+    return replace(catalog, policy=replace(catalog.policy, patience=patience))
+
+
+def with_memory(catalog: Catalog, devices: Mapping[str, Bytes]) -> Catalog:
+    """The same house with these devices as large as that. An empty name means the first device."""
+    first = next(iter(catalog.budgets), place(FIRST_DEVICE))
+    changed = {place(device) if device else first: bytes_ for device, bytes_ in devices.items()}
+    groups = replace(catalog.groups, default=TOGETHER)
+    return replace(catalog, budgets={**catalog.budgets, **changed}, groups=groups)
 
 
 def budgets_of(trace: Trace) -> Mapping[Place, Bytes]:
@@ -38,8 +56,15 @@ def budgets_of(trace: Trace) -> Mapping[Place, Bytes]:
 
 
 def spec_of(model: Model, budgets: Mapping[Place, Bytes]) -> ModelSpec:
-    memory = memory_of(model, budgets) if budgets else None
-    return ModelSpec(ModelName(model.name), NO_PROCESS, concurrency_limit=model.slots, memory=memory)
+    return ModelSpec(
+        ModelName(model.name),
+        NO_PROCESS,
+        ttl_s=model.ttl,
+        concurrency_limit=model.slots,
+        urgency=model.urgency,
+        pinned=model.pinned,
+        memory=memory_of(model, budgets),
+    )
 
 
 def memory_of(model: Model, budgets: Mapping[Place, Bytes]) -> Mapping[Place, Bytes] | None:
@@ -47,7 +72,7 @@ def memory_of(model: Model, budgets: Mapping[Place, Bytes]) -> Mapping[Place, By
         return None
     if isinstance(model.size, dict):
         return {place(device): in_bytes(gib) for device, gib in model.size.items()}
-    return {next(iter(budgets)): in_bytes(model.size)}
+    return {next(iter(budgets), place(FIRST_DEVICE)): in_bytes(model.size)}
 
 
 def place(device: str) -> Place:

@@ -8,7 +8,7 @@
 
 An open client asks at fixed times. A closed one thinks, asks and waits for its answer before it thinks again: played
 back at its recorded times it would hide all thrash. A pool is `width` workers on a common list. Times are seconds,
-sizes GiB.
+sizes GiB. `group` and `scheduler` lines say what a configuration says; without them all is as by default.
 """
 
 from __future__ import annotations
@@ -43,10 +43,29 @@ class Model(Record, frozen=True):
     """How many requests its server works on at a time; None: as many as come."""
     size: GiB | dict[str, GiB] | None = None
     """On the first device, or per device; None: it takes the whole first device."""
+    ttl: S | None = None
+    urgency: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    pinned: bool = False
 
 
 class Memory(Record, frozen=True):
     devices: dict[str, GiB]
+
+
+class Group(Record, frozen=True):
+    name: Name
+    members: tuple[Name, ...]
+    swap: bool = True
+    exclusive: bool = True
+    persistent: bool = False
+
+
+class Scheduler(Record, frozen=True):
+    patience: Annotated[float, msgspec.Meta(ge=0)] = 2.0
+    max_queue: AtLeastOne = 512
+
+
+AS_BY_DEFAULT = Scheduler()
 
 
 class Open(Record, frozen=True):
@@ -81,7 +100,7 @@ class Pool(Record, frozen=True):
 
 
 Client: TypeAlias = Open | Closed | Pool
-Line: TypeAlias = Model | Memory | Client
+Line: TypeAlias = Model | Memory | Group | Scheduler | Client
 
 _DECODER = msgspec.json.Decoder(Line)
 _ENCODER = msgspec.json.Encoder()
@@ -92,7 +111,9 @@ class Trace:
     models: tuple[Model, ...]
     clients: tuple[Client, ...]
     memory: Memory | None = None
-    """None: no memory is counted, and one model runs at a time."""
+    """None: no memory is counted, and models in no group run one at a time."""
+    groups: tuple[Group, ...] = ()
+    scheduler: Scheduler = AS_BY_DEFAULT
 
 
 class TraceError(HotseatError):
@@ -121,16 +142,15 @@ def traced(lines: Iterable[Line]) -> Trace:
         models=tuple(line for line in records if isinstance(line, Model)),
         clients=tuple(line for line in records if isinstance(line, Open | Closed | Pool)),
         memory=next((line for line in records if isinstance(line, Memory)), None),
+        groups=tuple(line for line in records if isinstance(line, Group)),
+        scheduler=next((line for line in records if isinstance(line, Scheduler)), AS_BY_DEFAULT),
     )
 
 
 def write(trace: Trace) -> str:
-    records: list[Line] = [*trace.models, *([trace.memory] if trace.memory else []), *trace.clients]
-    return "".join(f"{line_of(record)}\n" for record in records)
-
-
-def line_of(record: Line) -> str:
-    return _ENCODER.encode(record).decode()
+    memory = [trace.memory] if trace.memory else []
+    records: list[Line] = [trace.scheduler, *memory, *trace.groups, *trace.models, *trace.clients]
+    return "".join(f"{_ENCODER.encode(record).decode()}\n" for record in records)
 
 
 def jobs_of(client: Client) -> Iterator[Job]:
@@ -165,30 +185,41 @@ def _in_words(error: msgspec.DecodeError) -> str:
 
 def _contradictions(lines: list[tuple[int, Line]]) -> list[str]:
     """What no line shows by itself."""
-    models: dict[str, int] = {}
-    memory: Memory | None = None
+    first: dict[tuple[type[Line], str], int] = {}
     found = []
     for number, line in lines:
-        if isinstance(line, Model):
-            if line.name in models:
-                found.append(f"line {number}: model {line.name} was told before, in line {models[line.name]}")
-            models.setdefault(line.name, number)
-        elif isinstance(line, Memory):
-            if memory is not None:
-                found.append(f"line {number}: memory was told before; one line tells all devices")
-            memory = line
+        what = _said_once(line)
+        if what and (type(line), what) in first:
+            found.append(f"line {number}: {what} was told before, in line {first[type(line), what]}")
+        first.setdefault((type(line), what), number)
+    models = [line.name for _, line in lines if isinstance(line, Model)]
+    devices = [device for _, line in lines if isinstance(line, Memory) for device in line.devices]
     for number, line in lines:
-        found += [f"line {number}: {sentence}" for sentence in _unknown_names(line, models, memory)]
-    if not models:
-        found.append("no model is told; write one line per model, as in docs/howto/simulate.md")
-    return found
+        found += [f"line {number}: {sentence}" for sentence in _unknown_names(line, models, devices)]
+    return found if models else [*found, "no model is told: write one line per model"]
 
 
-def _unknown_names(line: Line, models: dict[str, int], memory: Memory | None) -> Iterator[str]:
-    if isinstance(line, Open | Closed | Pool):
-        for name in dict.fromkeys(job.model for job in jobs_of(line) if job.model not in models):
-            yield f"client {line.client} asks for {name}, but no line tells this model.{did_you_mean(name, models)}"
-    elif isinstance(line, Model) and isinstance(line.size, dict):
-        known = memory.devices if memory else {}
-        for device in (device for device in line.size if device not in known):
-            yield f"model {line.name} takes room on {device}, but no memory line tells this device"
+def _said_once(line: Line) -> str:
+    """By which words two lines would contradict each other; empty where they may stand side by side."""
+    match line:
+        case Model():
+            return f"model {line.name}"
+        case Group():
+            return f"group {line.name}"
+        case Memory() | Scheduler():
+            return type(line).__name__.lower()
+        case _:
+            return ""
+
+
+def _unknown_names(line: Line, models: list[str], devices: list[str]) -> Iterator[str]:
+    match line:
+        case Open() | Closed() | Pool():
+            for name in dict.fromkeys(job.model for job in jobs_of(line) if job.model not in models):
+                yield f"client {line.client} asks for {name}, but no line tells this model.{did_you_mean(name, models)}"
+        case Group():
+            for name in (name for name in line.members if name not in models):
+                yield f"group {line.name} has {name}, but no line tells this model.{did_you_mean(name, models)}"
+        case Model(size=dict(size)):
+            for device in (device for device in size if device not in devices):
+                yield f"model {line.name} takes room on {device}, but no memory line tells this device"

@@ -1,0 +1,136 @@
+"""`hotseat simulate`: a trace as it is and as it would be, side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.cli.problems import BadConfig, Problem
+from hotseat.cli.tables import table
+from hotseat.config.complaints import ConfigError
+from hotseat.config.load import read
+from hotseat.config.units import parse_size
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.simulation.figures import Figures, figures
+from hotseat.simulation.house import Run, Turns, play
+from hotseat.simulation.scenario import catalog_of, with_memory, with_patience
+from hotseat.simulation.timeline import timeline
+from hotseat.simulation.trace import TraceError, parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.simulation.trace import Trace
+
+AS_IT_IS = "as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is different in the house that is asked about."""
+
+    config: list[Path]
+    patience: float | None = None
+    memory: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [path.name for path in self.config] + [f"memory {size}" for size in self.memory]
+        return ", ".join(parts + ([] if self.patience is None else [f"patience {self.patience:g}"]))
+
+
+def simulate(file: Path, changes: Changes, svg: Path | None, as_json: bool) -> None:
+    trace = read_trace(file)
+    houses = {AS_IT_IS: catalog_of(trace)}
+    if str(changes):
+        houses[str(changes)] = changed(houses[AS_IT_IS], trace, changes)
+    runs = {name: play(trace, Turns(Scheduler(catalog))) for name, catalog in houses.items()}
+    if svg:
+        write(svg, timeline(list(runs.items())))
+    print(as_data(runs) if as_json else side_by_side({name: figures(run) for name, run in runs.items()}))
+
+
+def read_trace(file: Path) -> Trace:
+    try:
+        return parse(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Problem(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Problem(f"{file} is no trace: it is not UTF-8") from None
+    except TraceError as error:
+        raise Problem("\n".join(f"{file}, {complaint}" for complaint in error.complaints)) from None
+
+
+def changed(catalog: Catalog, trace: Trace, changes: Changes) -> Catalog:
+    if changes.config:
+        catalog = configured(changes.config, trace)
+    if changes.memory:
+        catalog = with_memory(catalog, budgets(catalog, changes.memory))
+    return catalog if changes.patience is None else with_patience(catalog, changes.patience)
+
+
+def configured(files: list[Path], trace: Trace) -> Catalog:
+    try:
+        catalog = read(files, environ=os.environ).catalog
+    except ConfigError as error:
+        raise BadConfig("\n".join(map(str, error.complaints))) from None
+    missing = [model.name for model in trace.models if model.name not in catalog.models]
+    if missing:
+        names = ", ".join(missing)
+        raise BadConfig(f"the trace has {names}, which {files[0]} does not define: add it there, or record anew")
+    return catalog
+
+
+def budgets(catalog: Catalog, wished: tuple[str, ...]) -> dict[str, int]:
+    devices = dict(map(device_and_size, wished))
+    known = [place.device for place in catalog.budgets]
+    for device in (device for device in devices if known and device and device not in known):
+        raise Problem(f"--memory {device}=…: there is no such device, only {', '.join(known)}")
+    unsized = [name for name, spec in catalog.models.items() if spec.memory is None]
+    if unsized:
+        print(f"of unknown size, so each takes a whole device: {', '.join(unsized)}", file=sys.stderr)
+    return devices
+
+
+def device_and_size(text: str) -> tuple[str, int]:
+    """`gpu0=48GiB` or `48GiB`, which means the first device."""
+    device, _, size = text.rpartition("=")
+    try:
+        return device, parse_size(size)
+    except ValueError as error:
+        raise Problem(f"--memory {text}: {error}") from None
+
+
+def write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Problem(f"{file} cannot be written: {error.strerror}") from None
+
+
+def as_data(runs: dict[str, Run]) -> str:
+    return json.dumps({name: asdict(figures(run)) for name, run in runs.items()}, indent=2, ensure_ascii=False)
+
+
+ROWS = (
+    ("requests served", "served", ","),
+    ("not served", "unserved", ","),
+    ("loads", "loads", ","),
+    ("requests per hour", "per_hour", ",.0f"),
+    ("mean latency, s", "mean_s", ",.1f"),
+    ("p50 latency, s", "p50_s", ",.1f"),
+    ("p95 latency, s", "p95_s", ",.1f"),
+    ("p99 latency, s", "p99_s", ",.1f"),
+    ("longest wait, s", "longest_wait_s", ",.1f"),
+    ("worst-off client's mean, s", "worst_client_s", ",.1f"),
+    ("fairness, 1 is even", "fairness", ".2f"),
+    ("stalled, nothing ran though somebody waited", "stalled", ".0%"),
+)
+
+
+def side_by_side(found: dict[str, Figures]) -> str:
+    rows = [(title, *(f"{getattr(each, name):{form}}" for each in found.values())) for title, name, form in ROWS]
+    return table(("", *found), rows)

@@ -1,0 +1,129 @@
+"""`hotseat simulate`, typed as a person types it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import pytest
+
+from hotseat.simulation.trace import Closed, Memory, Model, Step, Trace, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.desk import Typed
+
+MODELS = tuple(Model(name, load=10.0, slots=4, size=20.0) for name in ("qwen", "gemma"))
+AGENTS = tuple(Closed(name, tuple(Step(0.5, name, 2.0) for _ in range(10))) for name in ("qwen", "gemma"))
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Two agents on a model each, and room for one."""
+    file = tmp_path / "monday.jsonl"
+    file.write_text(write(Trace(MODELS, AGENTS, Memory({"gpu0": 24.0}))))
+    return file
+
+
+def cells(text: str, row: str) -> list[str]:
+    return next(line.removeprefix(row).split() for line in text.splitlines() if line.startswith(row))
+
+
+def test_more_memory_is_answered_side_by_side(typed: Typed, trace: Path) -> None:
+    """With room for both there are two loads, and everybody is served sooner."""
+    said = typed("simulate", str(trace), "--memory", "48GiB")
+    mean, mean_with_more = map(float, cells(said.out, "mean latency, s"))
+
+    assert said.code == 0
+    assert said.out.splitlines()[0].split() == ["as", "it", "is", "memory", "48GiB"]
+    assert cells(said.out, "requests served") == ["20", "20"]
+    assert cells(said.out, "loads")[1] == "2"
+    assert mean_with_more < mean
+
+
+def test_a_trace_by_itself_is_one_column(typed: Typed, trace: Path) -> None:
+    """Without a change there is nothing to compare."""
+    said = typed("simulate", str(trace))
+
+    assert cells(said.out, "requests served") == ["20"]
+
+
+def test_programs_get_every_figure(typed: Typed, trace: Path) -> None:
+    """The JSON names the houses and has the figures unrounded."""
+    told = json.loads(typed("simulate", str(trace), "--patience", "0", "--json").out)
+
+    assert list(told) == ["as it is", "patience 0"]
+    assert told["as it is"]["served"] == 20
+
+
+def test_the_timeline_is_drawn(typed: Typed, trace: Path, tmp_path: Path) -> None:
+    """Both houses are in one picture."""
+    typed("simulate", str(trace), "--memory", "gpu0=48GiB", "--svg", str(tmp_path / "monday.svg"))
+    drawn = ElementTree.parse(tmp_path / "monday.svg").getroot()
+
+    assert "memory gpu0=48GiB: 2 loads, 20 requests." in (drawn.findtext("{http://www.w3.org/2000/svg}desc") or "")
+
+
+def test_another_configuration_is_played_to(typed: Typed, trace: Path, tmp_path: Path) -> None:
+    """A group that lets both run is as good as memory for both."""
+    config = tmp_path / "both.yaml"
+    config.write_text(
+        'models:\n  qwen: {cmd: "serve --port ${PORT}"}\n  gemma: {cmd: "serve --port ${PORT}"}\n'
+        "groups:\n  both: {swap: false, members: [qwen, gemma]}\n"
+    )
+    said = typed("simulate", str(trace), "--config", str(config))
+
+    assert cells(said.out, "loads")[1] == "2"
+    assert "both.yaml" in said.out.splitlines()[0]
+
+
+def test_a_configuration_without_the_models_is_refused(typed: Typed, trace: Path, tmp_path: Path) -> None:
+    """Nothing is guessed about a model that is not there."""
+    config = tmp_path / "config.yaml"
+    config.write_text('models:\n  qwen: {cmd: "serve --port ${PORT}"}\n')
+    said = typed("simulate", str(trace), "--config", str(config))
+
+    assert said.code == 3
+    assert "the trace has gemma, which" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--memory", "gpu7=48GiB"), "there is no such device, only gpu0"),
+        (("--memory", "much"), "must be a size such as 18GiB"),
+    ],
+)
+def test_a_mistaken_budget_is_told(typed: Typed, trace: Path, words: tuple[str, ...], sentence: str) -> None:
+    """What was meant cannot be guessed, so it is asked for."""
+    said = typed("simulate", str(trace), *words)
+
+    assert (said.code, said.out) == (1, "")
+    assert sentence in said.err
+
+
+def test_a_model_of_unknown_size_is_mentioned(typed: Typed, tmp_path: Path) -> None:
+    """More memory does not help a model that takes a whole device."""
+    (tmp_path / "t.jsonl").write_text(write(Trace((Model("qwen", 1.0),), ())))
+    said = typed("simulate", str(tmp_path / "t.jsonl"), "--memory", "48GiB")
+
+    assert said.err == "of unknown size, so each takes a whole device: qwen\n"
+
+
+def test_a_broken_trace_is_told_line_by_line(typed: Typed, tmp_path: Path) -> None:
+    """File and line of every mistake."""
+    file = tmp_path / "broken.jsonl"
+    file.write_text("{\n{}\n")
+    said = typed("simulate", str(file))
+
+    assert said.code == 1
+    assert [line.rpartition("broken.jsonl, ")[2][:6] for line in said.err.splitlines()] == ["line 1", "line 2"]
+
+
+def test_a_missing_trace_is_told(typed: Typed, tmp_path: Path) -> None:
+    """Which file, and why."""
+    said = typed("simulate", str(tmp_path / "none.jsonl"))
+
+    assert (said.code, said.err) == (1, f"hotseat: {tmp_path}/none.jsonl cannot be read: No such file or directory\n")

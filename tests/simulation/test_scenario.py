@@ -1,0 +1,53 @@
+"""A trace becomes what the scheduler knows, and can be changed."""
+
+from __future__ import annotations
+
+from hotseat.catalog.catalog import Policy
+from hotseat.simulation.scenario import GIB, catalog_of, place, with_memory, with_patience
+from hotseat.simulation.trace import Group, Memory, Model, Scheduler, Trace
+from hotseat.terms import ModelName
+
+A, B = ModelName("A"), ModelName("B")
+MODELS = (Model("A", 1.0, slots=2, size=20.0, ttl=60.0, urgency=4.0, pinned=True), Model("B", 1.0, size={"gpu1": 2.5}))
+
+
+def test_a_model_is_what_its_line_says() -> None:
+    """Every word about it reaches the scheduler."""
+    spec = catalog_of(Trace(MODELS, (), Memory({"gpu0": 24.0, "gpu1": 8.0}))).models[A]
+
+    assert (spec.concurrency_limit, spec.ttl_s, spec.urgency, spec.pinned) == (2, 60.0, 4.0, True)
+    assert spec.memory == {place("gpu0"): 20 * GIB}
+
+
+def test_memory_decides_who_runs_together() -> None:
+    """With it models run side by side; without it one at a time, unless a group says otherwise."""
+    roomy = catalog_of(Trace(MODELS, (), Memory({"gpu0": 24.0, "gpu1": 8.0})))
+    alone = catalog_of(Trace(MODELS, ()))
+    group = Group("g", ("A", "B"), swap=False)
+    grouped = catalog_of(Trace(MODELS, (), groups=(group,)))
+
+    assert [each.groups.must_leave(A, B) for each in (roomy, alone, grouped)] == [False, True, False]
+
+
+def test_the_scheduler_line_is_the_policy() -> None:
+    """What was recorded in a patient house is played to a patient house."""
+    assert catalog_of(Trace(MODELS, (), scheduler=Scheduler(4.0, 10))).policy == Policy(4.0, 10)
+
+
+def test_another_memory_and_patience() -> None:
+    """Only what was changed changes; without a name it is the first device."""
+    before = catalog_of(Trace(MODELS, (), Memory({"gpu0": 24.0, "gpu1": 8.0})))
+    after = with_patience(with_memory(before, {"": 48 * GIB}), 4.0)
+
+    assert after.budgets == {place("gpu0"): 48 * GIB, place("gpu1"): 8 * GIB}
+    assert (after.policy.patience, after.policy.max_queue) == (4.0, before.policy.max_queue)
+    assert after.models == before.models
+
+
+def test_memory_can_be_given_to_a_house_without() -> None:
+    """From then on it decides who runs together."""
+    after = with_memory(catalog_of(Trace(MODELS[:1], ())), {"": 48 * GIB})
+
+    assert after.budgets == {place("gpu0"): 48 * GIB}
+    assert after.models[A].memory == {place("gpu0"): 20 * GIB}
+    assert not after.groups.must_leave(A, B)
