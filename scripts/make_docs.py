@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
+from contextlib import redirect_stdout
 from pathlib import Path
+from string import Template
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 import typer
@@ -17,6 +21,7 @@ from hotseat.config.forms import Form, Later
 from hotseat.config.schema import Config
 from hotseat.scheduling.lifecycle import Phase, diagram
 from hotseat.scheduling.view import ModelView, View
+from hotseat.simulation import trace
 from hotseat.telemetry.page import Page
 from hotseat.telemetry.tally import LoadTally, RequestTally
 from hotseat.terms import ModelName
@@ -46,6 +51,7 @@ def pages() -> dict[str, str]:
         "reference/cli.md": command_line(),
         "reference/http-api.md": http_api(),
         "reference/metrics.md": metrics(),
+        **simulation(),
     }
 
 
@@ -232,6 +238,38 @@ def exposed(family: Metric) -> str:
 def labels_of(family: Metric) -> str:
     names = [name for name in (family.samples[0].labels if family.samples else {}) if name != "le"]
     return ", ".join(f"`{name}`" for name in names) or "–"
+
+
+# Simulation: the how-to's commands are run, and what they say is shown
+
+
+def simulation() -> dict[str, str]:
+    memory, patience = ("--memory", "48GiB"), ("--patience", "6")
+    with TemporaryDirectory() as folder:
+        drawn = Path(folder) / "monday.svg"
+        with_memory, with_patience = said(*memory, "--svg", str(drawn)), said(*patience)
+        picture = drawn.read_text()
+    shown = Template(Path(__file__).with_name("simulate.md").read_text()).substitute(
+        made=MADE,
+        more_memory=" ".join(["hotseat simulate monday.jsonl", *memory, "--svg monday.svg"]),
+        more_memory_says=with_memory,
+        more_patience=" ".join(["hotseat simulate monday.jsonl", *patience]),
+        more_patience_says=with_patience,
+        example=f"```\n{trace_format()}\n```",
+    )
+    return {"howto/simulate.md": shown, "howto/monday.svg": picture}
+
+
+def said(*options: str) -> str:
+    heard = io.StringIO()
+    with redirect_stdout(heard):
+        commands(["simulate", str(DOCS / "howto/monday.jsonl"), *options], standalone_mode=False)
+    return heard.getvalue().rstrip()
+
+
+def trace_format() -> str:
+    """The example lines at the head of trace.py."""
+    return "\n".join(line.strip() for line in (trace.__doc__ or "").splitlines() if line.startswith("    {"))
 
 
 if __name__ == "__main__":

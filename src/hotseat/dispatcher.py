@@ -31,6 +31,7 @@ from hotseat.scheduling.events import (
 )
 from hotseat.tasks import Tasks
 from hotseat.terms import ClientId, TicketId
+from hotseat.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,6 +88,8 @@ class Dispatcher:
         """What may run at present; looked up for every request."""
         self._hands = hands
         self._journal = journal
+        self.traffic = Traffic()
+        """Who watches it sees every request, which is why the short road is closed meanwhile."""
         self._clock = clock or asyncio.get_running_loop().time
         self._numbers = cast("Iterator[TicketId]", itertools.count(1))
         self._visitors: dict[TicketId, Visitor] = {}
@@ -112,7 +115,7 @@ class Dispatcher:
         ticket = next(self._numbers)
         self._visitors[ticket] = visitor
         upstream = None
-        if not self._telling:
+        if not (self._telling or self.traffic.is_watched):
             upstream = self._scheduler.lease_at_once(ticket, model, client, takes_slot, self._clock())
         if upstream is None:
             self.tell(RequestArrived(ticket, model, client, takes_slot))
@@ -125,7 +128,9 @@ class Dispatcher:
         """Give the lease back or leave the line. Safe to call twice."""
         if self._visitors.pop(ticket, None) is None:
             return
-        commands = None if self._telling else self._scheduler.leave_quietly(ticket, self._clock())
+        commands = None
+        if not (self._telling or self.traffic.is_watched):
+            commands = self._scheduler.leave_quietly(ticket, self._clock())
         if commands is None:
             self.tell(RequestLeft(ticket))
         else:
@@ -174,9 +179,12 @@ class Dispatcher:
             self._telling = False
 
     def _decide(self, event: Event) -> None:
-        commands = self._scheduler.handle(event, self._clock())
+        now = self._clock()
+        commands = self._scheduler.handle(event, now)
         self.catalog = self._scheduler.catalog
         self._journal.record(event, commands)
+        if self.traffic.is_watched:
+            self.traffic.note(event, commands, now)
         for command in commands:
             self._carry_out(command)
 

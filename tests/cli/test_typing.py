@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.support.desk import Typed
 
-COMMANDS = ("serve", "check", "schema", "estimate", "ps", "list", "load", "stop", "logs", "why", "reload", "simulate")
+COMMANDS = ("serve", "check", "schema", "estimate", "ps", "list", "load", "stop", "logs", "why", "reload", "simulate", "record")
 
 
 @pytest.mark.parametrize(

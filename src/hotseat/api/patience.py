@@ -64,6 +64,19 @@ class LiveStream(StreamingResponse):
                 return
 
 
+async def lasting(source: AsyncGenerator[T, None], seconds: float) -> AsyncGenerator[T, None]:
+    """What the source says until the time is up."""
+    until = asyncio.get_running_loop().time() + seconds
+    async with aclosing(source):
+        while True:
+            try:
+                async with asyncio.timeout_at(until):
+                    item = await anext(source)
+            except (TimeoutError, StopAsyncIteration):
+                return
+            yield item
+
+
 class _Over(Enum):
     OVER = "this source has ended"
 

@@ -181,6 +181,26 @@ def reload(url: Url = HERE, api_key: Key = None) -> None:
     asking.reload(Server(url, api_key))
 
 
+@app.command(epilog="Example: hotseat record monday.jsonl --for 10m")
+def record(
+    file: Annotated[Path, typer.Argument(help="Where the trace goes.")],
+    how_long: Annotated[
+        str | None, typer.Option("--for", help="Such as 90s, 10m or 8h. [default: until Ctrl-C]")
+    ] = None,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Write the traffic of the running server as a trace, for `hotseat simulate`."""
+    from hotseat.cli.record import record
+    from hotseat.config.units import parse_duration
+
+    try:
+        seconds = parse_duration(how_long) if how_long else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--for") from None
+    record(Server(url, api_key), file, seconds)
+
+
 @app.command(epilog="Example: hotseat simulate monday.jsonl --memory 48GiB --svg monday.svg")
 def simulate(
     trace: Annotated[Path, typer.Argument(help="A trace, as `hotseat record` writes it.")],

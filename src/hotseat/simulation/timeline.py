@@ -105,7 +105,7 @@ def drawn(heading: str, run: Run, lanes: Sequence[ModelName], top: int, scale: S
         yield f'<text x="{NAMES - 10}" y="{y + TICK + BAR}" text-anchor="end">{escape(model)}</text>'
         for stay in run.stays:
             if stay.model == model:
-                yield from bars(stay, y + TICK + 2, scale)
+                yield from bars(stay, y + TICK + 2, scale, end_of(run))
         yield from ticks(run, model, y, scale)
 
 
@@ -125,8 +125,8 @@ def clock(seconds: int) -> str:
     return f"{minutes}:{rest:02}" if minutes else f"{rest}s"
 
 
-def bars(stay: Stay, y: int, scale: Scale) -> Iterator[str]:
-    for phase, begin, end in phases(stay, scale.end):
+def bars(stay: Stay, y: int, scale: Scale, end_of_run: Instant) -> Iterator[str]:
+    for phase, begin, end in phases(stay, end_of_run):
         left, right = scale.x(begin), scale.x(end)
         yield (
             f'<rect class="{phase}" x="{left:.1f}" y="{y}" width="{max(0.5, right - left):.1f}" height="{BAR}">'
@@ -135,7 +135,7 @@ def bars(stay: Stay, y: int, scale: Scale) -> Iterator[str]:
 
 
 def phases(stay: Stay, end: Instant) -> Iterator[tuple[str, Instant, Instant]]:
-    """Each phase with its beginning and end; what had not ended then ends with the picture."""
+    """Each phase with its beginning and end; what had not ended then ends with the run."""
     marks = [
         ("loading", stay.asked),
         ("ready", stay.ready),

@@ -1,0 +1,120 @@
+"""The traffic feed: what `hotseat record` needs to write a trace. Each item is a JSON object whose `t` says what it is.
+
+First `house`: what may run beside what, and what is known of each model. Then, as it happens, `request` with its
+times on one clock, `load` and `stop` with how long they took, and `missed` where the reader did not keep up.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from hotseat.api.context import Here
+from hotseat.api.feeds import EVENTS, HEARTBEAT, HEARTBEAT_S
+from hotseat.api.patience import LiveStream, lasting, listening
+from hotseat.journal import Entry, Gap
+from hotseat.scheduling.commands import StartUpstream, StopUpstream
+from hotseat.scheduling.events import UpstreamExited, UpstreamReady
+from hotseat.traffic import Missed, Passage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    from hotseat.api.house import House
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.scheduling.view import View
+    from hotseat.terms import LaunchId
+
+router = APIRouter(prefix="/hotseat", tags=["hotseat"])
+
+A_DAY_S = 86_400.0
+
+
+@router.get(
+    "/traffic",
+    summary="Every request's times as it ends, and how long loads and stops take",
+    response_class=Response,
+    responses=EVENTS,
+)
+async def traffic(
+    here: Here,
+    seconds: Annotated[
+        float, Query(gt=0, le=A_DAY_S, description="The feed ends by itself after that time.")
+    ] = A_DAY_S,
+) -> Response:
+    return LiveStream(traffic_feed(here, seconds))
+
+
+async def traffic_feed(here: House, seconds: float) -> AsyncGenerator[str, None]:
+    watch = Stopwatch()
+    sources: list[AsyncGenerator[Passage | Missed | Entry | Gap, None]] = [
+        lasting(here.dispatcher.traffic.follow(), seconds),
+        lasting(here.journal.follow(), seconds),
+    ]
+    async with listening(sources, HEARTBEAT_S) as items:
+        yield as_data(house(here.dispatcher.catalog, here.dispatcher.view()))
+        async for item in items:
+            if item is None:
+                yield HEARTBEAT
+            for told in watch.told(item):
+                yield as_data(told)
+
+
+def as_data(told: dict[str, Any]) -> str:
+    return f"data: {json.dumps(told)}\n\n"
+
+
+class Stopwatch:
+    """Turns what happens into what is recorded; measures loads and stops."""
+
+    def __init__(self) -> None:
+        self._since: dict[LaunchId, float] = {}
+
+    def told(self, item: Passage | Missed | Entry | Gap | None) -> Iterator[dict[str, Any]]:
+        match item:
+            case Passage():
+                yield {"t": "request", **asdict(item)}
+            case Missed(count=count):
+                yield {"t": "missed", "count": count}
+            case Entry():
+                yield from self._measured(item)
+                for command in item.commands:
+                    if isinstance(command, StartUpstream | StopUpstream):
+                        self._since[command.launch] = item.at
+
+    def _measured(self, entry: Entry) -> Iterator[dict[str, Any]]:
+        event = entry.event
+        if not isinstance(event, UpstreamReady | UpstreamExited):
+            return
+        since = self._since.pop(event.launch, None)
+        if since is not None:
+            what = "load" if isinstance(event, UpstreamReady) else "stop"
+            yield {"t": what, "model": event.model, "seconds": round(entry.at - since, 6)}
+
+
+def house(catalog: Catalog, view: View) -> dict[str, Any]:
+    """What may run beside what. Of a model only what the scheduler knows: recipes may hold secrets."""
+    load_s = {seen.name: seen.load_s for seen in view.models}
+    return {
+        "t": "house",
+        "patience": catalog.policy.patience,
+        "max_queue": catalog.policy.max_queue,
+        "devices": {str(place): bytes_ for place, bytes_ in catalog.budgets.items()},
+        "groups": [asdict(group) for group in catalog.groups.groups],
+        "models": [
+            {
+                "name": spec.name,
+                "load_s": load_s.get(spec.name),
+                "slots": spec.concurrency_limit,
+                "memory": {str(place): bytes_ for place, bytes_ in spec.memory.items()} if spec.memory else None,
+                "ttl_s": spec.ttl_s,
+                "urgency": spec.urgency,
+                "pinned": spec.pinned,
+            }
+            for spec in catalog.models.values()
+        ],
+    }

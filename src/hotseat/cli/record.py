@@ -1,0 +1,95 @@
+"""`hotseat record`: watch a running hotseat and write its traffic as a trace."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hotseat.cli.problems import Problem
+from hotseat.cli.tables import duration
+from hotseat.simulation.recording import Recording, SeenModel, SeenRequest
+from hotseat.simulation.trace import Closed, Group, Scheduler, Trace, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hotseat.cli.client import Server
+
+
+def record(server: Server, file: Path, seconds: float | None) -> None:
+    """Write what came by when the time is up, the server ends or somebody presses Ctrl-C."""
+    must_be_writable(file)
+    watched = Watched()
+    query: dict[str, object] = {} if seconds is None else {"seconds": seconds}
+    how_long = "until Ctrl-C" if seconds is None else f"for {duration(seconds)}"
+    print(f"recording {how_long}", file=sys.stderr)
+    try:
+        for line in server.follow("/hotseat/traffic", **query):
+            watched.note(json.loads(line))
+    except KeyboardInterrupt:
+        pass
+    trace = watched.recording.trace()
+    file.write_text(write(trace), encoding="utf-8")
+    print(watched.summary(file, trace))
+
+
+def must_be_writable(file: Path) -> None:
+    """Better now than after an hour of recording."""
+    try:
+        file.touch()
+    except OSError as error:
+        raise Problem(f"{file} cannot be written: {error.strerror}") from None
+
+
+class Watched:
+    """The feed's items, sorted into a recording. They are Any: what JSON holds."""
+
+    def __init__(self) -> None:
+        self.recording = Recording()
+        self._left_unserved = 0
+        self._missed = 0
+
+    def note(self, item: dict[str, Any]) -> None:
+        match item.pop("t"):
+            case "house":
+                self._house(**item)
+            case "request" if item["granted"] is None:
+                self._left_unserved += 1
+            case "request":
+                self.recording.requests.append(SeenRequest(**item))
+            case "load":
+                self.recording.loads.setdefault(item["model"], []).append(item["seconds"])
+            case "stop":
+                self.recording.stops.setdefault(item["model"], []).append(item["seconds"])
+            case "missed":
+                self._missed += item["count"]
+
+    def _house(
+        self,
+        patience: float,
+        max_queue: int,
+        devices: dict[str, int],
+        groups: list[dict[str, Any]],
+        models: list[dict[str, Any]],
+    ) -> None:
+        recording = self.recording
+        recording.scheduler = Scheduler(patience, max_queue)
+        recording.devices = devices
+        recording.groups = [Group(**{**group, "members": tuple(group["members"])}) for group in groups]
+        recording.models = [SeenModel(**model) for model in models]
+
+    def summary(self, file: Path, trace: Trace) -> str:
+        loops = sum(isinstance(client, Closed) for client in trace.clients)
+        names = {client.client for client in trace.clients}
+        told = [
+            f"{file}: {len(self.recording.requests)} requests of {len(names)} clients"
+            f" for {len(trace.models)} models; {loops} clients waited for each answer"
+        ]
+        if guessed := self.recording.unmeasured():
+            told.append(f"never seen loading, so their load time is a guess: {', '.join(guessed)}")
+        if self._left_unserved:
+            told.append(f"left out, because they ended before they were served: {self._left_unserved}")
+        if self._missed:
+            told.append(f"missed, because they came faster than they could be written: {self._missed}")
+        return "\n".join(told)

@@ -1,0 +1,147 @@
+"""From what was seen of a running house to a trace of it.
+
+A client that always waited for its answer before it asked again is played back that way, with its think times; one
+whose requests overlapped is played back at its times. Names of clients may be addresses or people, so a trace
+numbers them instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from hotseat.simulation.trace import Client, Closed, Group, Memory, Model, Open, Scheduler, Step, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hotseat.terms import Bytes, Instant, Seconds
+
+GIB = 1 << 30
+UNKNOWN_LOAD_S: Seconds = 20.0
+UNKNOWN_STOP_S: Seconds = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SeenModel:
+    """A model of the running house, and how long it took to load, where that is known."""
+
+    name: str
+    slots: int | None = None
+    memory: dict[str, Bytes] | None = None
+    ttl_s: Seconds | None = None
+    urgency: float = 1.0
+    pinned: bool = False
+    load_s: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRequest:
+    client: str
+    model: str
+    arrived: Instant
+    granted: Instant
+    left: Instant
+
+
+@dataclass(slots=True)
+class Recording:
+    """What was seen so far."""
+
+    models: list[SeenModel] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    devices: dict[str, Bytes] = field(default_factory=dict)
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    requests: list[SeenRequest] = field(default_factory=list)
+    loads: dict[str, list[Seconds]] = field(default_factory=dict)
+    stops: dict[str, list[Seconds]] = field(default_factory=dict)
+
+    def trace(self) -> Trace:
+        """Only models that somebody asked for, beside whatever is pinned."""
+        asked = {request.model for request in self.requests}
+        models = [model for model in self.models if model.name in asked or model.pinned]
+        known = {model.name for model in models}
+        return Trace(
+            models=tuple(self._model(model) for model in models),
+            clients=tuple(clients(self.requests)),
+            memory=Memory({device: bytes_ / GIB for device, bytes_ in self.devices.items()}) if self.devices else None,
+            groups=tuple(group for each in self.groups if (group := among(each, known)).members),
+            scheduler=self.scheduler,
+        )
+
+    def _model(self, model: SeenModel) -> Model:
+        return Model(
+            name=model.name,
+            load=self.load_s(model),
+            stop=mean(self.stops.get(model.name, ()), self._all(self.stops), UNKNOWN_STOP_S),
+            slots=model.slots,
+            size={device: bytes_ / GIB for device, bytes_ in model.memory.items()} if model.memory else None,
+            ttl=model.ttl_s,
+            urgency=model.urgency,
+            pinned=model.pinned,
+        )
+
+    def load_s(self, model: SeenModel) -> Seconds:
+        """As measured while recording, else as the house knew it, else as other models take."""
+        known = [] if model.load_s is None else [model.load_s]
+        others = self._all(self.loads) + [each.load_s for each in self.models if each.load_s is not None]
+        return mean(self.loads.get(model.name, known), others, UNKNOWN_LOAD_S)
+
+    def unmeasured(self) -> list[str]:
+        """Models that were asked for and never seen loading: their load time is a guess."""
+        asked = {request.model for request in self.requests}
+        return [
+            model.name
+            for model in self.models
+            if model.name in asked and model.load_s is None and model.name not in self.loads
+        ]
+
+    @staticmethod
+    def _all(measured: dict[str, list[Seconds]]) -> list[Seconds]:
+        return [seconds for each in measured.values() for seconds in each]
+
+
+def mean(own: Sequence[Seconds], others: Sequence[Seconds], guess: Seconds) -> Seconds:
+    chosen = own or others
+    return round(fmean(chosen), 3) if chosen else guess
+
+
+def among(group: Group, names: set[str]) -> Group:
+    members = tuple(name for name in group.members if name in names)
+    return Group(group.name, members, group.swap, group.exclusive, group.persistent)
+
+
+def clients(requests: Sequence[SeenRequest]) -> list[Client]:
+    """Every client's requests as one closed loop, or as open ones; time begins with the first arrival."""
+    begin = min((request.arrived for request in requests), default=0.0)
+    by_client: dict[str, list[SeenRequest]] = {}
+    for request in sorted(requests, key=lambda request: request.arrived):
+        by_client.setdefault(request.client, []).append(request)
+    found: list[Client] = []
+    for number, theirs in enumerate(by_client.values(), start=1):
+        found += played_back(f"c{number}", theirs, begin)
+    return found
+
+
+def played_back(name: str, requests: Sequence[SeenRequest], begin: Instant) -> list[Client]:
+    if not waits_for_answers(requests):
+        return [Open(name, rounded(each.arrived - begin), each.model, service(each)) for each in requests]
+    thinks = [0.0, *(after.arrived - before.left for before, after in pairwise(requests))]
+    steps = (Step(rounded(think), each.model, service(each)) for think, each in zip(thinks, requests, strict=True))
+    return [Closed(name, tuple(steps), start=rounded(requests[0].arrived - begin))]
+
+
+def waits_for_answers(requests: Sequence[SeenRequest]) -> bool:
+    """One request shows nothing: it is played back at its time."""
+    return len(requests) > 1 and all(before.left <= after.arrived for before, after in pairwise(requests))
+
+
+def service(request: SeenRequest) -> Seconds:
+    return rounded(request.left - request.granted)
+
+
+def rounded(seconds: Seconds) -> Seconds:
+    """To the microsecond: more is noise that makes a trace hard to read."""
+    return round(seconds, 6)

@@ -1,0 +1,95 @@
+"""Each request's times, for whoever records them; while nobody does, nothing is noted.
+
+The journal counts requests that find their model ready instead of recording them. A recording needs every one of
+them, but only while it lasts: the dispatcher asks `is_watched`, and that is all that anybody pays before and after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hotseat.scheduling.commands import Grant, Refuse
+from hotseat.scheduling.events import RequestArrived, RequestLeft
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from hotseat.scheduling.commands import Command
+    from hotseat.scheduling.events import Event
+    from hotseat.terms import ClientId, Instant, ModelName, TicketId
+
+BEHIND = 4096
+"""How many passages a watcher may lag behind before it is told how many it missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One request from its arrival to its end."""
+
+    model: ModelName
+    client: ClientId
+    arrived: Instant
+    granted: Instant | None = None
+    """None: it left before it was served."""
+    left: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A watcher that did not keep up lost so many passages."""
+
+    count: int
+
+
+class Traffic:
+    def __init__(self) -> None:
+        self._under_way: dict[TicketId, Passage] = {}
+        self._watchers: list[asyncio.Queue[Passage | Missed]] = []
+        self.is_watched = False
+
+    def note(self, event: Event, commands: Sequence[Command], now: Instant) -> None:
+        """One fact and what was decided on it."""
+        match event:
+            case RequestArrived(takes_slot=True):
+                self._under_way[event.ticket] = Passage(event.model, event.client, now)
+            case RequestLeft():
+                self._left(event.ticket, now)
+        for command in commands:
+            match command:
+                case Grant(ticket=ticket) if ticket in self._under_way:
+                    self._under_way[ticket] = replace(self._under_way[ticket], granted=now)
+                case Refuse(ticket=ticket):
+                    self._left(ticket, now)
+
+    def _left(self, ticket: TicketId, now: Instant) -> None:
+        """However it ended. Of requests that began before anybody watched nothing is known, so nothing is told."""
+        if passage := self._under_way.pop(ticket, None):
+            for watcher in self._watchers:
+                offer(watcher, replace(passage, left=now))
+
+    async def follow(self) -> AsyncGenerator[Passage | Missed, None]:
+        """Every request that arrives from now on, when it has ended."""
+        queue: asyncio.Queue[Passage | Missed] = asyncio.Queue(maxsize=BEHIND)
+        self._watchers.append(queue)
+        self.is_watched = True
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._watchers.remove(queue)
+            self.is_watched = bool(self._watchers)
+            if not self.is_watched:
+                self._under_way.clear()
+
+
+def offer(queue: asyncio.Queue[Passage | Missed], passage: Passage) -> None:
+    """A watcher that does not keep up loses what it missed and learns how much; nobody waits for it."""
+    if not queue.full():
+        return queue.put_nowait(passage)
+    missed = 1
+    while not queue.empty():
+        item = queue.get_nowait()
+        missed += item.count if isinstance(item, Missed) else 1
+    return queue.put_nowait(Missed(missed))

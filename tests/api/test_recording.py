@@ -1,0 +1,92 @@
+"""The traffic feed, over a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from tests.support.puppets import come_true
+
+from hotseat.terms import ClientId, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.support.management import Management
+
+    from hotseat.errors import HotseatError
+    from hotseat.terms import Upstream
+
+ALPHA = ModelName("alpha")
+
+
+class Guest:
+    def __init__(self) -> None:
+        self.is_granted = asyncio.Event()
+
+    def granted(self, upstream: Upstream) -> None:
+        self.is_granted.set()
+
+    def confirmed(self) -> None: ...
+    def refused(self, error: HotseatError) -> None: ...
+    def cut(self, because: str) -> None: ...
+
+
+async def next_item(lines: AsyncIterator[str]) -> dict[str, Any]:
+    async for line in lines:
+        if line.startswith("data: "):
+            item: dict[str, Any] = json.loads(line.removeprefix("data: "))
+            return item
+    raise AssertionError("the feed has ended")
+
+
+async def use(house: Management, model: ModelName, client: str) -> None:
+    guest = Guest()
+    ticket = house.dispatcher.ask(model, ClientId(client), guest)
+    await guest.is_granted.wait()
+    house.dispatcher.leave(ticket)
+
+
+async def test_the_feed_tells_the_house_then_its_traffic(house: Management) -> None:
+    """What may run, how long a load took, who asked for what and when, how long a stop took."""
+    async with house.feed("/hotseat/traffic") as lines:
+        told = await next_item(lines)
+        await come_true(lambda: house.dispatcher.traffic.is_watched)
+        await use(house, ALPHA, "ann")
+        load, request = await next_item(lines), await next_item(lines)
+        await house.dispatcher.unload(ALPHA)
+        stop = await next_item(lines)
+
+    assert (told["t"], told["patience"], told["devices"]) == ("house", 2.0, {})
+    assert "alpha" in [model["name"] for model in told["models"]]
+    assert (load["t"], load["model"]) == ("load", "alpha")
+    assert (request["t"], request["client"], request["model"]) == ("request", "ann", "alpha")
+    assert request["arrived"] <= request["granted"] <= request["left"]
+    assert (stop["t"], stop["model"]) == ("stop", "alpha")
+
+
+async def test_the_feed_holds_no_secrets(house: Management) -> None:
+    """Commands and environments of models stay out of it."""
+    async with house.feed("/hotseat/traffic") as lines:
+        told = await next_item(lines)
+
+    assert "hush" not in json.dumps(told)
+    assert set(told["models"][0]) == {"name", "load_s", "slots", "memory", "ttl_s", "urgency", "pinned"}
+
+
+async def test_the_feed_ends_when_its_time_is_up(house: Management) -> None:
+    """Then nobody watches any more, and nothing is noted."""
+    async with house.feed("/hotseat/traffic?seconds=0.05") as lines:
+        rest = [line async for line in lines if line.startswith("data:")]
+
+    assert len(rest) == 1
+    assert not house.dispatcher.traffic.is_watched
+
+
+async def test_a_feed_that_was_left_costs_nothing(house: Management) -> None:
+    """A recorder that goes away is noticed though nothing happens."""
+    async with house.feed("/hotseat/traffic") as lines:
+        await next_item(lines)
+
+    await come_true(lambda: not house.dispatcher.traffic.is_watched)

@@ -1,0 +1,102 @@
+"""`hotseat record`, typed at a running server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true
+
+from hotseat.cli.record import Watched
+from hotseat.simulation.trace import Closed, parse
+from hotseat.tasks import Tasks
+from hotseat.terms import ClientId, ModelName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.desk import Desk, Typed
+
+    from hotseat.errors import HotseatError
+    from hotseat.terms import Upstream
+
+QWEN = ModelName("qwen")
+
+
+class Guest:
+    def granted(self, upstream: Upstream) -> None: ...
+    def confirmed(self) -> None: ...
+    def refused(self, error: HotseatError) -> None: ...
+    def cut(self, because: str) -> None: ...
+
+
+async def test_what_comes_by_becomes_a_trace(desk: Desk, tmp_path: Path) -> None:
+    """Two requests one after the other are a closed loop; the trace can be simulated at once."""
+    file, tasks = tmp_path / "now.jsonl", Tasks()
+    recording = tasks.start(desk.type("record", str(file), "--for", "1s"), "record")
+    dispatcher = desk.house.dispatcher
+    await come_true(lambda: dispatcher.traffic.is_watched)
+    await dispatcher.load(QWEN)
+    for _ in range(2):
+        dispatcher.leave(dispatcher.ask(QWEN, ClientId("10.0.0.7"), Guest()))
+    said = await recording
+    trace = parse(file.read_text())
+
+    assert said.out == f"{file}: 2 requests of 1 clients for 1 models; 1 clients waited for each answer\n"
+    assert said.err == "recording for 1s\n"
+    [client] = trace.clients
+    assert isinstance(client, Closed)
+    assert [(step.model, len(client.steps)) for step in client.steps] == [("qwen", 2), ("qwen", 2)]
+    assert (await asyncio.to_thread(desk.typed, "simulate", str(file))).code == 0
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_recording(typed: Typed, tmp_path: Path) -> None:
+    """Not after an hour."""
+    said = typed("record", str(tmp_path / "nowhere" / "t.jsonl"))
+
+    assert said.code == 1
+    assert said.err.endswith("t.jsonl cannot be written: No such file or directory\n")
+
+
+def test_a_time_that_is_none_is_told(typed: Typed, tmp_path: Path) -> None:
+    """How long must be a duration."""
+    said = typed("record", str(tmp_path / "t.jsonl"), "--for", "soon")
+
+    assert said.code == 2
+    assert "must be a duration" in said.err
+
+
+def test_what_could_not_be_recorded_is_said(tmp_path: Path) -> None:
+    """A trace that is not the whole truth says so."""
+    watched = Watched()
+    model = {
+        "name": "qwen",
+        "load_s": None,
+        "slots": None,
+        "memory": None,
+        "ttl_s": None,
+        "urgency": 1.0,
+        "pinned": False,
+    }
+    watched.note({"t": "house", "patience": 2, "max_queue": 9, "devices": {}, "groups": [], "models": [model]})
+    watched.note({"t": "request", "client": "u", "model": "qwen", "arrived": 0.0, "granted": 1.0, "left": 2.0})
+    watched.note({"t": "request", "client": "u", "model": "qwen", "arrived": 0.0, "granted": None, "left": 2.0})
+    watched.note({"t": "missed", "count": 7})
+    told = watched.summary(tmp_path, watched.recording.trace()).splitlines()
+
+    assert told[1:] == [
+        "never seen loading, so their load time is a guess: qwen",
+        "left out, because they ended before they were served: 1",
+        "missed, because they came faster than they could be written: 7",
+    ]
+
+
+@pytest.mark.parametrize(("what", "of"), [("load", "loads"), ("stop", "stops")])
+def test_measured_times_are_kept(what: str, of: str) -> None:
+    """Every load and stop that was seen."""
+    watched = Watched()
+    for seconds in (1.0, 2.0):
+        watched.note({"t": what, "model": "qwen", "seconds": seconds})
+
+    assert getattr(watched.recording, of) == {"qwen": [1.0, 2.0]}

@@ -1,0 +1,101 @@
+"""A recording becomes a trace that behaves as the traffic did."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotseat.scheduling.scheduler import Scheduler as Turntaker
+from hotseat.simulation.house import Turns, play
+from hotseat.simulation.recording import GIB, Recording, SeenModel, SeenRequest
+from hotseat.simulation.scenario import catalog_of
+from hotseat.simulation.trace import Closed, Group, Memory, Model, Open, Scheduler, Step, parse, write
+
+QWEN, GEMMA = SeenModel("qwen", slots=4, memory={"gpu0": 20 * GIB}), SeenModel("gemma", load_s=7.0)
+
+
+def recording(*requests: SeenRequest, **seen: object) -> Recording:
+    return Recording([QWEN, GEMMA], requests=list(requests), **seen)  # type: ignore[arg-type]  # any of its fields
+
+
+def test_a_client_that_waits_for_answers_is_a_closed_loop() -> None:
+    """Its think time is what passed between an answer and the next question; time begins with the first arrival."""
+    found = recording(
+        SeenRequest("10.0.0.7", "qwen", 100.0, 110.0, 113.0), SeenRequest("10.0.0.7", "gemma", 113.5, 113.5, 115.0)
+    ).trace()
+
+    assert found.clients == (Closed("c1", (Step(0.0, "qwen", 3.0), Step(0.5, "gemma", 1.5)), start=0.0),)
+
+
+def test_a_client_that_does_not_wait_is_open() -> None:
+    """One overlap shows that it does not wait; then its times are kept."""
+    found = recording(
+        SeenRequest("ann", "qwen", 100.0, 100.0, 103.0),
+        SeenRequest("ann", "qwen", 102.0, 102.0, 103.0),
+        SeenRequest("ann", "qwen", 110.0, 110.0, 111.0),
+    ).trace()
+
+    assert found.clients == (Open("c1", 0.0, "qwen", 3.0), Open("c1", 2.0, "qwen", 1.0), Open("c1", 10.0, "qwen", 1.0))
+
+
+def test_one_request_shows_no_loop() -> None:
+    """Whether its client waits nobody knows, so it is played back at its time."""
+    found = recording(SeenRequest("ann", "qwen", 5.0, 5.0, 6.0)).trace()
+
+    assert found.clients == (Open("c1", 0.0, "qwen", 1.0),)
+
+
+def test_nobody_is_named() -> None:
+    """Addresses, keys and names of people stay out of a file that is passed around."""
+    requests = [SeenRequest(name, "qwen", at, at, at + 1.0) for at, name in enumerate(("10.0.0.7", "ann@example.org"))]
+
+    assert [client.client for client in recording(*requests).trace().clients] == ["c1", "c2"]
+    assert "ann" not in write(recording(*requests).trace())
+
+
+def test_loads_and_stops_are_as_measured() -> None:
+    """Measured while recording, else known to the house before, else as the others take."""
+    asked = [SeenRequest("u", name, 0.0, 1.0, 2.0) for name in ("qwen", "gemma")]
+    measured = recording(*asked, loads={"qwen": [10.0, 12.0]}, stops={"qwen": [0.5]}).trace()
+    known = recording(*asked).trace()
+
+    assert [(model.load, model.stop) for model in measured.models] == [(11.0, 0.5), (7.0, 0.5)]
+    assert [(model.load, model.stop) for model in known.models] == [(7.0, 1.0), (7.0, 1.0)]
+    assert recording(*asked).unmeasured() == ["qwen"]
+
+
+def test_the_house_is_recorded_with_its_traffic() -> None:
+    """Memory, groups and patience, as far as they concern the models that somebody asked for."""
+    found = recording(
+        SeenRequest("u", "qwen", 0.0, 1.0, 2.0),
+        devices={"gpu0": 24 * GIB},
+        groups=[Group("g", ("qwen", "gemma"), swap=False), Group("h", ("gemma",))],
+        scheduler=Scheduler(4.0, 100),
+    ).trace()
+
+    assert found.models == (Model("qwen", 7.0, 1.0, 4, {"gpu0": 20.0}),)
+    assert found.memory == Memory({"gpu0": 24.0})
+    assert found.groups == (Group("g", ("qwen",), swap=False),)
+    assert found.scheduler == Scheduler(4.0, 100)
+    assert parse(write(found)) == found
+
+
+def test_a_recording_of_nothing_is_a_trace_of_nothing() -> None:
+    """No request, no client."""
+    assert Recording().trace().clients == ()
+
+
+def test_what_was_simulated_can_be_recorded_and_simulated_again() -> None:
+    """A closed loop seen from outside is found again, and plays the same."""
+    steps = tuple(Step(0.5 * (n > 0), "qwen", 2.0) for n in range(5))
+    original = recording(SeenRequest("u", "qwen", 0.0, 0.0, 1.0)).trace()
+    played = play(
+        type(original)(original.models, (Closed("c1", steps),)), Turns(Turntaker(catalog_of(original)))
+    ).requests
+    seen = [
+        SeenRequest("u", "qwen", request.arrived, request.started or 0.0, request.finished or 0.0) for request in played
+    ]
+    [client] = recording(*seen).trace().clients
+
+    assert isinstance(client, Closed)
+    assert [step.think for step in client.steps] == pytest.approx([step.think for step in steps])
+    assert [step.service for step in client.steps] == pytest.approx([step.service for step in steps])

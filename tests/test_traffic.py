@@ -1,0 +1,143 @@
+"""Each request's times, told to those who watch and noted for nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from tests.support.catalogs import model, one_at_a_time
+from tests.support.puppets import Puppets
+from tests.support.virtual_time import in_virtual_time
+
+from hotseat import traffic as traffic_module
+from hotseat.dispatcher import Dispatcher
+from hotseat.journal import Journal
+from hotseat.scheduling.events import RequestArrived, RequestLeft
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.tasks import Tasks
+from hotseat.terms import ClientId, ModelName, TicketId
+from hotseat.traffic import Missed, Passage, Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pytest
+
+    from hotseat.errors import HotseatError
+    from hotseat.terms import Upstream
+
+QWEN, ANN = ModelName("qwen"), ClientId("ann")
+
+
+class Guest:
+    def granted(self, upstream: Upstream) -> None: ...
+    def confirmed(self) -> None: ...
+    def refused(self, error: HotseatError) -> None: ...
+    def cut(self, because: str) -> None: ...
+
+
+@asynccontextmanager
+async def a_dispatcher(puppets: Puppets | None = None, **policy: int) -> AsyncIterator[Dispatcher]:
+    house = one_at_a_time(model("qwen", concurrency_limit=1), **policy)
+    dispatcher = Dispatcher(Scheduler(house), puppets or Puppets(), Journal())
+    try:
+        yield dispatcher
+    finally:
+        await dispatcher.shut_down(within=0)
+
+
+@asynccontextmanager
+async def watching(traffic: Traffic) -> AsyncIterator[list[Passage | Missed]]:
+    """What is told inside the block, as far as it was told when it is looked at."""
+    told: list[Passage | Missed] = []
+    hear = told.append
+
+    async def watch() -> None:
+        async for item in traffic.follow():
+            hear(item)
+
+    tasks = Tasks()
+    tasks.start(watch(), "watch")
+    await asyncio.sleep(0)
+    try:
+        yield told
+    finally:
+        await tasks.aclose()
+
+
+async def a_request(dispatcher: Dispatcher, seconds: float) -> None:
+    ticket = dispatcher.ask(QWEN, ANN, Guest())
+    await asyncio.sleep(seconds)
+    dispatcher.leave(ticket)
+    await asyncio.sleep(0)
+
+
+@in_virtual_time
+async def test_a_request_is_told_when_it_has_ended() -> None:
+    """With the times of its arrival, its grant and its end, whether it waited or not."""
+    async with a_dispatcher(Puppets(slow=("qwen",))) as dispatcher, watching(dispatcher.traffic) as told:
+        begin = asyncio.get_running_loop().time()
+        first = dispatcher.ask(QWEN, ANN, Guest())
+        await asyncio.sleep(10)
+        dispatcher._hands.become_ready("qwen")  # type: ignore[attr-defined]  # the puppets' own
+        await asyncio.sleep(3)
+        dispatcher.leave(first)
+        await a_request(dispatcher, 2)
+
+        assert told == [
+            Passage(QWEN, ANN, begin, begin + 10, begin + 13),
+            Passage(QWEN, ANN, begin + 13, begin + 13, begin + 15),
+        ]
+
+
+@in_virtual_time
+async def test_whoever_was_never_served_is_told_as_such() -> None:
+    """Those who are refused and those who leave the line have no time of a grant."""
+    async with a_dispatcher(Puppets(slow=("qwen",)), max_queue=1) as dispatcher, watching(dispatcher.traffic) as told:
+        waits = dispatcher.ask(QWEN, ANN, Guest())
+        dispatcher.ask(QWEN, ANN, Guest())
+        dispatcher.leave(waits)
+        await asyncio.sleep(0)
+
+        assert [item.granted for item in told if isinstance(item, Passage)] == [None, None]
+
+
+@in_virtual_time
+async def test_nothing_is_noted_while_nobody_watches() -> None:
+    """Neither before anybody watched nor after; a request that was under way then is not told."""
+    async with a_dispatcher() as dispatcher:
+        under_way = dispatcher.ask(QWEN, ANN, Guest())
+        async with watching(dispatcher.traffic) as told:
+            dispatcher.leave(under_way)
+            dispatcher.ask(QWEN, ANN, Guest())
+            await asyncio.sleep(0)
+        await a_request(dispatcher, 1)
+
+        assert told == []
+        assert not dispatcher.traffic._under_way
+
+
+@in_virtual_time
+async def test_reads_are_not_traffic() -> None:
+    """A request that takes no slot waits for nobody and keeps nobody waiting."""
+    async with a_dispatcher() as dispatcher, watching(dispatcher.traffic) as told:
+        dispatcher.leave(dispatcher.ask(QWEN, ANN, Guest(), takes_slot=False))
+        await asyncio.sleep(0)
+
+        assert told == []
+
+
+@in_virtual_time
+async def test_a_slow_watcher_learns_how_much_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loses what it did not read, and nobody waits for it."""
+    monkeypatch.setattr(traffic_module, "BEHIND", 2)
+    traffic = Traffic()
+    async with watching(traffic) as told:
+        for number in range(5):
+            traffic.note(RequestArrived(TicketId(number), QWEN, ANN), [], 0.0)
+            traffic.note(RequestLeft(TicketId(number)), [], 1.0)
+        await asyncio.sleep(0)
+
+        assert sum(item.count if isinstance(item, Missed) else 1 for item in told) == 5
+        assert any(isinstance(item, Missed) for item in told)
