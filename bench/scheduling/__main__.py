@@ -1,7 +1,7 @@
 """Who runs and who waits, in figures: fourteen workloads, random mixes, the exact optimum and the price of a decision.
 
 `just bench-scheduling`. The production scheduler and the rules of others are played the same traces on a virtual
-clock; everything but the price of a decision is exactly reproducible.
+clock; everything but the price of a decision and the real processes is exactly reproducible.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from bench.scheduling.golden import write_golden
 from bench.scheduling.mixes import CROWDS, MIXES
 from bench.scheduling.optimum import ratios
 from bench.scheduling.page import print_report, write_page
+from bench.scheduling.real import compare_all
 from bench.scheduling.record import Record
 from bench.scheduling.runs import PEERS, TURNS, Cell, outcomes, workload_cells
 from bench.scheduling.workloads import SEEDS, WORKLOADS
@@ -47,6 +48,7 @@ def measured(options: argparse.Namespace) -> Record:
         outcomes=tuple(found),
         ratios=tuple(ratios(100 if options.quick else 600)),
         costs=tuple(costs(is_quick=options.quick)),
+        real=tuple(compare_all(say)) if options.real else (),
         seconds=time.monotonic() - begun,
     )
 
@@ -70,6 +72,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-scheduling", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one seed and fewer random scenarios, about a minute")
     parser.add_argument("--only", type=some_workloads, default=list(WORKLOADS), help=",".join(WORKLOADS))
+    parser.add_argument("--real", action="store_true", help="play some traces through real processes as well")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured there")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="from_file", help="report such a file, run nothing")
     parser.add_argument("--write", action="store_true", help="write docs/reference/scheduling-figures.md and its chart")

@@ -55,6 +55,7 @@ def verdicts(record: Record) -> list[Verdict]:
         *mixes(record),
         *foresight(record),
         *costs(record),
+        *real(record),
     ]
 
 
@@ -134,3 +135,10 @@ def costs(record: Record) -> Iterator[Verdict]:
         if limit := LIMITS_US.get((cost.what, cost.models, cost.wished)):
             size = f"{cost.models} models, {cost.resident} resident, {cost.waiting} waiting"
             yield Verdict(f"µs per decision, {cost.what} ({size})", cost.us_per_event, Side.AT_MOST, limit)
+
+
+def real(record: Record) -> Iterator[Verdict]:
+    for each in record.real:
+        off = f"{each.workload}: real processes off the simulation"
+        yield Verdict(f"{off}, loads", each.loads_off, Side.AT_MOST, 0.10)
+        yield Verdict(f"{off}, mean latency", each.mean_off, Side.AT_MOST, 0.15)

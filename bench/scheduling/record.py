@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from bench.scheduling.costs import Cost  # noqa: TC002  # msgspec reads the annotations
 from bench.scheduling.optimum import Ratio  # noqa: TC002  # msgspec reads the annotations
+from bench.scheduling.real import Comparison  # noqa: TC002  # msgspec reads the annotations
 from bench.scheduling.runs import Outcome  # noqa: TC002  # msgspec reads the annotations
 
 from hotseat.simulation.figures import Figures
@@ -26,6 +27,7 @@ class Record:
     outcomes: tuple[Outcome, ...]
     ratios: tuple[Ratio, ...] = ()
     costs: tuple[Cost, ...] = ()
+    real: tuple[Comparison, ...] = ()
 
     def of(self, scenario: str, decider: str) -> list[Outcome]:
         """By seed."""

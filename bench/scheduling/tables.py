@@ -129,6 +129,20 @@ def cost_rows(record: Record) -> Rows:
     return [["", "models", "resident", "waiting", "µs per decision"], *body] if body else []
 
 
+def real_rows(record: Record) -> Rows:
+    body = [
+        [
+            label(each.workload),
+            f"{each.loads} / {each.loads_simulated}",
+            f"{each.mean_s:.2f} / {each.mean_simulated_s:.2f}",
+        ]
+        for each in record.real
+    ]
+    return (
+        [["workload, shortened", "loads, real / simulated", "mean latency s, real / simulated"], *body] if body else []
+    )
+
+
 TABLES = (
     *(Table(each.title, "Means over the seeds.", partial(workload_rows, measure=each)) for each in MEASURES),
     Table("Patience", "Loads / mean latency in s / longest wait in s.", patience_rows),
@@ -144,6 +158,11 @@ TABLES = (
         optimum_rows,
     ),
     Table("What a decision costs", "Mean over the events of the situation.", cost_rows),
+    Table(
+        "Real processes",
+        "The same traces through the real proxy and real child processes, at a twentieth of the time.",
+        real_rows,
+    ),
 )
 
 

@@ -1,0 +1,14 @@
+"""The simulator is true: the same trace through the real proxy, with real processes, goes the same way."""
+
+from __future__ import annotations
+
+from bench.scheduling.real import compare, faster
+from bench.scheduling.workloads import two_clients
+
+
+def test_real_processes_do_what_was_simulated() -> None:
+    """Two clients on a model each: as many loads, and about the same latency."""
+    found = compare("a", faster(two_clients(1, each=4)))
+
+    assert found.loads == found.loads_simulated
+    assert found.mean_off < 0.25
