@@ -17,8 +17,6 @@ from hotseat.simulation.trace import Open
 from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from hotseat.catalog.catalog import Catalog
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
@@ -47,8 +45,8 @@ class Clairvoyant:
     def handle(self, event: Event, now: Instant) -> list[Command]:
         return self._peer.handle(event, now)
 
-    def draining(self, now: Instant) -> Collection[ModelName]:
-        return self._peer.draining(now)
+    def draining_since(self, model: ModelName, now: Instant) -> Instant | None:
+        return self._peer.draining_since(model, now)
 
     def _decide(self, peer: Peer) -> None:
         self._serve(peer)

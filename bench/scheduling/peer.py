@@ -15,7 +15,7 @@ from hotseat.simulation.house import NOWHERE
 from hotseat.terms import Instant, LaunchId, ModelName, TicketId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.scheduling.events import Event
@@ -51,6 +51,7 @@ class Peer:
         """The same by model, with the time of arrival."""
         self.victims: dict[ModelName, list[ModelName]] = {}
         """For each promised model, those that have to be gone first."""
+        self._evicted_at: dict[ModelName, Instant] = {}
         self._leases: dict[TicketId, ModelName] = {}
         self._launches: dict[ModelName, LaunchId] = {}
         self._launch = 0
@@ -62,8 +63,8 @@ class Peer:
         self._rule(self)
         return self._commands
 
-    def draining(self, now: Instant) -> Collection[ModelName]:
-        return self.standing_at(Standing.DRAINING)
+    def draining_since(self, model: ModelName, now: Instant) -> Instant | None:
+        return self._evicted_at.get(model) if self.standing[model] is Standing.DRAINING else None
 
     # What a rule may ask
 
@@ -114,6 +115,7 @@ class Peer:
         self.victims[wanted] = list(victims)
         for victim in self.victims[wanted]:
             self.standing[victim] = Standing.DRAINING
+            self._evicted_at[victim] = self.now
             self._stop_if_drained(victim)
         self._start_promised()
 

@@ -93,4 +93,7 @@ def workload_cells(names: Iterable[str], seeds: Sequence[int]) -> list[Cell]:
 
 
 def deciders_of(workload: str) -> tuple[str, ...]:
-    return (*PEERS, *PATIENCES, *([CLAIRVOYANT] if WORKLOADS[workload].is_open else []))
+    """Other patiences only where turns are what decides; a clairvoyant only where the future is known."""
+    known = WORKLOADS[workload]
+    ours = tuple(PATIENCES) if known.room_for_one else (TURNS,)
+    return (*PEERS, *ours, *([CLAIRVOYANT] if known.is_open else []))

@@ -157,7 +157,7 @@ TABLES = (
         "Total latency over that of the best schedule there is, on small random instances with room for one.",
         optimum_rows,
     ),
-    Table("What a decision costs", "Mean over the events of the situation.", cost_rows),
+    Table("What a decision costs", "CPU time, mean over the events of the situation, best of three runs.", cost_rows),
     Table(
         "Real processes",
         "The same traces through the real proxy and real child processes, at a twentieth of the time.",

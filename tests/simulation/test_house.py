@@ -14,8 +14,6 @@ from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.trace import Closed, Job, Memory, Model, Open, Pool, Step, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
     from hotseat.simulation.trace import Client
@@ -107,8 +105,8 @@ class Sleepless:
     def handle(self, event: Event, now: float) -> list[Command]:
         return [WakeAt(now)]
 
-    def draining(self, now: float) -> Collection[ModelName]:
-        return []
+    def draining_since(self, model: ModelName, now: float) -> float | None:
+        return None
 
 
 def test_a_decider_that_goes_round_in_circles_is_found_out() -> None:

@@ -18,7 +18,7 @@ from hotseat.simulation.trace import jobs_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.simulation.house import Run, Stay
+    from hotseat.simulation.house import Request, Run, Stay
     from hotseat.simulation.trace import Trace
     from hotseat.terms import Instant, ModelName, Seconds
 
@@ -59,18 +59,18 @@ def bound_s(trace: Trace, wanted: str, patience: float) -> Seconds:
 def claims(run: Run) -> Iterator[Claim]:
     """A claim begins with the oldest request that waits, but not before the model's own last turn ended."""
     last: dict[ModelName, Stay] = {}
+    asking: dict[ModelName, list[Request]] = {}
+    for request in run.requests:
+        asking.setdefault(request.model, []).append(request)
     for stay in run.stays:
-        before = last.get(stay.model)
-        last[stay.model] = stay
-        asked = [
-            request.arrived
-            for request in run.requests
-            if request.model == stay.model
-            and request.arrived <= stay.asked
-            and (request.started is None or request.started >= stay.asked)
-        ]
-        if asked and stay.ready is not None:
-            yield Claim(stay.model, max(min(asked), _end_of_turn(before)), stay.ready)
+        before, last[stay.model] = last.get(stay.model), stay
+        waiting = [request.arrived for request in asking.get(stay.model, ()) if _waits(request, stay.asked)]
+        if waiting and stay.ready is not None:
+            yield Claim(stay.model, max(min(waiting), _end_of_turn(before)), stay.ready)
+
+
+def _waits(request: Request, now: Instant) -> bool:
+    return request.arrived <= now and (request.started is None or request.started >= now)
 
 
 def _end_of_turn(stay: Stay | None) -> Instant:

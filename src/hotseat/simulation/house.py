@@ -19,7 +19,7 @@ from hotseat.simulation.replay import Replay, replays
 from hotseat.terms import Address, ClientId, ModelName, TicketId, Upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
@@ -36,8 +36,8 @@ NOWHERE = Upstream(Address("simulated", 0))
 class Decider(Protocol):
     def handle(self, event: Event, now: Instant) -> list[Command]: ...
 
-    def draining(self, now: Instant) -> Collection[ModelName]:
-        """Ready models that take no new request and let the others finish."""
+    def draining_since(self, model: ModelName, now: Instant) -> Instant | None:
+        """Since when it takes no new request and only lets the others finish; None: it does not drain."""
 
 
 class Turns:
@@ -47,8 +47,9 @@ class Turns:
         self.handle = scheduler.handle
         self._view = scheduler.view
 
-    def draining(self, now: Instant) -> Collection[ModelName]:
-        return [model.name for model in self._view(now).models if model.phase is Phase.DRAINING]
+    def draining_since(self, model: ModelName, now: Instant) -> Instant | None:
+        seen = self._view(now).model(model)
+        return seen.since if seen.phase is Phase.DRAINING else None
 
 
 @dataclass(slots=True)
@@ -181,8 +182,14 @@ class House:
         request.finished = self._now
         server.running -= 1
         self._work(server)
+        self._note_draining(server)
         self._tell(RequestLeft(request.ticket))
         self._leaves(request)
+
+    def _note_draining(self, server: Server) -> None:
+        """Draining is no command, so it is looked for; a drain ends with the last request, so then is early enough."""
+        if server.stay and not server.is_busy:
+            server.stay.draining = self._decider.draining_since(server.stay.model, self._now)
 
     def _start(self, command: StartUpstream) -> None:
         stay = Stay(command.model, command.launch, self._now)
@@ -228,7 +235,6 @@ class House:
     def _tell(self, event: Event) -> None:
         for command in self._decider.handle(event, self._now):
             self._carry_out(command)
-        self._note_draining()
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -250,17 +256,3 @@ class House:
         if when == self._alarm:
             self._alarm = None
             self._tell(ClockReached())
-
-    def _note_draining(self) -> None:
-        """Draining is no command, so it is looked for; only a ready server in use can have begun to drain."""
-        candidates = [server for server in self._servers.values() if server.is_busy and _serves(server)]
-        if not candidates or len(candidates) == len(self._servers):
-            return
-        draining = self._decider.draining(self._now)
-        for server in candidates:
-            if server.stay and server.physics.name in draining:
-                server.stay.draining = self._now
-
-
-def _serves(server: Server) -> bool:
-    return server.stay is not None and server.stay.draining is None
