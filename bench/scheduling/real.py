@@ -34,7 +34,7 @@ from hotseat.simulation.trace import Closed, Model, Step, Trace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hotseat.simulation.house import Run
+    from hotseat.simulation.run import Run
     from hotseat.simulation.trace import Client, Job
 
 SPEED = 20.0

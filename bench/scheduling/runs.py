@@ -17,12 +17,13 @@ from hotseat.catalog.catalog import Policy
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.bound import worst_share_of_bound
 from hotseat.simulation.figures import Figures, figures
-from hotseat.simulation.house import Decider, Run, Turns, play
+from hotseat.simulation.house import Decider, Turns, play
 from hotseat.simulation.scenario import catalog_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from hotseat.simulation.run import Run
     from hotseat.simulation.trace import Trace
 
 WORKERS = min(2, os.cpu_count() or 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotseat.simulation.bound import bound_s, claims, worst_share_of_bound
-from hotseat.simulation.house import Request, Run, Stay
+from hotseat.simulation.run import Request, Run, Stay
 from hotseat.simulation.trace import Memory, Model, Open, Trace
 from hotseat.terms import LaunchId, ModelName, TicketId
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hotseat.simulation.figures import figures, jain, quantile, stalled_s
-from hotseat.simulation.house import Request, Run, Stay
+from hotseat.simulation.run import Request, Run, Stay
 from hotseat.terms import LaunchId, ModelName, TicketId
 
 A = ModelName("A")

@@ -9,13 +9,14 @@ import pytest
 from hotseat.catalog.catalog import Policy
 from hotseat.scheduling.commands import WakeAt
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.simulation.house import Run, Standstill, Turns, play
+from hotseat.simulation.house import Standstill, Turns, play
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.trace import Closed, Job, Memory, Model, Open, Pool, Step, Trace
 
 if TYPE_CHECKING:
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
+    from hotseat.simulation.run import Run
     from hotseat.simulation.trace import Client
     from hotseat.terms import ModelName
 
@@ -113,3 +114,11 @@ def test_a_decider_that_goes_round_in_circles_is_found_out() -> None:
     """Time that stands still is an error, not a program that never ends."""
     with pytest.raises(Standstill):
         play(Trace((A,), (Open("u", 0.0, "A", 1.0),)), Sleepless())
+
+
+def test_a_flood_of_one_moment_is_no_standstill() -> None:
+    """Thousands may ask at the same time."""
+    played = run(Pool("p", 3000, tuple(Job("A", 0.001) for _ in range(3000))), max_queue=5000)
+
+    assert len(played.requests) == 3000
+    assert all(request.finished for request in played.requests)

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hotseat.simulation.house import Request, Run, Stay
+from hotseat.simulation.run import Request, Run, Stay
 from hotseat.simulation.timeline import clock, phases, timeline
 from hotseat.terms import LaunchId, ModelName, TicketId
 

@@ -15,7 +15,7 @@ from hotseat.config.load import read
 from hotseat.config.units import parse_size
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.figures import Figures, figures
-from hotseat.simulation.house import Run, Turns, play
+from hotseat.simulation.house import Turns, play
 from hotseat.simulation.scenario import catalog_of, with_memory, with_patience
 from hotseat.simulation.timeline import timeline
 from hotseat.simulation.trace import TraceError, parse
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.simulation.run import Run
     from hotseat.simulation.trace import Trace
 
 AS_IT_IS = "as it is"

@@ -18,7 +18,7 @@ from hotseat.simulation.trace import jobs_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.simulation.house import Request, Run, Stay
+    from hotseat.simulation.run import Request, Run, Stay
     from hotseat.simulation.trace import Trace
     from hotseat.terms import Instant, ModelName, Seconds
 

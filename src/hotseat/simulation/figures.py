@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hotseat.simulation.house import Request, Run
+    from hotseat.simulation.run import Request, Run
     from hotseat.terms import Instant, Seconds
 
 

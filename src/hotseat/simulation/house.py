@@ -16,6 +16,7 @@ from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse, StartUpstre
 from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.simulation.replay import Replay, replays
+from hotseat.simulation.run import Request, Run, Stay
 from hotseat.terms import Address, ClientId, ModelName, TicketId, Upstream
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from hotseat.scheduling.events import Event
     from hotseat.scheduling.scheduler import Scheduler
     from hotseat.simulation.trace import Job, Model, Trace
-    from hotseat.terms import Instant, LaunchId
+    from hotseat.terms import Instant
 
-PATIENCE = 10_000
-"""How many decisions may be taken without time going by: more is a decider that goes round in circles."""
+PATIENCE = 1000
+"""How often a decider may want to be woken in the same moment: more often it goes round in circles."""
 
 NOWHERE = Upstream(Address("simulated", 0))
 
@@ -53,34 +54,6 @@ class Turns:
 
 
 @dataclass(slots=True)
-class Request:
-    """One request and its times; None: that never happened."""
-
-    ticket: TicketId
-    client: str
-    model: ModelName
-    service: float
-    arrived: Instant
-    started: Instant | None = None
-    finished: Instant | None = None
-    """When its answer was complete; None for those who were refused, cut or left waiting."""
-
-
-@dataclass(slots=True)
-class Stay:
-    """One process life of a model."""
-
-    model: ModelName
-    launch: LaunchId
-    asked: Instant
-    """When the decider wanted it; a busy disk may let it wait."""
-    ready: Instant | None = None
-    draining: Instant | None = None
-    stopping: Instant | None = None
-    gone: Instant | None = None
-
-
-@dataclass(slots=True)
 class Server:
     """A model's server at work: what it was given and how much of it runs."""
 
@@ -92,14 +65,6 @@ class Server:
     @property
     def is_busy(self) -> bool:
         return self.running > 0 or bool(self.queue)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What became of a trace."""
-
-    requests: tuple[Request, ...]
-    stays: tuple[Stay, ...]
 
 
 class Standstill(AssertionError):
@@ -120,6 +85,9 @@ class House:
         self._coming: list[tuple[Instant, int, Callable[..., None], tuple[Any, ...]]] = []
         self._numbers = 0
         self._alarm: Instant | None = None
+        self._last_rung: Instant | None = None
+        self._rung = 0
+        """How often the alarm rang in this moment."""
         self._owners: list[Replay] = []
         self._requests: list[Request] = []
         self._stays: list[Stay] = []
@@ -130,13 +98,8 @@ class House:
     def run(self) -> Run:
         for replay in self._replays:
             self._ask_next(replay, replay.begin())
-        without_time = 0
         while self._coming:
-            when, _, happens, about = heapq.heappop(self._coming)
-            without_time = 0 if when > self._now else without_time + 1
-            if without_time > PATIENCE:
-                raise Standstill(f"time stands still at {self._now} s")
-            self._now = when
+            self._now, _, happens, about = heapq.heappop(self._coming)
             happens(*about)
         return Run(tuple(self._requests), tuple(self._stays))
 
@@ -253,6 +216,11 @@ class House:
                 raise AssertionError(f"nobody operates this house, yet: {command}")
 
     def _rings(self, when: Instant) -> None:
-        if when == self._alarm:
-            self._alarm = None
-            self._tell(ClockReached())
+        if when != self._alarm:  # another wish has replaced it
+            return
+        self._alarm = None
+        self._rung = self._rung + 1 if self._now == self._last_rung else 0
+        self._last_rung = self._now
+        if self._rung > PATIENCE:
+            raise Standstill(f"time stands still at {self._now} s")
+        self._tell(ClockReached())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hotseat.simulation.house import Run, Stay
+    from hotseat.simulation.run import Run, Stay
     from hotseat.terms import Instant, ModelName
 
 WIDTH, NAMES, MARGIN = 1000, 150, 20

@@ -1,0 +1,62 @@
+"""What every scenario must have, whoever decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from bench.scheduling.runs import SCENARIOS, decider
+from bench.scheduling.workloads import WORKLOADS
+
+from hotseat.scheduling.room import within_budget
+from hotseat.simulation.house import play
+from hotseat.simulation.scenario import catalog_of
+from hotseat.simulation.trace import parse, write
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from hotseat.simulation.trace import Trace
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_scenario_is_a_valid_trace(scenario: str) -> None:
+    """It can be written to a file and played with `hotseat simulate`."""
+    trace = SCENARIOS[scenario](1)
+
+    assert parse(write(trace)) == trace
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_room_for_one_is_true(name: str) -> None:
+    """The bound is claimed for exactly those workloads of which no two models fit together."""
+    trace = WORKLOADS[name].trace(1)
+    catalog = catalog_of(trace)
+    specs = list(catalog.models.values())
+    pairs = [(a, b) for n, a in enumerate(specs) for b in specs[:n]]
+
+    assert WORKLOADS[name].room_for_one is not any(within_budget(pair, catalog) for pair in pairs)
+
+
+@pytest.mark.parametrize("rule", ["turns", "fifo", "collate", "ollama"])
+@pytest.mark.parametrize("scenario", ["d", "f2", "mix", "crowd"])
+def test_memory_is_never_exceeded(scenario: str, rule: str) -> None:
+    """At every start, all that has a process fits together; and everybody is served in the end."""
+    trace = SCENARIOS[scenario](1)
+    run = play(trace, decider(rule, trace))
+
+    assert all(request.finished is not None for request in run.requests)
+    for begun in run.stays:
+        residents = [stay.model for stay in run.stays if stay.asked <= begun.asked < (stay.gone or float("inf"))]
+        assert fit_together(trace, residents), (begun, residents)
+
+
+def fit_together(trace: Trace, models: Collection[str]) -> bool:
+    catalog = catalog_of(trace)
+    return within_budget([spec for name, spec in catalog.models.items() if name in models], catalog)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_seed_is_a_scenario(scenario: str) -> None:
+    """The same seed gives the same trace."""
+    assert SCENARIOS[scenario](3) == SCENARIOS[scenario](3)
