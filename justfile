@@ -69,6 +69,7 @@ bench-relay *options:
 # what models will need, guessed and weighed
 bench-estimates *options:
     python -m bench.estimates "$@"
+
 # who runs and who waits: the scheduler beside the rules of others, on a virtual clock
 bench-scheduling *options:
     python -m bench.scheduling "$@"

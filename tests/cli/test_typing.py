@@ -22,7 +22,21 @@ if TYPE_CHECKING:
 
     from tests.support.desk import Typed
 
-COMMANDS = ("serve", "check", "schema", "estimate", "ps", "list", "load", "stop", "logs", "why", "reload", "simulate", "record")
+COMMANDS = (
+    "serve",
+    "check",
+    "schema",
+    "estimate",
+    "ps",
+    "list",
+    "load",
+    "stop",
+    "logs",
+    "why",
+    "reload",
+    "record",
+    "simulate",
+)
 
 
 @pytest.mark.parametrize(
