@@ -30,14 +30,18 @@ class Caller:
 
     def __init__(self, calls: IO[str], outcomes: IO[str], complaints: IO[str]) -> None:
         self._calls, self._outcomes, self._complaints = calls, outcomes, complaints
-        self.version = str(self._read()["version"])
+        hello = self._read()
+        self.version = str(hello["version"])
+        self.limit_s: float | None = hello["limit_s"]
+        """After how long without a byte the client gives up by itself; None: never."""
 
     def ask(self, model: str) -> Outcome:
         self.begin("ask", model)
         return self.outcome()
 
-    def stream(self, model: str) -> Outcome:
-        self.begin("stream", model)
+    def stream(self, model: str, limit_s: float | None = None) -> Outcome:
+        """Stream, giving up after so many seconds without a byte; None: as the client does by itself."""
+        self.begin("stream", model, limit_s)
         return self.outcome()
 
     def leave(self, model: str) -> Outcome:
@@ -45,9 +49,9 @@ class Caller:
         self.begin("leave", model)
         return self.outcome()
 
-    def begin(self, act: str, model: str) -> None:
+    def begin(self, act: str, model: str, limit_s: float | None = None) -> None:
         """Call without waiting for the outcome."""
-        print(json.dumps({"act": act, "model": model}), file=self._calls, flush=True)
+        print(json.dumps({"act": act, "model": model, "limit_s": limit_s}), file=self._calls, flush=True)
 
     def outcome(self) -> Outcome:
         return Outcome(**self._read())

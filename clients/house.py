@@ -23,14 +23,23 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[1]
 QUESTION = "hello"
+SPEED = 40
+"""How many times as fast the minutes pass in situations that last minutes."""
+TWO_MINUTES = f"--load-seconds {120 / SPEED}"
 MODELS = {
     "good": "",
     "slow-to-load": "--load-seconds 3",
+    "two-minutes": TWO_MINUTES,
+    "two-minutes-and-hurry": TWO_MINUTES,
+    "two-minutes-and-comments": TWO_MINUTES,
     "broken": "--exit-on-start",
     "dies-mid-stream": "--die-mid-stream --token-delay 0.05",
     "leisurely": "--token-delay 0.3",
     "narrow": "--token-delay 0.02",
 }
+
+
+HURRIED = (sys.executable, str(REPOSITORY / "clients/hurried.py"), str(SPEED))
 
 
 class House:
@@ -67,7 +76,7 @@ class House:
 def open_house(folder: Path) -> Iterator[House]:
     record = folder / "record.jsonl"
     record.touch()
-    with Hotseat(config(record), folder) as hotseat:
+    with Hotseat(config(record), folder, program=HURRIED) as hotseat:
         yield House(hotseat, record)
 
 
@@ -78,6 +87,7 @@ def whole_answer(model: str) -> str:
 def config(record: Path) -> dict[str, Any]:
     models: dict[str, dict[str, Any]] = {name: model(name, script, record) for name, script in MODELS.items()}
     models["narrow"]["concurrencyLimit"] = 1
+    models["two-minutes-and-comments"]["sendLoadingState"] = "comments"
     together = {"swap": False, "members": list(MODELS)}
     return {"scheduler": {"maxQueue": 1}, "groups": {"together": together}, "models": models}
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class Row:
     client: Client
     version: str
+    limit_s: float | None
+    """After how long without a byte it gives up by itself; None: never."""
     letdowns: Mapping[str, str]
     """By the name of a situation: what the client did instead of what its user needs."""
 
@@ -47,4 +49,4 @@ def row(client: Client) -> Row:
                 situation(house, caller)
             except Letdown as letdown:
                 letdowns[situation.__name__] = str(letdown)
-        return Row(client, caller.version, letdowns)
+        return Row(client, caller.version, caller.limit_s, letdowns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.house import REPOSITORY
+from clients.house import REPOSITORY, SPEED
 from clients.situations import SITUATIONS
 
 if TYPE_CHECKING:
@@ -13,14 +13,17 @@ if TYPE_CHECKING:
     from clients.matrix import Row
 
 PAGE = REPOSITORY / "docs/reference/clients.md"
-HEAD = """\
+HEAD = f"""\
 # Clients
 
 <!-- Written by `just clients`; do not edit. -->
 
 Each client, with its default settings, was put through each situation against hotseat and scripted model servers.
+Where it lasts minutes, they pass {SPEED} times as fast: for the load, the client's limit and hotseat's comments.
 """
-LEGEND = "✓ means that it did; a number leads to what the client does instead, whoever serves it."
+LEGEND = """\
+✓ means that it did; a number leads to what the client does instead, whoever serves it.
+The limit is how long the client waits for the next byte if nobody tells it otherwise."""
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -33,21 +36,25 @@ def page(rows: Sequence[Row]) -> str:
 
 def table(rows: Sequence[Row], notes: list[str]) -> list[str]:
     """The lines of the table; what its numbers stand for is added to the notes."""
-    head = ["client", "version", *(heading(situation.__name__) for situation in SITUATIONS)]
-    body = [[row.client.name, row.version, *cells(row, notes)] for row in rows]
+    head = ["client", "version", "limit", *(heading(situation.__name__) for situation in SITUATIONS)]
+    body = [[row.client.name, row.version, limit(row), *cells(row, notes)] for row in rows]
     return ["| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *body]]
+
+
+def limit(row: Row) -> str:
+    return "none" if row.limit_s is None else f"{row.limit_s:g} s"
 
 
 def cells(row: Row, notes: list[str]) -> list[str]:
     return [cell(row.client.limits.get(situation.__name__), notes) for situation in SITUATIONS]
 
 
-def cell(limit: str | None, notes: list[str]) -> str:
-    if limit is None:
+def cell(note: str | None, notes: list[str]) -> str:
+    if note is None:
         return "✓"
-    if limit not in notes:
-        notes.append(limit)
-    return f"({notes.index(limit) + 1})"
+    if note not in notes:
+        notes.append(note)
+    return f"({notes.index(note) + 1})"
 
 
 def heading(name: str) -> str:

@@ -58,6 +58,7 @@ TESTED = (
 """Those that every change is tested with."""
 
 RETRIES_ANYWAY = "Does not know `x-should-retry` and asks three times, each time after a back-off of its own."
+GIVES_UP_EARLY = "Gives up after its limit and asks again; `timeout=` sets another."
 LEAVES_LATE = "Leaving its stream does not close the connection; that happens when Python next collects garbage."
 
 ON_DEMAND = (
@@ -69,6 +70,7 @@ ON_DEMAND = (
         "llama-index-openai-like",
         "through_llama_index",
         "llama-index-llms-openai-like",
+        two_minutes_of_silence=GIVES_UP_EARLY,
         failed_start=RETRIES_ANYWAY,
         cancel=LEAVES_LATE,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from clients.house import whole_answer
+from clients.house import SPEED, whole_answer
 from tests.support.client import eventually
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from clients.house import House
 
 NOTICED_WITHIN_S = 1.0
+ONE_MINUTE_S = 60 / SPEED
 
 
 class Letdown(AssertionError):
@@ -38,6 +39,22 @@ def slow_load(house: House, caller: Caller) -> None:
     """A model that loads for 3 s is waited for with the client's own time limits, and asked once."""
     expect_whole(caller.ask("slow-to-load"), "slow-to-load")
     expect_asked_once(house, "slow-to-load")
+
+
+def two_minutes_of_silence(house: House, caller: Caller) -> None:
+    """A stream whose model loads for two minutes is waited for with the client's own time limit, and asked for once."""
+    limit_s = caller.limit_s and caller.limit_s / SPEED
+    expect_whole(caller.stream("two-minutes", limit_s), "two-minutes")
+    expect_asked_once(house, "two-minutes")
+
+
+def two_minutes_of_comments(house: House, caller: Caller) -> None:
+    """With `sendLoadingState: comments` that holds even for a time limit of one minute, which strikes in silence."""
+    in_silence = caller.stream("two-minutes-and-hurry", ONE_MINUTE_S)
+    gave_up = in_silence.error is not None or house.answers("two-minutes-and-hurry", "4xx") > 0
+    expect(gave_up, "waited in silence for longer than it was told to")
+    expect_whole(caller.stream("two-minutes-and-comments", ONE_MINUTE_S), "two-minutes-and-comments")
+    expect_asked_once(house, "two-minutes-and-comments")
 
 
 def unknown_model(house: House, caller: Caller) -> None:
@@ -91,6 +108,8 @@ SITUATIONS: tuple[Callable[[House, Caller], None], ...] = (
     plain_answer,
     streamed_answer,
     slow_load,
+    two_minutes_of_silence,
+    two_minutes_of_comments,
     unknown_model,
     failed_start,
     death_mid_stream,

@@ -19,9 +19,12 @@ ENOUGH = 3
 
 
 class Client(Protocol):
+    limit_s: float | None
+    """After how long without a byte it gives up, if nobody tells it otherwise; None: never."""
+
     def ask(self, model: str) -> str: ...
 
-    def stream(self, model: str) -> Generator[str, None, None]:
+    def stream(self, model: str, limit_s: float | None) -> Generator[str, None, None]:
         """The pieces of the answer; closing it closes the stream as a user of this client would."""
         ...
 
@@ -34,27 +37,27 @@ def take_calls_as(client: Client, its_version: str) -> None:
     # Some clients print to stdout; only outcomes may reach the matrix.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    print(json.dumps({"version": its_version}), file=answers, flush=True)
+    print(json.dumps({"version": its_version, "limit_s": client.limit_s}), file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(outcome(client, **json.loads(line))), file=answers, flush=True)
 
 
-def outcome(client: Client, act: str, model: str) -> dict[str, Any]:
+def outcome(client: Client, act: str, model: str, limit_s: float | None) -> dict[str, Any]:
     pieces: list[str] = []
     error = left_at = None
     try:
         if act == "ask":
             pieces.append(client.ask(model))
         else:
-            left_at = listen(client, model, pieces, leave=act == "leave")
+            left_at = listen(client.stream(model, limit_s), pieces, leave=act == "leave")
     except Exception as problem:
         error = f"{type(problem).__name__}: {problem}"
     return {"text": "".join(pieces), "pieces": len(pieces), "error": error, "left_at": left_at}
 
 
-def listen(client: Client, model: str, pieces: list[str], leave: bool) -> float | None:
+def listen(answer: Generator[str, None, None], pieces: list[str], leave: bool) -> float | None:
     """Collect the pieces; where the caller leaves early, give the time of it."""
-    with closing(client.stream(model)) as stream:
+    with closing(answer) as stream:
         for piece in filter(None, stream):
             pieces.append(piece)
             if leave and len(pieces) == ENOUGH:

@@ -14,6 +14,8 @@ MAX_TOKENS = 1024
 
 
 class Anthropic:
+    limit_s = anthropic.DEFAULT_TIMEOUT.read
+
     def __init__(self) -> None:
         self._client = anthropic.Anthropic(base_url=URL, api_key="none")
 
@@ -21,8 +23,9 @@ class Anthropic:
         answer = self._client.messages.create(model=model, messages=MESSAGES, max_tokens=MAX_TOKENS)
         return "".join(block.text for block in answer.content if block.type == "text")
 
-    def stream(self, model: str) -> Generator[str, None, None]:
-        with self._client.messages.stream(model=model, messages=MESSAGES, max_tokens=MAX_TOKENS) as stream:
+    def stream(self, model: str, limit_s: float | None) -> Generator[str, None, None]:
+        client = self._client.with_options(timeout=limit_s) if limit_s else self._client
+        with client.messages.stream(model=model, messages=MESSAGES, max_tokens=MAX_TOKENS) as stream:
             yield from stream.text_stream
 
 

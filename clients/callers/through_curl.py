@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from clients.callers.calls import MESSAGES, URL, take_calls_as
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
 CURL = ["curl", "--silent", "--show-error", "--no-buffer", "--fail-with-body", "--json", "@-"]
+
+TOO_SLOW = ["--speed-limit", "100"]
+"""In bytes a second, over some seconds: more than the question alone, which counts too, and far less than comments."""
 
 
 class CurlFailed(Exception):
@@ -19,20 +22,23 @@ class CurlFailed(Exception):
 
 
 class Curl:
-    def ask(self, model: str) -> str:
-        return str(json.loads("".join(run(model)))["choices"][0]["message"]["content"])
+    limit_s: float | None = None
 
-    def stream(self, model: str) -> Generator[str, None, None]:
-        for line in run(model, stream=True):
+    def ask(self, model: str) -> str:
+        return str(json.loads("".join(run(model, ())))["choices"][0]["message"]["content"])
+
+    def stream(self, model: str, limit_s: float | None) -> Generator[str, None, None]:
+        limit = [*TOO_SLOW, "--speed-time", str(int(limit_s))] if limit_s else []  # it knows whole seconds only
+        for line in run(model, limit, stream=True):
             data = line.removeprefix("data: ").strip()
             if data.startswith('{"id"'):
                 yield json.loads(data)["choices"][0]["delta"]["content"]
 
 
-def run(model: str, **fields: Any) -> Generator[str, None, None]:
+def run(model: str, options: Sequence[str], **fields: Any) -> Generator[str, None, None]:
     """The lines curl prints; a failing exit code raises with all that a person would have seen."""
     body = json.dumps({"model": model, "messages": MESSAGES, **fields})
-    argv = [*CURL, f"{URL}/v1/chat/completions"]
+    argv = [*CURL, *options, f"{URL}/v1/chat/completions"]
     with subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=subprocess.STDOUT, text=True) as curl:
         assert curl.stdin
         assert curl.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import openai
 from clients.callers.calls import QUESTION, URL, take_calls
 from langchain_openai import ChatOpenAI
 
@@ -12,16 +13,18 @@ if TYPE_CHECKING:
 
 
 class LangChain:
+    limit_s = openai.DEFAULT_TIMEOUT.read
+
     def ask(self, model: str) -> str:
         return str(chat(model).invoke(QUESTION).content)
 
-    def stream(self, model: str) -> Generator[str, None, None]:
-        for chunk in chat(model).stream(QUESTION):
+    def stream(self, model: str, limit_s: float | None) -> Generator[str, None, None]:
+        for chunk in chat(model, timeout=limit_s).stream(QUESTION):
             yield chunk.content
 
 
-def chat(model: str) -> Any:
-    return ChatOpenAI(model=model, base_url=f"{URL}/v1", api_key="none")
+def chat(model: str, **options: Any) -> Any:
+    return ChatOpenAI(model=model, base_url=f"{URL}/v1", api_key="none", **options)
 
 
 if __name__ == "__main__":

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import litellm
 from clients.callers.calls import MESSAGES, URL, take_calls
+from litellm.constants import COMPLETION_HTTP_FALLBACK_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 
 class LiteLLM:
+    limit_s = COMPLETION_HTTP_FALLBACK_SECONDS
+
     def ask(self, model: str) -> str:
         return str(complete(model).choices[0].message.content)
 
-    def stream(self, model: str) -> Generator[str, None, None]:
-        for chunk in complete(model, stream=True):
+    def stream(self, model: str, limit_s: float | None) -> Generator[str, None, None]:
+        for chunk in complete(model, stream=True, timeout=limit_s):
             yield chunk.choices[0].delta.content or ""
 
 

@@ -14,17 +14,21 @@ if TYPE_CHECKING:
 
 
 class LlamaIndex:
+    def __init__(self) -> None:
+        self.limit_s: float | None = chat("any").timeout
+
     def ask(self, model: str) -> str:
         return str(chat(model).chat([ChatMessage(QUESTION)]).message.content)
 
-    def stream(self, model: str) -> Generator[str, None, None]:
-        with closing(chat(model).stream_chat([ChatMessage(QUESTION)])) as stream:
+    def stream(self, model: str, limit_s: float | None) -> Generator[str, None, None]:
+        limit = {"timeout": limit_s} if limit_s else {}
+        with closing(chat(model, **limit).stream_chat([ChatMessage(QUESTION)])) as stream:
             for part in stream:
                 yield part.delta or ""
 
 
-def chat(model: str) -> Any:
-    return OpenAILike(model=model, api_base=f"{URL}/v1", api_key="none", is_chat_model=True)
+def chat(model: str, **options: Any) -> Any:
+    return OpenAILike(model=model, api_base=f"{URL}/v1", api_key="none", is_chat_model=True, **options)
 
 
 if __name__ == "__main__":

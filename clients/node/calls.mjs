@@ -1,32 +1,43 @@
 // The pipe to the matrix: one call per line of stdin, one outcome per line of stdout.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
+import { Agent } from "undici";
 
 export const [URL_OF_HOUSE, QUESTION] = process.argv.slice(2);
 export const MESSAGES = [{ role: "user", content: QUESTION }];
 const ENOUGH = 3;
 
-// `client` has ask(model), which gives a text, and stream(model), whose pieces end when the reader breaks off.
+// By itself Node's fetch gives up after so long without a head, or without a byte of the body.
+export const FETCH_LIMIT_S = 300;
+
+// What makes fetch give up after another time; nothing where none is wished.
+export function fetchOptions(limit_s) {
+  if (!limit_s) return {};
+  return { dispatcher: new Agent({ headersTimeout: limit_s * 1000, bodyTimeout: limit_s * 1000 }) };
+}
+
+// `client` has limit_s, after which it gives up without a byte; ask(model), which gives a text; and
+// stream(model, limit_s), whose pieces end when the reader breaks off.
 export async function takeCalls(client, ...packages) {
-  tell({ version: packages.map(versionOf).join(" + ") });
+  tell({ version: packages.map(versionOf).join(" + "), limit_s: client.limit_s });
   for await (const line of createInterface({ input: process.stdin })) tell(await outcome(client, JSON.parse(line)));
 }
 
-async function outcome(client, { act, model }) {
+async function outcome(client, { act, model, limit_s }) {
   const pieces = [];
   let error = null;
   let left_at = null;
   try {
     if (act === "ask") pieces.push(await client.ask(model));
-    else left_at = await listen(client, model, pieces, act === "leave");
+    else left_at = await listen(client.stream(model, limit_s), pieces, act === "leave");
   } catch (problem) {
     error = `${problem.constructor.name}: ${problem.message}`;
   }
   return { text: pieces.join(""), pieces: pieces.length, error, left_at };
 }
 
-async function listen(client, model, pieces, leave) {
-  for await (const piece of client.stream(model)) {
+async function listen(stream, pieces, leave) {
+  for await (const piece of stream) {
     if (piece) pieces.push(piece);
     if (leave && pieces.length === ENOUGH) return Number(process.hrtime.bigint()) / 1e9; // the clock of time.monotonic()
   }

@@ -1,20 +1,24 @@
 // Vercel's AI SDK with its provider for servers that speak OpenAI's dialect.
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
-import { QUESTION, takeCalls, URL_OF_HOUSE } from "./calls.mjs";
+import { FETCH_LIMIT_S, fetchOptions, QUESTION, takeCalls, URL_OF_HOUSE } from "./calls.mjs";
 
-const house = createOpenAICompatible({ name: "hotseat", baseURL: `${URL_OF_HOUSE}/v1` });
+function house(limit_s) {
+  const limited = (url, init) => fetch(url, { ...init, ...fetchOptions(limit_s) });
+  return createOpenAICompatible({ name: "hotseat", baseURL: `${URL_OF_HOUSE}/v1`, fetch: limited });
+}
 
 await takeCalls(
   {
+    limit_s: FETCH_LIMIT_S,
     async ask(model) {
-      return (await generateText({ model: house(model), prompt: QUESTION })).text;
+      return (await generateText({ model: house()(model), prompt: QUESTION })).text;
     },
-    async *stream(model) {
+    async *stream(model, limit_s) {
       const leaving = new AbortController();
       try {
         const { fullStream } = streamText({
-          model: house(model),
+          model: house(limit_s)(model),
           prompt: QUESTION,
           abortSignal: leaving.signal,
           onError() {}, // it would print what the stream's error part says as well

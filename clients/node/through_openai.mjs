@@ -1,17 +1,19 @@
 // OpenAI's JavaScript client.
 import OpenAI from "openai";
-import { MESSAGES, takeCalls, URL_OF_HOUSE } from "./calls.mjs";
+import { FETCH_LIMIT_S, fetchOptions, MESSAGES, takeCalls, URL_OF_HOUSE } from "./calls.mjs";
 
 const client = new OpenAI({ baseURL: `${URL_OF_HOUSE}/v1`, apiKey: "none" });
 
 await takeCalls(
   {
+    limit_s: Math.min(OpenAI.DEFAULT_TIMEOUT / 1000, FETCH_LIMIT_S),
     async ask(model) {
       const answer = await client.chat.completions.create({ model, messages: MESSAGES });
       return answer.choices[0].message.content;
     },
-    async *stream(model) {
-      const stream = await client.chat.completions.create({ model, messages: MESSAGES, stream: true });
+    async *stream(model, limit_s) {
+      const options = limit_s ? { timeout: limit_s * 1000, fetchOptions: fetchOptions(limit_s) } : {};
+      const stream = await client.chat.completions.create({ model, messages: MESSAGES, stream: true }, options);
       for await (const chunk of stream) yield chunk.choices[0].delta.content; // breaking off aborts the request
     },
   },

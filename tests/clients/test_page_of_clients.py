@@ -5,6 +5,7 @@ from __future__ import annotations
 from clients.matrix import Row
 from clients.page import PAGE, page
 from clients.roster import ON_DEMAND, TESTED, Client
+from clients.situations import SITUATIONS
 
 CAREFUL = Client("careful", (), {})
 HASTY = Client("hasty", (), {"cancel": "Never leaves."})
@@ -22,27 +23,28 @@ def test_the_page_is_that_of_the_roster() -> None:
 
 def test_a_limit_becomes_a_note() -> None:
     """The cell of a limit leads to its note, the other cells are ticked."""
-    text = page([Row(CAREFUL, "1.0", {}), Row(HASTY, "2.0", {"cancel": "left after 9 s"})])
+    text = page([Row(CAREFUL, "1.0", 600.0, {}), Row(HASTY, "2.0", None, {"cancel": "left after 9 s"})])
 
-    assert "| careful | 1.0 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |" in text
-    assert "| hasty | 2.0 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | (1) |" in text
+    ticks = "✓ | " * (len(SITUATIONS) - 1)
+    assert f"| careful | 1.0 | 600 s | {ticks}✓ |" in text
+    assert f"| hasty | 2.0 | none | {ticks}(1) |" in text
     assert text.endswith("\n1. Never leaves.\n")
 
 
 def test_a_known_limit_is_no_surprise() -> None:
     """A client that does what the roster says of it is not news."""
-    assert list(Row(HASTY, "2.0", {"cancel": "left after 9 s"}).surprises()) == []
+    assert list(Row(HASTY, "2.0", None, {"cancel": "left after 9 s"}).surprises()) == []
 
 
 def test_a_new_letdown_is_a_surprise() -> None:
     """What the client did is told with the situation."""
-    row = Row(CAREFUL, "1.1", {"full_line": "asked once"})
+    row = Row(CAREFUL, "1.1", 600.0, {"full_line": "asked once"})
 
     assert list(row.surprises()) == ["careful in full_line: asked once"]
 
 
 def test_a_limit_that_is_gone_is_a_surprise() -> None:
     """The roster must not go on blaming a client that was repaired."""
-    (surprise,) = Row(HASTY, "2.1", {}).surprises()
+    (surprise,) = Row(HASTY, "2.1", None, {}).surprises()
 
     assert surprise.startswith("hasty in cancel: does what its user needs")

@@ -17,7 +17,7 @@ from tests.support.client import PATIENCE_S, Answer, Stream, chat_body, eventual
 from tests.support.processes import all_pids, command_line, environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PROGRAM = Path(sys.executable).with_name("hotseat")
 MARK = "HOTSEAT_TEST_RUN"
@@ -27,7 +27,9 @@ MARK = "HOTSEAT_TEST_RUN"
 class Hotseat:
     """A running `hotseat serve`; leaving the block stops it and fails if any process of it is left."""
 
-    def __init__(self, config: Mapping[str, Any], folder: Path, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, config: Mapping[str, Any], folder: Path, host: str = "127.0.0.1", program: Sequence[str] = (str(PROGRAM),)
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.config = folder / "config.yaml"
@@ -35,7 +37,7 @@ class Hotseat:
         self._log = folder / "hotseat.log"
         self._environment = {**os.environ, MARK: str(folder)}
         self._mark = f"{MARK}={folder}".encode()
-        argv = [str(PROGRAM), "serve", "--config", str(self.config), "--listen", f"{host}:{self.port}"]
+        argv = [*map(str, program), "serve", "--config", str(self.config), "--listen", f"{host}:{self.port}"]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(argv, stdout=log, stderr=log, env=self._environment)
 

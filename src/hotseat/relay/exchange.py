@@ -17,7 +17,7 @@ from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
 from hotseat.relay.naming import MANAGEMENT, MODEL_IN_BODY, name_for_v1
 from hotseat.relay.refusals import stream_error
 from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
-from hotseat.relay.waiting import GRACE_S, EarlyAnswer, can_begin_early
+from hotseat.relay.waiting import EarlyAnswer, after_grace, can_begin_early
 
 if TYPE_CHECKING:
     import asyncio
@@ -127,7 +127,7 @@ class Exchange:
         if self._upstream is not None:  # granted before `ask` returned
             self._forward(self._upstream.address)
         elif spec.loading_state is not LoadingState.OFF and self._early is None:
-            self._pending = self._relay.later(GRACE_S, partial(self._begin_early, spec))
+            self._pending = after_grace(self._relay, partial(self._begin_early, spec))
 
     def _begin_early(self, spec: ModelSpec) -> None:
         """The wait is long: where that is wished and possible, the answer begins without the model."""

@@ -51,6 +51,11 @@ LONGEST_TOLD = 500
 BAD_GATEWAY = 502
 
 
+def after_grace(relay: Relay, begin: Callable[[], None]) -> asyncio.TimerHandle:
+    """Begin the answer unless the model is there in time, in which case whoever waits cancels this."""
+    return relay.later(GRACE_S, begin)
+
+
 class _Asked(msgspec.Struct, gc=False):
     stream: bool = False
 
