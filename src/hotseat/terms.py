@@ -29,9 +29,8 @@ Bytes = int
 LOCAL_HOST = HostName("local")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where memory is: a device of a host."""
+class Place(NamedTuple):
+    """Where memory is: a device of a host. A key of every sum of memory, so it is the kind that is hashed quickest."""
 
     host: HostName
     device: DeviceName

@@ -13,17 +13,22 @@ from tests.support.chaos import Chaos
 from tests.support.world import Broken
 
 from hotseat.errors import HotseatError
-from hotseat.scheduling import moves, settle, turns
+from hotseat.scheduling import moves, plan, settle, turns
 from hotseat.scheduling.lifecycle import Phase as ModelPhase
+from hotseat.scheduling.line import ModelLine
 from hotseat.scheduling.moves import Moves
+from hotseat.scheduling.plan import Plan
+from hotseat.scheduling.room import Floor
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.scheduling.state import ModelState, State
+from hotseat.scheduling.state import LONG_AGO, ModelState, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.events import RequestLeft, UpstreamExited
     from hotseat.scheduling.line import Ticket
+    from hotseat.scheduling.plan import Prospect
     from hotseat.terms import Instant, TicketId
 
 SEARCH = settings(
@@ -92,8 +97,26 @@ def a_slot_is_given_twice(state: State, model: ModelState) -> float:
     return SLOTS(state, model) + 1
 
 
-def what_never_fits_is_waited_for(state: State, spec: object) -> None:
+def what_never_fits_is_waited_for(plan: Plan, spec: object) -> None:
     return None
+
+
+def who_asks_most_is_served_most(line: ModelLine, ticket: Ticket) -> None:
+    line.leave(ticket)
+
+
+def a_claim_is_lost_when_its_model_cools_down(state: State, model: ModelState) -> None:
+    if model.evicted_at <= LONG_AGO:
+        RECKON(state, model)
+
+
+def what_was_cleared_for_one_goes_to_another(floor: Floor, model: ModelState, spec: object) -> None:
+    floor.promised.append(model)
+
+
+def the_first_one_is_evicted_for_the_second(plan: Plan, claim: Claim) -> Prospect:
+    plan._loader = None
+    return ABOUT(plan, claim)
 
 
 def pinned_models_are_evicted(state: State, wanted: object, resident: ModelState) -> bool:
@@ -114,6 +137,7 @@ def a_ticket_is_granted_and_kept_in_line(moves: Moves, model: ModelState, ticket
 
 
 STOP, BURY, GRANT = Moves.stop, Moves._bury, Moves.grant
+RECKON, ABOUT = State.reckon_claim, Plan.about
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, turns.slots
 MANY_COMMANDS = 200
 
@@ -125,11 +149,15 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (Scheduler, "_of_launch", a_stale_launch_is_believed),
     (settle, "_serve_residents", a_draining_model_is_revived),
     (ModelState, "expires_at", the_ttl_forgets_leases),
-    (settle, "loader_busy_with", the_loader_is_never_busy),
+    (plan, "loader_busy_with", the_loader_is_never_busy),
     (Moves, "give_back", a_lease_is_never_given_back),
     (Moves, "_bury", an_unload_is_never_confirmed),
     (settle, "slots", a_slot_is_given_twice),
-    (settle, "never_fits", what_never_fits_is_waited_for),
+    (Plan, "_never_fits", what_never_fits_is_waited_for),
+    (ModelLine, "take", who_asks_most_is_served_most),
+    (State, "reckon_claim", a_claim_is_lost_when_its_model_cools_down),
+    (Floor, "promise", what_was_cleared_for_one_goes_to_another),
+    (Plan, "about", the_first_one_is_evicted_for_the_second),
     (turns, "is_protected", pinned_models_are_evicted),
     (moves, "rest_s", a_failing_model_is_tried_without_rest),
     (Scheduler, "_wake_at", the_timer_is_never_set),

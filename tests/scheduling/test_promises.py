@@ -38,12 +38,11 @@ def test_s1_requests_for_a_resident_model_cannot_starve_a_waiting_one(yard: Play
     for second in range(11, 50):
         yard.at(second) >> arrives(second, "qwen") << grants(second)
         yard >> leaves(second - 1 if second > 11 else 1) << nothing
-    yard.at(50) >> arrives(50, "qwen") << grants(50)
-    yard >> clock << nothing
+    yard.at(50) >> clock << wakes_at(54)
+    yard.at(54) >> clock << nothing
 
     yard >> arrives(51, "qwen") << nothing
-    yard >> leaves(49) << nothing
-    yard >> leaves(50) << stops("qwen")
+    yard >> leaves(49) << stops("qwen")
     yard >> exited("qwen") << starts("llama")
 
 

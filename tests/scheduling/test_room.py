@@ -176,7 +176,7 @@ def test_no_eviction_before_the_loader_is_free(stage: Stage) -> None:
     yard.with_ready("a")
     yard >> arrives(1, "b") << starts("b")
     yard >> arrives(2, "c") << nothing
-    assert yard.why("c") == "b is loading first"
+    assert yard.why("c") == "the loader is busy with b (10 s left)"
 
     yard >> ready("b") << grants(1) << stops("a")
 

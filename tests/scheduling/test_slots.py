@@ -18,7 +18,7 @@ def test_a_model_with_one_slot(stage: Stage) -> None:
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1)))
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "qwen") << nothing
-    assert yard.why("qwen") == "all slots are busy: 1 requests running"
+    assert yard.why("qwen") == "waiting for a free slot on qwen (1 of 1 busy)"
 
     yard >> leaves(1) << grants(2)
 

@@ -39,7 +39,7 @@ def test_a_loading_model(yard: Playbook) -> None:
     yard >> arrives(1, "qwen") << starts("qwen")
 
     yard.at(5)
-    assert yard.why("qwen") == "loading for 5.0 s of about 20.0 s: 1 request waits for it"
+    assert yard.why("qwen") == "loading qwen: 5 of about 20 s"
     assert yard.view("qwen").waiting == 1
 
 
@@ -92,7 +92,8 @@ def test_the_line_oldest_first(yard: Playbook) -> None:
     line = yard.scheduler.view(yard.now).line
 
     assert [(seen.ticket, seen.client, seen.since) for seen in line] == [(2, "ann", 11), (3, "bob", 12), (4, "cas", 13)]
-    assert line[0].why == "qwen keeps its turn for 38.0 s more at most: 1 requests running"
+    keeps = "qwen keeps its turn for 38.0 s more at most: 1 request running; a swap there and back costs 20 s"
+    assert line[0].why == keeps
 
 
 def test_what_runs(yard: Playbook) -> None:

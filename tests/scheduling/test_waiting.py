@@ -25,9 +25,9 @@ NAMES = [ModelName("qwen"), ModelName("llama"), ModelName("gemma")]
 def test_nobody_waits_longer_than_the_bound(
     models: int, clients: int, patience: float, load: float, stop: float, share: float
 ) -> None:
-    """A turn and a swap of every other contender, and one's own load: nobody waits longer, however busy the others."""
+    """Two turns and a swap of each other contender, and one's own load: nobody waits longer, however busy they are."""
     pace = Pace(load, stop, service=share * load)
-    bound = models * (pace.load + pace.stop + pace.service) + (models - 1) * patience * 2 * pace.load
+    bound = models * (pace.load + pace.stop + pace.service) + (models - 1) * 2 * patience * 2 * pace.load
     rush = RushHour(one_at_a_time(*NAMES[:models], patience=patience), pace)
     rush.run(NAMES[:models] * clients, until=3 * bound)
 
@@ -50,4 +50,4 @@ def test_a_crowd_gains_nothing_by_its_number(others: int) -> None:
     rush = RushHour(one_at_a_time(*NAMES[:2]), Pace(load=10, stop=1, service=5))
     rush.run([NAMES[0]] * others + [NAMES[1]], until=1500)
 
-    assert rush.longest_wait[NAMES[1]] <= 2 * (10 + 1 + 5) + 2 * 2 * 10
+    assert rush.longest_wait[NAMES[1]] <= 2 * (10 + 1 + 5) + 2 * 2 * 2 * 10

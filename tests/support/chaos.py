@@ -91,7 +91,8 @@ class Chaos(RuleBasedStateMachine):
     def _ordinary(self, what: str, which: int) -> None:
         match what:
             case "ask" | "read":
-                self.world.arrive(pick(self.world.catalog.models, which), reads=what == "read")
+                client = f"client {which % 5 % 3}"
+                self.world.arrive(pick(self.world.catalog.models, which), reads=what == "read", client=client)
             case "pass time":
                 self.world.pass_time(pick([0.5, 1, 5, 10, 30, 90, 400], which))
             case "be ready" if loading := self._servers(Life.LOADING):

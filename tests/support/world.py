@@ -82,6 +82,7 @@ class Server:
 class Wanted:
     model: ModelName
     wish: Wish
+    client: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,15 +109,17 @@ class World:
         """False from a fact until it was digested: a broken promise leaves it so."""
         self.story: list[tuple[Instant, Event | Command]] = []
         self._numbers = itertools.count(1)
+        self._served_before: dict[tuple[ModelName, str], set[str]] = {}
+        """Who was served by a model since a client waits for it, or since it was served itself."""
         self._failures: dict[ModelName, int] = {}
         self._rests_until: dict[ModelName, Instant] = {}
 
     # Clients and operators
 
-    def arrive(self, model: ModelName, *, reads: bool = False) -> TicketId:
+    def arrive(self, model: ModelName, *, reads: bool = False, client: str = "someone") -> TicketId:
         wish = Wish.READ if reads else Wish.USE
-        ticket = self._ticket(model, wish)
-        self.tell(RequestArrived(ticket, model, ClientId("someone"), takes_slot=not reads))
+        ticket = self._ticket(model, wish, client)
+        self.tell(RequestArrived(ticket, model, ClientId(client), takes_slot=not reads))
         return ticket
 
     def load(self, model: ModelName) -> TicketId:
@@ -127,7 +130,8 @@ class World:
 
     def leave(self, ticket: TicketId) -> None:
         """Hang up while waiting, or finish, or give back what died."""
-        self.waiting.pop(ticket, None)
+        if gave_up := self.waiting.pop(ticket, None):
+            self._served_before.pop((gave_up.model, gave_up.client), None)
         lease = self.leases.pop(ticket, None)
         if lease and not self.leases_on(lease.server):
             lease.server.idle_since = self.now
@@ -255,8 +259,10 @@ class World:
             case Confirm():
                 self._confirmed(command)
             case Refuse(ticket=ticket):
-                answered = self.waiting.pop(ticket, None) or self.unloads.pop(ticket, None)
-                self._require(answered, f"{ticket} is refused, but does not wait")
+                refused = self.waiting.pop(ticket, None)
+                if refused:
+                    self._served_before.pop((refused.model, refused.client), None)
+                self._require(refused or self.unloads.pop(ticket, None), f"{ticket} is refused, but does not wait")
             case Cut(ticket=ticket):
                 self._cut(ticket)
             case StartUpstream():
@@ -278,6 +284,19 @@ class World:
         self._require(command.upstream == server.upstream, f"{command.ticket} is sent to {command.upstream}")
         self.leases[command.ticket] = Lease(server, wanted.wish)
         self._check_slots(server)
+        self._check_fairness(wanted)
+
+    def _check_fairness(self, granted: Wanted) -> None:
+        """While somebody waits for a model, nobody else is served by it twice."""
+        if granted.wish is not Wish.USE:
+            return
+        in_line = [each for each in self.waiting.values() if each.model == granted.model and each.wish is Wish.USE]
+        waiting = {each.client for each in in_line}
+        for other in waiting - {granted.client}:
+            seen = self._served_before.setdefault((granted.model, other), set())
+            self._require(granted.client not in seen, f"{granted.client} is served twice while {other} waits")
+            seen.add(granted.client)
+        self._served_before.pop((granted.model, granted.client), None)
 
     def _check_slots(self, server: Server) -> None:
         limit = server.spec.concurrency_limit
@@ -414,9 +433,9 @@ class World:
             del self.leases[ticket]
         self.orphans += gone
 
-    def _ticket(self, model: ModelName, wish: Wish) -> TicketId:
+    def _ticket(self, model: ModelName, wish: Wish, client: str = "operator") -> TicketId:
         ticket = TicketId(next(self._numbers))
-        self.waiting[ticket] = Wanted(model, wish)
+        self.waiting[ticket] = Wanted(model, wish, client)
         return ticket
 
     def _require(self, so: object, promise: str) -> None:

@@ -12,7 +12,7 @@ from hotseat.errors import UnknownModel, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hotseat.terms import Bytes, ModelName, Place
+    from hotseat.terms import Bytes, ModelName, Place, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Policy:
 
     patience: float = 2.0
     max_queue: int = 512
+    max_wait_s: Seconds | None = None
+    """Turns are shortened so that a rotation of everybody who waits keeps this; None: patience alone counts."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,12 @@ class Group:
     """Other groups cannot stop the members."""
     members: tuple[ModelName, ...] = ()
 
+    def pushes_out(self, other: Group) -> bool:
+        """Must members of `other` be gone before one of ours may load?"""
+        if other is self:
+            return self.swap
+        return self.exclusive and not other.persistent
+
 
 ALONE = Group("(default)")
 """The group of models in no group: one at a time."""
@@ -50,7 +56,4 @@ class Groups:
 
     def must_leave(self, resident: ModelName, wanted: ModelName) -> bool:
         """Must `resident` be gone before `wanted` may load?"""
-        its, ours = self.of(resident), self.of(wanted)
-        if its is ours:
-            return ours.swap
-        return ours.exclusive and not its.persistent
+        return self.of(wanted).pushes_out(self.of(resident))

@@ -1,41 +1,98 @@
-"""Who goes. The whole set is chosen before the first one is stopped: whoever leaves must help."""
+"""Who goes. The whole set is chosen before the first one is stopped: whoever leaves must help.
+
+The price of a model is what reloading it costs over how soon it is probably needed again; a busy one costs more than
+any number of unused ones. The cheapest set is looked for along three orders, never among all sets: their number
+doubles with each resident.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.scheduling.room import fits
+from hotseat.scheduling.linger import next_use_s
+from hotseat.scheduling.room import needs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.state import ModelState, State
+    from hotseat.terms import Bytes, Instant, Place
+
+BUSY = 1e6
+"""More than unused models ever cost together."""
+
+
+class Offer(NamedTuple):
+    """A resident that may leave, what that costs, and the memory it gives back where some is missing."""
+
+    price: float
+    model: ModelState
+    room: Mapping[Place, Bytes]
+
+    @property
+    def gives(self) -> Bytes:
+        return sum(self.room.values())
+
+
+def price(state: State, model: ModelState, now: Instant) -> float:
+    """Seconds of loading per second until it is needed again."""
+    users = len(model.leases) + state.line.count(model.name)
+    if users:
+        return BUSY * (1 + users)
+    return state.load_s(model.name) / next_use_s(model.habit.gaps, now - model.idle_since)
 
 
 def choose_victims(
-    state: State, wanted: ModelSpec, free: Sequence[ModelState], staying: Sequence[ModelState]
+    state: State, free: Sequence[ModelState], missing: Mapping[Place, Bytes], now: Instant
 ) -> tuple[ModelState, ...] | None:
-    """The models of `free` that must go so that `wanted` fits beside the rest of `staying`; None if that is not enough.
-
-    Idle ones before busy ones, longest unused first; then whoever turns out not to be needed is let off again.
-    """
-    victims: list[ModelState] = []
-    for candidate in sorted(free, key=lambda model: (not state.is_idle(model), model.idle_since, model.name)):
-        if _fits_without(state, wanted, staying, victims):
-            break
-        victims.append(candidate)
-    if not _fits_without(state, wanted, staying, victims):
+    """The cheapest of `free` that give back what is missing; None if all of them are not enough."""
+    if not missing:
+        return ()
+    offers = [_offer(state, model, missing, now) for model in free]
+    offers = sorted((offer for offer in offers if offer.room), key=lambda offer: (offer.price, offer.model.name))
+    if not _covers(offers, missing):
         return None
-    for candidate in reversed(victims[:]):
-        others = [victim for victim in victims if victim is not candidate]
-        if _fits_without(state, wanted, staying, others):
-            victims = others
-    return tuple(victims)
+    alone = next(([offer] for offer in offers if _covers([offer], missing)), None)
+    by_price = _pruned(_enough(offers, missing), missing)
+    by_value = _pruned(_enough(sorted(offers, key=lambda offer: offer.price / offer.gives), missing), missing)
+    best = min((_cost(chosen), n, chosen) for n, chosen in enumerate([by_price, by_value, alone]) if chosen)[2]
+    return tuple(offer.model for offer in best)
 
 
-def _fits_without(
-    state: State, wanted: ModelSpec, staying: Sequence[ModelState], victims: Sequence[ModelState]
-) -> bool:
-    beside = (model.spec for model in staying if all(model is not victim for victim in victims))
-    return fits(wanted, beside, state.catalog)
+def _offer(state: State, model: ModelState, missing: Mapping[Place, Bytes], now: Instant) -> Offer:
+    given = needs(model.spec, state.catalog)
+    return Offer(price(state, model, now), model, {place: given[place] for place in missing if given.get(place)})
+
+
+def _enough(offers: Sequence[Offer], missing: Mapping[Place, Bytes]) -> list[Offer]:
+    """The first of them, up to the one with whom it is enough."""
+    left, chosen = dict(missing), []
+    for offer in offers:
+        if all(lack <= 0 for lack in left.values()):
+            break
+        chosen.append(offer)
+        for place, bytes_ in offer.room.items():
+            left[place] -= bytes_
+    return chosen
+
+
+def _pruned(chosen: list[Offer], missing: Mapping[Place, Bytes]) -> list[Offer]:
+    """Whoever turns out not to be needed is let off, the dearest first."""
+    for offer in sorted(chosen, key=itemgetter(0), reverse=True):
+        others = [other for other in chosen if other is not offer]
+        if _covers(others, missing):
+            chosen = others
+    return chosen
+
+
+def _covers(offers: Iterable[Offer], missing: Mapping[Place, Bytes]) -> bool:
+    given = dict.fromkeys(missing, 0)
+    for offer in offers:
+        for place, bytes_ in offer.room.items():
+            given[place] += bytes_
+    return all(given[place] >= lack for place, lack in missing.items())
+
+
+def _cost(offers: Iterable[Offer]) -> float:
+    return sum(offer.price for offer in offers)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from hotseat.errors import HotseatError
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.room import within_budget
-from hotseat.scheduling.settle import specs
 from hotseat.scheduling.state import takes_slot
 from hotseat.scheduling.turns import serves_at_once
 
@@ -31,7 +30,7 @@ def check(state: State) -> None:
 
 def _room(state: State) -> Iterator[str]:
     residents = state.with_process()
-    if not within_budget(specs(residents), state.catalog):
+    if not within_budget((model.spec for model in residents), state.catalog):
         yield f"over budget: {[model.name for model in residents]}"
     for group in {id(g): g for g in map(state.catalog.groups.of, state.models)}.values():
         together = [model.name for model in residents if state.catalog.groups.of(model.name) is group]

@@ -1,8 +1,14 @@
-"""Tickets in waiting, in the order they came: one line per model, one bound for all of them."""
+"""Tickets in waiting: one line per model, and within it one place per client, served in turn.
+
+Who asks 600 times at once waits for 600 answers; who asks once beside them waits for one. Every question the decision
+asks (who is next, since when does the first one wait, how many) is answered without looking at the other tickets.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from enum import Enum
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -27,27 +33,87 @@ class Ticket(NamedTuple):
     model: ModelName
     client: ClientId
     since: Instant
+    """When it came; of a lease, when it was granted."""
     wish: Wish
+
+
+class ModelLine:
+    """Those who wait for one model."""
+
+    __slots__ = ("_at_once", "_by_client", "tickets")
+
+    def __init__(self) -> None:
+        # Ordered dictionaries know their first entry at once, however many were taken out before it.
+        self.tickets: OrderedDict[TicketId, Ticket] = OrderedDict()
+        """Oldest first."""
+        self._at_once: OrderedDict[TicketId, Ticket] = OrderedDict()
+        self._by_client: OrderedDict[ClientId, OrderedDict[TicketId, Ticket]] = OrderedDict()
+
+    def join(self, ticket: Ticket) -> None:
+        self.tickets[ticket.id] = ticket
+        self._queue_of(ticket)[ticket.id] = ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        del self.tickets[ticket.id]
+        queue = self._queue_of(ticket)
+        del queue[ticket.id]
+        if ticket.wish is Wish.USE and not queue:
+            del self._by_client[ticket.client]
+
+    def take(self, ticket: Ticket) -> None:
+        """It is served: its client's next one comes after everybody else's."""
+        self.leave(ticket)
+        if ticket.wish is Wish.USE and ticket.client in self._by_client:
+            self._by_client.move_to_end(ticket.client)
+
+    def next(self, *, slot_free: bool) -> Ticket | None:
+        """Who is served next; those who take no slot wait for none."""
+        if self._at_once:
+            return next(iter(self._at_once.values()))
+        if slot_free and self._by_client:
+            return next(iter(next(iter(self._by_client.values())).values()))
+        return None
+
+    def clients(self) -> int:
+        """How many different clients wait for a slot."""
+        return len(self._by_client)
+
+    def in_order(self) -> Iterator[Ticket]:
+        """As they will be served, if nobody comes or goes: one of each client, round after round."""
+        yield from self._at_once.values()
+        for round_ in zip_longest(*(queue.values() for queue in self._by_client.values())):
+            yield from (ticket for ticket in round_ if ticket is not None)
+
+    def _queue_of(self, ticket: Ticket) -> OrderedDict[TicketId, Ticket]:
+        if ticket.wish is not Wish.USE:
+            return self._at_once
+        return self._by_client.setdefault(ticket.client, OrderedDict())
 
 
 class Line:
     """Who waits for which model. A model without tickets has no entry, so that iterating costs what waits."""
 
     def __init__(self) -> None:
-        self._by_model: dict[ModelName, dict[TicketId, Ticket]] = {}
+        self._by_model: dict[ModelName, ModelLine] = {}
         self._model_of: dict[TicketId, ModelName] = {}
 
     def __len__(self) -> int:
         return len(self._model_of)
 
     def __iter__(self) -> Iterator[Ticket]:
-        return (ticket for tickets in self._by_model.values() for ticket in tickets.values())
+        return (ticket for line in self._by_model.values() for ticket in line.tickets.values())
 
     def models(self) -> tuple[ModelName, ...]:
         return tuple(self._by_model)
 
+    def of(self, model: ModelName) -> ModelLine | None:
+        return self._by_model.get(model)
+
     def join(self, ticket: Ticket) -> None:
-        self._by_model.setdefault(ticket.model, {})[ticket.id] = ticket
+        line = self._by_model.get(ticket.model)
+        if line is None:
+            line = self._by_model[ticket.model] = ModelLine()
+        line.join(ticket)
         self._model_of[ticket.id] = ticket.model
 
     def leave(self, ticket: TicketId) -> Ticket | None:
@@ -55,19 +121,43 @@ class Line:
         model = self._model_of.pop(ticket, None)
         if model is None:
             return None
-        tickets = self._by_model[model]
-        left = tickets.pop(ticket)
-        if not tickets:
+        line = self._by_model[model]
+        left = line.tickets[ticket]
+        line.leave(left)
+        if not line.tickets:
             del self._by_model[model]
         return left
 
+    def take(self, ticket: Ticket) -> None:
+        """It is served: out of the line, and its client behind the others."""
+        del self._model_of[ticket.id]
+        line = self._by_model[ticket.model]
+        line.take(ticket)
+        if not line.tickets:
+            del self._by_model[ticket.model]
+
     def waiting_for(self, model: ModelName) -> tuple[Ticket, ...]:
         """Oldest first."""
-        return tuple(self._by_model.get(model, {}).values())
+        line = self._by_model.get(model)
+        return tuple(line.tickets.values()) if line else ()
+
+    def next(self, model: ModelName, *, slot_free: bool) -> Ticket | None:
+        line = self._by_model.get(model)
+        return line.next(slot_free=slot_free) if line else None
 
     def count(self, model: ModelName) -> int:
-        return len(self._by_model.get(model, ()))
+        line = self._by_model.get(model)
+        return len(line.tickets) if line else 0
+
+    def clients(self, model: ModelName) -> int:
+        """How many different clients wait for a slot on this model."""
+        line = self._by_model.get(model)
+        return line.clients() if line else 0
+
+    def first(self, model: ModelName) -> Ticket:
+        """The one that has waited longest for this model."""
+        return next(iter(self._by_model[model].tickets.values()))
 
     def oldest(self, model: ModelName) -> Instant:
         """When the first of those waiting for this model came."""
-        return next(iter(self._by_model[model].values())).since
+        return self.first(model).since

@@ -28,23 +28,60 @@ def rest_s(failures: int) -> Seconds:
 class Moves:
     """The moves of one call of `handle`, and the commands they ask for, in order."""
 
-    __slots__ = ("commands", "now", "state")
+    __slots__ = ("changes_somebodys_fate", "commands", "now", "state")
 
     def __init__(self, state: State, now: Instant) -> None:
         self.state = state
         self.now = now
         self.commands: list[Command] = []
+        self.changes_somebodys_fate = True
+        """False where nobody else notices: then the house need not be looked at."""
 
     # Tickets
 
+    def join(self, ticket: Ticket) -> None:
+        """Somebody waits from now on; one more use of a model is known by the gap before it."""
+        state, model = self.state, self.state.models[ticket.model]
+        self._note_use(model, ticket)
+        claim = state.claims.of(ticket.model)
+        state.line.join(ticket)
+        state.reckon_claim(model)
+        self.changes_somebodys_fate = claim is None or claim != state.claims.of(ticket.model)
+
+    def serve_at_once(self, model: ModelState, ticket: Ticket) -> None:
+        """It finds a free slot of a ready model: those who wait for others wait on, not longer than before."""
+        self._note_use(model, ticket)
+        self.lease(model, ticket, f"{model.name} is ready")
+        self.changes_somebodys_fate = False
+
+    def _note_use(self, model: ModelState, ticket: Ticket) -> None:
+        if model.habit.unused_since is not None and takes_slot(ticket):
+            self.state.habits.came(ticket.model, model.habit, ticket.client, self.now)
+
+    def quit(self, ticket: TicketId) -> bool:
+        """Somebody waits no longer; False if he did not."""
+        left = self.state.line.leave(ticket)
+        if left is None:
+            return False
+        model, claim = self.state.models[left.model], self.state.claims.of(left.model)
+        self._note_unused(model)
+        self.state.reckon_claim(model)
+        self.changes_somebodys_fate = claim is None or claim != self.state.claims.of(left.model)
+        return True
+
     def grant(self, model: ModelState, ticket: Ticket, because: str) -> None:
-        """A ticket that may use the model: from here on the model cannot be evicted under it."""
+        """Somebody who waited may use the model."""
+        self.state.line.take(ticket)
+        self.lease(model, ticket, because)
+
+    def lease(self, model: ModelState, ticket: Ticket, because: str) -> None:
+        """From here on the model cannot be evicted under it."""
         assert model.upstream is not None
-        self.state.line.leave(ticket.id)
         if ticket.wish is Wish.LOAD:
             return self.commands.append(Confirm(ticket.id, model.name, because))
-        model.leases[ticket.id] = ticket
+        model.leases[ticket.id] = ticket._replace(since=self.now)
         model.slots_used += takes_slot(ticket)
+        model.served += 1
         self.state.leases[ticket.id] = model
         return self.commands.append(Grant(ticket.id, model.name, model.upstream, because))
 
@@ -53,13 +90,23 @@ class Moves:
         model = self.state.leases.pop(ticket, None)
         if model is None:
             return None
-        model.slots_used -= takes_slot(model.leases.pop(ticket))
+        lease = model.leases.pop(ticket)
+        if takes_slot(lease):
+            model.slots_used -= 1
+            self.state.habits.went(model.name, model.habit, lease.client, lease.since, self.now)
+            self._note_unused(model)
         if not model.leases:
             model.idle_since = self.now
+        still_busy = model.leases and model.phase is Phase.READY and not self.state.line.count(model.name)
+        self.changes_somebodys_fate = not still_busy
         return model
 
+    def _note_unused(self, model: ModelState) -> None:
+        if not model.slots_used and not self.state.line.clients(model.name):
+            model.habit.unused_since = self.now
+
     def refuse(self, ticket: TicketId, error: HotseatError, because: str) -> None:
-        self.state.line.leave(ticket)
+        self.quit(ticket)
         self.commands.append(Refuse(ticket, error, because))
 
     def refuse_all(self, name: ModelName, error: HotseatError, because: str) -> None:
@@ -69,17 +116,28 @@ class Moves:
     # Phases
 
     def start(self, model: ModelState, because: str) -> None:
+        claim = self.state.claims.of(model.name)
+        assert claim is not None
+        model.claimed_at = claim.since
         self._enter(model, Move.START, because)
         model.spec = self.state.catalog.models[model.name]
         model.launch = self.state.next_launch()
-        model.claimed_at = self.state.claim(model.name)
+        self._note_company()
         self.commands.append(StartUpstream(model.name, model.launch, model.spec, because))
 
+    def _note_company(self) -> None:
+        loading = self.state.in_phase(Phase.LOADING)
+        for each in loading:
+            each.loads_alone = len(loading) == 1
+
     def become_ready(self, model: ModelState, upstream: Upstream) -> None:
-        self.state.habits.loaded(model.name, self.now - model.since)
+        # Loads share the disk: what one took beside another says little about either.
+        if model.loads_alone or model.habit.load_s is None:
+            self.state.habits.loaded(model.name, self.now - model.since)
         self._enter(model, Move.BECOME_READY, model.why)
         model.upstream = upstream
         model.ready_at = model.idle_since = self.now
+        model.served = 0
 
     def dismiss(self, model: ModelState, cause: Cause, because: str) -> None:
         """Let it go: a load is stopped at once, a ready model drains first; one that is leaving goes on leaving."""
@@ -106,6 +164,7 @@ class Moves:
             self.commands.append(Cut(ticket, model.name, because))
 
     def exit(self, model: ModelState) -> None:
+        model.habit.stopped(self.now - model.since)
         self._enter(model, Move.EXIT, model.why)
         self._bury(model)
 
@@ -136,6 +195,7 @@ class Moves:
             del self.state.active[model.name]
         else:
             self.state.active[model.name] = model
+        self.state.reckon_claim(model)
 
     def _forget_failures(self, model: ModelState) -> None:
         if self.now - model.ready_at >= STABLE_S:
@@ -143,7 +203,7 @@ class Moves:
 
     def _bury(self, model: ModelState) -> None:
         """No process is left. Leases on it end when their connections break; they no longer count for the model."""
-        model.launch = model.upstream = model.cut_at = model.cause = None
+        model.launch = model.upstream = model.cut_at = model.cause = model.slots_told = None
         model.ready_at = model.idle_since = LONG_AGO
         for ticket in model.leases:
             del self.state.leases[ticket]

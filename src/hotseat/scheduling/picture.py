@@ -6,20 +6,30 @@ from typing import TYPE_CHECKING
 
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.view import ModelView, TicketView, View
+from hotseat.scheduling.waiting import served_in_s, waits
 
 if TYPE_CHECKING:
-    from hotseat.scheduling.line import Ticket
+    from collections.abc import Iterator
+
     from hotseat.scheduling.state import ModelState, State
+    from hotseat.scheduling.waiting import Wait
     from hotseat.terms import Instant
 
 
 def picture(state: State, now: Instant) -> View:
-    models = tuple(_model(state, model, now) for model in state.models.values())
-    line = sorted((_ticket(state, ticket, now) for ticket in state.line), key=lambda view: (view.since, view.ticket))
-    return View(now, models, tuple(line))
+    known = waits(state, now) if state.line else {}
+    models = tuple(_model(state, model, known.get(model.name), now) for model in state.models.values())
+    line = [ticket for name, wait in known.items() for ticket in _tickets(state, state.models[name], wait)]
+    return View(now, models, tuple(sorted(line, key=lambda ticket: (ticket.since, ticket.ticket))))
 
 
-def _model(state: State, model: ModelState, now: Instant) -> ModelView:
+def why(state: State, model: ModelState, now: Instant) -> str:
+    """One sentence: why those who wait for the model wait, or why it is in its phase."""
+    wait = waits(state, now).get(model.name) if state.line else None
+    return wait.why if wait else _why(state, model, now)
+
+
+def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> ModelView:
     return ModelView(
         name=model.name,
         phase=model.phase,
@@ -27,7 +37,7 @@ def _model(state: State, model: ModelState, now: Instant) -> ModelView:
         upstream=model.upstream,
         in_flight=len(model.leases),
         waiting=state.line.count(model.name),
-        why=why(state, model, now),
+        why=wait.why if wait else _why(state, model, now),
         failures=model.failures,
         last_error=model.last_error,
         expires_at=None if model.spec.pinned else model.expires_at(),
@@ -36,13 +46,18 @@ def _model(state: State, model: ModelState, now: Instant) -> ModelView:
     )
 
 
-def _ticket(state: State, ticket: Ticket, now: Instant) -> TicketView:
-    model = state.models[ticket.model]
-    return TicketView(ticket.id, ticket.model, ticket.client, ticket.since, why(state, model, now))
+def _tickets(state: State, model: ModelState, wait: Wait) -> Iterator[TicketView]:
+    """Everybody in a model's line, as they will be served: only the first can be promised anything."""
+    line = state.line.of(model.name)
+    for ahead, ticket in enumerate(line.in_order() if line else ()):
+        reason = f"{wait.why}, {ahead} ahead" if ahead else wait.why
+        expected_s = wait.ready_in_s + served_in_s(state, model, ahead)
+        latest = None if ahead else wait.not_later_than
+        yield TicketView(ticket.id, ticket.model, ticket.client, ticket.since, reason, expected_s, latest)
 
 
-def why(state: State, model: ModelState, now: Instant) -> str:
-    """One sentence: why the model is in its phase, or why those who wait for it wait."""
+def _why(state: State, model: ModelState, now: Instant) -> str:
+    """Why a model that nobody waits for is in its phase."""
     match model.phase:
         case Phase.LOADING:
             return f"loading for {now - model.since:.1f} s of about {state.load_s(model.name):.1f} s: {model.why}"
@@ -50,9 +65,5 @@ def why(state: State, model: ModelState, now: Instant) -> str:
             return f"{len(model.leases)} requests finish first, then it stops: {model.why}"
         case Phase.UNLOADING:
             return f"stopping for {now - model.since:.1f} s: {model.why}"
-        case Phase.READY if state.line.count(model.name):
-            return f"all slots are busy: {model.slots_used} requests running"
-        case Phase.COLD if state.line.count(model.name):
-            return model.waits_because
         case _:
             return model.why

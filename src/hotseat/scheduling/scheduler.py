@@ -29,14 +29,14 @@ from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.line import Ticket, Wish
 from hotseat.scheduling.moves import Moves
 from hotseat.scheduling.picture import picture, why
-from hotseat.scheduling.settle import NEVER, settle
-from hotseat.scheduling.state import ModelState, State
-from hotseat.scheduling.state import takes_slot as uses_slot
-from hotseat.scheduling.turns import serves_at_once
+from hotseat.scheduling.settle import settle
+from hotseat.scheduling.state import State
+from hotseat.scheduling.turns import NEVER, serves_at_once
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.scheduling.commands import Command
+    from hotseat.scheduling.state import ModelState
     from hotseat.scheduling.view import View
     from hotseat.terms import ClientId, Instant, ModelName, TicketId, Upstream
 
@@ -70,7 +70,8 @@ class Scheduler:
             return commands
         moves = Moves(self._state, now)
         self._note(moves, event)
-        self._wake_at(moves.commands, settle(moves))
+        if moves.changes_somebodys_fate:
+            self._wake_at(moves.commands, settle(moves))
         return moves.commands
 
     # The road of nearly all requests: `handle` takes it too, so what is tested and replayed is what runs
@@ -84,12 +85,15 @@ class Scheduler:
         if model is None or model.phase is not READY or state.line or state.is_closing:
             return None
         if takes_slot:
-            limit = model.spec.concurrency_limit
+            limit = model.spec.concurrency_limit or model.slots_told
             if limit is not None and model.slots_used >= limit:
                 return None
             model.slots_used += 1
+            if model.habit.unused_since is not None:
+                state.habits.came(name, model.habit, client, now)
         model.leases[ticket] = Ticket(ticket, name, client, now, USE if takes_slot else READ)
         state.leases[ticket] = model
+        model.served += 1
         return model.upstream
 
     def leave_quietly(self, ticket: TicketId, now: Instant) -> list[Command] | None:
@@ -99,7 +103,12 @@ class Scheduler:
         if model is None or model.phase is not READY or state.line:
             return None
         del state.leases[ticket]
-        model.slots_used -= uses_slot(model.leases.pop(ticket))
+        lease = model.leases.pop(ticket)
+        if lease.wish is USE:
+            model.slots_used -= 1
+            state.habits.went(model.name, model.habit, lease.client, lease.since, now)
+            if not model.slots_used:
+                model.habit.unused_since = now
         commands: list[Command] = []
         if not model.leases:
             model.idle_since = now
@@ -150,7 +159,9 @@ class Scheduler:
             return moves.refuse(ticket.id, self._line_is_full(ticket.model), "the line is full")
         if ticket.wish is Wish.LOAD:
             moves.forgive(model)
-        return state.line.join(ticket)
+        if not state.line.count(ticket.model) and serves_at_once(state, model, ticket.wish):
+            return moves.serve_at_once(model, ticket)
+        return moves.join(ticket)
 
     def _line_is_full(self, name: ModelName) -> Busy:
         waiting = len(self._state.line)
@@ -158,7 +169,7 @@ class Scheduler:
         return Busy(text, retry_after=self._state.load_s(name))
 
     def _left(self, moves: Moves, event: RequestLeft) -> None:
-        if self._state.line.leave(event.ticket) is None:
+        if not moves.quit(event.ticket):
             moves.give_back(event.ticket)
 
     def _unload_requested(self, moves: Moves, event: UnloadRequested) -> None:
@@ -221,7 +232,7 @@ class Scheduler:
         for name in (*change.removed, *change.changed):
             self._replace(moves, state.models[name])
         for name, spec in event.catalog.models.items():
-            model = state.models.setdefault(name, ModelState(spec))
+            model = state.models.get(name) or state.add(spec)
             if not must_restart(model.spec, spec):
                 model.spec = spec
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hotseat.scheduling.habits import Habits
+from hotseat.scheduling.claims import Claim, Claims
+from hotseat.scheduling.habits import Habit, Habits
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.line import Line, Ticket, Wish
 from hotseat.terms import LaunchId
@@ -27,8 +28,7 @@ class ModelState:
     since: Instant = LONG_AGO
     why: str = "nobody asked for it yet"
     """What brought it into its phase."""
-    waits_because: str = ""
-    """What keeps those who wait for it waiting, while it is cold."""
+    habit: Habit = field(default_factory=Habit)
     launch: LaunchId | None = None
     """Set exactly while a process may exist: from loading to the end of unloading."""
     upstream: Upstream | None = None
@@ -36,11 +36,17 @@ class ModelState:
     leases: dict[TicketId, Ticket] = field(default_factory=dict)
     slots_used: int = 0
     """How many of the leases take a slot."""
+    slots_told: int | None = None
+    """How many requests its server works on at a time, as the server itself says."""
+    served: int = 0
+    """Leases granted since it became ready."""
     ready_at: Instant = LONG_AGO
     idle_since: Instant = LONG_AGO
     """Since when a ready model without a lease is unused."""
     claimed_at: Instant = LONG_AGO
     """The claim that caused the present load."""
+    loads_alone: bool = True
+    """Of its present or last load: no other one was under way."""
     evicted_at: Instant = LONG_AGO
     """When it last had to make room: its next claim counts from there, so that models rotate."""
     cut_at: Instant | None = None
@@ -61,6 +67,11 @@ class ModelState:
     def is_leaving(self) -> bool:
         return self.phase is Phase.DRAINING or self.phase is Phase.UNLOADING
 
+    @property
+    def slots(self) -> int | None:
+        """How many requests it takes at a time; None: unknown."""
+        return self.spec.concurrency_limit or self.slots_told
+
     def expires_at(self) -> Instant | None:
         """When its ttl ends, if it is ready and unused."""
         if self.phase is not Phase.READY or self.leases or self.spec.ttl_s is None:
@@ -71,12 +82,15 @@ class ModelState:
 class State:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.models: dict[ModelName, ModelState] = {name: ModelState(spec) for name, spec in catalog.models.items()}
+        self.habits = Habits()
+        self.models: dict[ModelName, ModelState] = {}
+        for spec in catalog.models.values():
+            self.add(spec)
         self.active: dict[ModelName, ModelState] = {}
         """Those that are not cold: what there is to look at, however many are configured."""
         self.line = Line()
+        self.claims = Claims()
         self.leases: dict[TicketId, ModelState] = {}
-        self.habits = Habits()
         self.is_closing = False
         self._launches = 0
 
@@ -91,6 +105,10 @@ class State:
     def in_phase(self, phase: Phase) -> list[ModelState]:
         return [model for model in self.active.values() if model.phase is phase]
 
+    def add(self, spec: ModelSpec) -> ModelState:
+        model = self.models[spec.name] = ModelState(spec, habit=self.habits.of(spec.name))
+        return model
+
     def forget(self, name: ModelName) -> None:
         """A model without a process that the catalog no longer has."""
         del self.models[name]
@@ -100,9 +118,12 @@ class State:
         """Unused, and nobody waits for a slot on it."""
         return not model.leases and not self.line.count(model.name)
 
-    def claim(self, name: ModelName) -> Instant:
-        """Since when a missing model asks for room: its oldest ticket, but not before its own last turn ended."""
-        return max(self.line.oldest(name), self.models[name].evicted_at)
+    def reckon_claim(self, model: ModelState) -> None:
+        """Enter what a missing model claims, or strike it out; after every change of its line or its phase."""
+        if model.phase is not Phase.COLD or not self.line.count(model.name):
+            return self.claims.drop(model.name)
+        first = self.line.first(model.name)
+        return self.claims.put(Claim(max(first.since, model.evicted_at), first.since, first.id, model.name))
 
     def load_s(self, name: ModelName) -> Seconds:
         return self.habits.load_s(name)

@@ -1,56 +1,184 @@
-"""Turns: how long a model in use is protected from those who wait, and from when on.
+"""Turns: until when a resident model is kept although others wait for its room, and why.
 
-A resident model in use keeps its turn until those waiting have waited `patience` times what the swap there and back
-costs; a resident model not in use leaves at once. So two clients on two models do not thrash, and nobody starves:
-claims rotate, and between a claim and its load every other contender has at most one turn.
+A model in use keeps its turn until those waiting have waited `patience` times what the swap there and back costs. The
+turn is stretched, at most to twice its length, where requests are long beside loads or more clients use the model than
+wait; what is left of those two turns belongs to its own requests that are older than the claim. A model not in use
+leaves at once, unless its past says that its next request is about to come.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.line import Wish
+from hotseat.scheduling.linger import Pressure, linger_s
 from hotseat.scheduling.room import is_in_the_way
 
 if TYPE_CHECKING:
+    from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.state import ModelState, State
     from hotseat.terms import Instant, ModelName, Seconds
 
+NEVER: Instant = float("inf")
 CROWDED_SLOTS = 8
 """What is forwarded at once to a server of unknown capacity while others wait for its place: a drain must end."""
+LONGEST_STRETCH = 2.0
+LOOKED_AT = 16
+"""Of a long line of claims only the first so many are looked at: a decision must not take longer than a request."""
 
 
-def turn_s(state: State, wanted: ModelName, resident: ModelState) -> Seconds:
+class Keeps(Enum):
+    """What holds a resident."""
+
+    PINNED = "pinned"
+    LOADING = "loading"
+    TURN = "turn"
+    OLDER_REQUESTS = "older requests"
+    LINGER = "linger"
+
+
+class Hold(NamedTuple):
+    """Why a resident is not evicted for somebody now, and until when."""
+
+    resident: ModelState
+    until: Instant
+    keeps: Keeps
+
+
+class Bench:
+    """Those who wait, as one decision sees them: what every comparison needs is reckoned once."""
+
+    __slots__ = ("_pressure", "_ring", "now", "state")
+
+    def __init__(self, state: State, now: Instant) -> None:
+        self.state = state
+        self.now = now
+        self._pressure: Pressure | None = None
+        self._ring: list[ModelName] | None = None
+
+    @property
+    def pressure(self) -> Pressure:
+        if self._pressure is None:
+            state, claims = self.state, self.state.claims.first(LOOKED_AT)
+            waiting = sum(state.line.count(claim.model) for claim in claims)
+            self._pressure = Pressure(waiting, sum(state.load_s(claim.model) for claim in claims))
+        return self._pressure
+
+    @property
+    def ring(self) -> list[ModelName]:
+        if self._ring is None:
+            self._ring = [claim.model for claim in self.state.claims.first(LOOKED_AT)]
+        return self._ring
+
+
+def hold(bench: Bench, claim: Claim, resident: ModelState) -> Hold | None:
+    """What keeps `resident` from making room for this claim now; None: nothing does."""
+    if is_protected(bench.state, claim.model, resident):
+        return Hold(resident, NEVER, Keeps.PINNED)
+    if resident.phase is Phase.LOADING:
+        return _hold_of_load(bench, resident)
+    if bench.state.is_idle(resident):
+        return _hold_of_idle(bench, claim, resident)
+    return _hold_of_busy(bench, claim, resident)
+
+
+def _hold_of_load(bench: Bench, resident: ModelState) -> Hold | None:
+    """A load that nobody waits for any more is given up, unless it is nearly done."""
+    habits, name = bench.state.habits, resident.name
+    left_s = resident.since + habits.load_s(name) - bench.now
+    nearly_done = 0.0 <= left_s <= habits.stop_s(name)
+    if bench.state.line.count(name) or nearly_done:
+        return Hold(resident, NEVER, Keeps.LOADING)
+    return None
+
+
+def _hold_of_idle(bench: Bench, claim: Claim, resident: ModelState) -> Hold | None:
+    limit_s = begin(claim, resident) + turn_s(bench, claim.model, resident) - bench.now
+    if limit_s <= 0.0:
+        return None
+    unused_s = bench.now - resident.idle_since
+    load_s = bench.state.load_s(resident.name)
+    stay_s = linger_s(resident.habit, load_s, unused_s, bench.pressure, limit_s)
+    return Hold(resident, bench.now + stay_s, Keeps.LINGER) if stay_s > 0.0 else None
+
+
+def _hold_of_busy(bench: Bench, claim: Claim, resident: ModelState) -> Hold | None:
+    turn = turn_s(bench, claim.model, resident)
+    start = begin(claim, resident)
+    if bench.now < start + turn:
+        return Hold(resident, start + turn, Keeps.TURN)
+    last = min(start + LONGEST_STRETCH * turn, _latest(bench, claim, resident))
+    if bench.now >= last or _is_more_urgent(bench.state, claim.model, resident):
+        return None
+    stretched = min(last, start + stretch(bench.state, claim.model, resident) * turn)
+    if bench.now < stretched:
+        return Hold(resident, stretched, Keeps.TURN)
+    if _has_older_requests(bench.state, claim, resident):
+        return Hold(resident, last, Keeps.OLDER_REQUESTS)
+    return None
+
+
+def begin(claim: Claim, resident: ModelState) -> Instant:
+    """From when on a turn counts. Who overtook an older claim has no head start against it."""
+    return claim.since if claim.since < resident.claimed_at else max(claim.since, resident.ready_at)
+
+
+def turn_s(bench: Bench, wanted: ModelName, resident: ModelState) -> Seconds:
+    state = bench.state
     swap_there_and_back = state.load_s(wanted) + state.load_s(resident.name)
     weight = resident.spec.urgency / state.catalog.models[wanted].urgency
-    return state.catalog.policy.patience * swap_there_and_back * weight
+    return _patience(bench, resident) * swap_there_and_back * weight
 
 
-def due(state: State, wanted: ModelName, resident: ModelState) -> Instant:
-    """When may `wanted` push `resident` out although it is in use?"""
-    claim = state.claim(wanted)
-    overtook = claim < resident.claimed_at
-    begin = claim if overtook else max(claim, resident.ready_at)
-    return begin + turn_s(state, wanted, resident)
+def stretch(state: State, wanted: ModelName, resident: ModelState) -> float:
+    """How much longer a turn pays: while draining costs much beside loading, or more clients would lose than gain."""
+    loads_s = state.load_s(wanted) + state.load_s(resident.name)
+    drains_s = 2 * (resident.habit.service_s + state.models[wanted].habit.service_s)
+    using = {lease.client for lease in resident.leases.values()}
+    using_more = max(len(using), state.line.clients(resident.name)) / max(1, state.line.clients(wanted))
+    return max(1.0, min(LONGEST_STRETCH, max(using_more, 1.0 + drains_s / max(loads_s, 1e-3))))
 
 
-def may_leave_at(state: State, wanted: ModelName, resident: ModelState, now: Instant) -> Instant | None:
-    """From when on `resident` may be evicted for `wanted`; None: not by it, or not until something else happens."""
-    if is_protected(state, wanted, resident):
-        return None
-    if resident.phase is Phase.LOADING:
-        return None if state.line.count(resident.name) else now
-    if state.is_idle(resident):
-        return now
-    return due(state, wanted, resident)
+def _patience(bench: Bench, resident: ModelState) -> float:
+    """As configured, or less, so that one rotation of everybody who competes keeps `maxWait`."""
+    policy = bench.state.catalog.policy
+    if policy.max_wait_s is None:
+        return policy.patience
+    habits = bench.state.habits
+    ring = {*bench.ring, resident.name}
+    loads = [habits.load_s(name) for name in ring]
+    fixed_s = sum(loads) + sum(habits.of(name).drain_s + habits.stop_s(name) for name in ring)
+    turns_s = 2.0 * (sum(loads) - min(loads))
+    return max(0.0, min(policy.patience, (policy.max_wait_s - fixed_s) / max(turns_s, 1e-3)))
+
+
+def _latest(bench: Bench, claim: Claim, resident: ModelState) -> Instant:
+    """When `resident` must begin to leave if the claim is to be ready within `maxWait`."""
+    max_wait_s = bench.state.catalog.policy.max_wait_s
+    if max_wait_s is None:
+        return NEVER
+    return claim.since + max_wait_s - bench.state.load_s(claim.model) - resident.habit.drain_s
+
+
+def _is_more_urgent(state: State, wanted: ModelName, resident: ModelState) -> bool:
+    return state.catalog.models[wanted].urgency > resident.spec.urgency
+
+
+def _has_older_requests(state: State, claim: Claim, resident: ModelState) -> bool:
+    return bool(state.line.count(resident.name)) and state.line.oldest(resident.name) <= claim.since
 
 
 def is_protected(state: State, wanted: ModelName, resident: ModelState) -> bool:
     """Pinned models stay; so do members of a persistent group, except for their own group."""
+    if resident.spec.pinned:
+        return True
     group = state.catalog.groups.of(resident.name)
-    from_outside = group is not state.catalog.groups.of(wanted)
-    return resident.spec.pinned or (group.persistent and from_outside)
+    return group.persistent and group is not state.catalog.groups.of(wanted)
+
+
+# Slots
 
 
 def serves_at_once(state: State, model: ModelState, wish: Wish) -> bool:
@@ -59,16 +187,15 @@ def serves_at_once(state: State, model: ModelState, wish: Wish) -> bool:
 
 def slots(state: State, resident: ModelState) -> float:
     """How many requests may be forwarded to it at a time, as things are now."""
-    limit = resident.spec.concurrency_limit
-    if limit is not None:
-        return limit
+    known = resident.slots
+    if known is not None:
+        return known
     return CROWDED_SLOTS if is_contested(state, resident) else float("inf")
 
 
 def is_contested(state: State, resident: ModelState) -> bool:
     """Does somebody wait for a place that `resident` may have to leave?"""
     return any(
-        is_in_the_way(resident.spec, state.catalog.models[name], state.catalog)
-        for name in state.line.models()
-        if state.models[name].phase not in (Phase.READY, Phase.LOADING)
+        is_in_the_way(resident.spec, state.catalog.models[claim.model], state.catalog)
+        for claim in state.claims.first(LOOKED_AT)
     )

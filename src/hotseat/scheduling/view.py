@@ -44,6 +44,11 @@ class TicketView:
     client: ClientId
     since: Instant
     why: str
+    """Exactly one reason, in one sentence."""
+    expected_in_s: Seconds | None = None
+    """When it will probably be served; None: nothing to go by."""
+    not_later_than: Instant | None = None
+    """What can be promised to the head of a line, as long as requests and loads take no longer than they did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,203 @@
+"""What is to be done about each claim, oldest first: computed from the state alone, carried out by settle.py.
+
+The same computation explains why somebody waits: what cannot be done for a claim now is its reason. Room that is on
+its way to a claim counts as taken, so no younger claim can have what was cleared for an older one. Nothing remembers
+an earlier decision: what is under way can be read off the phases.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from hotseat.errors import NeverFits
+from hotseat.scheduling.eviction import choose_victims
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.room import Floor, Occupancy, is_in_the_way, needs, shortage
+from hotseat.scheduling.turns import LOOKED_AT, NEVER, Bench, Hold, Keeps, begin, hold, is_protected, turn_s
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.scheduling.claims import Claim
+    from hotseat.scheduling.state import ModelState, State
+    from hotseat.terms import Bytes, Instant, ModelName, Place
+
+    Models: TypeAlias = list[ModelState]
+    Holds: TypeAlias = tuple[Hold, ...]
+    Missing: TypeAlias = Mapping[Place, Bytes]
+
+EVICTING = 4
+"""How many claims at a time may look for victims: older claims are served first anyway."""
+
+
+class Step(Enum):
+    REFUSE = "refuse"
+    """It can never be had."""
+    START = "start"
+    EVICT = "evict"
+    LEAVING = "leaving"
+    """Its room is on its way: somebody drains or stops for it."""
+    LOADER = "loader"
+    """Nothing is evicted while another load is under way: memory is not emptied before it can be refilled."""
+    HELD = "held"
+    """Somebody keeps the room, at least until some time."""
+    BEHIND = "behind"
+    """An older claim comes first."""
+
+
+class Prospect(NamedTuple):
+    """One claim and what is to be done about it now, or what it waits for."""
+
+    claim: Claim
+    model: ModelState
+    spec: ModelSpec
+    step: Step
+    others: tuple[ModelState, ...] = ()
+    """Victims, those leaving, loading or before it, as the step says."""
+    holds: tuple[Hold, ...] = ()
+    error: NeverFits | None = None
+
+    @property
+    def look_again(self) -> Instant:
+        return min((each.until for each in self.holds), default=NEVER)
+
+
+def prospects(state: State, now: Instant) -> Iterator[Prospect]:
+    plan = Plan(state, now)
+    for claim in state.claims.first(LOOKED_AT):
+        yield plan.about(claim)
+
+
+class Plan:
+    """One look at all claims; what is decided for the older ones counts for the younger."""
+
+    __slots__ = ("_bench", "_evicting", "_floor", "_for_good", "_loader", "_now", "_spoken_for", "_state")
+
+    def __init__(self, state: State, now: Instant) -> None:
+        self._state = state
+        self._now = now
+        self._floor = Floor(state)
+        self._bench = Bench(state, now)
+        self._loader = loader_busy_with(state)
+        self._for_good: dict[int, Occupancy] = {}
+        self._evicting = EVICTING
+        self._spoken_for: set[ModelName] = set()
+
+    def about(self, claim: Claim) -> Prospect:
+        floor = self._floor
+        model, spec = self._state.models[claim.model], self._state.catalog.models[claim.model]
+        if error := self._never_fits(spec):
+            return Prospect(claim, model, spec, Step.REFUSE, error=error)
+        if older := floor.promised_instead_of(spec):
+            return Prospect(claim, model, spec, Step.BEHIND, (older,))
+        if not floor.then.admits(spec):
+            return self._without_room(claim, model, spec)
+        if not floor.now.admits(spec):
+            return self._leaving(claim, model, spec)
+        floor.start(model, spec)
+        self._loader = self._loader or model
+        return Prospect(claim, model, spec, Step.START)
+
+    def _leaving(self, claim: Claim, model: ModelState, spec: ModelSpec) -> Prospect:
+        self._floor.promise(model, spec)
+        if self._loader is None and self._only_stops(spec):
+            self._loader = model
+        return Prospect(claim, model, spec, Step.LEAVING)
+
+    def _only_stops(self, spec: ModelSpec) -> bool:
+        """Does it wait for nothing but the end of stops? Then the loader is as good as taken."""
+        return not any(is_in_the_way(each.spec, spec, self._state.catalog) for each in self._floor.draining)
+
+    def _never_fits(self, spec: ModelSpec) -> NeverFits | None:
+        """Could it be had if everybody left who may? Asked before anything is evicted for it."""
+        group = self._state.catalog.groups.of(spec.name)
+        staying_for_good = self._for_good.get(id(group))
+        if staying_for_good is None:
+            protected = [model for model in self._floor.staying if is_protected(self._state, spec.name, model)]
+            staying_for_good = Occupancy(self._state.catalog, (model.spec for model in protected))
+            self._for_good[id(group)] = staying_for_good
+        return None if staying_for_good.admits(spec) else never_fits(spec, staying_for_good.models, self._state.catalog)
+
+    def _without_room(self, claim: Claim, model: ModelState, spec: ModelSpec) -> Prospect:
+        missing = self._floor.then.lacks(spec)
+        candidates = self._candidates(spec, missing) if self._evicting else []
+        if not candidates:
+            return Prospect(claim, model, spec, Step.BEHIND)
+        self._evicting -= 1
+        free, holds = self._who_may_leave(claim, candidates)
+        if self._loader is not None:
+            return self._wait_for_loader(claim, model, spec, missing, free, holds)
+        victims = self._victims(spec, missing, free)
+        if victims is None:
+            self._spoken_for.update(each.resident.name for each in holds)
+            return Prospect(claim, model, spec, Step.HELD if holds else Step.BEHIND, holds=holds)
+        self._floor.evict(victims)
+        self._floor.promise(model, spec)
+        if not any(victim.leases for victim in victims):
+            self._loader = model
+        return Prospect(claim, model, spec, Step.EVICT, victims)
+
+    def _wait_for_loader(
+        self, claim: Claim, model: ModelState, spec: ModelSpec, missing: Missing, free: Models, holds: Holds
+    ) -> Prospect:
+        assert self._loader is not None
+        # Once its turn has come no younger load may begin in its way, or the loader would never be free for it.
+        loading = [each.resident for each in holds if each.keeps is Keeps.LOADING]
+        overdue = [resident for resident in loading if self._is_due(claim, resident)]
+        if self._victims(spec, missing, [*free, *overdue]) is not None:
+            self._floor.promise(model, spec)
+        return Prospect(claim, model, spec, Step.LOADER, (self._loader,))
+
+    def _is_due(self, claim: Claim, resident: ModelState) -> bool:
+        return begin(claim, resident) + turn_s(self._bench, claim.model, resident) <= self._now
+
+    def _candidates(self, spec: ModelSpec, missing: Missing) -> Models:
+        """Residents whose going would help, except those whom an older claim waits for already."""
+        catalog, ours = self._state.catalog, self._state.catalog.groups.of(spec.name)
+        return [
+            model
+            for model in self._floor.staying
+            if model.name not in self._spoken_for
+            and (
+                not missing.keys().isdisjoint(needs(model.spec, catalog))
+                or ours.pushes_out(catalog.groups.of(model.name))
+            )
+        ]
+
+    def _who_may_leave(self, claim: Claim, candidates: Models) -> tuple[Models, Holds]:
+        free, holds = [], []
+        for resident in candidates:
+            held = hold(self._bench, claim, resident)
+            if held is None or held.until <= self._now:
+                free.append(resident)
+            else:
+                holds.append(held)
+        return free, tuple(holds)
+
+    def _victims(self, spec: ModelSpec, missing: Missing, free: Models) -> tuple[ModelState, ...] | None:
+        """Those whom the groups push out, and the cheapest others that give back the memory that is still missing."""
+        groups, ours = self._state.catalog.groups, self._state.catalog.groups.of(spec.name)
+        pushed = [model for model in self._floor.staying if ours.pushes_out(groups.of(model.name))]
+        if any(model not in free for model in pushed):
+            return None
+        for model in pushed:
+            given = needs(model.spec, self._state.catalog)
+            missing = {place: lack - given.get(place, 0) for place, lack in missing.items()}
+        missing = {place: lack for place, lack in missing.items() if lack > 0}
+        others = choose_victims(self._state, [model for model in free if model not in pushed], missing, self._now)
+        return None if others is None else (*pushed, *others)
+
+
+def loader_busy_with(state: State) -> ModelState | None:
+    """A load that nobody waits for any more does not count."""
+    return next((model for model in state.in_phase(Phase.LOADING) if state.line.count(model.name)), None)
+
+
+def never_fits(spec: ModelSpec, for_good: Sequence[ModelSpec], catalog: Catalog) -> NeverFits:
+    return NeverFits(
+        f"{spec.name} never fits: it {shortage(spec, for_good, catalog)}."
+        " Raise the budget, unpin a model or choose a smaller quantisation."
+    )

@@ -1,0 +1,196 @@
+"""Why is my request waiting, and how long yet? One reason and one estimate for every model that somebody waits for.
+
+The reasons fall out of the decision itself: what plan.py cannot do for a claim now is what its tickets wait for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.plan import Prospect, Step, prospects
+from hotseat.scheduling.room import Floor, is_in_the_way
+from hotseat.scheduling.turns import LONGEST_STRETCH, Hold, Keeps, slots
+
+if TYPE_CHECKING:
+    from hotseat.scheduling.state import ModelState, State
+    from hotseat.terms import Instant, ModelName, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What those who wait for a model wait for."""
+
+    why: str
+    ready_in_s: Seconds
+    """Until the model is ready, probably."""
+    not_later_than: Instant | None = None
+
+
+def waits(state: State, now: Instant) -> dict[ModelName, Wait]:
+    """One for each model that somebody waits for."""
+    found = _claims(state, now)
+    for name in state.line.models():
+        if name not in found:
+            found[name] = _resident(state, state.models[name], now)
+    return found
+
+
+def _claims(state: State, now: Instant) -> dict[ModelName, Wait]:
+    """Those without a process, oldest claim first; what is known of one helps to estimate the next."""
+    found: dict[ModelName, Wait] = {}
+    explainer = _Explainer(state, now)
+    for prospect in prospects(state, now):
+        found[prospect.claim.model] = explainer.about(prospect)
+    for claim in state.claims:
+        if claim.model not in found:
+            found[claim.model] = explainer.behind(claim.model, None)
+    return found
+
+
+class _Explainer:
+    def __init__(self, state: State, now: Instant) -> None:
+        self._state, self._now = state, now
+        self._floor = Floor(state)
+        self._number = 0
+        self._before: tuple[ModelName, Instant] | None = None
+        """The claim before this one, and since when it waits."""
+        self._before_s: Seconds = 0.0
+
+    def about(self, prospect: Prospect) -> Wait:
+        name = prospect.claim.model
+        match prospect.step:
+            case Step.LEAVING | Step.EVICT:
+                wait = self._leaving(prospect)
+            case Step.LOADER:
+                wait = self._loader(prospect.others[0], name)
+            case Step.HELD:
+                wait = self._held(max(prospect.holds, key=lambda each: each.until), prospect)
+            case Step.BEHIND:
+                return self.behind(name, self._latest(prospect))
+            case _:
+                wait = Wait("it is started now", self._state.load_s(name))
+        self._note(name, prospect.claim.since, wait.ready_in_s)
+        return Wait(wait.why, wait.ready_in_s, self._latest(prospect))
+
+    def behind(self, name: ModelName, latest: Instant | None) -> Wait:
+        claim = self._state.claims.of(name)
+        assert claim is not None
+        why = f"number {self._number + 1} in the rotation"
+        if self._before is not None:
+            first, since = self._before
+            why += f": {first} first (its requests wait for {self._now - since:.0f} s)"
+        ready_in_s = self._before_s + self._swap_s(name)
+        self._note(name, claim.since, ready_in_s)
+        return Wait(why, ready_in_s, latest)
+
+    def _note(self, name: ModelName, since: Instant, ready_in_s: Seconds) -> None:
+        self._number += 1
+        self._before, self._before_s = (name, since), ready_in_s
+
+    def _swap_s(self, name: ModelName) -> Seconds:
+        """To stop whoever is there and load this one."""
+        usual_stop_s = max((self._state.habits.stop_s(each.name) for each in self._floor.staying), default=0.0)
+        return usual_stop_s + self._state.load_s(name)
+
+    def _leaving(self, prospect: Prospect) -> Wait:
+        load_s = self._state.load_s(prospect.claim.model)
+        leaving = [*self._floor.in_the_way(prospect.spec), *prospect.others]
+        left_s = max((leaves_in_s(self._state, each, self._now) for each in leaving), default=0.0)
+        gone = ", ".join(_leaves(each, self._now) for each in leaving)
+        return Wait(f"{gone}, then loading {prospect.claim.model} (about {load_s:.0f} s)", left_s + load_s)
+
+    def _loader(self, busy: ModelState, name: ModelName) -> Wait:
+        left_s = loads_in_s(self._state, busy, self._now)
+        return Wait(f"the loader is busy with {busy.name} ({left_s:.0f} s left)", left_s + self._swap_s(name))
+
+    def _held(self, hold: Hold, prospect: Prospect) -> Wait:
+        load_s = self._state.load_s(prospect.claim.model)
+        if hold.keeps is Keeps.LOADING:
+            return self._loader(hold.resident, prospect.claim.model)
+        resident, left_s = hold.resident, hold.until - self._now
+        stops_s = leaves_in_s(self._state, resident, self._now)
+        return Wait(self._sentence(hold, left_s, load_s), left_s + stops_s + load_s)
+
+    def _sentence(self, hold: Hold, left_s: Seconds, load_s: Seconds) -> str:
+        resident = hold.resident
+        match hold.keeps:
+            case Keeps.LINGER:
+                return f"{resident.name} is unused, but usually wanted again soon; deciding in {left_s:.1f} s"
+            case Keeps.OLDER_REQUESTS:
+                older = self._state.line.count(resident.name)
+                return f"{resident.name} first finishes {older} older requests, for {left_s:.1f} s at most"
+            case _:
+                swap_s = load_s + self._state.load_s(resident.name)
+                running = _running(resident)
+                cost = f"a swap there and back costs {swap_s:.0f} s"
+                return f"{resident.name} keeps its turn for {left_s:.1f} s more at most: {running}; {cost}"
+
+    def _latest(self, prospect: Prospect) -> Instant | None:
+        """Every contender before it stops, loads and has two turns at most: the bound of docs/design/scheduling.md."""
+        state, claim = self._state, prospect.claim
+        present = [*self._floor.staying, *self._floor.leaving]
+        older = [state.models[each.model] for each in state.claims if each < claim]
+        contenders = [each for each in [*present, *older] if is_in_the_way(each.spec, prospect.spec, state.catalog)]
+        if any(each.habit.load_s is None or not each.habit.drain_s for each in contenders):
+            return None
+        own_s = state.load_s(claim.model)
+        slowest_s = max([own_s, *(state.load_s(each.name) for each in contenders)])
+        total_s = own_s + sum(swap_s(state, each) + self._turns_s(each, slowest_s) for each in contenders)
+        return claim.since + total_s
+
+    def _turns_s(self, contender: ModelState, slowest_s: Seconds) -> Seconds:
+        patience = self._state.catalog.policy.patience
+        return LONGEST_STRETCH * patience * (self._state.load_s(contender.name) + slowest_s)
+
+
+def swap_s(state: State, model: ModelState) -> Seconds:
+    """What a model takes from others by coming and going, its turn aside."""
+    return state.load_s(model.name) + state.habits.stop_s(model.name) + model.habit.drain_s
+
+
+def leaves_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
+    """Until a model that is told to go has gone, probably."""
+    if model.phase is Phase.UNLOADING:
+        return max(0.0, model.since + state.habits.stop_s(model.name) - now)
+    running_s = max((now - lease.since for lease in model.leases.values()), default=model.habit.drain_s)
+    return max(0.0, model.habit.drain_s - running_s) + state.habits.stop_s(model.name)
+
+
+def loads_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
+    began = model.since if model.phase is Phase.LOADING else now
+    return max(0.0, began + state.load_s(model.name) - now)
+
+
+def _leaves(model: ModelState, now: Instant) -> str:
+    if not model.leases:
+        return f"stopping {model.name}"
+    longest_s = max(now - lease.since for lease in model.leases.values())
+    return f"draining {model.name} ({_running(model)} for {longest_s:.0f} s)"
+
+
+def _running(model: ModelState) -> str:
+    return "1 request running" if len(model.leases) == 1 else f"{len(model.leases)} requests running"
+
+
+def _resident(state: State, model: ModelState, now: Instant) -> Wait:
+    load_s = state.load_s(model.name)
+    match model.phase:
+        case Phase.LOADING:
+            why = f"loading {model.name}: {now - model.since:.0f} of about {load_s:.0f} s"
+            return Wait(why, loads_in_s(state, model, now))
+        case Phase.READY:
+            busy = f"{model.slots_used} of {slots(state, model):g} busy"
+            return Wait(f"waiting for a free slot on {model.name} ({busy})", 0.0)
+        case _:
+            why = f"{_leaves(model, now)} ({model.why}), then it is loaded again (about {load_s:.0f} s)"
+            return Wait(why, leaves_in_s(state, model, now) + load_s)
+
+
+def served_in_s(state: State, model: ModelState, ahead: int) -> Seconds:
+    """Until a slot comes free for the one with so many ahead, once the model is ready."""
+    at_once = slots(state, model)
+    free = at_once - model.slots_used if model.phase is Phase.READY else at_once
+    rounds = max(0.0, ahead + 1 - free) / at_once if at_once < float("inf") else 0.0
+    return rounds * model.habit.service_s
