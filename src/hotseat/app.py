@@ -30,8 +30,10 @@ from hotseat.config.load import Loaded, read
 from hotseat.dispatcher import Dispatcher
 from hotseat.errors import HotseatError
 from hotseat.journal import Journal
+from hotseat.keeper import Keeper, state_file
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
+from hotseat.scheduling.events import CatalogChanged, UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
 from hotseat.telemetry import logs
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from hotseat.journal import Entry
     from hotseat.settings import Settings
     from hotseat.terms import ModelName, Seconds
 
@@ -177,6 +180,8 @@ class Program:
         self._sockets = sockets
         self._tls = tls
         self._tasks = Tasks()
+        self._complaints: list[str] = []
+        """What the scheduler cannot keep, as far as it was said already."""
         self._stop_wished = asyncio.Event()
         self._stop_now = asyncio.Event()
 
@@ -206,7 +211,13 @@ class Program:
         )
         raise_file_limit()  # after the guard has started: model servers keep the limit we were given
         self._journal = Journal()
-        self._dispatcher = Dispatcher(Scheduler(self._loaded.catalog), self._supervisor, self._journal)
+        self._scheduler = Scheduler(self._loaded.catalog)
+        keeper = Keeper(state_file(os.environ), self._scheduler.habits)
+        keeper.recall()
+        self._journal.listen(keeper.watch)
+        self._journal.listen(self._check_promises)
+        stack.callback(keeper.save)
+        self._dispatcher = Dispatcher(self._scheduler, self._supervisor, self._journal)
         lag = Lag()
         self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked)
         self._journal.listen(self._metrics.watch)
@@ -218,6 +229,19 @@ class Program:
         stack.push_async_callback(self._relay.aclose)
         await self._relay.listen(self._sockets, self._tls)
         self._tasks.start(self._preload(), "preload")
+
+    def _check_promises(self, entry: Entry) -> None:
+        """After every load something more is known about what can be kept."""
+        if isinstance(entry.event, UpstreamReady | CatalogChanged):
+            self._complain_of_promises()
+
+    def _complain_of_promises(self) -> None:
+        """Each complaint once, until it changes."""
+        complaints = self._scheduler.complaints()
+        for complaint in complaints:
+            if complaint not in self._complaints:
+                log.warning("configuration complaint=%r", complaint)
+        self._complaints = complaints
 
     def _echo_if_wished(self, chunk: bytes) -> None:
         if self.settings.logging.to_stdout in ("upstream", "both"):
@@ -307,6 +331,7 @@ class Program:
     def _announce(self) -> None:
         for complaint in self._loaded.complaints:
             log.warning("configuration complaint=%r", str(complaint))
+        self._complain_of_promises()
         files = ", ".join(str(file) for file in self._loaded.files)
         log.info("hotseat %s serves %d models from %s", __version__, len(self._loaded.catalog.models), files)
         for sock in self._sockets:

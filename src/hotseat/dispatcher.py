@@ -15,7 +15,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, assert_never, cast
 
 from hotseat.catalog.catalog import CatalogChange, compare
-from hotseat.scheduling.commands import Command, Confirm, Cut, Grant, Refuse, StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.commands import (
+    Command,
+    Confirm,
+    Cut,
+    Grant,
+    Refuse,
+    ReportSwap,
+    StartUpstream,
+    StopUpstream,
+    WakeAt,
+)
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
@@ -24,11 +34,13 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
+    SlotsLearned,
     UnloadRequested,
     UpstreamExited,
     UpstreamFailed,
     UpstreamReady,
 )
+from hotseat.swaps import SwapDiary
 from hotseat.tasks import Tasks
 from hotseat.terms import ClientId, TicketId
 from hotseat.traffic import Traffic
@@ -56,6 +68,9 @@ class Hands(Protocol):
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed: ...
     async def watch(self, ready: UpstreamReady) -> UpstreamExited: ...
+
+    async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
+
     async def stop(self, command: StopUpstream) -> None: ...
 
 
@@ -96,6 +111,7 @@ class Dispatcher:
         self._untold: deque[Event] = deque()
         self._telling = False
         self._timer: asyncio.TimerHandle | None = None
+        self._diary = SwapDiary()
         self._tasks = Tasks()
 
     # What others ask of it
@@ -210,6 +226,8 @@ class Dispatcher:
             case StopUpstream(model=model, because=because):
                 log.info("stopping upstream model=%s because=%r", model, because)
                 self._tasks.start(self._hands.stop(command), f"stop {model}")
+            case ReportSwap():
+                self._diary.write(command, self._clock())
             case WakeAt(when=when):
                 self._set_timer(when)
             case _:
@@ -227,9 +245,15 @@ class Dispatcher:
             return self.tell(started)
         log.info("upstream ready model=%s took_s=%.2f pid=%s", command.model, took, started.upstream.pid)
         self.tell(started)
+        self._tasks.start(self._learn_slots(started), f"ask {command.model}")
         exited = await self._hands.watch(started)
         log.info("upstream gone model=%s how=%r", command.model, exited.how)
         return self.tell(exited)
+
+    async def _learn_slots(self, ready: UpstreamReady) -> None:
+        """While the first requests are on their way already: a server need not know."""
+        if learned := await self._hands.ask_slots(ready):
+            self.tell(learned)
 
     def _set_timer(self, when: Instant | None) -> None:
         if self._timer:

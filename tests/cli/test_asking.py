@@ -143,7 +143,7 @@ async def test_why_tells_each_who_waits(desk: Desk) -> None:
         said = await desk.type("why", "qwen")
         desk.house.puppets.become_ready("qwen")
 
-    assert said.out.splitlines()[1].startswith("request 1 has waited 0s: loading for 0.")
+    assert said.out.splitlines()[1].startswith("request 1 has waited 0s: loading qwen: 0 of about ")
 
 
 async def test_reload_says_what_it_touched(desk: Desk) -> None:

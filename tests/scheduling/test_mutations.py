@@ -18,7 +18,6 @@ from hotseat.scheduling.lifecycle import Phase as ModelPhase
 from hotseat.scheduling.line import ModelLine
 from hotseat.scheduling.moves import Moves
 from hotseat.scheduling.plan import Plan
-from hotseat.scheduling.room import Floor
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.state import LONG_AGO, ModelState, State
 
@@ -110,10 +109,6 @@ def a_claim_is_lost_when_its_model_cools_down(state: State, model: ModelState) -
         RECKON(state, model)
 
 
-def what_was_cleared_for_one_goes_to_another(floor: Floor, model: ModelState, spec: object) -> None:
-    floor.promised.append(model)
-
-
 def the_first_one_is_evicted_for_the_second(plan: Plan, claim: Claim) -> Prospect:
     plan._loader = None
     return ABOUT(plan, claim)
@@ -156,7 +151,6 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (Plan, "_never_fits", what_never_fits_is_waited_for),
     (ModelLine, "take", who_asks_most_is_served_most),
     (State, "reckon_claim", a_claim_is_lost_when_its_model_cools_down),
-    (Floor, "promise", what_was_cleared_for_one_goes_to_another),
     (Plan, "about", the_first_one_is_evicted_for_the_second),
     (turns, "is_protected", pinned_models_are_evicted),
     (moves, "rest_s", a_failing_model_is_tried_without_rest),

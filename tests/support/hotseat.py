@@ -35,7 +35,7 @@ class Hotseat:
         self.config = folder / "config.yaml"
         self.write(config)
         self._log = folder / "hotseat.log"
-        self._environment = {**os.environ, MARK: str(folder)}
+        self._environment = {**os.environ, MARK: str(folder), "XDG_STATE_HOME": str(folder / "state")}
         self._mark = f"{MARK}={folder}".encode()
         argv = [*map(str, program), "serve", "--config", str(self.config), "--listen", f"{host}:{self.port}"]
         with self._log.open("wb") as log:

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hotseat.errors import HotseatError, LoadFailed
 from hotseat.scheduling import invariants
-from hotseat.scheduling.commands import Cause, Command, Confirm, Cut, Grant, Refuse, StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.commands import (
+    Cause,
+    Command,
+    Confirm,
+    Cut,
+    Grant,
+    Refuse,
+    ReportSwap,
+    StartUpstream,
+    StopUpstream,
+    WakeAt,
+)
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
@@ -74,6 +85,8 @@ class Playbook:
         self.scheduler = Scheduler(catalog)
         self.now: Instant = 0.0
         self.launches: dict[str, LaunchId] = {}
+        self.swaps: list[ReportSwap] = []
+        """What was reported of swaps: records, not wishes, so they need not be expected."""
         self._last: Command | None = None
         self._unasserted: list[Command] = []
         self._exchange: list[str] = []
@@ -94,7 +107,9 @@ class Playbook:
         self.is_over()
         event = fact(self) if callable(fact) else fact
         self._exchange.append(f"{self.now:8.2f}  >> {event}")
-        self._unasserted = self.scheduler.handle(event, self.now)
+        commands = self.scheduler.handle(event, self.now)
+        self.swaps += [command for command in commands if isinstance(command, ReportSwap)]
+        self._unasserted = [command for command in commands if not isinstance(command, ReportSwap)]
         self._exchange += [f"{'':8}  << {_brief(command)}" for command in self._unasserted]
         started = [command for command in self._unasserted if isinstance(command, StartUpstream)]
         self.launches |= {command.model: command.launch for command in started}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.errors import LoadFailed
-from hotseat.scheduling.events import UpstreamExited, UpstreamFailed, UpstreamReady
+from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamFailed, UpstreamReady
 from hotseat.terms import Address, ModelName, Upstream
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class Puppets:
     def __init__(self, slow: tuple[str, ...] = (), broken: tuple[str, ...] = ()) -> None:
         self.slow = slow
         self.broken = broken
+        self.slots: dict[str, int] = {}
+        """What a model's server says about its slots; nothing where it is not named."""
         self._ready: dict[str, asyncio.Event] = {}
         self._gone: dict[str, asyncio.Future[str]] = {}
 
@@ -59,6 +61,10 @@ class Puppets:
 
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:
         return UpstreamExited(ready.model, ready.launch, await self._gone[ready.model])
+
+    async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
+        slots = self.slots.get(ready.model)
+        return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
 
     async def stop(self, command: StopUpstream) -> None:
         self._gone[command.model].set_result("exited as asked")

@@ -124,6 +124,8 @@ def ticket(view: View, waiting: TicketView) -> Ticket:
         client=waiting.client,
         waited_s=round(view.now - waiting.since, 3),
         why=waiting.why,
+        expected_s=None if waiting.expected_in_s is None else round(waiting.expected_in_s, 3),
+        at_most_s=None if waiting.not_later_than is None else round(max(0.0, waiting.not_later_than - view.now), 3),
     )
 
 

@@ -72,6 +72,11 @@ class Ticket(BaseModel):
     client: str
     waited_s: float
     why: str
+    expected_s: Annotated[float | None, Field(description="In how many seconds it will probably be served.")]
+    at_most_s: Annotated[
+        float | None,
+        Field(description="In how many seconds at the latest, if loads and requests take no longer than they did."),
+    ]
 
 
 class Queue(BaseModel):

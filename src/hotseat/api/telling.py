@@ -53,6 +53,8 @@ def plain(thing: Any) -> Any:
             return {"code": thing.code, "message": thing.message}
         case Address():
             return str(thing)
+        case tuple():
+            return [plain(each) for each in thing]
     if not is_dataclass(thing):
         return thing
     values = {field.name: getattr(thing, field.name) for field in fields(thing)}

@@ -95,12 +95,21 @@ def why(server: Server, model: str, as_json: bool) -> None:
 def sentences(story: dict[str, Any]) -> list[str]:
     """The present first, then who waits, then what brought it about."""
     told = [f"{story['model']} is {story['phase']}: {story['why']}"]
-    told += [f"request {t['ticket']} has waited {duration(t['waited_s'])}: {t['why']}" for t in story["line"]]
+    told += [waiting(ticket) for ticket in story["line"]]
     for what, cause in (("started", story["last_start"]), ("stopped", story["last_stop"])):
         if cause:
             told.append(f"last {what} {moment(cause['at'])}: {cause['because']}")
     if story["last_error"] and story["last_error"] != story["why"]:
         told.append(f"last failure: {story['last_error']}")
+    return told
+
+
+def waiting(ticket: dict[str, Any]) -> str:
+    told = f"request {ticket['ticket']} has waited {duration(ticket['waited_s'])}: {ticket['why']}"
+    if ticket["expected_s"] is not None:
+        told += f"; served in about {duration(ticket['expected_s'])}"
+    if ticket["at_most_s"] is not None:
+        told += f", {duration(ticket['at_most_s'])} at most"
     return told
 
 

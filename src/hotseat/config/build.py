@@ -49,7 +49,7 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], notebook: Notebook)
         models=MappingProxyType(models),
         groups=_groups(config, budgets),
         budgets=budgets,
-        policy=Policy(config.scheduler.patience, config.scheduler.max_queue),
+        policy=Policy(config.scheduler.patience, config.scheduler.max_queue, config.scheduler.max_wait),
     )
     default = catalog.find(config.default_model)
     return replace(

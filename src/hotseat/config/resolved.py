@@ -32,7 +32,11 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
         "models": {name: _model(spec, secrets) for name, spec in catalog.models.items()},
         "groups": [_group(group) for group in catalog.groups.groups],
         "budgets": {str(place): size for place, size in catalog.budgets.items()},
-        "scheduler": {"patience": catalog.policy.patience, "maxQueue": catalog.policy.max_queue},
+        "scheduler": {
+            "patience": catalog.policy.patience,
+            "maxWait": catalog.policy.max_wait_s,
+            "maxQueue": catalog.policy.max_queue,
+        },
         "defaultModel": catalog.default_model,
         "preload": list(catalog.preload),
         "unsupported": dict(catalog.unsupported),

@@ -56,6 +56,8 @@ class DeviceForm(Form):
 class SchedulerForm(Form):
     patience: Annotated[float, Field(ge=0)] = 2.0
     """How many load times a request waits before the model it waits for takes the seat."""
+    max_wait: Duration | None = None
+    """Turns are shortened so that a rotation of all models in demand keeps this, where their load times allow it."""
     max_queue: Annotated[int, Field(ge=1)] = 512
     """How many requests may wait before new ones get 429."""
 

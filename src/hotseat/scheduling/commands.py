@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
-    from hotseat.terms import Instant, LaunchId, ModelName, TicketId, Upstream
+    from hotseat.terms import ClientId, Instant, LaunchId, ModelName, Seconds, TicketId, Upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,44 @@ class StopUpstream:
 
 
 @dataclass(frozen=True, slots=True)
+class Evicted:
+    """A model that made room, and why it was the cheapest that could."""
+
+    model: ModelName
+    because: str
+    age_s: Seconds
+    """How long it had been ready."""
+    load_s: Seconds
+    """What loading it again takes."""
+    served: int
+    """Requests in the turn that ended."""
+
+    @property
+    def is_early(self) -> bool:
+        """It was there for a shorter time than loading it took: that is thrash."""
+        return self.age_s < self.load_s
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSwap:
+    """A swap is complete: write down what it was for and what it cost."""
+
+    model: ModelName
+    client: ClientId | None
+    """Whose request was the oldest; None: nobody waits any more."""
+    waited_s: Seconds
+    """From the claim to the ready server."""
+    predicted_s: Seconds
+    measured_s: Seconds
+    evicted: tuple[Evicted, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Tell ClockReached then; replaces every earlier wish."""
 
     when: Instant
 
 
-Command: TypeAlias = Grant | Confirm | Refuse | Cut | StartUpstream | StopUpstream | WakeAt
+Command: TypeAlias = Grant | Confirm | Refuse | Cut | StartUpstream | StopUpstream | ReportSwap | WakeAt

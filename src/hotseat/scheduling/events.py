@@ -56,6 +56,15 @@ class UpstreamReady:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsLearned:
+    """A ready server said how many requests it works on at a time."""
+
+    model: ModelName
+    launch: LaunchId
+    total_slots: int
+
+
+@dataclass(frozen=True, slots=True)
 class UpstreamFailed:
     """A start came to nothing; no process of it is left."""
 
@@ -97,6 +106,7 @@ Event: TypeAlias = (
     | UnloadRequested
     | RequestLeft
     | UpstreamReady
+    | SlotsLearned
     | UpstreamFailed
     | UpstreamExited
     | ClockReached

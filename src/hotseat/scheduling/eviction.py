@@ -43,6 +43,16 @@ def price(state: State, model: ModelState, now: Instant) -> float:
     return state.load_s(model.name) / next_use_s(model.habit.gaps, now - model.idle_since)
 
 
+def price_in_words(state: State, model: ModelState, now: Instant) -> str:
+    """Why it was the cheapest, for the record of the swap."""
+    if model.leases or state.line.count(model.name):
+        return f"its turn was over ({len(model.leases)} requests running)"
+    unused_s = now - model.idle_since
+    again_s = next_use_s(model.habit.gaps, unused_s)
+    loads = f"loads in {state.load_s(model.name):.1f} s"
+    return f"unused for {unused_s:.1f} s, wanted again in about {again_s:.0f} s, {loads}"
+
+
 def choose_victims(
     state: State, free: Sequence[ModelState], missing: Mapping[Place, Bytes], now: Instant
 ) -> tuple[ModelState, ...] | None:

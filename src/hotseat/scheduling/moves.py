@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.scheduling.commands import Cause, Command, Confirm, Cut, Grant, Refuse, StartUpstream, StopUpstream
+from hotseat.scheduling.commands import (
+    Cause,
+    Command,
+    Confirm,
+    Cut,
+    Evicted,
+    Grant,
+    Refuse,
+    ReportSwap,
+    StartUpstream,
+    StopUpstream,
+)
 from hotseat.scheduling.lifecycle import Move, Phase, after
 from hotseat.scheduling.line import Ticket, Wish
 from hotseat.scheduling.state import LONG_AGO, takes_slot
@@ -131,6 +142,7 @@ class Moves:
             each.loads_alone = len(loading) == 1
 
     def become_ready(self, model: ModelState, upstream: Upstream) -> None:
+        self._report_swap(model)
         # Loads share the disk: what one took beside another says little about either.
         if model.loads_alone or model.habit.load_s is None:
             self.state.habits.loaded(model.name, self.now - model.since)
@@ -138,6 +150,27 @@ class Moves:
         model.upstream = upstream
         model.ready_at = model.idle_since = self.now
         model.served = 0
+
+    def _report_swap(self, model: ModelState) -> None:
+        """What the load cost, if somebody had to go for it."""
+        if not model.evicted_for_it:
+            return
+        line = self.state.line
+        client = line.first(model.name).client if line.count(model.name) else None
+        predicted_s, measured_s = self.state.load_s(model.name), self.now - model.since
+        waited_s = self.now - model.claimed_at
+        report = ReportSwap(model.name, client, waited_s, predicted_s, measured_s, model.evicted_for_it, model.why)
+        self.commands.append(report)
+
+    def evict(self, victim: ModelState, wanted: ModelState, because: str) -> None:
+        """It makes room for `wanted`: its next claim counts from here."""
+        load_s = self.state.load_s(victim.name)
+        if victim.phase is Phase.READY:
+            went = Evicted(victim.name, because, self.now - victim.ready_at, load_s, victim.served)
+            wanted.evicted_for_it = (*wanted.evicted_for_it, went)
+        victim.evicted_at = self.now
+        abandoned = " and nobody waits for it any more" if victim.phase is Phase.LOADING else ""
+        self.dismiss(victim, Cause.EVICTION, f"{wanted.name} needs its room{abandoned}")
 
     def dismiss(self, model: ModelState, cause: Cause, because: str) -> None:
         """Let it go: a load is stopped at once, a ready model drains first; one that is leaving goes on leaving."""
@@ -203,6 +236,7 @@ class Moves:
 
     def _bury(self, model: ModelState) -> None:
         """No process is left. Leases on it end when their connections break; they no longer count for the model."""
+        model.evicted_for_it = ()
         model.launch = model.upstream = model.cut_at = model.cause = model.slots_told = None
         model.ready_at = model.idle_since = LONG_AGO
         for ticket in model.leases:

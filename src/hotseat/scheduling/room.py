@@ -104,6 +104,10 @@ class Floor:
         return tuple(model for model in self.leaving if is_in_the_way(model.spec, spec, self.catalog))
 
 
+def fits_beside(wanted: ModelSpec, resident: ModelSpec, catalog: Catalog) -> bool:
+    return Occupancy(catalog, (resident,)).admits(wanted)
+
+
 def is_in_the_way(resident: ModelSpec, wanted: ModelSpec, catalog: Catalog) -> bool:
     """May `wanted` need the room of `resident`?"""
     if catalog.groups.must_leave(resident.name, wanted.name):

@@ -20,6 +20,7 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
+    SlotsLearned,
     UnloadRequested,
     UpstreamExited,
     UpstreamFailed,
@@ -31,15 +32,18 @@ from hotseat.scheduling.moves import Moves
 from hotseat.scheduling.picture import picture, why
 from hotseat.scheduling.settle import settle
 from hotseat.scheduling.state import State
-from hotseat.scheduling.turns import NEVER, serves_at_once
+from hotseat.scheduling.turns import NEVER, serves_at_once, unkept_max_wait
+from hotseat.scheduling.waiting import newcomer_waits_s
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.scheduling.commands import Command
+    from hotseat.scheduling.habits import Habits
     from hotseat.scheduling.state import ModelState
     from hotseat.scheduling.view import View
-    from hotseat.terms import ClientId, Instant, ModelName, TicketId, Upstream
+    from hotseat.terms import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
 
+LONGEST_RETRY_S: Seconds = 60.0
 SHUTTING_DOWN = "hotseat is shutting down. Ask again in a moment."
 # Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
 READY, USE, READ = Phase.READY, Wish.USE, Wish.READ
@@ -54,12 +58,21 @@ class Scheduler:
     def catalog(self) -> Catalog:
         return self._state.catalog
 
+    @property
+    def habits(self) -> Habits:
+        """What was learned, to be kept across restarts."""
+        return self._state.habits
+
     def view(self, now: Instant) -> View:
         return picture(self._state, now)
 
     def why(self, model: ModelName, now: Instant) -> str:
         """The view's sentence about one model, without the rest of the view."""
         return why(self._state, self._state.models[model], now)
+
+    def complaints(self) -> list[str]:
+        """What the configuration asks for and cannot be had, as far as load times are known."""
+        return [*unkept_max_wait(self._state)]
 
     def handle(self, event: Event, now: Instant) -> list[Command]:
         if type(event) is RequestArrived:
@@ -134,6 +147,8 @@ class Scheduler:
                 self._unload_requested(moves, event)
             case UpstreamReady():
                 self._ready(moves, event)
+            case SlotsLearned():
+                self._slots_learned(event)
             case UpstreamFailed():
                 self._failed(moves, event)
             case UpstreamExited():
@@ -156,17 +171,18 @@ class Scheduler:
             return moves.refuse(ticket.id, removed(ticket.model), "removed from the configuration")
         model = state.models[ticket.model]
         if len(state.line) >= state.catalog.policy.max_queue and not serves_at_once(state, model, ticket.wish):
-            return moves.refuse(ticket.id, self._line_is_full(ticket.model), "the line is full")
+            return moves.refuse(ticket.id, self._line_is_full(ticket.model, moves.now), "the line is full")
         if ticket.wish is Wish.LOAD:
             moves.forgive(model)
         if not state.line.count(ticket.model) and serves_at_once(state, model, ticket.wish):
             return moves.serve_at_once(model, ticket)
         return moves.join(ticket)
 
-    def _line_is_full(self, name: ModelName) -> Busy:
+    def _line_is_full(self, name: ModelName, now: Instant) -> Busy:
         waiting = len(self._state.line)
         text = f"{name} cannot be asked now: {waiting} requests wait already (scheduler.maxQueue). Ask again later."
-        return Busy(text, retry_after=self._state.load_s(name))
+        expected_s = newcomer_waits_s(self._state, name, now)
+        return Busy(text, retry_after=min(LONGEST_RETRY_S, max(1.0, expected_s)))
 
     def _left(self, moves: Moves, event: RequestLeft) -> None:
         if not moves.quit(event.ticket):
@@ -192,6 +208,11 @@ class Scheduler:
         if model and model.phase is Phase.LOADING:
             moves.become_ready(model, event.upstream)
 
+    def _slots_learned(self, event: SlotsLearned) -> None:
+        model = self._of_launch(event)
+        if model and model.upstream:
+            model.slots_told = event.total_slots
+
     def _failed(self, moves: Moves, event: UpstreamFailed) -> None:
         if not (model := self._of_launch(event)):
             return
@@ -211,7 +232,7 @@ class Scheduler:
             moves.fail(model, Move.CRASH, f"{model.name} {event.how}")
         self._follow_catalog(model)
 
-    def _of_launch(self, event: UpstreamReady | UpstreamFailed | UpstreamExited) -> ModelState | None:
+    def _of_launch(self, event: UpstreamReady | SlotsLearned | UpstreamFailed | UpstreamExited) -> ModelState | None:
         """The model whose present process this fact is about."""
         model = self._state.models.get(event.model)
         return model if model and model.launch == event.launch else None

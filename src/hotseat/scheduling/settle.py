@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.eviction import price_in_words
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.plan import Prospect, Step, prospects
 from hotseat.scheduling.turns import NEVER, slots
@@ -127,13 +128,7 @@ def _carry_out(moves: Moves, prospect: Prospect) -> None:
             moves.start(model, reason_to_start(moves.state, model.name))
         case Step.EVICT:
             for victim in prospect.others:
-                evict(moves, victim, f"{model.name} needs its room")
-
-
-def evict(moves: Moves, victim: ModelState, because: str) -> None:
-    victim.evicted_at = moves.now
-    abandoned = " and nobody waits for it any more" if victim.phase is Phase.LOADING else ""
-    moves.dismiss(victim, Cause.EVICTION, f"{because}{abandoned}")
+                moves.evict(victim, model, price_in_words(moves.state, victim, moves.now))
 
 
 def reason_to_start(state: State, name: ModelName) -> str:

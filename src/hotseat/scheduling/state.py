@@ -14,7 +14,7 @@ from hotseat.terms import LaunchId
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.scheduling.commands import Cause
+    from hotseat.scheduling.commands import Cause, Evicted
     from hotseat.terms import Instant, ModelName, Seconds, TicketId, Upstream
 
 LONG_AGO: Instant = float("-inf")
@@ -47,6 +47,8 @@ class ModelState:
     """The claim that caused the present load."""
     loads_alone: bool = True
     """Of its present or last load: no other one was under way."""
+    evicted_for_it: tuple[Evicted, ...] = ()
+    """Who made room for its present or coming load."""
     evicted_at: Instant = LONG_AGO
     """When it last had to make room: its next claim counts from there, so that models rotate."""
     cut_at: Instant | None = None

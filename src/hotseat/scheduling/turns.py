@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.line import Wish
 from hotseat.scheduling.linger import Pressure, linger_s
-from hotseat.scheduling.room import is_in_the_way
+from hotseat.scheduling.room import fits_beside, is_in_the_way
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.state import ModelState, State
     from hotseat.terms import Instant, ModelName, Seconds
@@ -199,3 +201,31 @@ def is_contested(state: State, resident: ModelState) -> bool:
         is_in_the_way(resident.spec, state.catalog.models[claim.model], state.catalog)
         for claim in state.claims.first(LOOKED_AT)
     )
+
+
+# What cannot be kept
+
+
+def unkept_max_wait(state: State) -> Iterator[str]:
+    """`maxWait` is shorter than loading those takes that compete for the same room, one after the other."""
+    max_wait_s = state.catalog.policy.max_wait_s
+    known = [(model.habit.load_s, model) for model in state.models.values() if model.habit.load_s is not None]
+    rivals: list[ModelState] = []
+    total_s = 0.0
+    for load_s, model in sorted(known, key=lambda each: -each[0]):
+        if max_wait_s is None or total_s > max_wait_s:
+            break
+        if all(_are_rivals(state, model, other) for other in rivals):
+            rivals.append(model)
+            total_s += load_s
+    if max_wait_s is not None and total_s > max_wait_s:
+        names = ", ".join(model.name for model in rivals)
+        yield (
+            f"maxWait {max_wait_s:g}s cannot be kept while {len(rivals)} of these models are in use"
+            f" (loading them alone takes {total_s:.0f}s): {names}"
+        )
+
+
+def _are_rivals(state: State, one: ModelState, other: ModelState) -> bool:
+    """Can they not be resident together?"""
+    return not fits_beside(one.spec, other.spec, state.catalog) or not fits_beside(other.spec, one.spec, state.catalog)

@@ -194,3 +194,10 @@ def served_in_s(state: State, model: ModelState, ahead: int) -> Seconds:
     free = at_once - model.slots_used if model.phase is Phase.READY else at_once
     rounds = max(0.0, ahead + 1 - free) / at_once if at_once < float("inf") else 0.0
     return rounds * model.habit.service_s
+
+
+def newcomer_waits_s(state: State, name: ModelName, now: Instant) -> Seconds:
+    """How long one more request for this model would probably wait."""
+    model, wait = state.models[name], waits(state, now).get(name)
+    ready_in_s = state.load_s(name) if wait is None else wait.ready_in_s
+    return ready_in_s + served_in_s(state, model, state.line.count(name))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from hotseat.scheduling.commands import StartUpstream, StopUpstream
+from hotseat.scheduling.commands import ReportSwap, StartUpstream, StopUpstream
 from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
 from hotseat.telemetry.page import Page
 from hotseat.telemetry.tally import LoadTally, RequestTally
@@ -66,6 +66,9 @@ class Metrics:
             match command:
                 case StartUpstream(launch=launch):
                     self._began[launch] = self._clock()
+                case ReportSwap(evicted=evicted):
+                    for went in evicted:
+                        self._loads_of(went.model).early_evictions += went.is_early
                 case StopUpstream(model=model, launch=launch, cause=cause):
                     self._note_stop(model, launch, cause)
 

@@ -70,13 +70,18 @@ def of_requests(tallies: Mapping[str, RequestTally]) -> Iterator[Metric]:
 def of_loads(tallies: Mapping[str, LoadTally]) -> Iterator[Metric]:
     loads = CounterMetricFamily("hotseat_loads", "Ended starts of model servers.", labels=["model", "outcome"])
     stops = CounterMetricFamily("hotseat_stops", "Stops of model servers by cause.", labels=["model", "cause"])
+    early = CounterMetricFamily(
+        "hotseat_early_evictions", "Evictions of models that were ready for less time than they load.", labels=["model"]
+    )
     for model, tally in tallies.items():
+        early.add_metric([model], tally.early_evictions)
         for outcome, number in tally.outcomes.items():
             loads.add_metric([model, outcome], number)
         for cause, number in tally.stops.items():
             stops.add_metric([model, cause], number)
     yield loads
     yield stops
+    yield early
     spreads = {model: tally.seconds for model, tally in tallies.items()}
     yield histogram("hotseat_load_seconds", "From the start of a model server to its readiness.", spreads)
 

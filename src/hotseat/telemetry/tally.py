@@ -69,7 +69,7 @@ class RequestTally:
 class LoadTally:
     """The starts and stops of one model."""
 
-    __slots__ = ("outcomes", "seconds", "stops")
+    __slots__ = ("early_evictions", "outcomes", "seconds", "stops")
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -77,3 +77,5 @@ class LoadTally:
         """Of the loads that succeeded."""
         self.stops: Counter[str] = Counter()
         """By cause."""
+        self.early_evictions = 0
+        """How often it had to go sooner than loading it had taken."""

@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
-from hotseat.scheduling.events import UpstreamExited, UpstreamFailed, UpstreamReady
+from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamFailed, UpstreamReady
 from hotseat.upstreams.guarding import ISOLATED, Guard
 from hotseat.upstreams.launch import Launch
 from hotseat.upstreams.output import Outputs
 from hotseat.upstreams.ports import Ports
+from hotseat.upstreams.props import total_slots
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -55,6 +56,11 @@ class Supervisor:
         how = await self._launches[ready.launch].ended()
         del self._launches[ready.launch]
         return UpstreamExited(ready.model, ready.launch, how)
+
+    async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
+        """How many requests the server works on at a time, if it is one that tells."""
+        slots = await total_slots(ready.upstream.address)
+        return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
 
     async def stop(self, command: StopUpstream) -> None:
         """Ask the launch to end and see to it that it does. Safe to call twice, and for a launch that has ended."""

@@ -1,0 +1,39 @@
+"""One line in the log for every swap, and a warning when models go before they were worth their load."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hotseat.scheduling.commands import Evicted, ReportSwap
+    from hotseat.terms import Instant, Seconds
+
+log = logging.getLogger(__name__)
+
+BETWEEN_WARNINGS_S: Seconds = 60.0
+
+
+class SwapDiary:
+    def __init__(self) -> None:
+        self._warned_at: Instant = float("-inf")
+        self._early = 0
+
+    def write(self, swap: ReportSwap, now: Instant) -> None:
+        log.info(
+            "swapped model=%s client=%r waited_s=%.1f predicted_s=%.1f took_s=%.1f instead_of=%r",
+            swap.model,
+            swap.client,
+            swap.waited_s,
+            swap.predicted_s,
+            swap.measured_s,
+            "; ".join(map(told, swap.evicted)),
+        )
+        self._early += sum(each.is_early for each in swap.evicted)
+        if self._early and now - self._warned_at >= BETWEEN_WARNINGS_S:
+            log.warning("models leave before they were worth their load evictions=%d model=%s", self._early, swap.model)
+            self._warned_at, self._early = now, 0
+
+
+def told(went: Evicted) -> str:
+    return f"{went.model} after {went.age_s:.1f} s and {went.served} requests: {went.because}"
