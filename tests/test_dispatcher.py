@@ -492,3 +492,20 @@ async def test_ordinary_requests_are_not_in_the_journal() -> None:
             bench.dispatcher.leave(bench.ask(QWEN, Guest()))
 
         assert (bench.journal.n, bench.journal.passed_by) == (before, 5)
+
+
+@in_virtual_time
+async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
+    """What it says is learned while the first requests are on their way already."""
+    puppets = Puppets()
+    puppets.slots = {"qwen": 1}
+    async with a_bench(puppets=puppets) as bench:
+        await bench.dispatcher.load(QWEN)
+        await everybody_has_acted()
+        first, second = Guest(), Guest()
+        ticket = bench.ask(QWEN, first)
+        bench.ask(QWEN, second)
+        assert (first.told, second.told) == (["granted"], [])
+        bench.dispatcher.leave(ticket)
+
+        assert second.told == ["granted"]

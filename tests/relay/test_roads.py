@@ -11,7 +11,8 @@ from tests.support.relay_house import HELLO, chat, get, post
 
 from hotseat.catalog.catalog import Policy
 from hotseat.catalog.spec import BodyChanges
-from hotseat.settings import Access, Settings
+from hotseat.relay.keys import SHOWN
+from hotseat.settings import Access, ApiKey, Settings
 from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
@@ -277,6 +278,21 @@ async def test_reads_never_wait_behind_a_generation(open_house: OpenHouse) -> No
 
     assert (await first.message()).status == 200
     assert (await second.message()).status == 200
+
+
+async def test_holders_of_keys_are_told_apart(open_house: OpenHouse) -> None:
+    """One address, two keys, two clients; the keys themselves are not shown."""
+    house = await open_house(access=Access(api_keys=(ApiKey("one"), ApiKey("two"))))
+    calls = [await house.send(chat("slow", f"Authorization: Bearer {key}")) for key in ("one", "two", "two")]
+    await come_true(lambda: house.waiting() == 3)
+    clients = {ticket.client for ticket in house.dispatcher.view().line}
+    for client in calls:
+        client.hang_up()
+    await come_true(lambda: house.waiting() == 0)
+    house.hands.become_ready("slow")
+
+    assert len(clients) == 2
+    assert all(client.startswith("key ") and len(client) == len("key ") + SHOWN for client in clients)
 
 
 async def test_fairness_can_go_by_a_header(open_house: OpenHouse) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.playbook import arrives, failed, leaves, nothing, ready, refuses, starts
+from tests.support.catalogs import model, with_budget
+from tests.support.playbook import arrives, exited, failed, grants, leaves, nothing, ready, refuses, starts, stops
 
-from hotseat.scheduling.habits import FRESH, UNKNOWN_LOAD_S, Habits
-from hotseat.terms import ModelName
+from hotseat.scheduling.habits import FRESH, KEPT_CLIENTS, KEPT_GAPS, UNKNOWN_LOAD_S, UNKNOWN_STOP_S, Habit, Habits
+from hotseat.terms import ClientId, ModelName
 
 if TYPE_CHECKING:
-    from tests.support.playbook import Playbook
+    from tests.support.playbook import Playbook, Stage
 
 QWEN, LLAMA, GEMMA = ModelName("qwen"), ModelName("llama"), ModelName("gemma")
 
@@ -58,3 +60,106 @@ def test_only_finished_loads_count(yard: Playbook) -> None:
     yard.at(11) >> ready("qwen") << nothing
 
     assert yard.view("qwen").load_s == 8
+
+
+def test_loads_beside_another_are_not_believed(stage: Stage) -> None:
+    """They share the disk; only the first figure of all is taken as it comes."""
+    yard = stage(with_budget(model("a", gib=10), model("b", gib=10)))
+    yard >> arrives(1, "a") << starts("a")
+    yard >> arrives(2, "b") << starts("b")
+    yard.at(10) >> ready("a") << grants(1)
+    yard.at(20) >> ready("b") << grants(2)
+    assert (yard.view("a").load_s, yard.view("b").load_s) == (10, 20)
+    yard >> exited("a") << nothing
+    yard >> exited("b") << nothing
+    yard >> arrives(3, "a") << starts("a")
+    yard >> arrives(4, "b") << starts("b")
+    yard.at(50) >> ready("a") << grants(3)
+
+    assert yard.view("a").load_s == 10
+
+
+def test_stops_are_measured(yard: Playbook) -> None:
+    """From the wish to the last process."""
+    assert Habits().stop_s(QWEN) == UNKNOWN_STOP_S
+    yard.with_ready("qwen")
+    yard.at(20) >> arrives(1, "llama") << stops("qwen")
+    yard.at(23) >> exited("qwen") << starts("llama")
+
+    assert yard.scheduler.habits.stop_s(QWEN) == 3
+
+
+def test_requests_are_measured_from_lease_to_end(yard: Playbook) -> None:
+    """Waiting is not service."""
+    yard.with_ready("qwen", 1)
+    yard.at(14) >> leaves(1) << nothing
+    habit = yard.scheduler.habits.of(QWEN)
+
+    assert (habit.service_s, habit.drain_s) == (4, 4)
+
+
+def test_a_long_request_is_forgotten_slowly() -> None:
+    """The longest request is what a drain may take."""
+    habit = Habit()
+    for seconds in (100, 1):
+        habit.served(seconds)
+
+    assert habit.drain_s == 95
+    assert 1 < habit.service_s < 100
+
+
+def test_gaps_are_kept_while_the_model_is_away(yard: Playbook) -> None:
+    """How soon somebody comes back says as much about a model that had to go."""
+    yard.with_ready("qwen", 1)
+    yard.at(11) >> leaves(1) << nothing
+    yard.at(12) >> arrives(2, "llama", "another") << stops("qwen")
+    yard.at(14) >> arrives(3, "qwen") << nothing
+
+    assert list(yard.scheduler.habits.of(QWEN).returns) == [3]
+
+
+def test_reads_are_no_use(yard: Playbook) -> None:
+    """A dashboard that looks every second says nothing about who comes back."""
+    yard.with_ready("qwen", 1)
+    yard.at(11) >> leaves(1) << nothing
+    yard.at(12) >> arrives(2, "qwen", reads=True) << grants(2)
+    yard.at(13) >> leaves(2) << nothing
+
+    assert list(yard.scheduler.habits.of(QWEN).gaps) == []
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """However many clients come, however often."""
+    habits = Habits()
+    for n in range(KEPT_CLIENTS + 10):
+        habits.went(QWEN, habits.of(QWEN), ClientId(str(n)), n, n + 1)
+        habits.of(QWEN).used_again(n, straight=True)
+
+    assert len(habits._last_visits) == KEPT_CLIENTS
+    assert len(habits.of(QWEN).gaps) == KEPT_GAPS
+
+
+def test_what_was_learned_survives_a_restart() -> None:
+    """Exported as plain data, adopted as it was."""
+    before, after = Habits(), Habits()
+    before.loaded(QWEN, 12)
+    before.of(QWEN).stopped(2)
+    before.of(QWEN).served(3)
+    before.of(QWEN).used_again(0.5, straight=True)
+    before.of(QWEN).used_again(9, straight=False)
+    before.of(LLAMA)
+    after.adopt(before.export())
+
+    assert set(before.export()) == {QWEN}
+    assert after.of(QWEN) == before.of(QWEN)
+    assert list(after.of(QWEN).returns) == [0.5, inf]
+    assert after.load_s(GEMMA) == 12
+
+
+@pytest.mark.parametrize("junk", [7, None, [], {"load_s": "long"}, {"load_s": -1}, {"gaps": 3}, {"load_s": True}])
+def test_what_does_not_look_like_habits_is_passed_over(junk: Any) -> None:
+    """An old or broken file costs a little learning, nothing else."""
+    habits = Habits()
+    habits.adopt({"qwen": junk})
+
+    assert habits.of(QWEN) == Habit()

@@ -100,7 +100,7 @@ def what_never_fits_is_waited_for(plan: Plan, spec: object) -> None:
     return None
 
 
-def who_asks_most_is_served_most(line: ModelLine, ticket: Ticket) -> None:
+def who_asks_most_is_served_most(line: ModelLine, ticket: Ticket, cost_s: float) -> None:
     line.leave(ticket)
 
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.support.catalogs import model, one_at_a_time, with_budget
-from tests.support.playbook import arrives, confirms, grants, leaves, load, nothing, ready, starts, wakes_at
+from tests.support.playbook import (
+    arrives,
+    confirms,
+    exited,
+    grants,
+    leaves,
+    load,
+    nothing,
+    ready,
+    slots_learned,
+    starts,
+    wakes_at,
+)
 
 from hotseat.scheduling.turns import CROWDED_SLOTS
 
@@ -101,3 +113,34 @@ def test_no_cap_for_a_claim_on_another_device(stage: Stage) -> None:
 
     yard >> arrives(22, "qwen") << grants(22)
     assert yard.view("gemma").waiting == 1
+
+
+def test_a_server_that_tells_its_slots(yard: Playbook) -> None:
+    """What it would only queue itself waits here, where it can still be reordered and explained."""
+    yard.with_ready("qwen", 1)
+    yard >> slots_learned("qwen", 2) << nothing
+    yard >> arrives(2, "qwen") << grants(2)
+    yard >> arrives(3, "qwen") << nothing
+
+    yard >> leaves(1) << grants(3)
+
+
+def test_the_configuration_knows_better(stage: Stage) -> None:
+    """A concurrency limit wins over what the server says."""
+    yard = stage(one_at_a_time(model("qwen", concurrency_limit=1)))
+    yard.with_ready("qwen", 1)
+    yard >> slots_learned("qwen", 8) << nothing
+
+    yard >> arrives(2, "qwen") << nothing
+
+
+def test_slots_are_those_of_one_process(yard: Playbook) -> None:
+    """Another process may have others, and a late answer is about nobody."""
+    yard.with_ready("qwen", 1)
+    yard >> slots_learned("qwen", 1) << nothing
+    yard >> exited("qwen") << nothing
+    yard >> slots_learned("qwen", 1) << nothing
+    yard >> arrives(2, "qwen") << starts("qwen")
+    yard.after(10) >> ready("qwen") << grants(2)
+
+    yard >> arrives(3, "qwen") << grants(3)

@@ -68,6 +68,17 @@ def dutiful(port: str) -> None:
     be_healthy(port)
 
 
+def tells_its_slots(port: str) -> None:
+    """As llama-server does, where it is asked for them."""
+    body = b'{"total_slots": 3}'
+    told = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    listener = listen(port)
+    while True:
+        connection, _ = listener.accept()
+        connection.sendall(told if b" /props " in connection.recv(65536) else HEALTHY)
+        connection.close()
+
+
 def slow_to_load(port: str, seconds: str) -> None:
     """Listens at once and is ready later, as llama-server does."""
     ready_at = time.monotonic() + float(seconds)

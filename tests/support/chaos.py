@@ -91,7 +91,7 @@ class Chaos(RuleBasedStateMachine):
     def _ordinary(self, what: str, which: int) -> None:
         match what:
             case "ask" | "read":
-                client = f"client {which % 5 % 3}"
+                client = f"client {len(self.world.story) % 7}"
                 self.world.arrive(pick(self.world.catalog.models, which), reads=what == "read", client=client)
             case "pass time":
                 self.world.pass_time(pick([0.5, 1, 5, 10, 30, 90, 400], which))

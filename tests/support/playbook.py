@@ -33,6 +33,7 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
+    SlotsLearned,
     UnloadRequested,
     UpstreamExited,
     UpstreamFailed,
@@ -208,6 +209,10 @@ def changed(catalog: Catalog) -> CatalogChanged:
 
 def ready(model: str, launch: int | None = None) -> Sketch:
     return lambda yard: UpstreamReady(ModelName(model), _launch(yard, model, launch), upstream_of(model))
+
+
+def slots_learned(model: str, total_slots: int) -> Sketch:
+    return lambda yard: SlotsLearned(ModelName(model), _launch(yard, model, None), total_slots)
 
 
 def failed(model: str, launch: int | None = None) -> Sketch:

@@ -109,6 +109,8 @@ class World:
         """False from a fact until it was digested: a broken promise leaves it so."""
         self.story: list[tuple[Instant, Event | Command]] = []
         self._numbers = itertools.count(1)
+        self._regulars: set[tuple[ModelName, str]] = set()
+        """Who was served by which model."""
         self._served_before: dict[tuple[ModelName, str], set[str]] = {}
         """Who was served by a model since a client waits for it, or since it was served itself."""
         self._failures: dict[ModelName, int] = {}
@@ -287,12 +289,13 @@ class World:
         self._check_fairness(wanted)
 
     def _check_fairness(self, granted: Wanted) -> None:
-        """While somebody waits for a model, nobody else is served by it twice."""
+        """While somebody waits whom a model never served, nobody else is served by it twice."""
         if granted.wish is not Wish.USE:
             return
+        self._regulars.add((granted.model, granted.client))
         in_line = [each for each in self.waiting.values() if each.model == granted.model and each.wish is Wish.USE]
         waiting = {each.client for each in in_line}
-        for other in waiting - {granted.client}:
+        for other in {client for client in waiting if (granted.model, client) not in self._regulars}:
             seen = self._served_before.setdefault((granted.model, other), set())
             self._require(granted.client not in seen, f"{granted.client} is served twice while {other} waits")
             seen.add(granted.client)

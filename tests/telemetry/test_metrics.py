@@ -26,7 +26,8 @@ class Measured:
     def __init__(self) -> None:
         journal = Journal()
         self.puppets = Puppets(slow=("slow",), broken=("dud",))
-        self.dispatcher = Dispatcher(Scheduler(MODELS), self.puppets, journal)
+        self.scheduler = Scheduler(MODELS)
+        self.dispatcher = Dispatcher(self.scheduler, self.puppets, journal)
         self.metrics = Metrics(self.dispatcher.view, lambda: 0.25)
         journal.listen(self.metrics.watch)
 
@@ -139,3 +140,12 @@ async def test_a_failed_reload_shows(measured: Measured) -> None:
 
     assert before == 1
     assert measured.value("hotseat_config_last_reload_success") == 0
+
+
+async def test_a_model_that_goes_too_soon_is_counted(measured: Measured) -> None:
+    """Alpha was ready for less time than its load had taken."""
+    measured.scheduler.habits.adopt({"alpha": {"load_s": 60.0}})
+    await measured.dispatcher.load(ALPHA)
+    await measured.dispatcher.load(BETA)
+
+    assert measured.value('hotseat_early_evictions_total{model="alpha"}') == 1

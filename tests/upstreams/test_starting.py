@@ -13,7 +13,7 @@ from tests.support.stage import is_alive, model, soon
 
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause, StopUpstream
-from hotseat.scheduling.events import UpstreamFailed
+from hotseat.scheduling.events import SlotsLearned, UpstreamFailed
 from hotseat.upstreams.processes import MARKER, children
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ async def test_a_server_that_answers_is_ready(stage: Stage) -> None:
     assert b"cast.py" in (await command_line(ready.upstream.pid))
     assert ready.upstream.address.host == "127.0.0.1"
     assert ready.upstream.address.port > 0
+
+
+async def test_a_server_is_asked_for_its_slots(stage: Stage) -> None:
+    """Once it is ready; one that does not know is not asked again."""
+    telling, silent = await stage.ready(model("tells_its_slots")), await stage.ready(model("dutiful"))
+
+    assert await stage.supervisor.ask_slots(telling) == SlotsLearned(telling.model, telling.launch, 3)
+    assert await stage.supervisor.ask_slots(silent) is None
 
 
 async def test_a_start_costs_little_more_than_the_server_takes(stage: Stage) -> None:

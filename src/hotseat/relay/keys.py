@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RANK = {role: rank for rank, role in enumerate(Role)}
 READING = (b"GET", b"HEAD")
+SHOWN = 8
+"""Hexadecimal digits of a key's digest: enough to tell holders apart, not enough to guess a key by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Verdict:
 
     remove_authorization: bool = False
     remove_x_api_key: bool = False
+    holder: str = field(default="", compare=False)
+    """Which key it was, by a name that does not give it away."""
 
 
 UNTOUCHED = Verdict()
@@ -44,12 +48,14 @@ class Keys:
         """Returns for those whose key opens this path; raises 401 without a known key and 403 for too low a role."""
         if not self._roles:
             return UNTOUCHED
-        by_authorization = self._role_of(_secret_in(authorization))
-        by_x_api_key = self._role_of(x_api_key and x_api_key.strip())
+        in_authorization, in_x_api_key = _secret_in(authorization), x_api_key and x_api_key.strip()
+        by_authorization, by_x_api_key = self._role_of(in_authorization), self._role_of(in_x_api_key)
         needed = role_needed(method, path.partition(b"?")[0])
         if needed is not None:
             _check_role(needed, by_authorization, by_x_api_key)
-        return Verdict(by_authorization is not None, by_x_api_key is not None)
+        secret = in_authorization if by_authorization is not None else in_x_api_key
+        holder = f"key {_digest(secret).hex()[:SHOWN]}" if secret and (by_authorization or by_x_api_key) else ""
+        return Verdict(by_authorization is not None, by_x_api_key is not None, holder)
 
     def _role_of(self, secret: bytes | None) -> Role | None:
         if secret is None:

@@ -168,7 +168,7 @@ class RequestReader:
             self._to_learn = ToLearn(memory, self._relay.known_under, data[:end], length)
             return None
         self._last = known
-        self._client = self._relay.rules.client_of(known.head, self._peer)
+        self._client = self._relay.rules.client_of(known.head, known.verdict, self._peer)
         return self._begin_known(known, length or 0, end, data)
 
     def _begin_known(self, known: KnownRequest, length: Bytes, end: int, data: bytes) -> bytes:
@@ -360,7 +360,7 @@ class RequestReader:
         destination = find_road(head.method, head.target, self._relay.dispatcher.catalog)
         self._most_bytes = rules.most_bytes(head, destination)
         body = Body(may_spool=not must_stay_in_memory(head, destination), boundary=head.boundary)
-        client = rules.client_of(head, self._peer)
+        client = rules.client_of(head, verdict, self._peer)
         self._request = Request(head, destination, verdict, body, client, self._relay.now())
         self.wants_continue = head.wants_continue and head.has_body
         self._owner.expect_within(rules.limits.body_timeout_s)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
     from hotseat.terms import Bytes
 
+LONGEST_CLIENT = 64
+"""Bytes of a header that name a client: what is kept per client must not grow with what clients send."""
+
 
 class Rules:
     def __init__(self, settings: Settings) -> None:
@@ -76,10 +79,12 @@ class Rules:
         address = ipaddress.ip_address(peer)
         return any(address in network for network in self._trusted)
 
-    def client_of(self, head: RequestHead, peer: str) -> ClientId:
-        """Who asks, for fairness: the header an operator chose, else the address."""
+    def client_of(self, head: RequestHead, verdict: Verdict, peer: str) -> ClientId:
+        """Who asks, for fairness: by the header an operator chose, else by the key, else by the address."""
         named = head.known.get(self._client_header) if self._client_header else None
-        return ClientId(named.decode("latin-1") if named else peer)
+        if named:
+            return ClientId(named[:LONGEST_CLIENT].decode("latin-1"))
+        return ClientId(verdict.holder or peer)
 
 
 def too_large(most: Bytes) -> TooLarge:

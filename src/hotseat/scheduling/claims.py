@@ -33,9 +33,6 @@ class Claims:
     def __iter__(self) -> Iterator[Claim]:
         return iter(self._in_order)
 
-    def __len__(self) -> int:
-        return len(self._in_order)
-
     def first(self, most: int) -> list[Claim]:
         return self._in_order[:most]
 

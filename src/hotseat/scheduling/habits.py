@@ -69,7 +69,8 @@ class Habits:
 
     def __init__(self) -> None:
         self._of: dict[ModelName, Habit] = {}
-        self._last_visits: dict[ClientId, tuple[ModelName, Instant]] = {}
+        self._last_visits: dict[ClientId, tuple[ModelName, Instant, Seconds]] = {}
+        """Where each client was served last, until when and for how long."""
         self._usual_load_s: Seconds = UNKNOWN_LOAD_S
 
     def of(self, model: ModelName) -> Habit:
@@ -115,7 +116,12 @@ class Habits:
         visits = self._last_visits
         if client not in visits and len(visits) >= KEPT_CLIENTS:
             del visits[next(iter(visits))]
-        visits[client] = (model, now)
+        visits[client] = (model, now, now - began)
+
+    def usual_service_s(self, client: ClientId, habit: Habit) -> Seconds:
+        """What the next request of a client will probably take: as long as its last one, else as long as others'."""
+        last = self._last_visits.get(client)
+        return habit.service_s if last is None else last[2]
 
     # Across restarts
 

@@ -1,4 +1,4 @@
-"""Tickets in waiting: one line per model, and within it one place per client, served in turn.
+"""Tickets in waiting: one line per model, and within it one place per client.
 
 Who asks 600 times at once waits for 600 answers; who asks once beside them waits for one. Every question the decision
 asks (who is next, since when does the first one wait, how many) is answered without looking at the other tickets.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from enum import Enum
-from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
+
+from hotseat.scheduling.fairness import FairOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.terms import ClientId, Instant, ModelName, TicketId
+    from hotseat.scheduling.fairness import CostOf
+    from hotseat.terms import ClientId, Instant, ModelName, Seconds, TicketId
 
 
 class Wish(Enum):
@@ -40,54 +42,60 @@ class Ticket(NamedTuple):
 class ModelLine:
     """Those who wait for one model."""
 
-    __slots__ = ("_at_once", "_by_client", "tickets")
+    __slots__ = ("_at_once", "_by_client", "_order", "tickets")
 
     def __init__(self) -> None:
         # Ordered dictionaries know their first entry at once, however many were taken out before it.
         self.tickets: OrderedDict[TicketId, Ticket] = OrderedDict()
         """Oldest first."""
         self._at_once: OrderedDict[TicketId, Ticket] = OrderedDict()
-        self._by_client: OrderedDict[ClientId, OrderedDict[TicketId, Ticket]] = OrderedDict()
+        self._by_client: dict[ClientId, OrderedDict[TicketId, Ticket]] = {}
+        self._order = FairOrder()
 
     def join(self, ticket: Ticket) -> None:
         self.tickets[ticket.id] = ticket
-        self._queue_of(ticket)[ticket.id] = ticket
+        if ticket.wish is not Wish.USE:
+            self._at_once[ticket.id] = ticket
+            return
+        self._order.join(ticket.client)
+        self._by_client.setdefault(ticket.client, OrderedDict())[ticket.id] = ticket
 
     def leave(self, ticket: Ticket) -> None:
         del self.tickets[ticket.id]
-        queue = self._queue_of(ticket)
+        if ticket.wish is not Wish.USE:
+            del self._at_once[ticket.id]
+            return
+        queue = self._by_client[ticket.client]
         del queue[ticket.id]
-        if ticket.wish is Wish.USE and not queue:
+        if not queue:
             del self._by_client[ticket.client]
+            self._order.leave(ticket.client)
 
-    def take(self, ticket: Ticket) -> None:
-        """It is served: its client's next one comes after everybody else's."""
+    def take(self, ticket: Ticket, cost_s: Seconds) -> None:
+        """It is served, and its client charged for it."""
+        if ticket.wish is Wish.USE:
+            self._order.charge(ticket.client, cost_s)
         self.leave(ticket)
-        if ticket.wish is Wish.USE and ticket.client in self._by_client:
-            self._by_client.move_to_end(ticket.client)
 
     def next(self, *, slot_free: bool) -> Ticket | None:
         """Who is served next; those who take no slot wait for none."""
         if self._at_once:
             return next(iter(self._at_once.values()))
-        if slot_free and self._by_client:
-            return next(iter(next(iter(self._by_client.values())).values()))
+        if slot_free and self._order:
+            return next(iter(self._by_client[self._order.first()].values()))
         return None
 
     def clients(self) -> int:
         """How many different clients wait for a slot."""
-        return len(self._by_client)
+        return len(self._order)
 
-    def in_order(self) -> Iterator[Ticket]:
-        """As they will be served, if nobody comes or goes: one of each client, round after round."""
+    def in_order(self, cost_of: CostOf) -> Iterator[Ticket]:
+        """As they will be served, if nobody comes or goes."""
         yield from self._at_once.values()
-        for round_ in zip_longest(*(queue.values() for queue in self._by_client.values())):
-            yield from (ticket for ticket in round_ if ticket is not None)
-
-    def _queue_of(self, ticket: Ticket) -> OrderedDict[TicketId, Ticket]:
-        if ticket.wish is not Wish.USE:
-            return self._at_once
-        return self._by_client.setdefault(ticket.client, OrderedDict())
+        queues = {client: iter(queue.values()) for client, queue in self._by_client.items()}
+        waiting = {client: len(queue) for client, queue in self._by_client.items()}
+        for client in self._order.rounds(waiting, cost_of):
+            yield next(queues[client])
 
 
 class Line:
@@ -128,11 +136,11 @@ class Line:
             del self._by_model[model]
         return left
 
-    def take(self, ticket: Ticket) -> None:
-        """It is served: out of the line, and its client behind the others."""
+    def take(self, ticket: Ticket, cost_s: Seconds) -> None:
+        """It is served: out of the line, and `cost_s` charged to its client."""
         del self._model_of[ticket.id]
         line = self._by_model[ticket.model]
-        line.take(ticket)
+        line.take(ticket, cost_s)
         if not line.tickets:
             del self._by_model[ticket.model]
 

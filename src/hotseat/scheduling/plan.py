@@ -173,7 +173,7 @@ class Plan:
             held = hold(self._bench, claim, resident)
             if held is None or held.until <= self._now:
                 free.append(resident)
-            else:
+            elif held.keeps is not Keeps.PINNED:
                 holds.append(held)
         return free, tuple(holds)
 

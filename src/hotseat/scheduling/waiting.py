@@ -67,20 +67,17 @@ class _Explainer:
                 wait = self._loader(prospect.others[0], name)
             case Step.HELD:
                 wait = self._held(max(prospect.holds, key=lambda each: each.until), prospect)
-            case Step.BEHIND:
-                return self.behind(name, self._latest(prospect))
             case _:
-                wait = Wait("it is started now", self._state.load_s(name))
+                return self.behind(name, self._latest(prospect))
         self._note(name, prospect.claim.since, wait.ready_in_s)
         return Wait(wait.why, wait.ready_in_s, self._latest(prospect))
 
     def behind(self, name: ModelName, latest: Instant | None) -> Wait:
         claim = self._state.claims.of(name)
         assert claim is not None
-        why = f"number {self._number + 1} in the rotation"
-        if self._before is not None:
-            first, since = self._before
-            why += f": {first} first (its requests wait for {self._now - since:.0f} s)"
+        first, since = self._before or (name, claim.since)
+        waits = f"its requests wait for {self._now - since:.0f} s"
+        why = f"number {self._number + 1} in the rotation: {first} first ({waits})"
         ready_in_s = self._before_s + self._swap_s(name)
         self._note(name, claim.since, ready_in_s)
         return Wait(why, ready_in_s, latest)

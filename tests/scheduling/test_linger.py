@@ -1,0 +1,114 @@
+"""An unused model keeps its place exactly when its past says that its next request is about to come."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.catalogs import model, with_budget
+from tests.support.playbook import arrives, clock, exited, grants, leaves, nothing, ready, starts, stops, wakes_at
+
+from hotseat.scheduling.habits import Habit
+from hotseat.scheduling.linger import Pressure, linger_s, next_use_s
+
+if TYPE_CHECKING:
+    from tests.support.playbook import Playbook, Stage
+
+ONE_WAITS = Pressure(waiting=1, loads_s=10)
+
+
+def habit(*returns: float, service_s: float = 1.0) -> Habit:
+    known = Habit(service_s=service_s)
+    known.returns.extend(returns)
+    return known
+
+
+def test_no_evidence_no_linger() -> None:
+    """One return says nothing."""
+    assert linger_s(habit(0.5), 10, 0, ONE_WAITS, 60) == 0
+
+
+def test_a_client_that_always_returns_is_waited_for() -> None:
+    """A little longer than it usually takes, because nobody returns to the millisecond."""
+    assert 0.5 < linger_s(habit(0.5, 0.5), 10, 0, ONE_WAITS, 60) < 0.7
+
+
+def test_what_has_passed_already_counts() -> None:
+    """After two of three seconds one is left."""
+    assert linger_s(habit(3, 3), 10, 2, ONE_WAITS, 60) == pytest.approx(1.15)
+
+
+def test_a_gap_that_is_over_is_not_waited_for() -> None:
+    """Who did not come when he usually does is not expected any more."""
+    assert linger_s(habit(0.5, 0.5), 10, 1, ONE_WAITS, 60) == 0
+
+
+def test_many_who_wait_outweigh_one_who_may_return() -> None:
+    """Their loss is certain, and there are more of them."""
+    assert linger_s(habit(5, 5), 10, 0, Pressure(waiting=6, loads_s=10), 60) == 0
+
+
+def test_a_return_after_a_visit_elsewhere_is_none() -> None:
+    """Waiting for it would not have brought it about."""
+    assert linger_s(habit(inf, inf, inf), 10, 0, ONE_WAITS, 60) == 0
+
+
+def test_lingering_ends_with_the_turn() -> None:
+    """Returns beyond the limit do not count, and neither does slack."""
+    assert linger_s(habit(5, 5), 30, 0, ONE_WAITS, 4) == 0
+    assert linger_s(habit(5, 5), 30, 0, ONE_WAITS, 5.1) == pytest.approx(5.1)
+
+
+def test_the_next_use() -> None:
+    """What is left of longer gaps, and as long again; without gaps only the guess."""
+    assert next_use_s([], 40) == 40
+    assert next_use_s([10, 50], 40) == (10 + 40) / 2
+    assert next_use_s([], 0) == 1
+
+
+def test_a_closed_loop_keeps_its_model_between_two_requests(yard: Playbook) -> None:
+    """Once it has come back twice, the third time it is waited for, and nobody is swapped."""
+    yard.with_ready("qwen", 1)
+    for start, ticket in ((20, 1), (21, 2), (22, 3)):
+        yard.at(start) >> leaves(ticket) << nothing
+        yard.at(start + 0.5) >> arrives(ticket + 1, "qwen") << grants(ticket + 1)
+    yard >> arrives(9, "llama") << wakes_at(22.5 + 40)
+    yard.at(23) >> leaves(4) << wakes_at(pytest.approx(23.6))  # type: ignore[arg-type]
+    assert yard.why("llama") == "qwen is unused, but usually wanted again soon; deciding in 0.6 s"
+
+    yard.at(23.5) >> arrives(5, "qwen") << grants(5)
+
+
+def test_who_does_not_come_back_loses_his_model(yard: Playbook) -> None:
+    """Waiting ends when it no longer pays."""
+    yard.with_ready("qwen", 1)
+    for start, ticket in ((20, 1), (21, 2), (22, 3)):
+        yard.at(start) >> leaves(ticket) << nothing
+        yard.at(start + 0.5) >> arrives(ticket + 1, "qwen") << grants(ticket + 1)
+    yard >> arrives(9, "llama") << wakes_at(22.5 + 40)
+    yard.at(23) >> leaves(4) << wakes_at(pytest.approx(23.6))  # type: ignore[arg-type]
+
+    yard.at(23.6) >> clock << stops("qwen")
+
+
+def test_one_client_going_to_and_fro_is_never_waited_for(yard: Playbook) -> None:
+    """A→B→A: A's gaps are long enough, but its client was busy elsewhere."""
+    yard.with_ready("qwen", 1)
+    yard.at(11) >> leaves(1) << nothing
+    running, wanted = "qwen", "llama"
+    for ticket in range(2, 8):
+        yard.after(0.5) >> arrives(ticket, wanted) << stops(running)
+        yard.after(1) >> exited(running) << starts(wanted)
+        yard.after(10) >> ready(wanted) << grants(ticket)
+        yard.after(1) >> leaves(ticket) << nothing
+        running, wanted = wanted, running
+
+
+def test_two_unused_models_are_both_worth_waiting_for(stage: Stage) -> None:
+    """The house is looked at again when the first of them is not any more."""
+    yard = stage(with_budget(model("a", gib=12), model("b", gib=12), model("new", gib=24)))
+    yard.scheduler.habits.adopt({"a": {"returns": [15, 15]}, "b": {"returns": [7, 7]}})
+    yard.with_ready("a").with_ready("b")
+
+    yard >> arrives(1, "new") << wakes_at(pytest.approx(25.5, abs=0.1))  # type: ignore[arg-type]

@@ -1,0 +1,64 @@
+"""`scheduler.maxWait`: shorter turns where they are needed, and the truth where they do not help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.catalogs import model, one_at_a_time, with_budget
+from tests.support.playbook import arrives, clock, nothing, wakes_at
+
+from hotseat.scheduling.lifecycle import Phase
+
+if TYPE_CHECKING:
+    from tests.support.playbook import Stage
+
+
+@pytest.mark.parametrize(("max_wait_s", "turn_s"), [(1000, 40), (61, 40), (41, 20), (31, 10), (5, 0)])
+def test_turns_are_shortened_to_keep_it(stage: Stage, max_wait_s: float, turn_s: float) -> None:
+    """Of the time it leaves, loads and stops take their part first."""
+    yard = stage(one_at_a_time("qwen", "llama", max_wait_s=max_wait_s))
+    yard.with_ready("qwen", 1)
+    yard >> arrives(2, "llama") << (wakes_at(pytest.approx(10 + turn_s, abs=2)) if turn_s else nothing)  # type: ignore[arg-type]
+
+    assert yard.phase("qwen") is (Phase.READY if turn_s else Phase.DRAINING)
+
+
+def test_a_stretch_ends_in_time(stage: Stage) -> None:
+    """Older requests may go first, but not beyond what was promised to those who wait."""
+    yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), "llama", max_wait_s=65))
+    yard.with_ready("qwen", 1)
+    yard >> arrives(2, "qwen", "someone else") << nothing
+    yard.at(11) >> arrives(3, "llama") << wakes_at(51)
+    yard.at(51) >> clock << wakes_at(66)
+
+    yard.at(66) >> clock << nothing
+    assert yard.phase("qwen") is Phase.DRAINING
+
+
+def test_what_cannot_be_kept_is_said(stage: Stage) -> None:
+    """Only about models whose load times are known, and that cannot be side by side."""
+    yard = stage(one_at_a_time("qwen", "llama", "gemma", max_wait_s=15))
+    assert yard.scheduler.complaints() == []
+    yard.with_ready("qwen")
+    assert yard.scheduler.complaints() == []
+    yard.scheduler.habits.adopt({"llama": {"load_s": 10.0}})
+
+    assert yard.scheduler.complaints() == [
+        "maxWait 15s cannot be kept while 2 of these models are in use (loading them alone takes 20s): qwen, llama"
+    ]
+
+
+def test_models_that_fit_together_do_not_compete(stage: Stage) -> None:
+    """Nobody waits for a load that is not needed."""
+    yard = stage(with_budget(model("a", gib=10), model("b", gib=10), max_wait_s=15))
+    yard.with_ready("a").with_ready("b")
+
+    assert yard.scheduler.complaints() == []
+
+
+def test_without_max_wait_nothing_is_promised(stage: Stage) -> None:
+    yard = stage(one_at_a_time("qwen", "llama"))
+    yard.with_ready("qwen")
+
+    assert yard.scheduler.complaints() == []

@@ -1,0 +1,39 @@
+"""Each swap is one line; thrash is warned of, but not at every swap."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from hotseat.scheduling.commands import Evicted, ReportSwap
+from hotseat.swaps import BETWEEN_WARNINGS_S, SwapDiary
+from hotseat.terms import ClientId, ModelName
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def swap(age_s: float) -> ReportSwap:
+    went = Evicted(ModelName("old"), "unused for 3.0 s", age_s, 10, 7)
+    return ReportSwap(ModelName("new"), ClientId("ann"), 15, 9, 8, (went,), "1 request waits for it")
+
+
+def test_one_line_per_swap(caplog: pytest.LogCaptureFixture) -> None:
+    """Who asked and waited how long, what was expected and what it took, who went and why."""
+    caplog.set_level(logging.INFO)
+    SwapDiary().write(swap(age_s=30), now=0)
+
+    assert [record.message for record in caplog.records] == [
+        "swapped model=new client='ann' waited_s=15.0 predicted_s=9.0 took_s=8.0"
+        " instead_of='old after 30.0 s and 7 requests: unused for 3.0 s'"
+    ]
+
+
+def test_thrash_is_warned_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """What happened meanwhile is counted."""
+    diary = SwapDiary()
+    for now in (0, 1, 2, BETWEEN_WARNINGS_S):
+        diary.write(swap(age_s=3), now)
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+
+    assert [text.partition("evictions=")[2] for text in warnings] == ["1 model=new", "3 model=new"]

@@ -1,0 +1,77 @@
+"""How many requests a server works on at a time, asked of servers that tell, that do not, and that talk nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.terms import Address
+from hotseat.upstreams import props
+from hotseat.upstreams.props import total_slots
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+OK = b"HTTP/1.1 200 OK\r\n\r\n"
+
+
+@asynccontextmanager
+async def server(answer: bytes, *, hangs: bool = False) -> AsyncIterator[Address]:
+    """Answers every question with the same, and then closes or does not."""
+
+    said = asyncio.Event()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            if hangs:
+                await reader.read()
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+            said.set()
+
+    listening = await asyncio.start_server(speak, "127.0.0.1", 0)
+    async with listening:
+        yield Address("127.0.0.1", listening.sockets[0].getsockname()[1])
+        await said.wait()
+
+
+@pytest.mark.parametrize(
+    ("answer", "slots"),
+    [
+        (OK + b'{"total_slots": 4, "chat_template": ""}', 4),
+        (OK + b'{"total_slots": 0}', None),
+        (OK + b'{"total_slots": true}', None),
+        (OK + b'{"model": "other"}', None),
+        (OK + b"[4]", None),
+        (OK + b"<html>", None),
+        (b'HTTP/1.1 401 Unauthorized\r\n\r\n{"total_slots": 4}', None),
+        (b"220 mail.example.org ESMTP\r\n", None),
+        (b"", None),
+    ],
+)
+async def test_what_servers_say(answer: bytes, slots: int | None) -> None:
+    """A positive number of slots in a 200 is believed; everything else is no answer."""
+    async with server(answer) as address:
+        assert await total_slots(address) == slots
+
+
+async def test_nobody_listens() -> None:
+    """A server that is gone meanwhile fails nothing."""
+    async with server(b"") as address:
+        await total_slots(address)
+
+    assert await total_slots(address) is None
+
+
+async def test_a_server_that_never_ends_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not waited for."""
+    monkeypatch.setattr(props, "PATIENCE_S", 0.05)
+    async with server(OK + b"{", hangs=True) as address:
+        assert await total_slots(address) is None
