@@ -24,6 +24,18 @@ def test_turns_are_shortened_to_keep_it(stage: Stage, max_wait_s: float, turn_s:
     assert yard.phase("qwen") is (Phase.READY if turn_s else Phase.DRAINING)
 
 
+def test_everybody_who_waits_is_in_the_rotation(stage: Stage) -> None:
+    """Of two residents and two claims, each has its part of the time."""
+    models = [model(name, gib=12) for name in "abcd"]
+    yard = stage(with_budget(*models, max_wait_s=70))
+    yard.with_ready("a", 1).with_ready("b", 2)
+    yard >> arrives(3, "c") << wakes_at(pytest.approx(20 + 40, abs=25))  # type: ignore[arg-type]
+    yard >> arrives(4, "d")
+    yard._unasserted.clear()
+
+    assert yard.view("c").phase is yard.view("d").phase is Phase.COLD
+
+
 def test_a_stretch_ends_in_time(stage: Stage) -> None:
     """Older requests may go first, but not beyond what was promised to those who wait."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), "llama", max_wait_s=65))

@@ -54,8 +54,9 @@ class Habit:
         self.stop_s = seconds if self.stop_s is None else self.stop_s + FRESH * (seconds - self.stop_s)
 
     def served(self, seconds: Seconds) -> None:
-        self.service_s += (FRESH_REQUEST if self.service_s else 1.0) * (seconds - self.service_s)
-        self.drain_s = max(seconds, FORGETTING * self.drain_s)
+        mean, longest = self.service_s, FORGETTING * self.drain_s
+        self.service_s = mean + FRESH_REQUEST * (seconds - mean) if mean else seconds
+        self.drain_s = seconds if seconds > longest else longest
 
     def used_again(self, gap: Seconds, *, straight: bool) -> None:
         """After `gap` seconds; `straight` unless its client was served by another model in between."""
@@ -112,11 +113,11 @@ class Habits:
 
     def went(self, model: ModelName, habit: Habit, client: ClientId, began: Instant, now: Instant) -> None:
         """A request was answered."""
-        habit.served(now - began)
-        visits = self._last_visits
-        if client not in visits and len(visits) >= KEPT_CLIENTS:
+        seconds, visits = now - began, self._last_visits
+        habit.served(seconds)
+        if len(visits) >= KEPT_CLIENTS and client not in visits:
             del visits[next(iter(visits))]
-        visits[client] = (model, now, now - began)
+        visits[client] = (model, now, seconds)
 
     def usual_service_s(self, client: ClientId, habit: Habit) -> Seconds:
         """What the next request of a client will probably take: as long as its last one, else as long as others'."""
