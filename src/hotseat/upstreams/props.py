@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+from hotseat.dialling import Dialler
 from hotseat.upstreams.readiness import connected
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ async def total_slots(address: Address) -> int | None:
 
 async def body_of(address: Address, path: str) -> bytes:
     """Of a 200, read to the end of the connection: an HTTP/1.0 question is answered without chunks."""
-    async with connected(address) as (reader, writer):
+    async with connected(address, Dialler()) as (reader, writer):
         writer.write(f"GET {address.prefix}{path} HTTP/1.0\r\nHost: {address.host}:{address.port}\r\n\r\n".encode())
         answer = b""
         while (piece := await reader.read(65536)) and len(answer) < MOST_BYTES:
