@@ -1,93 +1,98 @@
-"""What was learned is kept across restarts, and nothing fails for it."""
+"""What was learned outlives the process, and whatever happens to the file, nobody fails for it."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import stat
+from pathlib import Path
 
 import pytest
 
-from hotseat.journal import Entry
-from hotseat.keeper import BETWEEN_SAVES_S, Keeper, state_file
-from hotseat.scheduling.events import ClockReached, UpstreamReady
-from hotseat.scheduling.habits import Habits
-from hotseat.terms import Address, LaunchId, ModelName, Upstream
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-QWEN = ModelName("qwen")
-READY = Entry(1, 0.0, UpstreamReady(QWEN, LaunchId(1), Upstream(Address("localhost", 1))), ())
+from hotseat.keeper import MOST, Keeper, state_directory
 
 
-def learned(seconds: float) -> Habits:
-    habits = Habits()
-    habits.loaded(QWEN, seconds)
-    return habits
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "learned.json"
+
+
+def test_rooms_share_a_file_and_not_their_facts(file: Path) -> None:
+    """Each section has its own keys; another process sees them at once."""
+    Keeper(file).section("memory").keep("qwen", {"gpu0": 5})
+    Keeper(file).section("loads").keep("qwen", 12.5)
+    Keeper(file).section("memory").keep("gemma", None)
+
+    assert Keeper(file).section("memory").recall() == {"qwen": {"gpu0": 5}, "gemma": None}
+    assert Keeper(file).section("loads").recall() == {"qwen": 12.5}
+    assert Keeper(file).section("nothing").recall() == {}
+
+
+def test_nobody_else_may_read_it(file: Path) -> None:
+    """The folder and the file are ours alone, and nothing else is left there."""
+    Keeper(file).section("memory").keep("qwen", 1)
+
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (file.parent, file)] == [0o700, 0o600]
+    assert [each.name for each in file.parent.iterdir()] == ["learned.json"]
+
+
+def test_what_was_not_renewed_is_forgotten_first(file: Path) -> None:
+    """A section does not grow for ever."""
+    section = Keeper(file).section("memory")
+    for number in range(MOST):
+        section.keep(str(number), number)
+    section.keep("0", "renewed")
+    section.keep("new", "new")
+    facts = section.recall()
+
+    assert len(facts) == MOST
+    assert "1" not in facts
+    assert (facts["0"], facts["new"]) == ("renewed", "new")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "7", "{}", '{"format": 2, "memory": {"qwen": 1}}'])
+def test_a_file_we_do_not_understand_is_an_empty_one(
+    file: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, and the next fact begins a new file."""
+    file.parent.mkdir()
+    file.write_text(content)
+    section = Keeper(file).section("memory")
+    recalled = section.recall()
+    section.keep("gemma", 2)
+
+    assert recalled == {}
+    assert "cannot be read and is learned anew" in caplog.text
+    assert json.loads(file.read_text()) == {"format": 1, "memory": {"gemma": 2}}
+
+
+def test_a_section_that_is_none_is_empty(file: Path) -> None:
+    """The other sections are kept."""
+    file.parent.mkdir()
+    file.write_text('{"format": 1, "memory": [1], "loads": {"qwen": 3}}')
+    Keeper(file).section("memory").keep("gemma", 2)
+
+    assert Keeper(file).read() == {"format": 1, "memory": {"gemma": 2}, "loads": {"qwen": 3}}
+
+
+def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A full or forbidden disk costs what was learned, not the program, and leaves nothing half done."""
+    (tmp_path / "learned.json").mkdir()
+    section = Keeper(tmp_path / "learned.json").section("memory")
+    section.keep("qwen", 1)
+
+    assert section.recall() == {}
+    assert "what was learned cannot be kept" in caplog.text
+    assert [each.name for each in tmp_path.iterdir()] == ["learned.json"]
 
 
 @pytest.mark.parametrize(
-    ("environ", "file"),
+    ("environ", "folder"),
     [
-        ({"STATE_DIRECTORY": "/var/lib/hotseat:/x", "HOME": "/root"}, "/var/lib/hotseat/habits.json"),
-        ({"XDG_STATE_HOME": "/state", "HOME": "/root"}, "/state/hotseat/habits.json"),
-        ({"HOME": "/home/ann"}, "/home/ann/.local/state/hotseat/habits.json"),
+        ({"STATE_DIRECTORY": "/var/lib/hotseat:/var/lib/more", "HOME": "/root"}, "/var/lib/hotseat"),
+        ({"XDG_STATE_HOME": "/data/state", "HOME": "/home/ada"}, "/data/state/hotseat"),
+        ({"XDG_STATE_HOME": "", "HOME": "/home/ada"}, "/home/ada/.local/state/hotseat"),
     ],
 )
-def test_where_it_is_kept(environ: dict[str, str], file: str) -> None:
-    """Where systemd says, else where a desktop keeps such things."""
-    assert str(state_file(environ)) == file
-
-
-def test_a_restart(tmp_path: Path) -> None:
-    """The next run begins with what this one learned; other models in the file stay."""
-    file = tmp_path / "deep" / "habits.json"
-    Keeper(file, learned(12)).save()
-    file.write_text(json.dumps({**json.loads(file.read_text()), "other": {"load_s": 3}}))
-    again = Habits()
-    keeper = Keeper(file, again)
-    keeper.recall()
-    keeper.save()
-
-    assert again.load_s(QWEN) == 12
-    assert json.loads(file.read_text())["other"]["load_s"] == 3
-    assert [each.name for each in file.parent.iterdir()] == ["habits.json"]
-
-
-def test_loads_are_written_down_now_and_then(tmp_path: Path) -> None:
-    """A busy house does not write at every load."""
-    now = 0.0
-    habits, file = learned(1), tmp_path / "habits.json"
-    keeper = Keeper(file, habits, clock=lambda: now)
-    keeper.watch(Entry(1, 0.0, ClockReached(), ()))
-    assert not file.exists()
-    keeper.watch(READY)
-    habits.loaded(QWEN, 11)
-    keeper.watch(READY)
-    assert json.loads(file.read_text())["qwen"]["load_s"] == 1
-    now = BETWEEN_SAVES_S
-    keeper.watch(READY)
-
-    assert json.loads(file.read_text())["qwen"]["load_s"] == 4
-
-
-@pytest.mark.parametrize("content", ["{", "[1, 2]"])
-def test_a_file_that_is_none_of_ours(tmp_path: Path, content: str) -> None:
-    """It is passed over, and replaced at the next occasion."""
-    file = tmp_path / "habits.json"
-    file.write_text(content)
-    keeper = Keeper(file, learned(5))
-    keeper.recall()
-    keeper.save()
-
-    assert json.loads(file.read_text())["qwen"]["load_s"] == 5
-
-
-def test_a_place_where_nothing_can_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Said once; everything else goes on."""
-    (tmp_path / "file").write_text("")
-    keeper = Keeper(tmp_path / "file" / "habits.json", learned(5))
-    for _ in range(2):
-        keeper.save()
-
-    assert [record.message.partition(" file=")[0] for record in caplog.records] == ["what was learned cannot be kept"]
+def test_the_place_is_the_usual_one(environ: dict[str, str], folder: str) -> None:
+    """Under systemd its state directory, else the user's."""
+    assert state_directory(environ) == Path(folder)

@@ -29,8 +29,9 @@ from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
 from hotseat.dispatcher import Dispatcher
 from hotseat.errors import HotseatError
+from hotseat.habit_keeper import HabitKeeper
 from hotseat.journal import Journal
-from hotseat.keeper import Keeper, state_file
+from hotseat.keeper import Keeper, state_directory
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
 from hotseat.scheduling.events import CatalogChanged, UpstreamReady
@@ -212,7 +213,8 @@ class Program:
         raise_file_limit()  # after the guard has started: model servers keep the limit we were given
         self._journal = Journal()
         self._scheduler = Scheduler(self._loaded.catalog)
-        keeper = Keeper(state_file(os.environ), self._scheduler.habits)
+        learned = Keeper(state_directory(os.environ) / "learned.json")
+        keeper = HabitKeeper(learned.section("habits"), self._scheduler.habits)
         keeper.recall()
         self._journal.listen(keeper.watch)
         self._journal.listen(self._check_promises)

@@ -1,6 +1,7 @@
-"""Keeps what the scheduler learned across restarts, in one small file of the state directory.
+"""What was learned and should outlive the process, in one JSON file: a section for each room that learns something.
 
-Nothing depends on it: a file that cannot be read or written costs a warning and a little learning.
+Nothing here is precious. A fact that is lost is learned again, so nothing waits for the disk, and a file that cannot
+be read is an empty one. Several hotseats may share the file: each writes single facts into what it finds.
 """
 
 from __future__ import annotations
@@ -8,72 +9,91 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotseat.scheduling.events import UpstreamReady
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from hotseat.journal import Entry
-    from hotseat.scheduling.habits import Habits
-    from hotseat.terms import Instant, Seconds
+    from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
 
-BETWEEN_SAVES_S: Seconds = 60.0
+FORMAT = 1
+MOST = 200
+"""Facts in a section; those that were not renewed for longest are forgotten first."""
 
 
-def state_file(environ: Mapping[str, str]) -> Path:
-    """Where systemd says, else where the desktop's standard says."""
+def state_directory(environ: Mapping[str, str]) -> Path:
+    """Where a program may keep such things: systemd's choice, else the desktop's, else the usual place."""
     if given := environ.get("STATE_DIRECTORY"):
-        return Path(given.partition(":")[0]) / "habits.json"
-    home = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME", "/")) / ".local" / "state"
-    return Path(home) / "hotseat" / "habits.json"
+        return Path(given.split(":")[0])
+    usual = Path(environ.get("HOME", "/")) / ".local/state"
+    return Path(environ.get("XDG_STATE_HOME") or usual) / "hotseat"
 
 
 class Keeper:
-    def __init__(self, file: Path, habits: Habits, clock: Callable[[], Instant] = time.monotonic) -> None:
-        self._file = file
-        self._habits = habits
-        self._clock = clock
-        self._saved_at: Instant = float("-inf")
-        self._has_warned = False
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._said: set[str] = set()
 
-    def recall(self) -> None:
-        """Believe what an earlier run wrote down, if it did."""
-        self._habits.adopt(self._read())
+    def section(self, name: str) -> Section:
+        return Section(self, name)
 
-    def watch(self, entry: Entry) -> None:
-        """A load teaches most; give this to `Journal.listen`."""
-        if isinstance(entry.event, UpstreamReady) and self._clock() - self._saved_at >= BETWEEN_SAVES_S:
-            self.save()
-
-    def save(self) -> None:
-        """Write all of it, or nothing; what another configuration learned of other models stays."""
-        self._saved_at = self._clock()
-        text = json.dumps({**self._read(), **self._habits.export()}, indent=1)
-        draft = self._file.with_suffix(f".{os.getpid()}")
+    def read(self) -> dict[str, Any]:
+        """Everything that is kept; nothing where there is no such file, or none that we understand."""
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(text)
-            draft.replace(self._file)
-        except OSError as problem:
-            self._complain(problem)
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            known = json.loads(self._file.read_text())
+            kept = json.loads(self._path.read_text())
+            if kept["format"] == FORMAT:
+                return dict(kept)
+            reason = f"format {kept['format']!r}"
         except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as problem:
-            self._complain(problem)
-            return {}
-        return known if isinstance(known, dict) else {}
+            return {"format": FORMAT}
+        except (OSError, ValueError, LookupError, TypeError) as problem:
+            reason = str(problem)
+        self._warn("what was learned cannot be read and is learned anew file=%s error=%r", reason)
+        return {"format": FORMAT}
 
-    def _complain(self, problem: Exception) -> None:
-        if not self._has_warned:
-            log.warning("what was learned cannot be kept file=%s error=%r", self._file, str(problem))
-            self._has_warned = True
+    def write(self, kept: dict[str, Any]) -> None:
+        """Readers see the old file or the new one, never half of one."""
+        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            beside.touch(mode=0o600)
+            beside.write_text(json.dumps(kept))
+            beside.replace(self._path)
+        except OSError as problem:
+            self._warn("what was learned cannot be kept file=%s error=%r", str(problem))
+            with suppress(OSError):
+                beside.unlink()
+
+    def _warn(self, sentence: str, reason: str) -> None:
+        """Once is enough: nothing depends on it."""
+        if sentence not in self._said:
+            log.warning(sentence, self._path, reason)
+        self._said.add(sentence)
+
+
+class Section:
+    """The facts of one room, by key. A fact is anything that JSON can hold."""
+
+    def __init__(self, keeper: Keeper, name: str) -> None:
+        self._keeper, self._name = keeper, name
+
+    def recall(self) -> dict[str, Any]:
+        return self._facts_in(self._keeper.read())
+
+    def keep(self, key: str, fact: Any) -> None:
+        self.keep_all({key: fact})
+
+    def keep_all(self, renewed: Mapping[str, Any]) -> None:
+        """Replace these facts; the others stay as they are in the file now."""
+        kept = self._keeper.read()
+        facts = self._facts_in(kept)
+        for key, fact in renewed.items():
+            facts.pop(key, None)
+            facts[key] = fact  # the newest last
+        self._keeper.write({**kept, self._name: dict(list(facts.items())[-MOST:])})
+
+    def _facts_in(self, kept: dict[str, Any]) -> dict[str, Any]:
+        facts = kept.get(self._name)
+        return dict(facts) if isinstance(facts, dict) else {}

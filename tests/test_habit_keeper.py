@@ -1,0 +1,92 @@
+"""What was learned is kept across restarts, and nothing fails for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hotseat.habit_keeper import BETWEEN_SAVES_S, HabitKeeper
+from hotseat.journal import Entry
+from hotseat.keeper import Keeper
+from hotseat.scheduling.events import ClockReached, UpstreamReady
+from hotseat.scheduling.habits import Habits
+from hotseat.terms import Address, LaunchId, ModelName, Upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+QWEN = ModelName("qwen")
+READY = Entry(1, 0.0, UpstreamReady(QWEN, LaunchId(1), Upstream(Address("localhost", 1))), ())
+
+
+def learned(seconds: float) -> Habits:
+    habits = Habits()
+    habits.loaded(QWEN, seconds)
+    return habits
+
+
+def keeper_of(file: Path, habits: Habits, clock: Callable[[], float] = lambda: 0.0) -> HabitKeeper:
+    return HabitKeeper(Keeper(file).section("habits"), habits, clock)
+
+
+def written(file: Path) -> dict[str, Any]:
+    habits: dict[str, Any] = json.loads(file.read_text())["habits"]
+    return habits
+
+
+def test_a_restart(tmp_path: Path) -> None:
+    """The next run begins with what this one learned; other models in the file stay."""
+    file = tmp_path / "deep" / "habits.json"
+    keeper_of(file, learned(12)).save()
+    Keeper(file).section("habits").keep("other", {"load_s": 3})
+    again = Habits()
+    keeper = keeper_of(file, again)
+    keeper.recall()
+    keeper.save()
+
+    assert again.load_s(QWEN) == 12
+    assert written(file)["other"]["load_s"] == 3
+    assert [each.name for each in file.parent.iterdir()] == ["habits.json"]
+
+
+def test_loads_are_written_down_now_and_then(tmp_path: Path) -> None:
+    """A busy house does not write at every load."""
+    now = 0.0
+    habits, file = learned(1), tmp_path / "habits.json"
+    keeper = keeper_of(file, habits, lambda: now)
+    keeper.watch(Entry(1, 0.0, ClockReached(), ()))
+    assert not file.exists()
+    keeper.watch(READY)
+    habits.loaded(QWEN, 11)
+    keeper.watch(READY)
+    assert written(file)["qwen"]["load_s"] == 1
+    now = BETWEEN_SAVES_S
+    keeper.watch(READY)
+
+    assert written(file)["qwen"]["load_s"] == 4
+
+
+@pytest.mark.parametrize("content", ["{", "[1, 2]"])
+def test_a_file_that_is_none_of_ours(tmp_path: Path, content: str) -> None:
+    """It is passed over, and replaced at the next occasion."""
+    file = tmp_path / "habits.json"
+    file.write_text(content)
+    keeper = keeper_of(file, learned(5))
+    keeper.recall()
+    keeper.save()
+
+    assert written(file)["qwen"]["load_s"] == 5
+
+
+def test_a_place_where_nothing_can_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Said once; everything else goes on."""
+    (tmp_path / "file").write_text("")
+    keeper = keeper_of(tmp_path / "file" / "habits.json", learned(5))
+    for _ in range(2):
+        keeper.save()
+
+    said = [record.message.partition(" file=")[0] for record in caplog.records]
+    assert said == ["what was learned cannot be read and is learned anew", "what was learned cannot be kept"]
