@@ -12,3 +12,4 @@ at_least 100 catalog
 at_least 90.01 relay
 at_least 90.01 upstreams
 at_least 90.01 estimates
+at_least 90.01 hardware

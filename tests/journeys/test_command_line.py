@@ -56,6 +56,19 @@ def test_logs_show_the_model_servers_words(house: Hotseat) -> None:
     assert "alpha.gguf" in printed.stdout
 
 
+def test_devices_shows_what_a_model_takes(house: Hotseat) -> None:
+    """devices has the machine's memory and, of each running model, its own and its mapped weights apart."""
+    house.load("alpha")
+    printed = house.cli("devices", "--json")
+    ram = json.loads(printed.stdout)[-1]
+    taken = ram["models"]["alpha"]
+
+    assert (printed.returncode, ram["device"], list(ram["models"])) == (0, "ram", ["alpha"])
+    assert ram["used"] + ram["free"] == ram["total"]
+    assert taken["anonymous"] > 1 << 20
+    assert taken["file_backed"] > 1 << 20
+
+
 def test_why_names_the_cause_of_a_swap(house: Hotseat) -> None:
     """After a swap, why says of the model that left who needed its room."""
     house.load("alpha")

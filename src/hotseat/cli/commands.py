@@ -175,6 +175,14 @@ def why(model: Model, url: Url = HERE, api_key: Key = None, as_json: AsJson = Fa
     asking.why(Server(url, api_key), model, as_json)
 
 
+@app.command(epilog="Example: hotseat devices")
+def devices(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
+    """Show the memory of this machine's devices and, of a hotseat that runs here, which models use it."""
+    from hotseat.cli.devices import devices
+
+    devices(Server(url, api_key), as_json)
+
+
 @app.command(epilog="Example: hotseat reload")
 def reload(url: Url = HERE, api_key: Key = None) -> None:
     """Read the configuration again; unchanged models keep running."""

@@ -7,11 +7,8 @@ import socket
 import struct
 from ipaddress import ip_address
 
+from hotseat.elsewhere import ELSEWHERE
 from hotseat.upstreams.processes import PROC, group_of, marker_of, parent_of, processes
-
-CONTAINERS = ("docker", "podman", "nerdctl", "lxc", "incus", "distrobox", "toolbox", "flatpak-spawn", "machinectl")
-ELSEWHERE = frozenset((*CONTAINERS, "systemd-run", "ssh", "autossh", "kubectl", "srun", "sudo", "doas"))
-"""Programs whose server runs outside of their own process tree."""
 
 LISTENING = "0A"
 

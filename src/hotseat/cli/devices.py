@@ -1,0 +1,75 @@
+"""`hotseat devices`: what memory this machine has, how much is free, and which models of a running hotseat use it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from hotseat.cli.asking import show_json
+from hotseat.cli.problems import Problem
+from hotseat.cli.tables import table
+from hotseat.config.units import is_loopback
+from hotseat.hardware.machine import find_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.cli.client import Server
+    from hotseat.hardware.reading import Reading
+    from hotseat.terms import DeviceName
+
+
+def devices(server: Server, as_json: bool) -> None:
+    """Measured here and now, whether or not a hotseat runs; models are told of one on this machine."""
+    machine = find_machine()
+    pids = pids_of_models(server)
+    reading = machine.sample(tuple((pids or {}).values()))
+    seen = [described(name, machine.labels[name], reading, pids) for name in reading.devices]
+    if as_json:
+        return show_json(seen)
+    head = ("DEVICE", "TOTAL", "USED", "FREE", *(() if pids is None else ("MODELS",)), "WHAT")
+    return print(table(head, [row(device) for device in seen]))
+
+
+def pids_of_models(server: Server) -> dict[str, int] | None:
+    """None where no hotseat answers, or one of another machine, whose pids mean nothing here."""
+    host = urlsplit(server.url if "://" in server.url else f"http://{server.url}").hostname or ""
+    if not is_loopback(host):
+        return None
+    try:
+        models = server.ask("GET", "/hotseat/models")["models"]
+    except Problem:
+        return None
+    return {model["model"]: model["pid"] for model in models if model["pid"]}
+
+
+def described(name: DeviceName, label: str, reading: Reading, pids: Mapping[str, int] | None) -> dict[str, Any]:
+    seen = reading.devices[name]
+    memory = {"total": seen.total, "used": seen.used, "free": seen.free}
+    models = {} if pids is None else {"models": None if name in reading.silent else uses_of(name, reading, pids)}
+    return {"device": name, "label": label, **memory, **models}
+
+
+def uses_of(name: DeviceName, reading: Reading, pids: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    uses = {model: reading.processes.get(pid, {}).get(name) for model, pid in pids.items()}
+    return {model: asdict(use) for model, use in uses.items() if use}
+
+
+def row(device: dict[str, Any]) -> tuple[str, ...]:
+    models = (told(device["models"]),) if "models" in device else ()
+    return (device["device"], *(gib(device[key]) for key in ("total", "used", "free")), *models, device["label"])
+
+
+def told(models: dict[str, dict[str, int]] | None) -> str:
+    """File-backed memory is told apart: the kernel may take it back, at the price of reading it again."""
+    if models is None:
+        return "not told"
+    return ", ".join(
+        f"{model} {gib(use['anonymous'])}" + (f" + {gib(use['file_backed'])} of files" if use["file_backed"] else "")
+        for model, use in models.items()
+    )
+
+
+def gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"

@@ -1,0 +1,67 @@
+"""AMD's cards, as the amdgpu driver tells of them in /sys: no library and no ROCm needed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hotseat.hardware.device import Slot
+from hotseat.hardware.drm import memory_of
+from hotseat.hardware.kernel import PROC, SYS, number, text
+from hotseat.hardware.reading import DeviceReading, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from hotseat.hardware.device import Device
+
+_CARD = re.compile(r"card\d+")
+APU_METRICS = 2
+"""The format of `gpu_metrics` from which on it describes a processor with graphics; 1 is a card."""
+
+
+def cards(ram: Device, sys: Path = SYS, proc: Path = PROC) -> list[AmdCard]:
+    folder = sys / "class/drm"
+    if not folder.is_dir():
+        return []
+    devices = {(each / "device").resolve() for each in folder.iterdir() if _CARD.fullmatch(each.name)}
+    return [AmdCard(device, ram, proc) for device in sorted(devices) if (device / "mem_info_vram_total").exists()]
+
+
+class AmdCard:
+    part = None
+
+    def __init__(self, folder: Path, ram: Device, proc: Path = PROC) -> None:
+        self._folder, self._ram, self._proc = folder, ram, proc
+        self.slot = Slot.parse(folder.name)
+        self.label = text(folder / "product_name").strip() or f"AMD GPU {text(folder / 'device').strip()}"
+        self.has_own_memory = not is_apu(folder)
+
+    def read(self) -> DeviceReading | None:
+        own = self._pool("vram")
+        if own is None or self.has_own_memory:
+            return own
+        # A processor's graphics have a fixed part of the RAM and borrow the rest of what they need.
+        borrowed, ram = self._pool("gtt"), self._ram.read()
+        if borrowed is None or ram is None:
+            return own
+        return DeviceReading(own.total + borrowed.total, own.free + min(borrowed.free, ram.free))
+
+    def _pool(self, name: str) -> DeviceReading | None:
+        total = number(self._folder / f"mem_info_{name}_total")
+        used = number(self._folder / f"mem_info_{name}_used")
+        return None if total is None or used is None else DeviceReading(total, max(0, total - used))
+
+    def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use]:
+        regions = ("vram",) if self.has_own_memory else ("vram", "gtt")
+        taken = {root: memory_of(pids, self.slot, regions, self._proc) for root, pids in trees.items()}
+        return {root: Use(bytes_) for root, bytes_ in taken.items() if bytes_}
+
+
+def is_apu(folder: Path) -> bool:
+    """The header of the metrics table is a size of two bytes, then its format."""
+    try:
+        return (folder / "gpu_metrics").read_bytes()[2] >= APU_METRICS
+    except (OSError, IndexError):
+        return False

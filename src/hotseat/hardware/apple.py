@@ -1,0 +1,78 @@
+"""Macs: one memory for the processor and the GPU, told by sysctl. Which process takes what is not told there."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, TypeAlias
+
+from hotseat.hardware.device import Slot
+from hotseat.hardware.reading import DeviceReading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hotseat.hardware.reading import Use
+    from hotseat.terms import Bytes
+
+Sysctl: TypeAlias = "Callable[[str], int | None]"
+
+GiB = 1 << 30
+HAD_AT_ONCE = ("vm.page_free_count", "vm.page_pageable_external_count", "vm.page_purgeable_count")
+"""Pages that are free, hold files, or were marked as not worth keeping."""
+
+
+def sysctl(name: str) -> int | None:
+    """A number the kernel knows by name; None where it does not."""
+    value = ctypes.c_uint64()
+    size = ctypes.c_size_t(ctypes.sizeof(value))
+    try:
+        failed = ctypes.CDLL(None).sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0)
+    except AttributeError:  # not a Mac
+        return None
+    return None if failed else value.value
+
+
+class MacRam:
+    label = "this machine's RAM"
+
+    def __init__(self, ask: Sysctl = sysctl) -> None:
+        self._ask = ask
+
+    def read(self) -> DeviceReading | None:
+        total, page, *pages = (self._ask(name) for name in ("hw.memsize", "vm.pagesize", *HAD_AT_ONCE))
+        if total is None or page is None:
+            return None
+        return DeviceReading(total, min(total, page * sum(count or 0 for count in pages)))
+
+    def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
+        return None
+
+
+class AppleGpu:
+    """The part of the RAM that the GPU may hold on to."""
+
+    label, slot, part, has_own_memory = "Apple GPU", Slot(0, 0, 0, 0), None, False
+
+    def __init__(self, ram: MacRam, ask: Sysctl = sysctl) -> None:
+        self._ram, self._ask = ram, ask
+
+    def read(self) -> DeviceReading | None:
+        ram = self._ram.read()
+        if ram is None:
+            return None
+        limit = self._limit(ram.total)
+        return DeviceReading(limit, min(limit, ram.free))
+
+    def _limit(self, memory: Bytes) -> Bytes:
+        """As the operator set it, else what macOS has always allowed at least; newer ones allow more."""
+        if wired_mb := self._ask("iogpu.wired_limit_mb"):
+            return wired_mb << 20
+        return memory * 2 // 3 if memory <= 36 * GiB else memory * 3 // 4
+
+    def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
+        return None
+
+
+def cards(ram: MacRam, ask: Sysctl = sysctl) -> list[AppleGpu]:
+    """An Apple GPU is there where its limit can be asked for."""
+    return [] if ask("iogpu.wired_limit_mb") is None else [AppleGpu(ram, ask)]

@@ -1,0 +1,67 @@
+"""Every process there is, in one pass over /proc: whose child it is, which session it is in, what it is called.
+
+A model server's processes are its descendants and whoever is still in the session that it leads: a worker whose
+parent died is no descendant any more. Where there is no /proc, there are no processes to be seen.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.hardware.kernel import PROC, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    pid: int
+    parent: int
+    session: int
+    name: str
+    """What `ps` calls it: fifteen signs at most."""
+
+
+def census(proc: Path = PROC) -> dict[int, Process]:
+    try:
+        pids = [int(name) for name in os.listdir(proc) if name.isdigit()]
+    except OSError:
+        return {}
+    return {pid: process for pid in pids if (process := look_at(pid, proc))}
+
+
+def look_at(pid: int, proc: Path = PROC) -> Process | None:
+    """None where it is gone."""
+    head, bracket, tail = text(f"{proc}/{pid}/stat").rpartition(")")  # a name may hold brackets
+    if not bracket:
+        return None
+    _state, parent, _group, session, *_ = tail.split()
+    return Process(pid, int(parent), int(session), head.partition("(")[2])
+
+
+def trees(roots: Iterable[int], processes: Mapping[int, Process]) -> dict[int, Sequence[int]]:
+    """For each root that lives, or has left somebody behind in its session: the pids that belong to it."""
+    children: dict[int, list[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    grown = {root: descendants(members_of(root, processes), children) for root in roots}
+    return {root: pids for root, pids in grown.items() if pids}
+
+
+def members_of(root: int, processes: Mapping[int, Process]) -> list[int]:
+    return [pid for pid, process in processes.items() if root in (pid, process.session)]
+
+
+def descendants(pids: Iterable[int], children: Mapping[int, Sequence[int]]) -> list[int]:
+    """These and all that descend from them, each once."""
+    found = dict.fromkeys(pids)
+    waiting = list(found)
+    while waiting:
+        born = [child for child in children.get(waiting.pop(), ()) if child not in found]
+        found.update(dict.fromkeys(born))
+        waiting += born
+    return list(found)

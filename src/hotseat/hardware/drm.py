@@ -1,0 +1,35 @@
+"""What a process tells of its own graphics memory: the kernel's fdinfo of each descriptor on /dev/dri."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.hardware.kernel import PROC, figures, open_files, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from hotseat.hardware.device import Slot
+    from hotseat.terms import Bytes
+
+
+def memory_of(pids: Iterable[int], slot: Slot, regions: Sequence[str], proc: Path = PROC) -> Bytes:
+    """What these processes hold of a card. A client may be open under several descriptors; it counts once."""
+    clients: dict[Bytes, Bytes] = {}
+    for told in (figures(path) for pid in pids for path in on_card(pid, slot, proc)):
+        client = told.get("drm-client-id", 0)
+        clients[client] = max(clients.get(client, 0), sum(held(told, region) for region in regions))
+    return sum(clients.values())
+
+
+def on_card(pid: int, slot: Slot, proc: Path) -> Iterator[str]:
+    for fd, name in open_files(pid, proc).items():
+        path = f"{proc}/{pid}/fdinfo/{fd}"
+        if name.startswith("/dev/dri/") and f"drm-pdev:\t{slot}" in text(path):
+            yield path
+
+
+def held(told: dict[str, Bytes], region: str) -> Bytes:
+    """`drm-memory-` is what older kernels call `drm-resident-`."""
+    return told.get(f"drm-resident-{region}", told.get(f"drm-memory-{region}", 0))

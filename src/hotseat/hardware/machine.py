@@ -1,0 +1,102 @@
+"""The devices of this machine under stable names, and a look at all of them at once. Blocks: gauge.py does not."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.elsewhere import ELSEWHERE
+from hotseat.hardware import amd, apple, nvidia
+from hotseat.hardware.census import census, trees
+from hotseat.hardware.ram import Ram
+from hotseat.hardware.reading import Reading
+from hotseat.terms import DeviceName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from hotseat.hardware.census import Process
+    from hotseat.hardware.device import Card, Device
+    from hotseat.hardware.reading import DeviceReading, Use
+
+log = logging.getLogger(__name__)
+
+RAM = DeviceName("ram")
+
+
+class Meter(Protocol):
+    """Measures memory. Both calls may take milliseconds and never raise."""
+
+    def devices(self) -> Mapping[DeviceName, DeviceReading]:
+        """Every device that answers."""
+
+    def sample(self, roots: Collection[int]) -> Reading:
+        """Every device that answers, and what the process trees with these roots take."""
+
+
+class Machine:
+    """The meter of real devices."""
+
+    def __init__(
+        self, devices: Mapping[DeviceName, Device], processes: Callable[[], Mapping[int, Process]] = census
+    ) -> None:
+        self._devices, self._processes = devices, processes
+
+    @property
+    def labels(self) -> dict[DeviceName, str]:
+        return {name: device.label for name, device in self._devices.items()}
+
+    def devices(self) -> dict[DeviceName, DeviceReading]:
+        return {name: reading for name, device in self._devices.items() if (reading := device.read())}
+
+    def sample(self, roots: Collection[int]) -> Reading:
+        everybody = self._processes() if roots else {}
+        grown = trees(roots, everybody)
+        elsewhere = tuple(root for root, pids in grown.items() if any(everybody[p].name in ELSEWHERE for p in pids))
+        here = {root: pids for root, pids in grown.items() if root not in elsewhere}
+        taken = {name: device.taken_by(here) for name, device in self._devices.items()}
+        silent = tuple(name for name, told in taken.items() if told is None)
+        return Reading(self.devices(), by_root(here, taken), silent, elsewhere)
+
+
+def by_root(
+    roots: Iterable[int], taken: Mapping[DeviceName, Mapping[int, Use] | None]
+) -> dict[int, dict[DeviceName, Use]]:
+    return {root: {name: told[root] for name, told in taken.items() if told and root in told} for root in roots}
+
+
+def find_machine() -> Machine:
+    """What there is; without a driver there is still the RAM. Says in the log what was found."""
+    machine = Machine(_devices_of_mac() if sys.platform == "darwin" else _devices_of_linux())
+    labels = machine.labels
+    found = (f"{name}={f'{labels[name]}, {_gib(seen)}'!r}" for name, seen in machine.devices().items())
+    log.info("devices found %s", " ".join(found) or "none")
+    return machine
+
+
+def _devices_of_linux() -> dict[DeviceName, Device]:
+    ram = Ram()
+    nvml = nvidia.library()
+    nvidias = nvidia.cards(nvml, ram) if nvml else []
+    return {**named([*nvidias, *amd.cards(ram)]), RAM: ram}
+
+
+def _devices_of_mac() -> dict[DeviceName, Device]:
+    ram = apple.MacRam()
+    return {**named(apple.cards(ram)), RAM: ram}
+
+
+def named(cards: Iterable[Card]) -> dict[DeviceName, Device]:
+    """gpu0, gpu1 … in the order of the bus, those that borrow the machine's RAM last; gpu0.1 is a slice of gpu0."""
+    ordered = sorted(cards, key=lambda card: (not card.has_own_memory, card.slot, card.part or 0))
+    numbers = {slot: number for number, slot in enumerate(dict.fromkeys(card.slot for card in ordered))}
+    return {DeviceName(f"gpu{numbers[card.slot]}{_suffix(card)}"): card for card in ordered}
+
+
+def _suffix(card: Card) -> str:
+    return "" if card.part is None else f".{card.part}"
+
+
+def _gib(seen: DeviceReading) -> str:
+    return f"{seen.total / (1 << 30):.1f} GiB"

@@ -1,0 +1,134 @@
+"""NVIDIA's cards through its own library (NVML), as nvidia-ml-py wraps it. Every error of the driver ends here.
+
+The library stays open for as long as we live: opening it can take a second on a card that nobody else uses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from typing import TYPE_CHECKING, Any
+
+from hotseat.hardware.device import Slot
+from hotseat.hardware.kernel import PROC, is_first_pid_namespace, open_files
+from hotseat.hardware.reading import DeviceReading, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from hotseat.hardware.device import Device
+    from hotseat.terms import Bytes
+
+log = logging.getLogger(__name__)
+
+Nvml = Any
+"""The module pynvml, which has no types."""
+
+
+def library(driver: str = "libnvidia-ml.so.1") -> Nvml | None:
+    """NVML, ready for use; None where there is no driver. The bindings take long to import, so the driver is first."""
+    try:
+        ctypes.CDLL(driver)
+        import pynvml
+    except (OSError, ImportError):
+        return None
+    try:
+        pynvml.nvmlInit()
+        pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        log.info("the NVIDIA driver does not answer error=%r", str(error))
+        return None
+    return pynvml
+
+
+def cards(nvml: Nvml, ram: Device, proc: Path = PROC) -> list[NvidiaCard]:
+    """Each card, or each slice of one that is divided by MIG."""
+    found: list[NvidiaCard] = []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            whole = nvml.nvmlDeviceGetHandleByIndex(index)
+            found += [NvidiaCard(nvml, handle, whole, part, ram, proc) for part, handle in parts(nvml, whole)]
+        except nvml.NVMLError as error:
+            log.info("an NVIDIA card does not answer and is left out index=%d error=%r", index, str(error))
+    return found
+
+
+def parts(nvml: Nvml, whole: Any) -> Iterator[tuple[int | None, Any]]:
+    """Number and handle of each MIG slice; the whole card where it has none."""
+    try:
+        is_divided, _ = nvml.nvmlDeviceGetMigMode(whole)
+    except nvml.NVMLError:  # a card that cannot be divided
+        is_divided = 0
+    if not is_divided:
+        yield None, whole
+        return
+    for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(whole)):
+        try:
+            yield number, nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, number)
+        except nvml.NVMLError_NotFound:  # slices may be numbered with gaps
+            continue
+
+
+class NvidiaCard:
+    def __init__(self, nvml: Nvml, handle: Any, whole: Any, part: int | None, ram: Device, proc: Path = PROC) -> None:
+        self._nvml, self._handle, self._ram, self._proc = nvml, handle, ram, proc
+        self.label: str = nvml.nvmlDeviceGetName(handle)
+        self.slot = Slot.parse(nvml.nvmlDeviceGetPciInfo(whole).busId)
+        self.part = part
+        self.has_own_memory = self._tells_memory()
+
+    def read(self) -> DeviceReading | None:
+        if not self.has_own_memory:
+            return self._ram.read()
+        try:
+            return self._memory()
+        except self._nvml.NVMLError:
+            return None
+
+    def _tells_memory(self) -> bool:
+        """GB10 and Jetson do not: they have none of their own and use the machine's."""
+        try:
+            self._memory()
+        except self._nvml.NVMLError_NotSupported:
+            return False
+        return True
+
+    def _memory(self) -> DeviceReading:
+        try:
+            told = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, version=self._nvml.nvmlMemory_v2)
+            return DeviceReading(told.total - told.reserved, told.free)
+        except self._nvml.NVMLError_FunctionNotFound:  # drivers before 510 count their own share as used
+            told = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+            return DeviceReading(told.total, told.free)
+
+    def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
+        """None in a container whose processes the driver knows by other numbers, and under WSL."""
+        try:
+            listed = self._listed()
+        except self._nvml.NVMLError:
+            return None
+        known = {root: [pid for pid in pids if pid in listed and self._means(pid)] for root, pids in trees.items()}
+        ours = [pid for pids in known.values() for pid in pids]
+        if not ours and not is_first_pid_namespace(self._proc):
+            return None
+        if any(listed[pid] is None for pid in ours):
+            return None
+        return {root: Use(sum(listed[pid] or 0 for pid in pids)) for root, pids in known.items() if pids}
+
+    def _listed(self) -> dict[int, Bytes | None]:
+        """Who uses it; a process that computes and draws is in both lists with the same figure."""
+        computing = self._nvml.nvmlDeviceGetComputeRunningProcesses_v3(self._handle)
+        try:
+            drawing = self._nvml.nvmlDeviceGetGraphicsRunningProcesses_v3(self._handle)
+        except self._nvml.NVMLError_NotSupported:  # a card that cannot draw
+            drawing = []
+        return {process.pid: process.usedGpuMemory for process in (*computing, *drawing)}
+
+    def _means(self, pid: int) -> bool:
+        """Does the driver mean the process that we know by this number? In a container it may have the machine's
+        numbers, by driver version; a process that uses the card has it open.
+        """
+        if is_first_pid_namespace(self._proc):
+            return True
+        return any(name.startswith("/dev/nvidia") for name in open_files(pid, self._proc).values())

@@ -1,0 +1,75 @@
+"""The machine's own memory, as Linux tells it: /proc/meminfo, and the limits of the control group we may be in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.hardware.kernel import PROC, SYS, figures, number, text
+from hotseat.hardware.reading import DeviceReading, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from hotseat.terms import Bytes
+
+
+LARGE: Bytes = 64 << 20
+"""Below this, what a process may share is not worth finding out."""
+
+
+class Ram:
+    label = "this machine's RAM"
+
+    def __init__(self, proc: Path = PROC, cgroups: Path = SYS / "fs/cgroup") -> None:
+        self._proc, self._cgroups = proc, cgroups
+
+    def read(self) -> DeviceReading | None:
+        """Free is what can be had without swapping, so most of the page cache counts as free."""
+        told = figures(self._proc / "meminfo")
+        if "MemAvailable" not in told:
+            return None
+        reading = DeviceReading(told["MemTotal"], told["MemAvailable"])
+        for limit in limits(self._proc, self._cgroups):
+            reading = reading.at_most(limit)
+        return reading
+
+    def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use]:
+        return {root: use_of_tree(pids, self._proc) for root, pids in trees.items()}
+
+
+def use_of_tree(pids: Sequence[int], proc: Path = PROC) -> Use:
+    """What these processes take together; a page that large ones among them share counts once."""
+    uses = {pid: resident(pid, proc) for pid in pids}
+    large = [pid for pid, use in uses.items() if use.total >= LARGE]
+    if len(large) > 1:
+        uses |= {pid: share for pid in large if (share := share_of(pid, proc))}
+    return sum(uses.values(), Use())
+
+
+def resident(pid: int, proc: Path = PROC) -> Use:
+    """Every page it has in memory, also those it shares. Counters, so it is cheap; nothing where it is gone."""
+    told = figures(f"{proc}/{pid}/status")
+    return Use(told.get("RssAnon", 0) + told.get("RssShmem", 0), told.get("RssFile", 0))
+
+
+def share_of(pid: int, proc: Path = PROC) -> Use | None:
+    """Shared pages are divided among those who share them. The kernel walks all pages: 15 ms for each GiB."""
+    told = figures(f"{proc}/{pid}/smaps_rollup")
+    if "Pss_Anon" not in told:  # another user's process, or a kernel before 5.4
+        return None
+    return Use(told["Pss_Anon"] + told["Pss_Shmem"], told["Pss_File"])
+
+
+def limits(proc: Path, cgroups: Path) -> Iterator[DeviceReading]:
+    """What our control group and each above it may use and still has (cgroup v2)."""
+    own = next((line[3:] for line in text(proc / "self/cgroup").splitlines() if line.startswith("0::")), "/")
+    folder = cgroups / own.lstrip("/")
+    for group in (folder, *folder.parents):
+        limit, current = number(group / "memory.max"), number(group / "memory.current")
+        if limit is not None and current is not None:
+            told = figures(group / "memory.stat")
+            cache = told.get("active_file", 0) + told.get("inactive_file", 0)
+            yield DeviceReading(limit, limit - current + cache)
+        if group == cgroups:
+            return

@@ -1,0 +1,99 @@
+"""PURE: what was measured, as plain data, and what follows from it. machine.py makes these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.spec import NOTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.terms import Bytes, DeviceName
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a process tree takes of one device.
+
+    File-backed pages are the page cache's: others may share them, and the kernel may take them back.
+    On a GPU everything is anonymous.
+    """
+
+    anonymous: Bytes = 0
+    file_backed: Bytes = 0
+
+    @property
+    def total(self) -> Bytes:
+        return self.anonymous + self.file_backed
+
+    def __add__(self, other: Use) -> Use:
+        return Use(self.anonymous + other.anonymous, self.file_backed + other.file_backed)
+
+    def __or__(self, other: Use) -> Use:
+        """The more of both, each kind by itself."""
+        return Use(max(self.anonymous, other.anonymous), max(self.file_backed, other.file_backed))
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReading:
+    """Memory that programs may use; what a driver keeps for itself is not part of `total`."""
+
+    total: Bytes
+    free: Bytes
+
+    @property
+    def used(self) -> Bytes:
+        return self.total - self.free
+
+    def at_most(self, other: DeviceReading) -> DeviceReading:
+        """The tighter of two bounds on the same memory."""
+        total = min(self.total, other.total)
+        return DeviceReading(total, max(0, min(total, self.free, other.free)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at the machine. A device that is missing does not answer any more."""
+
+    devices: Mapping[DeviceName, DeviceReading] = field(default_factory=lambda: NOTHING)
+    processes: Mapping[int, Mapping[DeviceName, Use]] = field(default_factory=lambda: NOTHING)
+    """Per pid that was asked for, what it takes together with all its descendants."""
+    silent: tuple[DeviceName, ...] = ()
+    """Devices that do not tell who uses them."""
+    elsewhere: tuple[int, ...] = ()
+    """Pids that were asked for and only stand for a server: its own processes, in a container perhaps, are unknown."""
+
+    def foreign(self) -> dict[DeviceName, Bytes]:
+        """What others than the processes asked for use. A silent device is missing, and all are while one of our
+        servers runs elsewhere: it would pass for a stranger.
+
+        The page cache is not part of what is used, so only anonymous memory is subtracted.
+        """
+        if self.elsewhere:
+            return {}
+        telling = {name: seen for name, seen in self.devices.items() if name not in self.silent}
+        return {name: max(0, seen.used - self._anonymous_on(name)) for name, seen in telling.items()}
+
+    def _anonymous_on(self, device: DeviceName) -> Bytes:
+        return sum(uses[device].anonymous for uses in self.processes.values() if device in uses)
+
+
+def footprint(pid: int, now: Reading, before: Reading) -> dict[DeviceName, Use]:
+    """What a server takes, as told of its process tree; where that is not told, how much less is free than `before`.
+
+    The difference is this server's only if nothing else began, ended or grew meanwhile; the caller knows.
+    """
+    untold = now.devices if pid in now.elsewhere else now.silent
+    compared = [device for device in untold if device in before.devices and device in now.devices]
+    shrunk = {device: before.devices[device].free - now.devices[device].free for device in compared}
+    return {**now.processes.get(pid, NOTHING), **{device: Use(max(0, bytes_)) for device, bytes_ in shrunk.items()}}
+
+
+def merged(*several: Mapping[DeviceName, Use]) -> dict[DeviceName, Use]:
+    """The most of each, device by device."""
+    most: dict[DeviceName, Use] = {}
+    for uses in several:
+        most |= {device: use | most.get(device, Use()) for device, use in uses.items()}
+    return most

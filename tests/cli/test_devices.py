@@ -1,0 +1,69 @@
+"""`hotseat devices`: the machine it runs on, with or without a server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.machines import GiB
+
+from hotseat.cli.devices import described, row
+from hotseat.hardware.reading import DeviceReading, Reading, Use
+from hotseat.terms import DeviceName
+
+if TYPE_CHECKING:
+    from tests.support.desk import Desk, Typed
+
+GPU, RAM = DeviceName("gpu0"), DeviceName("ram")
+SEEN = Reading(
+    {GPU: DeviceReading(24 * GiB, 10 * GiB), RAM: DeviceReading(64 * GiB, 60 * GiB)},
+    {40: {GPU: Use(12 * GiB), RAM: Use(GiB)}, 41: {RAM: Use(GiB // 2, 4 * GiB)}},
+)
+PIDS = {"qwen": 40, "gemma": 41, "llama": 99}
+
+
+def test_without_a_server_the_machine_is_shown(typed: Typed) -> None:
+    """Nobody needs to run for it, and no models are spoken of."""
+    said = typed("devices", "--url", "http://127.0.0.1:9")
+    head, *rows = said.out.splitlines()
+
+    assert said.code == 0
+    assert head.split() == ["DEVICE", "TOTAL", "USED", "FREE", "WHAT"]
+    assert rows[-1].startswith("ram ")
+    assert rows[-1].endswith("this machine's RAM")
+
+
+@pytest.mark.parametrize("url", ["http://192.0.2.7:8080", "192.0.2.7:8080"])
+def test_a_server_on_another_machine_says_nothing_of_this_one(typed: Typed, url: str) -> None:
+    """Its process numbers would be somebody else's here, so it is not even asked."""
+    said = typed("devices", "--json", "--url", url)
+
+    assert (said.code, "models" in json.loads(said.out)[-1]) == (0, False)
+
+
+async def test_a_running_server_adds_its_models(desk: Desk) -> None:
+    """A model whose process is not there takes nothing."""
+    await desk.type("load", "qwen")
+    said = await desk.type("devices", "--json")
+    ram = json.loads(said.out)[-1]
+
+    assert (ram["device"], ram["models"]) == ("ram", {})
+    assert ram["total"] == ram["used"] + ram["free"] > 0
+
+
+def test_models_stand_beside_the_device_they_use() -> None:
+    """Mapped files are told apart from what a server really needs."""
+    gpu, ram = (row(described(name, "a label", SEEN, PIDS)) for name in (GPU, RAM))
+
+    assert gpu == ("gpu0", "24.0 GiB", "14.0 GiB", "10.0 GiB", "qwen 12.0 GiB", "a label")
+    assert ram[4] == "qwen 1.0 GiB, gemma 0.5 GiB + 4.0 GiB of files"
+
+
+def test_a_silent_device_says_so() -> None:
+    """Not told is not the same as unused."""
+    silent = Reading(SEEN.devices, SEEN.processes, silent=(GPU,))
+
+    assert row(described(GPU, "", silent, PIDS))[4] == "not told"
+    assert described(GPU, "", silent, PIDS)["models"] is None
+    assert "models" not in described(GPU, "", silent, None)

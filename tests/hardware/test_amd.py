@@ -1,0 +1,74 @@
+"""AMD's cards, from a tree of files as amdgpu shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.machines import GiB, MiB, Pool, add_card, open_client, write
+
+from hotseat.hardware.amd import cards
+from hotseat.hardware.reading import DeviceReading, Use
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SLOT = "0000:03:00.0"
+RAM = Pool(total=128 * GiB, free=40 * GiB)
+
+
+def test_a_card_tells_its_memory(tmp_path: Path) -> None:
+    """Borrowed memory is not a card's own; outputs of the same card and other makers' cards are no cards."""
+    folder = add_card(tmp_path, SLOT, vram=(24 * GiB, 2 * GiB), gtt=(32 * GiB, GiB))
+    write(folder / "product_name", "Radeon RX 7900 XTX\n")
+    (tmp_path / "class/drm/card0-DP-1").mkdir()
+    write(tmp_path / "class/drm/card1/device/vendor", "0x8086\n")
+    (card,) = cards(RAM, tmp_path)
+
+    assert card.read() == DeviceReading(24 * GiB, 22 * GiB)
+    assert (card.label, str(card.slot), card.has_own_memory) == ("Radeon RX 7900 XTX", SLOT, True)
+
+
+def test_a_processors_graphics_borrow_from_the_ram(tmp_path: Path) -> None:
+    """An APU may take its fixed part and what it can borrow, as far as the RAM is free."""
+    add_card(tmp_path, "0000:c5:00.0", vram=(GiB, GiB // 2), gtt=(112 * GiB, 10 * GiB), metrics=3)
+    (card,) = cards(RAM, tmp_path)
+
+    assert card.read() == DeviceReading(113 * GiB, 40 * GiB + GiB // 2)
+    assert not card.has_own_memory
+    assert card.label == "AMD GPU 0x744c"
+
+
+def test_a_process_counts_each_client_once(tmp_path: Path, proc: Path) -> None:
+    """Descriptors may be duplicated and inherited; other cards' memory and borrowed memory do not count."""
+    add_card(tmp_path, SLOT, vram=(24 * GiB, 9 * GiB))
+    open_client(proc, 40, 5, SLOT, 7, "drm-memory-vram:\t4096 MiB\ndrm-memory-gtt: \t9 MiB\n")
+    open_client(proc, 40, 6, SLOT, 7, "drm-memory-vram:\t4096 MiB\n")
+    open_client(proc, 41, 5, SLOT, 7, "drm-memory-vram:\t4096 MiB\n")
+    open_client(proc, 41, 8, SLOT, 8, "drm-total-vram:\t99999 MiB\ndrm-resident-vram:\t1024 KiB\n")
+    open_client(proc, 41, 9, "0000:0a:00.0", 9, "drm-memory-vram:\t4096 MiB\n")
+    (card,) = cards(RAM, tmp_path, proc)
+
+    assert card.taken_by({40: [40, 41], 60: [60]}) == {40: Use(4097 * MiB)}
+
+
+def test_borrowed_memory_counts_where_there_is_no_other(tmp_path: Path, proc: Path) -> None:
+    """On an APU both pools are the process's."""
+    add_card(tmp_path, SLOT, vram=(GiB, 0), gtt=(96 * GiB, 0), metrics=2)
+    open_client(proc, 40, 5, SLOT, 7, "drm-memory-vram:\t512 MiB\ndrm-memory-gtt:\t2048 MiB\n")
+    (card,) = cards(RAM, tmp_path, proc)
+
+    assert card.taken_by({40: [40]}) == {40: Use(2560 * MiB)}
+
+
+def test_a_lost_card_reads_nothing(tmp_path: Path) -> None:
+    """The driver takes its files away."""
+    folder = add_card(tmp_path, SLOT, vram=(24 * GiB, 0))
+    (card,) = cards(RAM, tmp_path)
+    (folder / "mem_info_vram_used").unlink()
+
+    assert card.read() is None
+
+
+def test_without_graphics_there_are_no_cards(tmp_path: Path) -> None:
+    """A server may have none at all."""
+    assert cards(RAM, tmp_path) == []

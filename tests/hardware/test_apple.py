@@ -1,0 +1,61 @@
+"""Macs, from the numbers that sysctl gives there."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.machines import GiB
+
+from hotseat.hardware.apple import MacRam, cards, sysctl
+from hotseat.hardware.machine import named
+from hotseat.hardware.reading import DeviceReading
+
+MAC = {
+    "hw.memsize": 64 * GiB,
+    "vm.pagesize": 16384,
+    "vm.page_free_count": GiB // 16384,
+    "vm.page_pageable_external_count": 20 * GiB // 16384,
+    "vm.page_purgeable_count": 2 * GiB // 16384,
+    "iogpu.wired_limit_mb": 0,
+}
+
+
+def test_files_in_memory_count_as_free() -> None:
+    """What can be had at once is what is free, cached or purgeable."""
+    assert MacRam(MAC.get).read() == DeviceReading(64 * GiB, 23 * GiB)
+
+
+@pytest.mark.parametrize(
+    ("memory", "wired_mb", "limit"),
+    [(16 * GiB, 0, 16 * GiB * 2 // 3), (64 * GiB, 0, 48 * GiB), (64 * GiB, 57344, 56 * GiB)],
+)
+def test_the_gpu_has_a_part_of_the_ram(memory: int, wired_mb: int, limit: int) -> None:
+    """As much as the operator allows, else as much as macOS does; and never more than is free."""
+    told = {**MAC, "hw.memsize": memory, "iogpu.wired_limit_mb": wired_mb}
+    (gpu,) = cards(MacRam(told.get), told.get)
+
+    assert gpu.read() == DeviceReading(limit, min(limit, 16 * GiB if memory == 16 * GiB else 23 * GiB))
+    assert list(named([gpu])) == ["gpu0"]
+
+
+def test_processes_are_not_told() -> None:
+    """Nobody says there which process takes what: the devices are silent."""
+    ram = MacRam(MAC.get)
+    (gpu,) = cards(ram, MAC.get)
+
+    assert (ram.taken_by({40: [40]}), gpu.taken_by({40: [40]})) == (None, None)
+
+
+def test_a_mac_without_an_apple_gpu_has_its_ram() -> None:
+    """An Intel Mac does not know the limit."""
+    told = {name: value for name, value in MAC.items() if not name.startswith("iogpu")}
+
+    assert cards(MacRam(told.get), told.get) == []
+
+
+def test_what_cannot_be_asked_is_unknown() -> None:
+    """On other systems, and for names that are none, there is no number and no failure."""
+    nothing: dict[str, int] = {}
+    (gpu,) = cards(MacRam(nothing.get), MAC.get)
+
+    assert sysctl("no.such.name") is None
+    assert (MacRam(nothing.get).read(), gpu.read()) == (None, None)

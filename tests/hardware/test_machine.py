@@ -1,0 +1,105 @@
+"""All devices together: their names, one look at them, and what is said of them at the start."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.support.machines import GiB, MiB, Pool, add_process
+
+from hotseat.hardware.census import census
+from hotseat.hardware.device import Slot
+from hotseat.hardware.machine import RAM, Machine, find_machine, named
+from hotseat.hardware.ram import Ram
+from hotseat.hardware.reading import DeviceReading, Use
+from hotseat.terms import DeviceName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+GPU = DeviceName("gpu0")
+
+
+@dataclass
+class Plugged(Pool):
+    """A card somewhere on the bus."""
+
+    slot: Slot = field(default_factory=lambda: Slot(0, 1, 0, 0))
+    part: int | None = None
+    has_own_memory: bool = True
+
+
+def test_cards_are_numbered_as_the_bus_counts() -> None:
+    """The order of drivers and of text does not matter; graphics of a processor come last, wherever they sit."""
+    far, near = Plugged(slot=Slot.parse("0000:a1:00.0")), Plugged(slot=Slot.parse("00000000:0A:00.0"))
+    borrows = Plugged(slot=Slot.parse("0000:05:00.0"), has_own_memory=False)
+    found = named([far, borrows, near])
+
+    assert found == {"gpu0": near, "gpu1": far, "gpu2": borrows}
+
+
+def test_one_look_sees_devices_and_trees(proc: Path) -> None:
+    """What each device tells is put together by process; one that tells nothing is silent."""
+    add_process(proc, 40)
+    add_process(proc, 41)
+    devices = {
+        GPU: Pool(24 * GiB, 10 * GiB, {40: Use(9 * GiB)}),
+        DeviceName("gpu1"): Pool(8 * GiB, GiB, None),
+        RAM: Pool(64 * GiB, 32 * GiB, {40: Use(GiB, 2), 41: Use(MiB)}),
+    }
+    reading = Machine(devices, lambda: census(proc)).sample([40, 41, 99])
+
+    assert reading.processes == {40: {GPU: Use(9 * GiB), RAM: Use(GiB, 2)}, 41: {RAM: Use(MiB)}}
+    assert reading.silent == ("gpu1",)
+    assert reading.devices[GPU] == DeviceReading(24 * GiB, 10 * GiB)
+
+
+def test_a_containers_client_stands_for_a_server_elsewhere(proc: Path) -> None:
+    """What `docker run` itself takes says nothing of the server: it is not measured."""
+    add_process(proc, 40, name="sh")
+    add_process(proc, 41, parent=40, session=40, name="docker")
+    add_process(proc, 50)
+    reading = Machine({RAM: Pool(taken={50: Use(MiB)})}, lambda: census(proc)).sample([40, 50])
+
+    assert reading.elsewhere == (40,)
+    assert list(reading.processes) == [50]
+
+
+def test_a_lost_device_is_missing(proc: Path) -> None:
+    """The others are still there, and so are their names."""
+
+    class Lost(Pool):
+        def read(self) -> DeviceReading | None:
+            return None
+
+    machine = Machine({GPU: Lost(taken=None), DeviceName("gpu1"): Pool(taken={})}, lambda: census(proc))
+
+    assert list(machine.sample([]).devices) == ["gpu1"]
+    assert machine.sample([]).foreign() == {"gpu1": 16 * GiB}
+    assert list(machine.labels) == ["gpu0", "gpu1"]
+
+
+def test_every_machine_has_ram(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever drivers there are, the RAM is found, and one line says so."""
+    with caplog.at_level("INFO", logger="hotseat.hardware.machine"):
+        machine = find_machine()
+    said = [record.message for record in caplog.records if record.name == "hotseat.hardware.machine"]
+
+    assert list(machine.devices())[-1] == RAM
+    assert len(said) == 1
+    assert said[0].startswith("devices found ")
+    assert "ram=\"this machine's RAM, " in said[0]
+
+
+def test_a_look_at_a_real_tree_finds_its_memory() -> None:
+    """A shell and its child are one tree with some memory."""
+    shell = subprocess.Popen(["sh", "-c", "cat; true"], stdin=subprocess.PIPE)
+    with shell:
+        use = Machine({RAM: Ram()}).sample([shell.pid]).processes[shell.pid][RAM]
+        assert shell.stdin
+        shell.stdin.close()
+
+    assert 0 < use.total < 100 * MiB

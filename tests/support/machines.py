@@ -1,0 +1,67 @@
+"""Made-up machines: trees of small files as Linux shows them, and memory that is as large as it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.hardware.reading import DeviceReading, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
+MACHINES_OWN = "pid:[4026531836]"
+A_CONTAINERS = "pid:[4026532574]"
+
+
+@dataclass
+class Pool:
+    """A device that has what it is told to have."""
+
+    total: int = 64 * GiB
+    free: int = 48 * GiB
+    taken: Mapping[int, Use] | None = None
+    label: str = "a pool"
+
+    def read(self) -> DeviceReading | None:
+        return DeviceReading(self.total, self.free)
+
+    def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
+        return self.taken
+
+
+def write(path: Path, text: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def link(path: Path, target: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+
+
+def add_process(proc: Path, pid: int, parent: int = 1, session: int | None = None, name: str = "server") -> None:
+    write(proc / f"{pid}/stat", f"{pid} ({name}) S {parent} {pid} {session or pid} 0 -1 4194304 1 2 3")
+
+
+def add_card(
+    sys: Path, slot: str, vram: tuple[int, int], gtt: tuple[int, int] = (0, 0), metrics: int = 1, number: int = 0
+) -> Path:
+    """An AMD card with (total, used) of both its pools; returns its folder."""
+    folder = sys / "devices/pci0000:00" / slot
+    for pool, (total, used) in (("vram", vram), ("gtt", gtt)):
+        write(folder / f"mem_info_{pool}_total", f"{total}\n")
+        write(folder / f"mem_info_{pool}_used", f"{used}\n")
+    write(folder / "device", "0x744c\n")
+    write(folder / "gpu_metrics", bytes([128, 0, metrics, 3]))
+    link(sys / f"class/drm/card{number}/device", f"../../../devices/pci0000:00/{slot}")
+    return folder
+
+
+def open_client(proc: Path, pid: int, fd: int, slot: str, client: int, figures: str) -> None:
+    """A descriptor on a card, with what the kernel tells of it."""
+    link(proc / f"{pid}/fd/{fd}", "/dev/dri/renderD128")
+    head = f"pos:\t0\nflags:\t02100002\nmnt_id:\t27\ndrm-driver:\tamdgpu\ndrm-client-id:\t{client}\ndrm-pdev:\t{slot}\n"
+    write(proc / f"{pid}/fdinfo/{fd}", head + figures)
