@@ -1,0 +1,69 @@
+"""The meter, read without holding up the event loop, also when a driver hangs or fails: then nothing is known."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+from hotseat.hardware.reading import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from hotseat.hardware.machine import Meter
+    from hotseat.hardware.reading import DeviceReading
+    from hotseat.terms import DeviceName, Seconds
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LIMIT_S: Seconds = 5.0
+"""A card that wakes up may take a second; one that needs longer is stuck."""
+
+
+class Gauge:
+    def __init__(self, meter: Meter, limit_s: Seconds = LIMIT_S) -> None:
+        self._meter, self._limit_s = meter, limit_s
+        self._stuck = 0
+        """Questions that were given up and are still unanswered."""
+
+    async def devices(self) -> Mapping[DeviceName, DeviceReading]:
+        """Every device that answers; none while the driver is stuck."""
+        return await self._ask(self._meter.devices, {})
+
+    async def sample(self, roots: Collection[int]) -> Reading:
+        """Also what these process trees take; an empty reading while the driver is stuck."""
+        return await self._ask(lambda: self._meter.sample(roots), Reading())
+
+    async def _ask(self, question: Callable[[], T], unknown: T) -> T:
+        if self._stuck:
+            return unknown
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        # A thread of its own each time, and a daemon: a call that never returns from the driver must hold up neither
+        # the next question nor our exit, as it would in an executor.
+        threading.Thread(target=settle, args=(answer, question, unknown), name="gauge", daemon=True).start()
+        done, _ = await asyncio.wait([answer], timeout=self._limit_s)
+        if done:
+            return answer.result()
+        log.warning("the memory of the devices cannot be read, a driver does not answer limit_s=%g", self._limit_s)
+        self._stuck += 1
+        answer.add_done_callback(self._came_late)
+        return unknown
+
+    def _came_late(self, _: asyncio.Future[T]) -> None:
+        self._stuck -= 1
+
+
+def settle(answer: asyncio.Future[T], question: Callable[[], T], unknown: T) -> None:
+    """Ask in this thread, and give the answer to the one that waits."""
+    try:
+        value = question()
+    except Exception:
+        log.exception("memory could not be measured")
+        value = unknown
+    with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+        answer.get_loop().call_soon_threadsafe(answer.set_result, value)

@@ -1,0 +1,48 @@
+"""Memory that was given back is not free at once: a GPU's driver may take a second after the process is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.hardware.reading import DeviceReading
+    from hotseat.terms import Bytes, DeviceName, Seconds
+
+WITHIN_S: Seconds = 5.0
+FIRST_PAUSE_S: Seconds = 0.01
+LONGEST_PAUSE_S: Seconds = 0.25
+
+
+class Watches(Protocol):
+    async def devices(self) -> Mapping[DeviceName, DeviceReading]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """How it came out: what is free where memory was needed, as far as the devices answer, and after how long."""
+
+    free: Mapping[DeviceName, Bytes]
+    missing: Mapping[DeviceName, Bytes]
+    """What there still is too little; empty: all of it is there."""
+    took_s: Seconds
+
+
+async def until_free(gauge: Watches, needs: Mapping[DeviceName, Bytes], within_s: Seconds = WITHIN_S) -> Freed:
+    """Return when as much is free as is needed, or when the time is over. A device that does not answer is not waited
+    for: nobody would ever know.
+    """
+    loop = asyncio.get_running_loop()
+    began, pause = loop.time(), FIRST_PAUSE_S
+    while True:
+        seen = await gauge.devices()
+        free = {device: seen[device].free for device in needs if device in seen}
+        missing = {device: needs[device] - has for device, has in free.items() if has < needs[device]}
+        took_s = loop.time() - began
+        if not missing or took_s >= within_s:
+            return Freed(free, missing, took_s)
+        await asyncio.sleep(min(pause, within_s - took_s))
+        pause = min(pause * 1.5, LONGEST_PAUSE_S)

@@ -1,0 +1,94 @@
+"""Reading a meter without holding up the loop, also when the driver is slow, stuck or broken."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+from tests.support.machines import GiB
+from tests.support.puppets import come_true
+
+from hotseat.hardware.gauge import Gauge
+from hotseat.hardware.reading import DeviceReading, Reading
+from hotseat.terms import DeviceName
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import pytest
+
+SEEN = {DeviceName("gpu0"): DeviceReading(24 * GiB, GiB)}
+
+
+class Scripted:
+    """A meter whose answers wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.asked = 0
+        self.problem: Exception | None = None
+
+    def devices(self) -> dict[DeviceName, DeviceReading]:
+        self.asked += 1
+        self.may_answer.wait()
+        if self.problem:
+            raise self.problem
+        return SEEN
+
+    def sample(self, roots: Collection[int]) -> Reading:
+        return Reading(self.devices(), {pid: {} for pid in roots})
+
+
+async def test_the_loop_goes_on_while_a_driver_thinks() -> None:
+    """Others run between the question and the answer."""
+    meter = Scripted()
+    asked = asyncio.gather(Gauge(meter).sample([40]))
+    await come_true(lambda: meter.asked)
+    meter.may_answer.set()
+
+    (reading,) = await asked
+
+    assert reading == Reading(SEEN, {40: {}})
+
+
+async def test_a_stuck_driver_costs_one_wait(caplog: pytest.LogCaptureFixture) -> None:
+    """After the limit nothing is known, it is said once, and nobody else waits or asks until the answer has come."""
+    meter = Scripted()
+    gauge = Gauge(meter, limit_s=0.02)
+    first = await gauge.devices()
+    second = (await gauge.devices(), await gauge.sample([40]))
+    asked_meanwhile = meter.asked
+    meter.may_answer.set()
+    async with asyncio.timeout(5):
+        while await gauge.devices() != SEEN:
+            await asyncio.sleep(0.002)
+
+    assert (first, second) == ({}, ({}, Reading()))
+    assert asked_meanwhile == 1
+    assert caplog.text.count("a driver does not answer") == 1
+
+
+async def test_a_failing_meter_is_not_our_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """A surprise in a driver is logged with its trace and means that nothing is known."""
+    meter = Scripted()
+    meter.may_answer.set()
+    meter.problem = RuntimeError("no such luck")
+
+    assert await Gauge(meter).devices() == {}
+    assert "memory could not be measured" in caplog.text
+    assert "no such luck" in caplog.text
+
+
+def test_an_answer_after_the_end_is_for_nobody() -> None:
+    """A driver may outlast the loop that asked it."""
+    meter = Scripted()
+
+    async def ask() -> object:
+        return await Gauge(meter, limit_s=0.01).devices()
+
+    assert asyncio.run(ask()) == {}
+    meter.may_answer.set()
+    for thread in [each for each in threading.enumerate() if each.name == "gauge"]:
+        thread.join(5)
+        assert not thread.is_alive()

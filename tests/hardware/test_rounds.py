@@ -1,0 +1,66 @@
+"""When the machine is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.support.virtual_time import in_virtual_time
+
+from hotseat.hardware.reading import Reading, Use
+from hotseat.hardware.rounds import Measured, Rounds
+from hotseat.tasks import Tasks
+from hotseat.terms import DeviceName, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+QWEN, GEMMA, GPU = ModelName("qwen"), ModelName("gemma"), DeviceName("gpu0")
+
+
+@dataclass
+class House:
+    """Models that run, and when somebody looked at them."""
+
+    running: dict[ModelName, int] = field(default_factory=dict)
+    looks: list[tuple[float, dict[ModelName, int]]] = field(default_factory=list)
+    heard: list[Measured] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rounds = Rounds(self, lambda: self.running, self.heard.append, every_s=5.0)
+
+    async def sample(self, roots: Collection[int]) -> Reading:
+        self.looks.append((asyncio.get_running_loop().time(), dict(self.running)))
+        return Reading(processes={pid: {GPU: Use(pid)} for pid in roots if pid < 100})
+
+
+@in_virtual_time
+async def test_while_something_runs_it_is_looked_at_every_few_seconds() -> None:
+    """And each model hears what its own server takes; one that is not seen is not in it."""
+    house = House({QWEN: 40, GEMMA: 100})
+    tasks = Tasks()
+    tasks.start(house.rounds.walk(), "rounds")
+    await asyncio.sleep(11)
+    await tasks.aclose()
+
+    assert [at for at, _ in house.looks] == [0.0, 5.0, 10.0]
+    assert house.heard[0].models == {QWEN: {GPU: Use(40)}}
+
+
+@in_virtual_time
+async def test_a_change_is_looked_at_at_once() -> None:
+    """After a start or a stop nobody waits for the next round; with nothing left, that look is the last."""
+    house = House({QWEN: 40})
+    tasks = Tasks()
+    tasks.start(house.rounds.walk(), "rounds")
+    await asyncio.sleep(1)
+    house.running = {}
+    house.rounds.look_now()
+    await asyncio.sleep(60)
+    house.running = {GEMMA: 41}
+    house.rounds.look_now()
+    await asyncio.sleep(1)
+    await tasks.aclose()
+
+    assert house.looks == [(0.0, {QWEN: 40}), (1.0, {}), (61.0, {GEMMA: 41})]

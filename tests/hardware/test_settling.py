@@ -1,0 +1,79 @@
+"""Waiting until memory that was given back is really free."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.machines import GiB
+from tests.support.virtual_time import in_virtual_time
+
+from hotseat.hardware.reading import DeviceReading
+from hotseat.hardware.settling import until_free
+from hotseat.terms import DeviceName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GPU, RAM = DeviceName("gpu0"), DeviceName("ram")
+
+
+@dataclass
+class Lagging:
+    """A driver that gives memory back some time after the process is gone."""
+
+    free_at: Callable[[float], int]
+    lost: bool = False
+    looks: list[float] = field(default_factory=list)
+
+    async def devices(self) -> dict[DeviceName, DeviceReading]:
+        now = asyncio.get_running_loop().time()
+        self.looks.append(now)
+        ram = {RAM: DeviceReading(64 * GiB, 60 * GiB)}
+        return ram if self.lost else {GPU: DeviceReading(24 * GiB, self.free_at(now)), **ram}
+
+
+@in_virtual_time
+async def test_free_memory_costs_one_look() -> None:
+    """Where enough is free nobody waits."""
+    gauge = Lagging(lambda now: 20 * GiB)
+    freed = await until_free(gauge, {GPU: 18 * GiB, RAM: GiB})
+
+    assert (freed.free, freed.missing, freed.took_s) == ({GPU: 20 * GiB, RAM: 60 * GiB}, {}, 0.0)
+    assert len(gauge.looks) == 1
+
+
+@pytest.mark.parametrize("lag_s", [0.03, 0.5, 1.5, 4.9])
+def test_a_lagging_driver_is_noticed_soon(lag_s: float) -> None:
+    """It takes as long as the driver, a third of that at most, and never a quarter of a second more."""
+
+    @in_virtual_time
+    async def wait() -> None:
+        gauge = Lagging(lambda now: 20 * GiB if now >= lag_s else 2 * GiB)
+        freed = await until_free(gauge, {GPU: 18 * GiB})
+
+        assert not freed.missing
+        assert lag_s <= freed.took_s <= lag_s + min(0.25, 0.02 + lag_s / 2)
+        assert len(gauge.looks) < 40
+
+    wait()
+
+
+@in_virtual_time
+async def test_memory_that_never_comes_is_told() -> None:
+    """At the bound it returns with what there is and what is missing; somebody else has the memory, perhaps."""
+    freed = await until_free(Lagging(lambda now: 2 * GiB), {GPU: 18 * GiB, RAM: GiB}, within_s=1.0)
+
+    assert freed.free[GPU] == 2 * GiB
+    assert freed.missing == {GPU: 16 * GiB}
+    assert freed.took_s == pytest.approx(1.0)
+
+
+@in_virtual_time
+async def test_a_device_that_does_not_answer_is_not_waited_for() -> None:
+    """Nobody would ever know."""
+    freed = await until_free(Lagging(lambda now: 0, lost=True), {GPU: 18 * GiB})
+
+    assert (freed.free, freed.missing, freed.took_s) == ({}, {}, 0.0)
