@@ -1,0 +1,51 @@
+"""Programs of the people at this machine that hotseat makes way for, found by name: a game, a renderer, a training."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hotseat.hardware.census import census
+from hotseat.hardware.kernel import PROC, text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from pathlib import Path
+
+    from hotseat.hardware.census import Process
+
+LONGEST_NAME = 15
+"""The kernel cuts a process's name here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bystander:
+    pid: int
+    name: str
+
+
+def present(patterns: Collection[str], ours: Collection[int] = (), proc: Path = PROC) -> list[Bystander]:
+    """The processes whose name is one of `patterns` (`*`, `?` as in a shell), but for `ours` and this one; by pid."""
+    if not patterns:
+        return []
+    excepted = {os.getpid(), *ours}
+    others = [process for pid, process in census(proc).items() if pid not in excepted]
+    return matching(patterns, ((process.pid, full_name(process, proc)) for process in others))
+
+
+def matching(patterns: Iterable[str], names: Iterable[tuple[int, str]]) -> list[Bystander]:
+    """PURE: those whose name one of the patterns means."""
+    wanted = tuple(patterns)
+    return [Bystander(pid, name) for pid, name in sorted(names) if any(fnmatchcase(name, each) for each in wanted)]
+
+
+def full_name(process: Process, proc: Path = PROC) -> str:
+    """Its name; where the kernel cut it, the file that was run, which under Wine has backslashes in its path."""
+    if len(process.name) < LONGEST_NAME:
+        return process.name
+    program = text(f"{proc}/{process.pid}/cmdline").partition("\0")[0]
+    name = re.split(r"[/\\]", program)[-1]
+    return name if name.startswith(process.name) else process.name

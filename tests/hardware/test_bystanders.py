@@ -1,0 +1,59 @@
+"""Programs that hotseat makes way for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from tests.support.client import eventually
+from tests.support.machines import add_process, write
+
+from hotseat.hardware.bystanders import Bystander, matching, present
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_names_are_matched_whole_and_by_pattern() -> None:
+    """`*` stands for anything, capitals count, and part of a name is not the name."""
+    running = [(7, "steam"), (5, "blender"), (6, "Steam"), (8, "steamwebhelper"), (9, "python3")]
+
+    assert matching(["steam", "blend*"], running) == [Bystander(5, "blender"), Bystander(7, "steam")]
+    assert matching([], running) == []
+
+
+def test_a_name_that_the_kernel_cut_is_read_from_the_command(proc: Path) -> None:
+    """Fifteen signs are all that is kept of a name; under Wine the path has backslashes."""
+    add_process(proc, 40, name="Cyberpunk2077.e")
+    write(proc / "40/cmdline", "Z:\\games\\bin\\Cyberpunk2077.exe\0--fullscreen\0")
+    add_process(proc, 41, name="a-renamed-worke")
+    write(proc / "41/cmdline", "/usr/bin/python3\0")
+
+    assert present(["Cyberpunk2077.exe"], proc=proc) == [Bystander(40, "Cyberpunk2077.exe")]
+    assert present(["a-renamed-worke"], proc=proc) == [Bystander(41, "a-renamed-worke")]
+
+
+def test_our_own_are_nobody_to_make_way_for(proc: Path) -> None:
+    """A model server may have the name that others are feared for, and so may hotseat."""
+    add_process(proc, os.getpid(), name="python3")
+    add_process(proc, 40, name="python3")
+    add_process(proc, 41, name="python3")
+
+    assert present(["python*"], ours=[40], proc=proc) == [Bystander(41, "python3")]
+
+
+def test_a_real_process_is_seen_while_it_runs(tmp_path: Path) -> None:
+    """It comes, it is seen; it goes, it is not."""
+    program = tmp_path / "a-game-of-long-name"
+    program.symlink_to("/bin/sleep")
+    game = subprocess.Popen([program, "60"])
+    try:
+        seen = eventually(lambda: present(["a-game-of-*name"]))
+    finally:
+        game.kill()
+        game.wait()
+
+    assert seen == [Bystander(game.pid, "a-game-of-long-name")]
+    assert present(["a-game-of-*name"]) == []
+    assert present([]) == []
