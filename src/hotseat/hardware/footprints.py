@@ -1,0 +1,90 @@
+"""What each model was seen to take, over its last few lives, so that the next start can count on it.
+
+A footprint belongs to a recipe, not to a name: another context size is another footprint, another name is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NewType, Protocol, TypeAlias
+
+from hotseat.hardware.reading import Use, merged
+from hotseat.terms import DeviceName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.catalog.spec import LaunchRecipe
+    from hotseat.terms import LaunchId
+
+RecipeKey = NewType("RecipeKey", str)
+Uses: TypeAlias = "Mapping[DeviceName, Use]"
+
+LIVES = 5
+"""How many are remembered: a peak of long ago, under an older server perhaps, is forgotten one day."""
+WORTH_KEEPING = 1.01
+"""Growth below this is not written down: a server in use grows by a page now and then."""
+
+
+class Keeps(Protocol):
+    """Where facts outlive us."""
+
+    def recall(self) -> Mapping[str, Any]: ...
+
+    def keep(self, key: str, fact: Any) -> None: ...
+
+
+def key_of(recipe: LaunchRecipe) -> RecipeKey:
+    """The same for the same command and environment, on every day."""
+    told = json.dumps([recipe.argv, recipe.env])
+    return RecipeKey(hashlib.sha256(told.encode()).hexdigest()[:32])
+
+
+class Footprints:
+    def __init__(self, keeper: Keeps) -> None:
+        self._keeper = keeper
+        self._lives = {RecipeKey(key): lives_in(fact) for key, fact in keeper.recall().items()}
+        self._launches: dict[RecipeKey, LaunchId] = {}
+        """Whose life the last one in `_lives` is; none of ours yet: an earlier hotseat's."""
+        self._written: dict[RecipeKey, Uses] = {}
+        """What the keeper has of that life."""
+
+    def peak(self, key: RecipeKey) -> Uses | None:
+        """The most it was seen to take of each device in its last lives; None: never seen."""
+        lives = self._lives.get(key)
+        return merged(*lives) if lives else None
+
+    def note(self, key: RecipeKey, launch: LaunchId, uses: Uses) -> bool:
+        """Remember what a launch was seen to take; True where that is more than ever in its life, and was kept."""
+        if not uses:
+            return False
+        lives = self._lives.setdefault(key, [])
+        if self._launches.get(key) != launch:
+            self._launches[key], self._written[key] = launch, {}
+            lives.append({})
+            del lives[:-LIVES]
+        lives[-1] = merged(lives[-1], uses)
+        if not has_grown(self._written[key], lives[-1]):
+            return False
+        self._written[key] = lives[-1]
+        self._keeper.keep(key, {"lives": [as_plain(life) for life in lives]})
+        return True
+
+
+def has_grown(before: Uses, now: Uses) -> bool:
+    return any(use.total > WORTH_KEEPING * before.get(device, Use()).total for device, use in now.items())
+
+
+def as_plain(uses: Uses) -> dict[str, Any]:
+    """For JSON."""
+    return {device: asdict(use) for device, use in uses.items()}
+
+
+def lives_in(fact: Any) -> list[Uses]:
+    """The lives that were kept, as far as they can be understood."""
+    try:
+        return [{DeviceName(device): Use(**use) for device, use in life.items()} for life in fact["lives"]]
+    except (LookupError, TypeError, AttributeError):
+        return []

@@ -1,0 +1,86 @@
+"""What models were seen to take, across restarts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.machines import GiB
+
+from hotseat.catalog.spec import LaunchRecipe
+from hotseat.hardware.footprints import LIVES, Footprints, RecipeKey, key_of
+from hotseat.hardware.reading import Use
+from hotseat.keeper import Keeper
+from hotseat.terms import DeviceName, LaunchId
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hotseat.keeper import Section
+
+GPU, RAM = DeviceName("gpu0"), DeviceName("ram")
+QWEN = key_of(LaunchRecipe(("llama-server", "-m", "qwen.gguf"), "http://127.0.0.1"))
+
+
+@pytest.fixture
+def section(tmp_path: Path) -> Section:
+    return Keeper(tmp_path / "learned.json").section("memory")
+
+
+def test_a_footprint_belongs_to_the_command(section: Section) -> None:
+    """Another context size is another footprint, and so is another environment; the address is not."""
+    same = key_of(LaunchRecipe(("llama-server", "-m", "qwen.gguf"), "http://127.0.0.1:9000"))
+    larger = key_of(LaunchRecipe(("llama-server", "-m", "qwen.gguf", "-c", "32768"), "http://127.0.0.1"))
+    pinned = key_of(LaunchRecipe(("llama-server", "-m", "qwen.gguf"), "", env=(("CUDA_VISIBLE_DEVICES", "1"),)))
+    Footprints(section).note(QWEN, LaunchId(1), {GPU: Use(GiB)})
+
+    assert len({QWEN, same, larger, pinned}) == 3
+    assert Footprints(section).peak(same) == {GPU: Use(GiB)}
+    assert Footprints(section).peak(larger) is None
+
+
+def test_the_peak_of_a_life_is_kept(section: Section) -> None:
+    """It grows while requests are served, never falls in a life, and the next hotseat knows it."""
+    footprints = Footprints(section)
+    grew = [footprints.note(QWEN, LaunchId(1), {GPU: Use(gib * GiB), RAM: Use(GiB, 4 * GiB)}) for gib in (10, 12, 11)]
+
+    assert grew == [True, True, False]
+    assert Footprints(section).peak(QWEN) == {GPU: Use(12 * GiB), RAM: Use(GiB, 4 * GiB)}
+
+
+def test_nothing_seen_is_no_life(section: Section) -> None:
+    """A server that could not be looked at does not push out what was seen before."""
+    footprints = Footprints(section)
+    footprints.note(QWEN, LaunchId(1), {GPU: Use(GiB)})
+    grew = [footprints.note(QWEN, LaunchId(launch), {}) for launch in range(2, 2 * LIVES)]
+
+    assert not any(grew)
+    assert footprints.peak(QWEN) == {GPU: Use(GiB)}
+
+
+def test_slow_growth_adds_up(section: Section) -> None:
+    """A page more is not worth a write, but many such pages are."""
+    footprints = Footprints(section)
+    grew = [footprints.note(QWEN, LaunchId(1), {GPU: Use(1000 + step)}) for step in range(0, 25, 4)]
+
+    assert grew == [True, False, False, True, False, False, True]
+    assert footprints.peak(QWEN) == {GPU: Use(1024)}
+
+
+def test_a_peak_of_long_ago_is_forgotten(section: Section) -> None:
+    """Once it was large; after some lives without, nobody counts on it any more."""
+    for life in range(LIVES + 1):
+        footprints = Footprints(section)  # each life under a hotseat of its own, whose launches count from one
+        footprints.note(QWEN, LaunchId(1), {GPU: Use((20 if life == 0 else 10) * GiB)})
+        largest = footprints.peak(QWEN)
+
+        assert largest == {GPU: Use((20 if life < LIVES else 10) * GiB)}
+
+
+def test_facts_that_make_no_sense_are_no_facts(section: Section) -> None:
+    """A file may have been edited by hand."""
+    for number, fact in enumerate([None, 7, {"lives": 3}, {"lives": [{"gpu0": 12}]}, {"lives": [{"gpu0": {"x": 1}}]}]):
+        section.keep(str(number), fact)
+    footprints = Footprints(section)
+
+    assert [footprints.peak(RecipeKey(str(number))) for number in range(5)] == [None] * 5
