@@ -81,6 +81,15 @@ def test_workers_that_share_memory_count_it_once(weights: Path) -> None:
     assert alone.total >= 250 * MiB
 
 
+def test_memory_that_workers_exchange_is_their_own(proc: Path) -> None:
+    """Shared memory without a file behind it cannot be dropped: it is anonymous, and each has its share of it."""
+    for pid in (40, 41):
+        write(proc / f"{pid}/status", "RssAnon:\t100000 kB\nRssFile:\t70000 kB\nRssShmem:\t60000 kB\n")
+        write(proc / f"{pid}/smaps_rollup", "Pss_Anon:  80000 kB\nPss_File:  35000 kB\nPss_Shmem:  30000 kB\n")
+
+    assert use_of_tree([40, 41], proc) == Use(2 * 110_000 * KiB, 2 * 35_000 * KiB)
+
+
 def test_free_memory_falls_when_somebody_takes_it(weights: Path) -> None:
     """What a process takes is used while it lives; the machine's own figures agree."""
     ram = Ram()

@@ -18,6 +18,7 @@ def test_foreign_is_what_is_used_and_not_ours() -> None:
     )
 
     assert reading.foreign() == {GPU: 2 * GiB, RAM: 11 * GiB}
+    assert reading.available() == {GPU: 22 * GiB, RAM: 53 * GiB}
 
 
 def test_ours_may_be_newer_than_used() -> None:
@@ -32,6 +33,7 @@ def test_nobody_knows_whose_the_memory_of_a_silent_device_is() -> None:
     reading = Reading({GPU: DeviceReading(24 * GiB, GiB), RAM: DeviceReading(GiB, GiB)}, silent=(GPU,))
 
     assert reading.foreign() == {RAM: 0}
+    assert reading.available() == {GPU: 24 * GiB, RAM: GiB}
 
 
 def test_a_server_in_a_container_is_no_stranger() -> None:

@@ -76,6 +76,11 @@ class Reading:
         telling = {name: seen for name, seen in self.devices.items() if name not in self.silent}
         return {name: max(0, seen.used - self._anonymous_on(name)) for name, seen in telling.items()}
 
+    def available(self) -> dict[DeviceName, Bytes]:
+        """What there is for us: all of each device but what is known to be others'."""
+        foreign = self.foreign()
+        return {name: seen.total - foreign.get(name, 0) for name, seen in self.devices.items()}
+
     def _anonymous_on(self, device: DeviceName) -> Bytes:
         return sum(uses[device].anonymous for uses in self.processes.values() if device in uses)
 
