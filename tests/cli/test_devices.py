@@ -60,6 +60,13 @@ def test_models_stand_beside_the_device_they_use() -> None:
     assert ram[4] == "qwen 1.0 GiB, gemma 0.5 GiB + 4.0 GiB of files"
 
 
+def test_a_model_in_a_container_is_named_without_a_figure() -> None:
+    """It is somewhere on the machine; nobody can say where."""
+    reading = Reading(SEEN.devices, SEEN.processes, elsewhere=(99,))
+
+    assert row(described(GPU, "", reading, PIDS))[4] == "qwen 12.0 GiB, llama not told"
+
+
 def test_a_silent_device_says_so() -> None:
     """Not told is not the same as unused."""
     silent = Reading(SEEN.devices, SEEN.processes, silent=(GPU,))

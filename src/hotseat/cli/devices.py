@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hotseat.hardware.reading import Reading
     from hotseat.terms import DeviceName
 
+UNKNOWN = "not told"
+
 
 def devices(server: Server, as_json: bool) -> None:
     """Measured here and now, whether or not a hotseat runs; models are told of one on this machine."""
@@ -51,9 +53,11 @@ def described(name: DeviceName, label: str, reading: Reading, pids: Mapping[str,
     return {"device": name, "label": label, **memory, **models}
 
 
-def uses_of(name: DeviceName, reading: Reading, pids: Mapping[str, int]) -> dict[str, dict[str, int]]:
+def uses_of(name: DeviceName, reading: Reading, pids: Mapping[str, int]) -> dict[str, dict[str, int] | None]:
+    """Whoever uses the device; None for a model whose server runs where it cannot be seen."""
     uses = {model: reading.processes.get(pid, {}).get(name) for model, pid in pids.items()}
-    return {model: asdict(use) for model, use in uses.items() if use}
+    unseen: dict[str, None] = {model: None for model, pid in pids.items() if pid in reading.elsewhere}
+    return {model: asdict(use) for model, use in uses.items() if use} | unseen
 
 
 def row(device: dict[str, Any]) -> tuple[str, ...]:
@@ -61,14 +65,17 @@ def row(device: dict[str, Any]) -> tuple[str, ...]:
     return (device["device"], *(gib(device[key]) for key in ("total", "used", "free")), *models, device["label"])
 
 
-def told(models: dict[str, dict[str, int]] | None) -> str:
-    """File-backed memory is told apart: the kernel may take it back, at the price of reading it again."""
+def told(models: dict[str, dict[str, int] | None] | None) -> str:
     if models is None:
-        return "not told"
-    return ", ".join(
-        f"{model} {gib(use['anonymous'])}" + (f" + {gib(use['file_backed'])} of files" if use["file_backed"] else "")
-        for model, use in models.items()
-    )
+        return UNKNOWN
+    return ", ".join(f"{model} {told_use(use)}" for model, use in models.items())
+
+
+def told_use(use: dict[str, int] | None) -> str:
+    """File-backed memory is told apart: the kernel may take it back, at the price of reading it again."""
+    if use is None:
+        return UNKNOWN
+    return gib(use["anonymous"]) + (f" + {gib(use['file_backed'])} of files" if use["file_backed"] else "")
 
 
 def gib(size: int) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def memory_of(pids: Iterable[int], slot: Slot, regions: Sequence[str], proc: Path = PROC) -> Bytes:
     """What these processes hold of a card. A client may be open under several descriptors; it counts once."""
-    clients: dict[Bytes, Bytes] = {}
+    clients: dict[int, Bytes] = {}
     for told in (figures(path) for pid in pids for path in on_card(pid, slot, proc)):
         client = told.get("drm-client-id", 0)
         clients[client] = max(clients.get(client, 0), sum(held(told, region) for region in regions))

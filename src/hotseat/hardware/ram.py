@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from hotseat.terms import Bytes
 
-
 LARGE: Bytes = 64 << 20
 """Below this, what a process may share is not worth finding out."""
 
