@@ -9,6 +9,7 @@ at_least() {
 
 at_least 100 scheduling
 at_least 100 catalog
+at_least 100 simulation
 at_least 90.01 relay
 at_least 90.01 upstreams
 at_least 90.01 estimates

@@ -47,3 +47,10 @@ def test_a_claim_begins_with_the_oldest_request() -> None:
 def test_the_longest_wait_is_a_share_of_its_bound() -> None:
     """A waited 39 s; its bound with patience 2 is 85 s."""
     assert worst_share_of_bound(TRACE, RUN, patience=2) == 39 / bound_s(TRACE, "A", 2)
+
+
+def test_a_load_that_nobody_waited_for_has_no_claim() -> None:
+    """Neither has one that came to nothing."""
+    idle, given_up = Stay(A, LaunchId(1), asked=0, ready=10), Stay(B, LaunchId(2), asked=0, stopping=1)
+
+    assert list(claims(Run((request(B, 0, 99),), (idle, given_up)))) == []

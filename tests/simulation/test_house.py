@@ -7,20 +7,27 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.catalog.catalog import Policy
-from hotseat.scheduling.commands import WakeAt
+from hotseat.scheduling.commands import Cause, Confirm, StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.events import ClockReached, RequestArrived
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.house import Standstill, Turns, play
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.trace import Closed, Job, Memory, Model, Open, Pool, Step, Trace
+from hotseat.terms import LaunchId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
     from hotseat.simulation.run import Run
     from hotseat.simulation.trace import Client
-    from hotseat.terms import ModelName
 
 A, B = Model("A", load=10.0, stop=1.0, slots=2, size=20.0), Model("B", load=4.0, stop=2.0, slots=1, size=20.0)
+
+
+ONE_REQUEST = Trace((A,), (Open("u", 0.0, "A", 1.0),))
+NAME, LAUNCH = ModelName("A"), LaunchId(1)
+START = StartUpstream(NAME, LAUNCH, catalog_of(ONE_REQUEST).models[NAME], "")
+STOP = StopUpstream(NAME, LAUNCH, Cause.OPERATOR, "")
 
 
 def run(*clients: Client, gib: float = 24, loads_at_a_time: int = 1, **policy: float) -> Run:
@@ -100,11 +107,14 @@ def test_the_same_trace_gives_the_same_run() -> None:
     assert run(*clients) == run(*clients)
 
 
-class Sleepless:
-    """A decider that wants to be woken at once, always."""
+class Scripted:
+    """A decider that answers each kind of fact with what the test says."""
+
+    def __init__(self, answers: dict[type[Event], list[Command]]) -> None:
+        self._answers = answers
 
     def handle(self, event: Event, now: float) -> list[Command]:
-        return [WakeAt(now)]
+        return self._answers.get(type(event), [])
 
     def draining_since(self, model: ModelName, now: float) -> float | None:
         return None
@@ -113,7 +123,7 @@ class Sleepless:
 def test_a_decider_that_goes_round_in_circles_is_found_out() -> None:
     """Time that stands still is an error, not a program that never ends."""
     with pytest.raises(Standstill):
-        play(Trace((A,), (Open("u", 0.0, "A", 1.0),)), Sleepless())
+        play(ONE_REQUEST, Scripted({RequestArrived: [WakeAt(0.0)], ClockReached: [WakeAt(0.0)]}))
 
 
 def test_a_flood_of_one_moment_is_no_standstill() -> None:
@@ -122,3 +132,17 @@ def test_a_flood_of_one_moment_is_no_standstill() -> None:
 
     assert len(played.requests) == 3000
     assert all(request.finished for request in played.requests)
+
+
+def test_a_load_that_is_given_up_never_becomes_ready() -> None:
+    """Its process takes its time to stop, and the disk is free for the next."""
+    script: dict[type[Event], list[Command]] = {RequestArrived: [START, WakeAt(4.0)], ClockReached: [STOP]}
+    [stay] = play(ONE_REQUEST, Scripted(script)).stays
+
+    assert (stay.asked, stay.ready, stay.stopping, stay.gone) == (0.0, None, 4.0, 5.0)
+
+
+def test_an_operators_command_is_a_mistake() -> None:
+    """Nobody operates a simulated house, so nobody can be confirmed anything."""
+    with pytest.raises(AssertionError, match="nobody operates this house"):
+        play(ONE_REQUEST, Scripted({RequestArrived: [Confirm(TicketId(0), NAME, "")]}))

@@ -51,3 +51,8 @@ def test_memory_can_be_given_to_a_house_without() -> None:
     assert after.budgets == {place("gpu0"): 48 * GIB}
     assert after.models[A].memory == {place("gpu0"): 20 * GIB}
     assert not after.groups.must_leave(A, B)
+
+
+def test_a_model_of_unknown_size_stays_unknown() -> None:
+    """The scheduler then takes it for as large as a device."""
+    assert catalog_of(Trace((Model("A", 1.0),), (), Memory({"gpu0": 24.0}))).models[A].memory is None

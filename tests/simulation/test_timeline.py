@@ -66,3 +66,12 @@ def test_a_run_without_anything_is_an_empty_picture() -> None:
 def test_the_axis_speaks_as_a_clock_does(seconds: int, text: str) -> None:
     """Seconds, minutes, hours."""
     assert clock(seconds) == text
+
+
+def test_every_model_has_its_own_lane() -> None:
+    """In the order in which they were first asked for."""
+    other = Stay(ModelName("other"), LaunchId(2), asked=3, ready=4)
+    drawn = ElementTree.fromstring(timeline([("two", run(other, WHOLE_STAY))]))
+    told = [bar.findtext(f"{SVG}title", "") for bar in drawn.iter(f"{SVG}rect")]
+
+    assert [text.split()[0] for text in told if "loading" in text] == [ODD, "other"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse, StartUpstream, StopUpstream, WakeAt
 from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
@@ -214,6 +214,8 @@ class House:
                 self._at(max(when, self._now), self._rings, when)
             case Confirm() | Cut():
                 raise AssertionError(f"nobody operates this house, yet: {command}")
+            case _:
+                assert_never(command)
 
     def _rings(self, when: Instant) -> None:
         if when != self._alarm:  # another wish has replaced it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from hotseat.simulation.trace import Client, Closed, Job, Open, Pool, Step
 
@@ -41,6 +41,7 @@ def replay_of(client: Client) -> Replay:
         case Closed():
             return Replay(client.client, client.start, 1, client.steps)
         case Pool():
-            return Replay(
-                client.client, client.start, client.width, (Step(0.0, job.model, job.service) for job in client.jobs)
-            )
+            steps = (Step(0.0, job.model, job.service) for job in client.jobs)
+            return Replay(client.client, client.start, client.width, steps)
+        case _:
+            assert_never(client)

@@ -14,7 +14,7 @@ sizes GiB. `group` and `scheduler` lines say what a configuration says; without 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, assert_never
 
 import msgspec
 
@@ -162,6 +162,8 @@ def jobs_of(client: Client) -> Iterator[Job]:
             yield from (Job(step.model, step.service) for step in client.steps)
         case Pool():
             yield from client.jobs
+        case _:
+            assert_never(client)
 
 
 # Complaints
