@@ -117,3 +117,15 @@ def test_an_empty_trace_says_what_is_missing() -> None:
     """Without a model there is nothing to play."""
     with pytest.raises(TraceError, match="no model is told"):
         parse("")
+
+
+def test_a_trace_says_its_patience_even_if_it_is_the_default() -> None:
+    """A recording must mean the same when the defaults have changed."""
+    assert '{"t":"scheduler","patience":2.0,"max_queue":512}' in write(Trace((Model("A", 1.0),), ()))
+
+
+def test_only_a_newline_ends_a_line() -> None:
+    """Names may hold any other sign."""
+    odd = Trace((Model("a\u2028b\x85c", 1.0),), ())
+
+    assert parse(write(odd)) == odd

@@ -38,7 +38,9 @@ class Changes:
     patience: float | None = None
     memory: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """Empty where nothing is different."""
         parts = [path.name for path in self.config] + [f"memory {size}" for size in self.memory]
         return ", ".join(parts + ([] if self.patience is None else [f"patience {self.patience:g}"]))
 
@@ -46,8 +48,8 @@ class Changes:
 def simulate(file: Path, changes: Changes, svg: Path | None, as_json: bool) -> None:
     trace = read_trace(file)
     houses = {AS_IT_IS: catalog_of(trace)}
-    if str(changes):
-        houses[str(changes)] = changed(houses[AS_IT_IS], trace, changes)
+    if changes.title:
+        houses[changes.title] = changed(houses[AS_IT_IS], trace, changes)
     runs = {name: play(trace, Turns(Scheduler(catalog))) for name, catalog in houses.items()}
     if svg:
         write(svg, timeline(list(runs.items())))

@@ -60,7 +60,9 @@ class Group(Record, frozen=True):
     persistent: bool = False
 
 
-class Scheduler(Record, frozen=True):
+class Scheduler(Record, frozen=True, omit_defaults=False):
+    """Always written out: a recording must mean the same when the defaults have changed."""
+
     patience: Annotated[float, msgspec.Meta(ge=0)] = 2.0
     max_queue: AtLeastOne = 512
 
@@ -170,7 +172,7 @@ def jobs_of(client: Client) -> Iterator[Job]:
 
 
 def _decoded(text: str, complaints: list[str]) -> Iterator[tuple[int, Line]]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
