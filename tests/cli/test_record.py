@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.client import PATIENCE_S
+from tests.support.hotseat import PROGRAM, Hotseat
 from tests.support.puppets import come_true
 
 from hotseat.cli.record import Watched
@@ -49,6 +53,20 @@ async def test_what_comes_by_becomes_a_trace(desk: Desk, tmp_path: Path) -> None
     assert isinstance(client, Closed)
     assert [(step.model, len(client.steps)) for step in client.steps] == [("qwen", 2), ("qwen", 2)]
     assert (await asyncio.to_thread(desk.typed, "simulate", str(file))).code == 0
+
+
+def test_ctrl_c_ends_the_recording_and_writes_it(tmp_path: Path) -> None:
+    """Whoever has seen enough has lost nothing."""
+    with Hotseat({"models": {"qwen": {"cmd": "sleep 60", "proxy": "http://127.0.0.1:1"}}}, tmp_path) as house:
+        words = [str(PROGRAM), "record", str(tmp_path / "t.jsonl"), "--url", house.url]
+        recorder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert recorder.stderr is not None
+        begun = recorder.stderr.readline()
+        recorder.send_signal(signal.SIGINT)
+        said, problems = recorder.communicate(timeout=PATIENCE_S)
+
+    assert (begun, problems, recorder.returncode) == ("recording until Ctrl-C\n", "", 0)
+    assert said.endswith("t.jsonl: 0 requests of 0 clients for 0 models; 0 clients waited for each answer\n")
 
 
 def test_a_file_that_cannot_be_written_is_told_before_the_recording(typed: Typed, tmp_path: Path) -> None:

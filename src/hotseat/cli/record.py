@@ -23,8 +23,8 @@ def record(server: Server, file: Path, seconds: float | None) -> None:
     watched = Watched()
     query: dict[str, object] = {} if seconds is None else {"seconds": seconds}
     how_long = "until Ctrl-C" if seconds is None else f"for {duration(seconds)}"
-    print(f"recording {how_long}", file=sys.stderr)
     try:
+        print(f"recording {how_long}", file=sys.stderr)
         for line in server.follow("/hotseat/traffic", **query):
             watched.note(json.loads(line))
     except KeyboardInterrupt:
