@@ -1,6 +1,6 @@
-"""A chart of what people feel: mean latency and longest wait of every rule on every workload, on one logarithmic scale.
+"""A chart of what people feel, mean latency and longest wait of every rule, and of what a decision costs.
 
-Plain SVG, readable on light and dark.
+Logarithmic scales, because the rules differ by factors. Plain SVG, readable on light and dark.
 """
 
 from __future__ import annotations
@@ -8,16 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from bench.scheduling.runs import PEERS, TURNS
 from bench.scheduling.tables import label, name_of
 from bench.scheduling.workloads import WORKLOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from bench.scheduling.costs import Cost
     from bench.scheduling.record import Record
+
+Rows: TypeAlias = dict[str, dict[str, float]]
+"""By label, then by rule."""
 
 WIDTH, NAMES, MARGIN = 800, 300, 30
 ROW, HEADING, AXIS, GAP, RADIUS = 22, 30, 24, 24, 5
@@ -55,16 +59,28 @@ RULES = (*PEERS, TURNS)
 
 def chart(record: Record) -> str:
     parts, top = legend(), GAP + ROW
-    for panel in PANELS:
-        drawn, height = drawn_panel(record, panel, top)
+    for title, rows in panels(record):
+        drawn, height = drawn_panel(title, rows, top)
         parts += drawn
         top += height
     frame = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" width="{WIDTH}" role="img"'
         ' aria-labelledby="title">'
     )
-    title = '<title id="title">Mean latency and longest wait of each rule on each workload</title>'
+    title = '<title id="title">Latency and longest wait of each rule on each workload, and what decisions cost</title>'
     return "\n".join([frame, title, f"<style>{STYLE}</style>", *parts, "</svg>"]) + "\n"
+
+
+def panels(record: Record) -> Iterator[tuple[str, Rows]]:
+    for panel in PANELS:
+        named = [name for name in WORKLOADS if record.mean(name, TURNS)]
+        yield panel.title, {label(name): values(record, name, panel.field) for name in named}
+    if record.costs:
+        yield "CPU time per decision, µs", {size_of(cost): {TURNS: cost.us_per_event} for cost in record.costs}
+
+
+def size_of(cost: Cost) -> str:
+    return f"{cost.models:,} models, {cost.resident} resident, {cost.waiting:,} waiting"
 
 
 def legend() -> list[str]:
@@ -78,11 +94,10 @@ def legend() -> list[str]:
     return parts
 
 
-def drawn_panel(record: Record, panel: Panel, top: int) -> tuple[list[str], int]:
-    rows = {name: values(record, name, panel.field) for name in WORKLOADS if record.mean(name, TURNS)}
+def drawn_panel(title: str, rows: Rows, top: int) -> tuple[list[str], int]:
     decades = span(value for row in rows.values() for value in row.values())
     bottom = top + HEADING + ROW * len(rows)
-    parts = [f'<text class="heading" x="0" y="{top + 14}">{escape(panel.title)}</text>']
+    parts = [f'<text class="heading" x="0" y="{top + 14}">{escape(title)}</text>']
     for decade in range(decades[0], decades[1] + 1):
         x = place(10.0**decade, decades)
         parts += [
@@ -102,7 +117,8 @@ def values(record: Record, workload: str, field: str) -> dict[str, float]:
 def span(found: Iterable[float]) -> tuple[int, int]:
     """The powers of ten around all of them."""
     numbers = list(found)
-    return floor(log10(min(numbers))), ceil(log10(max(numbers)))
+    low = floor(log10(min(numbers)))
+    return low, max(low + 1, ceil(log10(max(numbers))))
 
 
 def place(value: float, decades: tuple[int, int]) -> float:
@@ -119,7 +135,7 @@ def drawn_row(name: str, row: dict[str, float], y: int, decades: tuple[int, int]
         for rule, x in xs.items()
     ]
     return [
-        f'<text x="{NAMES - 14}" y="{y + 4}" text-anchor="end">{escape(label(name))}</text>',
+        f'<text x="{NAMES - 14}" y="{y + 4}" text-anchor="end">{escape(name)}</text>',
         f'<line class="span" {ends}/>',
         *dots,
     ]

@@ -43,7 +43,7 @@ class Cost:
     """How long the line should have been; longer than `waiting` where filling it took too long."""
 
 
-GROWTH = ((10, 4, 100), (100, 16, 1000), (1000, 64, 1000), (1000, 64, 10_000))
+GROWTH = ((10, 4, 100), (100, 16, 100), (100, 16, 1000), (1000, 64, 100), (1000, 64, 1000), (1000, 64, 10_000))
 """Models, residents among them and tickets in line."""
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
+from bench.scheduling.__main__ import main
 from bench.scheduling.chart import chart
 from bench.scheduling.checks import Side, Verdict, gain, is_worse_in_all, verdicts
 from bench.scheduling.costs import Cost
@@ -92,6 +94,18 @@ def test_a_record_survives_its_file(record: Record, tmp_path: Path) -> None:
     record.write(tmp_path / "record.json")
 
     assert Record.read(tmp_path / "record.json") == record
+
+
+@pytest.mark.parametrize(("fingerprint", "code"), [("the same", 0), ("", 1)])
+def test_a_broken_promise_is_an_exit_code(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fingerprint: str, code: int
+) -> None:
+    """So that a script can hold the scheduler to its promises."""
+    outcomes = [replace(each, fingerprint=fingerprint or each.cell.decider) for each in record.outcomes]
+    replace(record, outcomes=tuple(outcomes)).write(tmp_path / "record.json")
+    monkeypatch.setattr(sys, "argv", ["bench", "--from", str(tmp_path / "record.json"), "--check"])
+
+    assert main() == code
 
 
 def test_the_report_shows_the_run(record: Record) -> None:
