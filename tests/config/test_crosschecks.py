@@ -60,6 +60,10 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
             TWO + "  c: {cmd: 's ${PORT}', env: {'A=': x}}",
             '4:25: error: models.c.env: "A=" cannot be the name of a variable',
         ),
+        (
+            TWO + "routing: {scheduler: {settings: {fifo: {priority: {c: 1}}}}}",
+            '4:52: error: routing.scheduler.settings.fifo.priority.c: no model is called "c"',
+        ),
         (TWO + "profiles: {p: {pins: [a]}}", "4:16: error: profiles.p.pins: must be a mapping, not a list"),
         (
             TWO + "sendLoadingState: maybe",
@@ -80,14 +84,6 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
         ("models: {}", "1:1: warning: models: no model is defined"),
         (TWO + "captureBuffer: 5", "4:1: warning: captureBuffer: not used yet. Nothing is captured"),
         (TWO + "logRequests: true", "4:1: warning: logRequests: not used yet. It has no effect in llama-swap either"),
-        (
-            TWO + "routing: {scheduler: {use: fifo, settings: {fifo: {priority: {a: 1}}}}}",
-            "4:52: warning: routing.scheduler.settings.fifo.priority: not used yet. Set models.*.urgency instead",
-        ),
-        (
-            TWO + "routing: {router: {use: matrix}}",
-            "4:20: warning: routing.router.use: matrix is not used yet. One model runs at a time",
-        ),
         (
             TWO + "routing: {router: {use: memory}}",
             "4:20: warning: routing.router.use: memory has no effect without devices. One model runs at a time",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import TOGETHER, Group, Groups
+from hotseat.catalog.matrix import Matrix
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.terms import LOCAL_HOST, DeviceName, ModelName, Place
 
@@ -37,6 +38,13 @@ def one_at_a_time(*models: str | ModelSpec, **policy: Any) -> Catalog:
 
 def in_groups(*groups: Group, models: tuple[str | ModelSpec, ...], **policy: Any) -> Catalog:
     return Catalog({spec.name: spec for spec in map(as_spec, models)}, Groups(groups), policy=Policy(**policy))
+
+
+def in_sets(*sets: str, models: tuple[str | ModelSpec, ...], **evict_costs: int) -> Catalog:
+    """A matrix of sets, each written as names with spaces between them."""
+    members = tuple(tuple(map(ModelName, each.split())) for each in sets)
+    matrix = Matrix(members, {ModelName(name): cost for name, cost in evict_costs.items()})
+    return Catalog({spec.name: spec for spec in map(as_spec, models)}, Groups(default=TOGETHER, matrix=matrix))
 
 
 def with_budget(*models: ModelSpec, gib: float | Mapping[int, float] = 24, **policy: Any) -> Catalog:

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from hotseat.catalog.matrix import Matrix
     from hotseat.terms import ModelName
 
 
@@ -45,6 +46,8 @@ TOGETHER = Group("(default)", swap=False, exclusive=False)
 class Groups:
     groups: tuple[Group, ...] = ()
     default: Group = ALONE
+    matrix: Matrix | None = None
+    """Decides instead of the groups, where there is one."""
     _of: Mapping[ModelName, Group] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +57,20 @@ class Groups:
     def of(self, model: ModelName) -> Group:
         return self._of.get(model, self.default)
 
+    def pushed_out(self, wanted: ModelName, residents: Iterable[ModelName]) -> tuple[ModelName, ...]:
+        """Who of these must be gone before `wanted` may load; nobody: it may load beside them."""
+        if self.matrix is not None:
+            return self.matrix.pushed_out(wanted, residents)
+        return tuple(resident for resident in residents if self.must_leave(resident, wanted))
+
     def must_leave(self, resident: ModelName, wanted: ModelName) -> bool:
-        """Must `resident` be gone before `wanted` may load?"""
+        """Must `resident` be gone before `wanted` may load, whoever else is there?"""
+        if self.matrix is not None:
+            return resident != wanted and self.matrix.excludes(resident, wanted)
         return self.of(wanted).pushes_out(self.of(resident))
+
+    def may_push_out(self, resident: ModelName, wanted: ModelName) -> bool:
+        """May `wanted` need the place of `resident`, depending on who else is there?"""
+        if self.matrix is not None:
+            return self.matrix.may_push_out(resident, wanted)
+        return self.must_leave(resident, wanted)

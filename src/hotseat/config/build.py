@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
 from hotseat.config.complaints import Notebook, nearest
 from hotseat.config.crosscheck import CrossCheck, warn_of_unused
+from hotseat.config.matrix import MatrixMaker
+from hotseat.config.priorities import urgencies
 from hotseat.config.specs import SpecMaker
 from hotseat.settings import Access, ApiKey, ErrorFormat, Limits, Logging, Role, Settings
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
@@ -18,6 +20,8 @@ from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from hotseat.catalog.matrix import Matrix
+    from hotseat.config.complaints import Path
     from hotseat.config.schema import Config
 
 
@@ -34,20 +38,20 @@ def build(config: Config, names: Collection[str], notebook: Notebook) -> Built:
     checks.names()
     checks.routing()
     checks.memory(budgets)
-    catalog = _catalog(config, budgets, notebook)
+    catalog = _catalog(config, budgets, names, notebook)
     checks.preload(catalog)
     warn_of_unused(config, (), notebook)
     return Built(catalog, _settings(config, notebook))
 
 
-def _catalog(config: Config, budgets: Mapping[Place, Bytes], notebook: Notebook) -> Catalog:
-    maker = SpecMaker(config, budgets, notebook)
+def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[str], notebook: Notebook) -> Catalog:
+    maker = SpecMaker(config, budgets, urgencies(config, names, notebook), notebook)
     models = {ModelName(name): maker.spec(name, form) for name, form in config.models.items()}
     if not models and not notebook.has_errors:
         notebook.warn(("models",), "no model is defined")
     catalog = Catalog(
         models=MappingProxyType(models),
-        groups=_groups(config, budgets),
+        groups=_groups(config, budgets, _matrix(config, names, notebook)),
         budgets=budgets,
         policy=Policy(config.scheduler.patience, config.scheduler.max_queue, config.scheduler.max_wait),
     )
@@ -72,7 +76,9 @@ def _budgets(config: Config, notebook: Notebook) -> Mapping[Place, Bytes]:
     return MappingProxyType(budgets)
 
 
-def _groups(config: Config, budgets: Mapping[Place, Bytes]) -> Groups:
+def _groups(config: Config, budgets: Mapping[Place, Bytes], matrix: Matrix | None) -> Groups:
+    if matrix is not None:
+        return Groups(default=TOGETHER, matrix=matrix)
     router = config.routing.router
     forms = config.groups or (router.settings.groups if router.use == "group" else {})
     groups = tuple(
@@ -80,6 +86,18 @@ def _groups(config: Config, budgets: Mapping[Place, Bytes]) -> Groups:
         for name, form in forms.items()
     )
     return Groups(groups, TOGETHER if budgets else ALONE)
+
+
+def _matrix(config: Config, names: Collection[str], notebook: Notebook) -> Matrix | None:
+    """The matrix, where the file has one at the top or chooses the newer place of it."""
+    if "matrix" in config.model_fields_set:
+        form, path = config.matrix, cast("Path", ("matrix",))
+    elif config.routing.router.use == "matrix":
+        form, path = config.routing.router.settings.matrix, ("routing", "router", "settings", "matrix")
+    else:
+        return None
+    pinned = [ModelName(name) for name, model in config.models.items() if model.pinned]
+    return MatrixMaker(form, names, path, notebook).matrix(pinned)
 
 
 def _preload(config: Config, catalog: Catalog, notebook: Notebook) -> tuple[ModelName, ...]:

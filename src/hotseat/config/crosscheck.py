@@ -63,9 +63,9 @@ class CrossCheck:
         router = self._config.routing.router
         self._groups(self._config.groups, ("groups",))
         self._groups(router.settings.groups, ("routing", "router", "settings", "groups"))
-        if router.use != "group" and not (router.use == "memory" and self._config.devices):
-            needs = "is not used yet" if router.use == "matrix" else "has no effect without devices"
-            self._notebook.warn(("routing", "router", "use"), f"{router.use} {needs}", "One model runs at a time")
+        if router.use == "memory" and not self._config.devices:
+            hint = "One model runs at a time"
+            self._notebook.warn(("routing", "router", "use"), "memory has no effect without devices", hint)
 
     def _groups(self, groups: Mapping[str, GroupForm], path: Path) -> None:
         seen: dict[str, Path] = {}
@@ -117,11 +117,9 @@ class CrossCheck:
         """Later preloads push earlier ones out where they may not be resident together."""
         path: Path = ("hooks", "on_startup", "preload")
         for n, wanted in enumerate(catalog.preload):
-            for earlier in catalog.preload[:n]:
-                if catalog.groups.must_leave(earlier, wanted):
-                    self._notebook.warn(
-                        path, f'loading "{wanted}" unloads "{earlier}"', "Preload models that may run together"
-                    )
+            for earlier in catalog.groups.pushed_out(wanted, catalog.preload[:n]):
+                hint = "Preload models that may run together"
+                self._notebook.warn(path, f'loading "{wanted}" unloads "{earlier}"', hint)
 
 
 def warn_of_unused(form: Form, path: Path, notebook: Notebook) -> None:

@@ -12,11 +12,14 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.groups import Group
+    from hotseat.catalog.matrix import Matrix
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.config.load import Loaded
     from hotseat.settings import Settings
 
 HIDDEN = "(hidden)"
+MOST_SETS = 8
+"""Of a matrix, shown in a sentence."""
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 _SECRET_OPTION = re.compile(r"--(?:[a-z-]*-)?(?:api-?key|token|password)", re.IGNORECASE)
 _SECRET_INLINE = re.compile(rf"({_SECRET_OPTION.pattern}[= ]\s*)\S+", re.IGNORECASE)
@@ -31,6 +34,7 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
         "settings": _settings(loaded.settings),
         "models": {name: _model(spec, secrets) for name, spec in catalog.models.items()},
         "groups": [_group(group) for group in catalog.groups.groups],
+        "matrix": _matrix(catalog.groups.matrix),
         "budgets": {str(place): size for place, size in catalog.budgets.items()},
         "scheduler": {
             "patience": catalog.policy.patience,
@@ -136,12 +140,29 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
+def _matrix(matrix: Matrix | None) -> dict[str, Any] | None:
+    if matrix is None:
+        return None
+    sets = [list(members) for members in matrix.sets]
+    return {"sets": sets, "evictCosts": dict(matrix.evict_costs)}
+
+
 # Which models run together, in words
 
 
 def together(catalog: Catalog) -> list[str]:
     """Sentences about which models may be resident at the same time."""
+    if catalog.groups.matrix is not None:
+        return [*_matrix_sentences(catalog.groups.matrix, catalog)]
     return [*_default_sentence(catalog), *map(_group_sentence, catalog.groups.groups)]
+
+
+def _matrix_sentences(matrix: Matrix, catalog: Catalog) -> Iterator[str]:
+    shown = [" + ".join(members) for members in matrix.sets[:MOST_SETS]]
+    more = f", and {len(matrix.sets) - MOST_SETS} sets more" if len(matrix.sets) > MOST_SETS else ""
+    yield f"These may run together: {', '.join(shown)}{more}; what is outside the cheapest of them has to go."
+    if alone := matrix.alone(catalog.models):
+        yield f"Models in no set ({_listed(alone)}) run alone."
 
 
 def _default_sentence(catalog: Catalog) -> Iterator[str]:

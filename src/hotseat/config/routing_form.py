@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hotseat.config.forms import Form, Later
+from hotseat.config.forms import Form
 from hotseat.config.model_form import Filters, Timeouts
 from hotseat.config.units import Duration, Switch
 
@@ -24,32 +24,34 @@ class GroupForm(Form):
     """Names of models; a model is in one group at most."""
 
 
-class Matrix(Form):
+class MatrixForm(Form):
+    """Sets of models that may run together."""
+
     vars: dict[str, str] = Field(default_factory=dict)
-    """Short names of models."""
+    """Short names for models, to use in sets and evict_costs."""
     evict_costs: dict[str, Annotated[int, Field(gt=0)]] = Field(default_factory=dict, alias="evict_costs")
-    """What it costs to stop a model."""
+    """What it costs to stop a model, per model or short name; 1 where nothing is said. The cheapest swap wins."""
     sets: dict[str, str] = Field(default_factory=dict)
-    """Which models may run together, with &, | and ( )."""
+    """Which models may run together: names joined by & (together), | (either), ( ) and +set for another set."""
 
 
 class RouterSettings(Form):
     groups: dict[str, GroupForm] = Field(default_factory=dict)
     """As the top-level key."""
-    matrix: Annotated[Matrix, Later("One model runs at a time")] = Matrix()
+    matrix: MatrixForm = MatrixForm()
     """As the top-level key."""
 
 
 class Router(Form):
     use: Literal["group", "matrix", "memory"] = "group"
-    """What decides which models run together."""
+    """What decides which models run together: the groups, the matrix, or memory alone (with devices)."""
     settings: RouterSettings = RouterSettings()
     """The groups and the matrix."""
 
 
 class Fifo(Form):
-    priority: Annotated[dict[str, int], Later("Set models.*.urgency instead")] = Field(default_factory=dict)
-    """Priority per model; higher first."""
+    priority: dict[str, int] = Field(default_factory=dict)
+    """Priority per model or alias, 0 where nothing is said; each step up doubles the model's urgency."""
 
 
 class QueueSettings(Form):

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from hotseat.config.forms import AsMapping, AsText, Form, Later, TextOrMapping
 from hotseat.config.model_form import LoadingStateName, ModelForm
-from hotseat.config.routing_form import GroupForm, Matrix, Peer, Profile, Routing, Selector
+from hotseat.config.routing_form import GroupForm, MatrixForm, Peer, Profile, Routing, Selector
 from hotseat.config.units import Duration, Listen, Network, Size, Switch
 from hotseat.settings import Settings
 
@@ -173,6 +173,8 @@ class Config(Form):
     """Texts for ${name}."""
     groups: dict[str, GroupForm] = Field(default_factory=dict)
     """Which models run together."""
+    matrix: MatrixForm = MatrixForm()
+    """Which models run together, as expressions; in place of groups."""
     routing: Routing = Routing()
     """Newer place of groups and matrix."""
     hooks: Hooks = Hooks()
@@ -180,8 +182,6 @@ class Config(Form):
     upstream: UpstreamForm = UpstreamForm()
     """Requests under /upstream/<model>."""
 
-    matrix: Annotated[Matrix, Later("One model runs at a time")] = Matrix()
-    """Which models run together, as expressions."""
     selectors: Annotated[dict[str, Selector], Later("Requests for these names get 501")] = Field(default_factory=dict)
     """Names that lead to one of several models."""
     profiles: Annotated[dict[str, Profile], Later("No profile can be activated")] = Field(default_factory=dict)

@@ -45,8 +45,11 @@ class Defaults:
 class SpecMaker:
     """Makes specs and complains about what only shows when the pieces meet."""
 
-    def __init__(self, config: Config, budgets: Mapping[Place, Bytes], notebook: Notebook) -> None:
+    def __init__(
+        self, config: Config, budgets: Mapping[Place, Bytes], urgencies: Mapping[str, float], notebook: Notebook
+    ) -> None:
         self._defaults = Defaults.of(config)
+        self._urgencies = urgencies
         self._budgets = budgets
         self._ports = preferred_ports(config)
         self._notebook = notebook
@@ -68,7 +71,7 @@ class SpecMaker:
             drain_timeout_s=form.drain_timeout,
             ttl_s=ttl or None,
             concurrency_limit=form.concurrency_limit or None,
-            urgency=form.urgency,
+            urgency=form.urgency if "urgency" in form.model_fields_set else self._urgencies.get(name, 1.0),
             pinned=form.pinned,
             memory=self._memory(form, path),
             changes=self._changes(form, path),

@@ -32,6 +32,9 @@ def _room(state: State) -> Iterator[str]:
     residents = state.with_process()
     if not within_budget((model.spec for model in residents), state.catalog):
         yield f"over budget: {[model.name for model in residents]}"
+    matrix, names = state.catalog.groups.matrix, [model.name for model in residents]
+    if matrix is not None and names and matrix.pushed_out(names[0], names[1:]):
+        yield f"{names} run together, but no set of the matrix holds them all"
     for group in {id(g): g for g in map(state.catalog.groups.of, state.models)}.values():
         together = [model.name for model in residents if state.catalog.groups.of(model.name) is group]
         if group.swap and len(together) > 1:

@@ -156,16 +156,21 @@ class Plan:
 
     def _candidates(self, spec: ModelSpec, missing: Missing) -> Models:
         """Residents whose going would help, except those whom an older claim waits for already."""
-        catalog, ours = self._state.catalog, self._state.catalog.groups.of(spec.name)
+        catalog, pushed = self._state.catalog, self._pushed_out(spec)
         return [
             model
             for model in self._floor.staying
             if model.name not in self._spoken_for
             and (
                 not missing.keys().isdisjoint(needs(model.spec, catalog))
-                or ours.pushes_out(catalog.groups.of(model.name))
+                or model.name in pushed
             )
         ]
+
+    def _pushed_out(self, spec: ModelSpec) -> tuple[ModelName, ...]:
+        """Whom the groups or the matrix want gone, of those who stay or have room promised."""
+        there = [model.name for model in (*self._floor.staying, *self._floor.promised)]
+        return self._state.catalog.groups.pushed_out(spec.name, there)
 
     def _who_may_leave(self, claim: Claim, candidates: Models) -> tuple[Models, Holds]:
         free, holds = [], []
@@ -179,9 +184,9 @@ class Plan:
 
     def _victims(self, spec: ModelSpec, missing: Missing, free: Models) -> tuple[ModelState, ...] | None:
         """Those whom the groups push out, and the cheapest others that give back the memory that is still missing."""
-        groups, ours = self._state.catalog.groups, self._state.catalog.groups.of(spec.name)
-        pushed = [model for model in self._floor.staying if ours.pushes_out(groups.of(model.name))]
-        if any(model not in free for model in pushed):
+        names = self._pushed_out(spec)
+        pushed = [model for model in free if model.name in names]
+        if len(pushed) < len(names):
             return None
         for model in pushed:
             given = needs(model.spec, self._state.catalog)

@@ -36,10 +36,14 @@ class Occupancy:
 
     def admits(self, spec: ModelSpec) -> bool:
         """May it load beside them?"""
-        ours = self._catalog.groups.of(spec.name)
-        if any(ours.pushes_out(group) for group in self._groups.values()):
-            return False
-        return not self.lacks(spec)
+        return not self._pushes_out(spec) and not self.lacks(spec)
+
+    def _pushes_out(self, spec: ModelSpec) -> bool:
+        groups = self._catalog.groups
+        if groups.matrix is not None:
+            return bool(groups.pushed_out(spec.name, [each.name for each in self.models]))
+        ours = groups.of(spec.name)
+        return any(ours.pushes_out(group) for group in self._groups.values())
 
     def lacks(self, spec: ModelSpec) -> dict[Place, Bytes]:
         """How much memory is missing for it, and where; of places where nothing is missing, nothing is said."""
@@ -86,7 +90,9 @@ class Floor:
 
     def promised_instead_of(self, spec: ModelSpec) -> ModelState | None:
         """Who has room promised and may not be beside this one, whichever comes first."""
-        ours = self.catalog.groups.of(spec.name)
+        groups, ours = self.catalog.groups, self.catalog.groups.of(spec.name)
+        if groups.matrix is not None:
+            return next((model for model in self.promised if groups.must_leave(model.name, spec.name)), None)
         for group, model in self._promised_groups.values():
             if ours.pushes_out(group) or group.pushes_out(ours):
                 return model
@@ -110,7 +116,7 @@ def fits_beside(wanted: ModelSpec, resident: ModelSpec, catalog: Catalog) -> boo
 
 def is_in_the_way(resident: ModelSpec, wanted: ModelSpec, catalog: Catalog) -> bool:
     """May `wanted` need the room of `resident`?"""
-    if catalog.groups.must_leave(resident.name, wanted.name):
+    if catalog.groups.may_push_out(resident.name, wanted.name):
         return True
     return not needs(resident, catalog).keys().isdisjoint(needs(wanted, catalog))
 
@@ -146,8 +152,8 @@ def shortage(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> 
         if bytes_ + used > budget:
             pinned = f", of which {in_gib(used)} are taken for good" if used else ""
             return f"needs {in_gib(bytes_)}, the budget of {place} is {in_gib(budget)}{pinned}"
-    neighbour = next(each for each in beside if catalog.groups.must_leave(each.name, spec.name))
-    return f"may not run beside {neighbour.name}, which is pinned"
+    neighbour = catalog.groups.pushed_out(spec.name, [each.name for each in beside])[0]
+    return f"may not run beside {neighbour}, which is pinned"
 
 
 def in_gib(bytes_: Bytes) -> str:

@@ -1,0 +1,179 @@
+"""The matrix of a file: what its expressions allow, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.catalog.groups import TOGETHER
+from hotseat.config.matrix import MOST_SETS, NEVER_CHOSEN
+from hotseat.config.resolved import resolved, together
+
+if TYPE_CHECKING:
+    from tests.support.config_desk import Desk
+
+MODELS = "models:\n" + "".join(f"  {name}: {{cmd: 's ${{PORT}}'}}\n" for name in ("a", "b", "c", "d", "org/big:7b"))
+
+
+def sets(desk: Desk, expression: str, more: str = "") -> list[str]:
+    matrix = desk.load(f"{MODELS}matrix: {{sets: {{s: '{expression}'{more}}}}}").catalog.groups.matrix
+    assert matrix is not None
+    return ["".join(members) for members in matrix.sets]
+
+
+@pytest.mark.parametrize(
+    ("expression", "allowed"),
+    [
+        ("a", ["a"]),
+        ("a & b", ["ab"]),
+        ("a | b", ["a", "b"]),
+        ("a & b | c", ["ab", "c"]),  # & binds more tightly
+        ("a & (b | c)", ["ab", "ac"]),
+        ("(a|b)&(c|d)", ["ac", "ad", "bc", "bd"]),
+        ("((a))", ["a"]),
+        ("a & a", ["a"]),
+        ("a | a", ["a"]),
+    ],
+)
+def test_an_expression_is_the_list_of_its_alternatives(desk: Desk, expression: str, allowed: list[str]) -> None:
+    """Together, either, brackets; what is said twice counts once."""
+    assert sets(desk, expression) == allowed
+
+
+def test_a_set_may_use_others_wherever_they_stand(desk: Desk) -> None:
+    """`+name` stands for the other set in brackets."""
+    assert sets(desk, "a & +rest", ", rest: 'b | c'") == ["ab", "ac", "b", "c"]
+
+
+def test_short_names_win_over_models(desk: Desk) -> None:
+    """Under vars an odd name gets a plain one, also one that a model has already."""
+    text = MODELS + "matrix: {vars: {big: 'org/big:7b', a: b}, evict_costs: {big: 30, c: 2}, sets: {s: big & a}}"
+    matrix = desk.load(text).catalog.groups.matrix
+
+    assert matrix is not None
+    assert matrix.sets == (("org/big:7b", "b"),)
+    assert matrix.evict_costs == {"org/big:7b": 30, "c": 2}
+
+
+def test_both_places_of_the_matrix_mean_the_same(desk: Desk) -> None:
+    """In the newer place `use` decides between groups and matrix, and both may be there."""
+    old = desk.load(MODELS + "matrix: {sets: {s: a & b}}").catalog.groups
+    settings = "settings: {groups: {g: {members: [c]}}, matrix: {sets: {s: a & b}}}"
+    new = desk.load(f"{MODELS}routing: {{router: {{use: matrix, {settings}}}}}").catalog.groups
+    groups = desk.load(f"{MODELS}routing: {{router: {{use: group, {settings}}}}}").catalog.groups
+
+    assert old == new
+    assert old.default is TOGETHER
+    assert groups.matrix is None
+    assert [group.name for group in groups.groups] == ["g"]
+
+
+def test_no_price_makes_a_pinned_model_leave(desk: Desk) -> None:
+    """A set without it is never the cheapest while there is one with it."""
+    text = MODELS.replace("a: {", "a: {pinned: yes, ") + "matrix: {evict_costs: {b: 999}, sets: {s: c & (b | a)}}"
+    groups = desk.load(text).catalog.groups
+    a, b, c = (desk.load(text).catalog.resolve(name).name for name in "abc")
+
+    assert groups.matrix is not None
+    assert groups.matrix.evict_costs[a] == NEVER_CHOSEN
+    assert groups.pushed_out(c, (a, b)) == (b,)
+
+
+def test_the_matrix_is_told_in_words_and_as_data(desk: Desk) -> None:
+    """`check` says what may run together."""
+    loaded = desk.load(MODELS + "matrix: {sets: {s: a & (b | c)}}")
+
+    assert together(loaded.catalog) == [
+        "These may run together: a + b, a + c; what is outside the cheapest of them has to go.",
+        "Models in no set (d, org/big:7b) run alone.",
+    ]
+    assert resolved(loaded)["matrix"] == {"sets": [["a", "b"], ["a", "c"]], "evictCosts": {}}
+
+
+@pytest.mark.parametrize(
+    ("matrix", "complaint"),
+    [
+        ("{sets: {}}", "matrix.sets: at least one set is needed. Write name: a & b"),
+        ("{}", "matrix.sets: at least one set is needed. Write name: a & b"),
+        ("{sets: {s: ''}}", "matrix.sets.s: a name is missing at the end"),
+        ("{sets: {s: a &}}", "matrix.sets.s: a name is missing at the end"),
+        ("{sets: {s: '| a'}}", 'matrix.sets.s: a name is missing before "|"'),
+        ("{sets: {s: a b}}", 'matrix.sets.s: "b" does not belong there. Join names with & or |'),
+        ("{sets: {s: (a}}", 'matrix.sets.s: a ")" is missing'),
+        ("{sets: {s: a)}}", 'matrix.sets.s: ")" does not belong there. Join names with & or |'),
+        ("{sets: {s: '" + "(" * 60 + "a'}}", "matrix.sets.s: more than 50 brackets are open"),
+        ("{sets: {s: 'a & org/big:7b'}}", 'matrix.sets.s: "/" cannot stand in an expression.'
+         " Give the model a short name under vars"),
+        ("{sets: {s: a & e}}", 'matrix.sets.s: no model and no var is called "e"'),
+        ("{sets: {s: a & +t}}", 'matrix.sets.s: no set is called "t"'),
+        ("{sets: {s: a | +s}}", "matrix.sets.s: the sets s → s go round in a circle"),
+        ("{sets: {s: a, t: +u, u: +t}}", "matrix.sets.u: the sets t → u → t go round in a circle"),
+        ("{vars: {x y: a}, sets: {s: a}}", 'matrix.vars["x y"]: a short name has 1 to 32 letters, digits, dots and'
+         " hyphens"),
+        ("{vars: {x: e}, sets: {s: a}}", 'matrix.vars.x: no model is called "e"'),
+        ("{evict_costs: {e: 1}, sets: {s: a}}", 'matrix.evict_costs.e: no model and no var is called "e"'),
+        ("{evict_costs: {a: 0}, sets: {s: a}}", "matrix.evict_costs.a: must be more than 0, not 0"),
+    ],
+)  # fmt: skip
+def test_a_wrong_matrix_is_told_in_its_place(desk: Desk, matrix: str, complaint: str) -> None:
+    """One mistake, one complaint."""
+    said = [each.partition(": error: ") for each in desk.mistakes(f"{MODELS}matrix: {matrix}")]
+
+    assert [(place.rpartition(":")[0], text) for place, _, text in said] == [("config.yaml:7", complaint)]
+
+
+def test_an_expression_that_means_too_much_is_refused(desk: Desk) -> None:
+    """Brackets multiply: what nobody could list is not listed."""
+    models = ", ".join(f"m{n}: {{cmd: 's ${{PORT}}'}}" for n in range(40))
+    pairs = " & ".join(f"(m{n} | m{n + 1})" for n in range(0, 40, 2))
+    said = desk.mistakes(f"models: {{{models}}}\nmatrix: {{sets: {{s: '{pairs}'}}}}")
+
+    assert said == [f"config.yaml:2:17: error: matrix.sets.s: the expression allows more than {MOST_SETS:,} sets"]
+
+
+def test_groups_and_matrix_exclude_each_other(desk: Desk) -> None:
+    """And neither stands beside routing.router."""
+    both = desk.mistakes(MODELS + "groups: {g: {members: [a]}}\nmatrix: {sets: {s: b}}")
+    old_and_new = desk.mistakes(MODELS + "matrix: {sets: {s: b}}\nrouting: {router: {use: group}}")
+
+    assert both == ["config.yaml:8:1: error: matrix: groups and matrix exclude each other. Keep one of them"]
+    assert old_and_new == [
+        "config.yaml:7:1: error: matrix: cannot be used together with routing.router."
+        " Move matrix to routing.router.settings"
+    ]
+
+
+def test_use_matrix_needs_one(desk: Desk) -> None:
+    """The choice alone says nothing about who runs with whom."""
+    assert desk.mistakes(MODELS + "routing: {router: {use: matrix}}") == [
+        "config.yaml:7:11: error: routing.router.settings.matrix.sets: at least one set is needed. Write name: a & b"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("priorities", "urgencies"),
+    [
+        ("{a: 1}", {"a": 2.0, "b": 1.0}),
+        ("{a: 100, bee: 5}", {"a": 4.0, "b": 2.0}),  # only their order counts
+        ("{a: -3}", {"a": 0.5, "b": 1.0}),
+        ("{a: 0}", {"a": 1.0, "b": 1.0}),
+        ("{a: 7, b: 7}", {"a": 2.0, "b": 2.0}),
+    ],
+)
+def test_priorities_become_urgencies(desk: Desk, priorities: str, urgencies: dict[str, float]) -> None:
+    """Each step up doubles what waiting for the model weighs; an alias counts for its model."""
+    text = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}\n"
+    scheduler = f"routing: {{scheduler: {{use: fifo, settings: {{fifo: {{priority: {priorities}}}}}}}}}"
+    loaded = desk.load(text + scheduler)
+
+    assert {spec.name: spec.urgency for spec in loaded.catalog.models.values()} == urgencies
+    assert loaded.complaints == ()
+
+
+def test_a_models_own_urgency_wins_over_a_priority(desk: Desk) -> None:
+    """Whoever knows our key means it."""
+    text = "models: {a: {cmd: 's ${PORT}', urgency: 3}}\n"
+    scheduler = "routing: {scheduler: {settings: {fifo: {priority: {a: 9}}}}}"
+
+    assert desk.load(text + scheduler).catalog.resolve("a").urgency == 3.0
