@@ -318,7 +318,7 @@ class Program:
         logs.set_up(loaded.settings.logging)
         self._supervisor.withhold(loaded.withheld_env)
         self._relay.rules = Rules(loaded.settings)
-        change = self._dispatcher.change_catalog(loaded.catalog)
+        change = self._dispatcher.change_catalog(loaded.catalog.with_profile(self._dispatcher.catalog.active_profile))
         self._metrics.reloaded(success=True)
         log.info(
             "configuration reloaded added=%d changed=%d removed=%d",

@@ -39,6 +39,11 @@ class UnknownModel(ClientError):
     code = "model_not_found"
 
 
+class UnknownProfile(ClientError):
+    status = 404
+    code = "profile_not_found"
+
+
 class NotRunning(ClientError):
     status = 409
     code = "model_not_running"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tests.support.puppets import come_true
+from tests.support.puppets import come_true, spec
+
+from hotseat.catalog.leads import RemoteModel, Selector, Strategy
+from hotseat.catalog.spec import BodyChanges, Capabilities
+from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
     from tests.support.management import Management
@@ -33,8 +37,12 @@ async def test_a_row_has_the_contract_fields_and_ours(house: Management) -> None
         "status": {"value": "unloaded"},
         "name": "Alpha",
         "description": "A small one",
+        "meta": {
+            "llamaswap": {"type": "model", "aliases": ["first", "al"]},
+            "hotseat": {"type": "model", "aliases": ["first", "al"], "metadata": {}},
+        },
     }
-    assert rows["org/model"].keys() == {"id", "object", "created", "owned_by", "status"}
+    assert rows["org/model"].keys() == {"id", "object", "created", "owned_by", "status", "meta"}
 
 
 async def test_the_status_follows_the_model(house: Management) -> None:
@@ -67,3 +75,61 @@ async def test_one_model_is_found_by_name_alias_or_with_a_slash(house: Managemen
     found = [(await house.get(f"/v1/models/{name}")).json()["id"] for name in ("alpha", "al", "org/model", "hidden")]
 
     assert found == ["alpha", "al", "org/model", "hidden"]
+
+
+def offering(house: Management, **known: Any) -> None:
+    """Change what the house offers; models that stay are left alone."""
+    house.dispatcher.change_catalog(replace(house.dispatcher.catalog, **known))
+
+
+async def test_what_the_configuration_says_of_a_model_is_shown(house: Management) -> None:
+    """Free values stand where llama-swap's clients look for them, capabilities where others do."""
+    able = Capabilities(takes=("text", "image"), gives=("text",), tools=True, context=4096)
+    known = spec("seer", metadata={"family": "x", "type": "mine"}, capabilities=able)
+    offering(house, models={known.name: known})
+    row = (await house.get("/v1/models/seer")).json()
+
+    assert row["context_length"] == 4096
+    assert row["capabilities"] == {
+        "input": ["text", "image"],
+        "output": ["text"],
+        "vision": True,
+        "audio_transcriptions": False,
+        "audio_speech": False,
+        "image_generation": False,
+        "function_calling": True,
+        "reranker": False,
+    }
+    assert row["meta"]["llamaswap"] == {"family": "x", "type": "model", "aliases": []}
+    assert row["meta"]["hotseat"] == {"type": "model", "aliases": [], "metadata": {"family": "x", "type": "mine"}}
+
+
+async def test_selectors_and_models_of_peers_are_listed(house: Management) -> None:
+    """A selector is as warm as its warmest target; of a peer's model nobody here knows."""
+    far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
+    best = Selector("best", Strategy.WARM, ("org/model", "al", "far"), title="Best", metadata={"k": 1})
+    away = Selector("away", Strategy.PIN, ("far",))
+    remotes = {"box/far": far, "far": far}
+    offering(house, remotes=remotes, selectors={"best": best, "away": away, "secret": replace(best, unlisted=True)})
+    await house.dispatcher.load(ModelName("alpha"))
+    rows = {row["id"]: row for row in (await house.get("/v1/models")).json()["data"]}
+
+    assert list(rows)[-3:] == ["best", "away", "box/far"]
+    assert (rows["best"]["name"], rows["best"]["status"]) == ("Best", {"value": "loaded"})
+    assert rows["best"]["meta"]["llamaswap"] == {
+        "k": 1, "type": "selector", "strategy": "warm", "targets": ["org/model", "al", "far"],
+    }  # fmt: skip
+    assert "status" not in rows["away"]
+    assert rows["box/far"].keys() == {"id", "object", "created", "owned_by", "meta"}
+    assert rows["box/far"]["meta"]["llamaswap"] == {"type": "peer", "peerID": "box"}
+
+
+async def test_other_names_are_listed_on_demand_with_what_they_mean(house: Management) -> None:
+    """Bare names of peers' models count as other names."""
+    far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
+    offering(house, remotes={"box/far": far, "far": far})
+    house.settings = replace(house.settings, include_aliases_in_list=True)
+    rows = {row["id"]: row for row in (await house.get("/v1/models")).json()["data"]}
+
+    assert rows["al"]["meta"]["llamaswap"] == {"type": "alias", "modelID": "alpha"}
+    assert "far" in rows

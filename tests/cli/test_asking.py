@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.puppets import come_true
 
 from hotseat.api.house import ReloadResult
 from hotseat.catalog.catalog import CatalogChange
+from hotseat.catalog.leads import Profile
 from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
@@ -174,3 +176,28 @@ def test_no_server_is_exit_4_with_the_next_step(typed: Typed, command: tuple[str
     assert said.code == 4
     assert "hotseat serve" in said.err
     assert said.err.count("\n") == 1
+
+
+async def test_profiles_are_shown_and_activated(desk: Desk) -> None:
+    """Which names lead where is told before one decides."""
+    night = Profile("night", "quiet hours", {"gpt": "qwen", "dud": ""})
+    desk.house.dispatcher.change_catalog(replace(desk.house.dispatcher.catalog, profiles={"night": night}))
+    activated = await desk.type("profile", "night")
+    shown = await desk.type("profile")
+    as_json = await desk.type("profile", "--json")
+    off = await desk.type("profile", "--off")
+
+    assert activated.out == "profile night is active\n"
+    assert shown.out.splitlines() == [
+        "PROFILE  ACTIVE  PINS                   DESCRIPTION",
+        "night    yes     gpt → qwen, dud → off  quiet hours",
+    ]
+    assert json.loads(as_json.out)["active"] == "night"
+    assert off.out == "no profile is active\n"
+
+
+async def test_a_profile_nobody_defined(desk: Desk) -> None:
+    """The server's sentence is what is said."""
+    said = await desk.type("profile", "night")
+
+    assert (said.code, said.err) == (1, 'hotseat: profile "night" is not defined in the configuration.\n')

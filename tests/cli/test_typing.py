@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.support.desk import Typed
 
-COMMANDS = ("serve", "check", "schema", "estimate", "ps", "list", "load", "stop", "logs", "why", "reload", "record", "simulate", "devices")
+COMMANDS = ("serve", "check", "schema", "estimate", "ps", "list", "load", "stop", "logs", "why", "reload", "record", "simulate", "devices", "profile")
 
 
 @pytest.mark.parametrize(

@@ -89,10 +89,6 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
             "4:20: warning: routing.router.use: memory has no effect without devices. One model runs at a time",
         ),
         (
-            TWO + "  c: {cmd: 's ${PORT}', capabilities: {tools: yes}}",
-            "4:25: warning: models.c.capabilities: not used yet. The model list does not show them",
-        ),
-        (
             TWO + "  c: {cmd: 's ${PORT}', memory: 1GiB}",
             "4:25: warning: models.c.memory: has no effect without devices",
         ),
@@ -163,31 +159,4 @@ def test_lenient_reading_turns_unknown_keys_into_warnings(desk: Desk) -> None:
     assert desk.warnings(text, lenient=True) == [
         'config.yaml:1:1: warning: lisen: unknown key, ignored. Did you mean "listen"?',
         'config.yaml:3:25: warning: models.m.tll: unknown key, ignored. Did you mean "ttl"?',
-    ]
-
-
-def test_names_that_cannot_be_served_yet_are_remembered(desk: Desk) -> None:
-    """Requests for them can be answered with the key that is not supported."""
-    text = (
-        "models: {m: {cmd: 's ${PORT}', aliases: [here], filters: {setParamsByID: {m: {}, 'm:high': {}}}}}\n"
-        "selectors: {best: {strategy: warm, targets: [m]}}\n"
-        "peers: {p: {proxy: 'http://p', models: [far, both, here]}, q: {proxy: 'http://q', models: [both]}}\n"
-        "profiles: {night: {pins: {m: null}}}\n"
-    )
-    loaded = desk.load(text)
-
-    assert loaded.catalog.unsupported == {
-        "m:high": "filters.setParamsByID",
-        "best": "selectors",
-        "far": "peers",
-        "p/far": "peers",
-        "p/both": "peers",
-        "p/here": "peers",
-        "q/both": "peers",
-    }
-    assert [(complaint.line, complaint.path) for complaint in loaded.complaints] == [
-        (1, "models.m.filters.setParamsByID"),
-        (2, "selectors"),
-        (3, "peers"),
-        (4, "profiles"),
     ]

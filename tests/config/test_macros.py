@@ -78,7 +78,7 @@ def test_mapping_keys_are_taken_as_they_are_except_names_by_id(desk: Desk) -> No
     loaded = desk.load(text)
 
     assert dict(loaded.catalog.resolve("m").changes.set) == {"${x}": 1}
-    assert loaded.catalog.unsupported == {"m:y": "filters.setParamsByID"}
+    assert dict(loaded.catalog.resolve("m:y").changes.set) == {"${x}": 1, "a": 1}
 
 
 def test_the_port_and_the_pid_stay_open(desk: Desk) -> None:

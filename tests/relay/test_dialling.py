@@ -15,8 +15,8 @@ from tests.support.puppets import come_true
 from tests.support.relay_house import get
 from tests.support.transport import within
 
+from hotseat.catalog.spec import DEFAULT_TIMEOUTS, Timeouts
 from hotseat.dialling import Dialler, Place
-from hotseat.relay import pool as pooling
 from hotseat.relay.pool import Pool
 from hotseat.relay.upstream import UpstreamConnection
 from hotseat.terms import Address
@@ -112,10 +112,10 @@ async def test_each_reason_is_told_where_they_differ() -> None:
 class Outcome:
     """What became of a call to `pool.dial`."""
 
-    def __init__(self, pool: Pool, address: Address) -> None:
+    def __init__(self, pool: Pool, address: Address, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self.connection: UpstreamConnection | None = None
         self.problem = ""
-        self.task = pool.dial(address, UpstreamConnection, self._connected, self._failed)
+        self.task = pool.dial(address, UpstreamConnection, self._connected, self._failed, timeouts)
 
     def _connected(self, connection: UpstreamConnection) -> None:
         self.connection = connection
@@ -141,13 +141,12 @@ async def test_the_pool_dials_every_address_of_a_name() -> None:
     assert outcome.problem == ""
 
 
-async def test_all_addresses_together_have_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_addresses_together_have_one_time_limit() -> None:
     """However many there are."""
-    monkeypatch.setattr(pooling, "CONNECT_TIMEOUT_S", 0.4)
     pool = Pool(Dialler(two))
     before = open_files()
     with black_hole(FIRST) as port, black_hole(SECOND, port):
-        outcome = Outcome(pool, Address("box.test", port))
+        outcome = Outcome(pool, Address("box.test", port), Timeouts(connect_s=0.4))
         await within(5, outcome.task)
     await pool.aclose()
 

@@ -66,6 +66,8 @@ OPERATE = [
     ("HEAD", "/hotseat/logs"),
     ("GET", "/hotseat/ui/"),
     ("POST", "/hotseat/reload"),
+    ("POST", "/hotseat/profiles/night"),
+    ("DELETE", "/hotseat/profiles"),
     ("GET", "/metrics"),
     ("POST", "/slots/0?action=save"),
     ("POST", "/props"),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hotseat.catalog.catalog import Catalog
-from hotseat.catalog.spec import LaunchRecipe, ModelSpec
-from hotseat.errors import ClientError, HotseatError, NotImplementedHere, UnknownModel
+from hotseat.catalog.leads import RemoteModel, Selector, Strategy
+from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec
+from hotseat.errors import ClientError, HotseatError, UnknownModel
 from hotseat.relay.naming import (
     Destination,
     Road,
@@ -20,10 +21,12 @@ from hotseat.relay.naming import (
     model_in_json,
     name_for_v1,
 )
-from hotseat.terms import ModelName
+from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hotseat.catalog.leads import Lead
 
 RECIPE = LaunchRecipe(argv=("server",), proxy="http://127.0.0.1:${PORT}")
 
@@ -32,16 +35,15 @@ def model(name: str, *aliases: str) -> ModelSpec:
     return ModelSpec(ModelName(name), RECIPE, aliases=aliases)
 
 
-def catalog(*specs: ModelSpec, default: str | None = None, unsupported: dict[str, str] | None = None) -> Catalog:
-    return Catalog(
-        {spec.name: spec for spec in specs},
-        default_model=ModelName(default) if default else None,
-        unsupported=unsupported or {},
-    )
+def catalog(*specs: ModelSpec, default: str | None = None, **more: Any) -> Catalog:
+    named = ModelName(default) if default else None
+    return Catalog({spec.name: spec for spec in specs}, default_model=named, **more)
 
 
 ALPHA, ORG, DEEP = model("alpha", "al", "first/of all"), model("org/model"), model("org/model/v1")
-CROWD = catalog(ALPHA, ORG, DEEP, model("grün:7b"), unsupported={"router": "selectors", "peer/far": "peers"})
+CHOICE = Selector("router", Strategy.PIN, ("alpha",))
+FAR = RemoteModel(ModelName("peer/far"), "peer", Address("10.0.0.1", 80), BodyChanges("far"))
+CROWD = catalog(ALPHA, ORG, DEEP, model("grün:7b"), selectors={"router": CHOICE}, remotes={"peer/far": FAR})
 
 
 @pytest.mark.parametrize(
@@ -262,19 +264,29 @@ def test_an_unknown_model_in_the_url_is_named(target: str, named: str, hint: str
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "key"),
+    ("method", "target", "forwarded", "lead"),
     [
-        ("GET", "/upstream/router/props", "selectors"),
-        ("GET", "/upstream/router/load", "selectors"),
-        ("DELETE", "/upstream/router", "selectors"),
-        ("POST", "/upstream/peer/far/v1/chat", "peers"),
-        ("GET", "/props?model=router", "selectors"),
+        ("GET", "/upstream/router/props", "/props", CHOICE),
+        ("POST", "/upstream/peer/far/v1/chat", "/v1/chat", FAR),
+        ("GET", "/props?model=router", "/props?model=router", CHOICE),
     ],
 )
-def test_a_model_we_can_read_but_not_serve_is_501(method: str, target: str, key: str) -> None:
-    """A name whose configuration needs more than we can do says which key it is."""
-    with pytest.raises(NotImplementedHere, match=f"`{key}`"):
-        find_road(method.encode(), target.encode(), CROWD)
+def test_selectors_and_models_of_peers_may_stand_in_the_url(
+    method: str, target: str, forwarded: str, lead: Lead
+) -> None:
+    """A name is a name, whatever it leads to."""
+    road = find_road(method.encode(), target.encode(), CROWD)
+
+    assert road == Destination(Road.MODEL_IN_URL, forwarded.encode(), lead)
+
+
+def test_the_pages_of_comfyui_have_a_place_of_their_own() -> None:
+    """Where a model is called comfyui_auto, /comfyui/ is its front door; else it is a path like any other."""
+    comfyui = model("comfyui_auto")
+    road = find_road(b"GET", b"/comfyui/ws?id=1", catalog(ALPHA, comfyui))
+
+    assert road == Destination(Road.MODEL_IN_URL, b"/ws?id=1", comfyui)
+    assert find_road(b"GET", b"/comfyui/ws", CROWD) == Destination(Road.RUNNING_MODEL, b"/comfyui/ws")
 
 
 def status_of(ask: Callable[[], object]) -> int | None:
@@ -298,7 +310,7 @@ def test_what_is_forwarded_is_the_suffix_of_what_was_received(name: bytes, suffi
         return
 
     road = find_road(method, target, CROWD)
-    if road.road is Road.MODEL_IN_URL and road.spec is not DEEP:
+    if road.road is Road.MODEL_IN_URL and road.lead is not DEEP:
         assert road.target == b"/" + suffix
 
 
@@ -306,7 +318,7 @@ def test_what_is_forwarded_is_the_suffix_of_what_was_received(name: bytes, suffi
 def test_no_target_causes_anything_but_a_refusal(method: bytes, target: bytes) -> None:
     """Any bytes at all are answered or refused as the client's mistake."""
     for prefix in (b"", b"/", b"/upstream/", b"/slots?model="):
-        assert status_of(lambda: find_road(method, prefix + target, CROWD)) in (None, 400, 404, 501)  # noqa: B023 - called here and now
+        assert status_of(lambda: find_road(method, prefix + target, CROWD)) in (None, 400, 404)  # noqa: B023 - called here and now
 
 
 # The model in a body
@@ -404,7 +416,6 @@ def test_the_model_of_a_v1_request(named: str | None, known: Catalog, spec: Mode
         ("nobody", 404, '"nobody"'),
         ("alpa", 404, 'Did you mean "alpha"?'),
         ("x" * 100_000, 404, "x…"),
-        ("router", 501, "`selectors`"),
     ],
 )
 def test_a_v1_request_for_nobody_is_refused(named: str | None, status: int, told: str) -> None:

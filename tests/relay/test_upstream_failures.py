@@ -6,15 +6,17 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
+from tests.support.puppets import come_true, spec
 from tests.support.relay_house import HELLO, chat, get, post
 from tests.support.transport import PROMPTLY_S, End, within
 
+from hotseat.catalog.spec import Timeouts
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.tasks import Tasks
 from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
+    from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
@@ -50,11 +52,9 @@ async def test_an_address_that_is_no_name_is_an_answer_too(house: RelayHouse) ->
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(
-    house: RelayHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A connection that never comes about is an error after a while."""
-    monkeypatch.setattr("hotseat.relay.pool.CONNECT_TIMEOUT_S", 0.0)
+async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(open_house: OpenHouse) -> None:
+    """A connection that never comes about is an error after timeouts.connect."""
+    house = await open_house(models=(spec("alpha", timeouts=Timeouts(connect_s=0.0)),))
     answered = await house.refusal(chat())
 
     assert answered.status == 502

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
+from tests.support.puppets import come_true, spec
 from tests.support.relay_house import get
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
@@ -181,3 +181,19 @@ async def test_another_protocol_than_websocket_is_not_offered_upstream(house: Re
 
     assert asked.all("Upgrade") == []
     assert answered.status == 200
+
+
+async def test_a_websocket_that_does_not_count(open_house: OpenHouse) -> None:
+    """With compat.ignoreWebsockets it goes through while the model runs, and holds nothing."""
+    house = await open_house(models=(spec("alpha", ignore_websockets=True),))
+    async with parrot_for(house):
+        with pytest.raises(InvalidStatus) as refused:
+            async with visit(house):
+                pass
+        cold = house.phase("alpha")
+        await house.dispatcher.load(ModelName("alpha"))
+        async with visit(house) as client:
+            heard, during = await said_back(client, "hello"), in_flight(house)
+
+    assert (refused.value.response.status_code, cold) == (409, "cold")
+    assert (heard, during) == ("hello", 0)

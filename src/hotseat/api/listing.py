@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter
 
 from hotseat.api.context import Here
-from hotseat.api.shapes import Error, LoadStatus, ModelEntry, ModelList
+from hotseat.api.shapes import Abilities, Error, LoadStatus, ModelEntry, ModelList
+from hotseat.catalog.leads import RemoteModel, Selector
+from hotseat.catalog.spec import ModelSpec
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hotseat.api.house import House
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.leads import Lead
+    from hotseat.catalog.spec import Capabilities
     from hotseat.scheduling.view import View
+
+Status = Literal["loaded", "loading", "unloaded"]
 
 router = APIRouter(tags=["inference"])
 
 
 @router.get("/v1/models", summary="The configured models", response_model_exclude_none=True)
 async def model_list(here: Here) -> ModelList:
-    view, catalog = here.dispatcher.view(), here.dispatcher.catalog
-    return ModelList(data=[entry(here, view, spec, name) for spec in catalog.listed() for name in ids(here, spec)])
+    view = here.dispatcher.view()
+    return ModelList(data=[entry(here, view, lead, name) for name, lead in listed(here)])
 
 
 @router.get(
@@ -33,27 +38,75 @@ async def model_list(here: Here) -> ModelList:
     responses={404: {"model": Error, "description": "The model is not defined in the configuration."}},
 )
 async def one_model(model: str, here: Here) -> ModelEntry:
-    spec = here.dispatcher.catalog.resolve(model)
-    return entry(here, here.dispatcher.view(), spec, model)
+    return entry(here, here.dispatcher.view(), here.dispatcher.catalog.follow(model), model)
 
 
-def ids(here: House, spec: ModelSpec) -> Iterator[str]:
-    yield spec.name
-    if here.settings().include_aliases_in_list:
-        yield from spec.aliases
+def listed(here: House) -> Iterator[tuple[str, Lead]]:
+    """Our models, the selectors, and the models of peers by their full names; other names on demand."""
+    catalog, with_aliases = here.dispatcher.catalog, here.settings().include_aliases_in_list
+    for spec in catalog.listed():
+        yield spec.name, spec
+        if with_aliases:
+            yield from ((alias, spec) for alias in spec.aliases)
+    yield from ((name, selector) for name, selector in catalog.selectors.items() if not selector.unlisted)
+    for name, remote in catalog.remotes.items():
+        if with_aliases or name == remote.name:
+            yield name, remote
 
 
-def entry(here: House, view: View, spec: ModelSpec, name: str) -> ModelEntry:
-    return ModelEntry(
-        id=name,
-        created=int(here.started_at),
-        status=LoadStatus(value=load_status(view.model(spec.name).phase)),
-        name=spec.title or None,
-        description=spec.description or None,
+def entry(here: House, view: View, lead: Lead, name: str) -> ModelEntry:
+    known = ModelEntry(id=name, created=int(here.started_at), meta=meta(lead, name))
+    if isinstance(lead, RemoteModel):
+        return known
+    known.name, known.description = lead.title or None, lead.description or None
+    if isinstance(lead, Selector):
+        own = [target for target in here.dispatcher.catalog.choices(lead) if isinstance(target, ModelSpec)]
+        known.status = warmest([load_status(view.model(target.name).phase) for target in own])
+        return known
+    known.status = LoadStatus(value=load_status(view.model(lead.name).phase))
+    known.context_length = lead.capabilities.context or None
+    known.capabilities = abilities(lead.capabilities) if lead.capabilities else None
+    return known
+
+
+def meta(lead: Lead, name: str) -> dict[str, Any]:
+    """What a client may want to know of a name, where llama-swap's clients look for it and in a place of our own."""
+    kind = kind_of(lead, name)
+    metadata = {} if isinstance(lead, RemoteModel) else dict(lead.metadata)
+    return {"llamaswap": {**metadata, **kind}, "hotseat": {**kind, "metadata": metadata}}
+
+
+def kind_of(lead: Lead, name: str) -> dict[str, Any]:
+    match lead:
+        case RemoteModel():
+            return {"type": "peer", "peerID": lead.peer}
+        case Selector():
+            return {"type": "selector", "strategy": lead.strategy.value, "targets": list(lead.targets)}
+        case ModelSpec():
+            own = {"type": "model", "aliases": list(lead.aliases)}
+            return own if name == lead.name else {"type": "alias", "modelID": lead.name}
+
+
+def abilities(capable: Capabilities) -> Abilities:
+    return Abilities(
+        input=list(capable.takes),
+        output=list(capable.gives),
+        vision="image" in capable.takes,
+        audio_transcriptions="audio" in capable.takes,
+        audio_speech="audio" in capable.gives,
+        image_generation="image" in capable.gives,
+        function_calling=capable.tools,
+        reranker=capable.reranker,
     )
 
 
-def load_status(phase: Phase) -> Literal["loaded", "loading", "unloaded"]:
+def warmest(found: list[Status]) -> LoadStatus | None:
+    """Of a selector: as its warmest target here; None where all of them are elsewhere."""
+    order: tuple[Status, ...] = ("loaded", "loading", "unloaded")
+    return next((LoadStatus(value=status) for status in order if status in found), None)
+
+
+def load_status(phase: Phase) -> Status:
     """The phase in the words of llama.cpp's own model list, which clients already show."""
     match phase:
         case Phase.READY:

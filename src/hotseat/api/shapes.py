@@ -15,14 +15,30 @@ class LoadStatus(BaseModel):
     value: Literal["loaded", "loading", "unloaded"]
 
 
+class Abilities(BaseModel):
+    """What the configuration says a model can do."""
+
+    input: list[str]
+    output: list[str]
+    vision: bool
+    audio_transcriptions: bool
+    audio_speech: bool
+    image_generation: bool
+    function_calling: bool
+    reranker: bool
+
+
 class ModelEntry(BaseModel):
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "hotseat"
-    status: LoadStatus
+    status: Annotated[LoadStatus | None, Field(description="Missing for a model that a peer has.")] = None
     name: str | None = None
     description: str | None = None
+    context_length: int | None = None
+    capabilities: Abilities | None = None
+    meta: Annotated[dict[str, Any], Field(description="What kind of name it is, and what the configuration adds.")]
 
 
 class ModelList(BaseModel):
@@ -129,6 +145,17 @@ class ModelStory(Model):
     last_start: Cause | None
     last_stop: Cause | None
     history: list[JournalEntry]
+
+
+class ProfileEntry(BaseModel):
+    name: str
+    description: str
+    pins: Annotated[dict[str, str], Field(description="Name to name; an empty one is switched off.")]
+
+
+class Profiles(BaseModel):
+    active: str | None
+    profiles: list[ProfileEntry]
 
 
 class Reloaded(Result):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.groups import Groups
+from hotseat.catalog.leads import called, renamed
 from hotseat.catalog.spec import NOTHING, ModelSpec
 from hotseat.errors import UnknownModel, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from hotseat.catalog.leads import Lead, Profile, RemoteModel, Selector, Servable
     from hotseat.terms import Bytes, ModelName, Place, Seconds
 
 
@@ -34,28 +36,78 @@ class Catalog:
     policy: Policy = Policy()
     default_model: ModelName | None = None
     preload: tuple[ModelName, ...] = ()
-    unsupported: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """Names whose configuration hotseat reads but cannot serve yet, with the key that says so."""
-    _canonical: Mapping[str, ModelName] = field(init=False, repr=False, compare=False)
+    remotes: Mapping[str, RemoteModel] = field(default_factory=lambda: NOTHING)
+    """Models of peers, by each name that leads to them."""
+    selectors: Mapping[str, Selector] = field(default_factory=lambda: NOTHING)
+    profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
+    active_profile: str | None = None
+    _called: Mapping[str, ModelSpec] = field(init=False, repr=False, compare=False)
+    """Our models by all their names, whatever profile is active."""
+    _leads: Mapping[str, Lead] = field(init=False, repr=False, compare=False)
+    """What each name leads to for a client now."""
 
     def __post_init__(self) -> None:
-        canonical = {alias: spec.name for spec in self.models.values() for alias in spec.aliases}
-        object.__setattr__(self, "_canonical", {**canonical, **{name: name for name in self.models}})
+        own = {alias: called(spec, alias) for spec in self.models.values() for alias in spec.aliases}
+        own |= {name: called(spec, name) for name, spec in self.models.items()}
+        object.__setattr__(self, "_called", own)
+        leads: dict[str, Lead] = {**own, **self.selectors}
+        leads |= {name: remote for name, remote in self.remotes.items() if name not in leads}
+        pins = self.profiles[self.active_profile].pins if self.active_profile else NOTHING
+        pinned = {name: renamed(leads[target], target) for name, target in pins.items() if target in leads}
+        kept = {name: lead for name, lead in leads.items() if name not in pins}
+        object.__setattr__(self, "_leads", {**kept, **pinned})
 
-    def find(self, name: str) -> ModelSpec | None:
-        """The model called `name`, by its own name or an alias."""
-        canonical = self._canonical.get(name)
-        return None if canonical is None else self.models[canonical]
+    # What clients ask for
 
-    def resolve(self, name: str) -> ModelSpec:
-        spec = self.find(name)
-        if spec is None:
-            raise UnknownModel(f'model "{name}" is not defined in the configuration.{did_you_mean(name, self.names())}')
-        return spec
+    def lead(self, name: str) -> Lead | None:
+        """What a client gets who asks for `name`."""
+        return self._leads.get(name)
+
+    def follow(self, name: str) -> Lead:
+        lead = self._leads.get(name)
+        if lead is None:
+            raise UnknownModel(self._unknown(name))
+        return lead
+
+    def choices(self, selector: Selector) -> tuple[Servable, ...]:
+        """What a selector chooses from; each is told its own name, not the selector's."""
+        return tuple(renamed(self._servable(target), target) for target in selector.targets)
+
+    def _servable(self, name: str) -> Servable:
+        return self._called.get(name) or self.remotes[name]
 
     def names(self) -> Iterable[str]:
         """Every name a client may use, aliases included."""
-        return self._canonical.keys()
+        return self._leads.keys()
+
+    def _unknown(self, name: str) -> str:
+        if self.active_profile and name in self.profiles[self.active_profile].pins:
+            return f'model "{name}" is switched off by the active profile "{self.active_profile}".'
+        return f'model "{name}" is not defined in the configuration.{did_you_mean(name, self.names())}'
+
+    def with_profile(self, name: str | None) -> Catalog:
+        """The same with this profile active, if there is one of that name."""
+        return replace(self, active_profile=name) if name in self.profiles else self
+
+    # What operators ask for: profiles do not matter to them
+
+    def find(self, name: str) -> ModelSpec | None:
+        """Our model called `name`, by its own name or an alias."""
+        return self._called.get(name)
+
+    def resolve(self, name: str) -> ModelSpec:
+        spec = self.find(name)
+        if spec is not None:
+            return spec
+        if name in self.selectors:
+            raise UnknownModel(f'"{name}" is a selector. Name one of its targets: {", ".join(self._own_targets(name))}')
+        if name in self.remotes:
+            peer = self.remotes[name].peer
+            raise UnknownModel(f'"{name}" is a model of the peer "{peer}": hotseat neither loads nor stops it')
+        raise UnknownModel(self._unknown(name))
+
+    def _own_targets(self, selector: str) -> Iterator[str]:
+        return (target for target in self.selectors[selector].targets if target in self._called)
 
     def listed(self) -> Iterator[ModelSpec]:
         return (spec for spec in self.models.values() if not spec.unlisted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,11 @@ class BodyChanges:
     def __bool__(self) -> bool:
         return bool(self.model_name or self.strip or self.set)
 
+    def adding(self, members: Mapping[str, Any]) -> BodyChanges:
+        """The same, and then these members set as well; `model` is not for filters to change."""
+        more = {name: value for name, value in members.items() if name != "model"}
+        return replace(self, set=MappingProxyType({**self.set, **more}))
+
 
 UNCHANGED = BodyChanges()
 
@@ -57,6 +62,40 @@ class LoadingState(Enum):
     """Pieces of reasoning, which chats show."""
     COMMENTS = "comments"
     """Lines that every reader of event streams skips, but that tell its clock that somebody is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a server may take, towards which we are the client. None: as long as it likes."""
+
+    connect_s: Seconds | None = 30.0
+    """Until there is a connection."""
+    tls_handshake_s: Seconds | None = 10.0
+    """Added to that where the connection is encrypted."""
+    keepalive_s: Seconds | None = 30.0
+    """Silence after which the kernel asks whether the other side is still there; None: it never asks."""
+    response_header_s: Seconds | None = None
+    """From the request to the head of the answer."""
+    idle_s: Seconds | None = 90.0
+    """How long a connection may rest; the relay's own limit is shorter."""
+
+
+DEFAULT_TIMEOUTS = Timeouts()
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model says of itself in the model list. We only pass it on."""
+
+    takes: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
+    tools: bool = False
+    reranker: bool = False
+    context: int = 0
+    """Tokens; 0: it does not say."""
+
+    def __bool__(self) -> bool:
+        return self != Capabilities()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +119,10 @@ class ModelSpec:
     """None: unknown, so it takes a whole device."""
     changes: BodyChanges = UNCHANGED
     loading_state: LoadingState = LoadingState.OFF
+    changes_by_name: Mapping[str, BodyChanges] = field(default_factory=lambda: NOTHING)
+    """Other changes, for those who call it by one of these names."""
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    ignore_websockets: bool = False
+    """Websockets reach it while it runs, but neither start it nor keep it."""
+    metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    capabilities: Capabilities = Capabilities()

@@ -124,6 +124,24 @@ def reload(server: Server) -> None:
     print("; ".join([answer["message"], *(touched or ["no model changed"])]))
 
 
+def profile(server: Server, name: str | None, off: bool, as_json: bool) -> None:
+    if name is not None:
+        return print(server.ask("POST", f"/hotseat/profiles/{in_path(name)}")["message"])
+    if off:
+        return print(server.ask("DELETE", "/hotseat/profiles")["message"])
+    answer = server.ask("GET", "/hotseat/profiles")
+    if as_json:
+        return show_json(answer)
+    return print(
+        table(("PROFILE", "ACTIVE", "PINS", "DESCRIPTION"), [profile_row(answer, p) for p in answer["profiles"]])
+    )
+
+
+def profile_row(answer: dict[str, Any], profile: dict[str, Any]) -> tuple[str, ...]:
+    pins = ", ".join(f"{name} → {target or 'off'}" for name, target in profile["pins"].items())
+    return profile["name"], "yes" if profile["name"] == answer["active"] else "", pins, profile["description"]
+
+
 def show_json(answer: object) -> None:
     print(json.dumps(answer, indent=2, ensure_ascii=False))
 

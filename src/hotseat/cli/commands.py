@@ -189,6 +189,20 @@ def reload(url: Url = HERE, api_key: Key = None) -> None:
     asking.reload(Server(url, api_key))
 
 
+@app.command(epilog="Example: hotseat profile night")
+def profile(
+    name: Annotated[str | None, typer.Argument(help="The profile to activate; without it they are listed.")] = None,
+    off: Annotated[bool, typer.Option("--off", help="Let no profile be active.")] = False,
+    url: Url = HERE,
+    api_key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the profiles or activate one: its names then lead where it says."""
+    if name is not None and off:
+        raise typer.BadParameter("name a profile or say --off")
+    asking.profile(Server(url, api_key), name, off, as_json)
+
+
 @app.command(epilog="Example: hotseat record monday.jsonl --for 10m")
 def record(
     file: Annotated[Path, typer.Argument(help="Where the trace goes.")],

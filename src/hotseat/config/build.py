@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
@@ -11,6 +10,7 @@ from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
 from hotseat.config.complaints import Notebook, nearest
 from hotseat.config.crosscheck import CrossCheck, warn_of_unused
+from hotseat.config.leads import LeadMaker
 from hotseat.config.matrix import MatrixMaker
 from hotseat.config.priorities import urgencies
 from hotseat.config.specs import SpecMaker
@@ -18,7 +18,7 @@ from hotseat.settings import Access, ApiKey, ErrorFormat, Limits, Logging, Role,
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     from hotseat.catalog.matrix import Matrix
     from hotseat.config.complaints import Path
@@ -56,11 +56,11 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[s
         policy=Policy(config.scheduler.patience, config.scheduler.max_queue, config.scheduler.max_wait),
     )
     default = catalog.find(config.default_model)
+    catalog = LeadMaker(config, names, notebook).complete(catalog)
     return replace(
         catalog,
         default_model=default.name if default else None,
         preload=_preload(config, catalog, notebook),
-        unsupported=MappingProxyType(dict(_unsupported(config, catalog))),
     )
 
 
@@ -109,27 +109,6 @@ def _preload(config: Config, catalog: Catalog, notebook: Notebook) -> tuple[Mode
             path = ("hooks", "on_startup", "preload", position)
             notebook.warn(path, f'no model is called "{name}", nothing is preloaded', nearest(name, catalog.names()))
     return tuple(found)
-
-
-def _unsupported(config: Config, catalog: Catalog) -> Iterator[tuple[str, str]]:
-    """Names a client of llama-swap could use, and the key that gives them a meaning we cannot serve yet."""
-    for name, key in _foreign_names(config):
-        if catalog.find(name) is None:
-            yield name, key
-
-
-def _foreign_names(config: Config) -> Iterator[tuple[str, str]]:
-    for model in config.models.values():
-        for name in model.filters.set_params_by_id:
-            yield name, "filters.setParamsByID"
-    offered = Counter(name for peer in config.peers.values() for name in set(peer.models))
-    for peer, form in config.peers.items():
-        for name in form.models:
-            yield f"{peer}/{name}", "peers"
-            if offered[name] == 1:
-                yield name, "peers"
-    for name in config.selectors:
-        yield name, "selectors"
 
 
 def _settings(config: Config, notebook: Notebook) -> Settings:

@@ -31,10 +31,10 @@ class CrossCheck:
         for name, form in self._config.models.items():
             for position, alias in enumerate(form.aliases):
                 self._claim(alias, name, ("models", name, "aliases", position), owner)
-        self._default_model(owner)
         for name, form in self._config.models.items():
             for alias in form.filters.set_params_by_id:
                 self._claim(alias, name, ("models", name, "filters", "setParamsByID", alias), owner)
+        self._default_model(owner)
 
     def _claim(self, alias: str, model: str, path: Path, owner: dict[str, Path]) -> None:
         if not alias:

@@ -11,6 +11,7 @@ from hotseat.catalog.template import holes
 from hotseat.config.build import Built, build
 from hotseat.config.complaints import Complaint, Notebook, Path, Severity, Spot, value_at
 from hotseat.config.document import Document, parse
+from hotseat.config.leads import warn_of_proxies
 from hotseat.config.macros import expand_all
 from hotseat.config.merge import merge
 from hotseat.config.validate import validate, without_foreign_keys
@@ -45,6 +46,7 @@ def read(paths: Sequence[FilePath], *, environ: Mapping[str, str], lenient: bool
     value = expand_all(without_foreign_keys(document), notebook)
     config = validate(value, document, notebook, lenient=lenient)
     built = _built(config, document.value, notebook)
+    warn_of_proxies(built.catalog, environ, notebook)
     return Loaded(built.catalog, built.settings, notebook.complaints(), _withheld(document), files)
 
 

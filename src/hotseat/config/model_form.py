@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from hotseat.config.forms import AsList, AsMapping, AsText, Form, Later, ListOrMapping, TextOrMapping, Words
+from hotseat.config.forms import AsList, AsMapping, AsText, Form, ListOrMapping, TextOrMapping, Words
 from hotseat.config.units import Duration, Size, Switch, Ttl
 
 Modality: TypeAlias = Literal["text", "audio", "image"]
@@ -55,13 +55,11 @@ class Filters(Form):
     """Old spelling of stripParams, used when that is empty."""
     set_params: dict[str, Any] = Field(default_factory=dict)
     """Members set in JSON bodies; dots address nested members."""
-    set_params_by_id: Annotated[dict[str, dict[str, Any]], Later("Requests for these names get 501")] = Field(
-        default_factory=dict, alias="setParamsByID"
-    )
+    set_params_by_id: dict[str, dict[str, Any]] = Field(default_factory=dict, alias="setParamsByID")
     """Members to set by the name that was asked for; each key becomes a name of the model."""
 
 
-class Timeouts(Form):
+class TimeoutsForm(Form):
     connect: Duration = 30.0
     """Time to connect to the server; 0 is none."""
     keepalive: Duration = 30.0
@@ -69,14 +67,14 @@ class Timeouts(Form):
     response_header: Duration = 0.0
     """Time to wait for the head of the answer; 0 is none."""
     tls_handshake: Duration = 10.0
-    """Time for the TLS handshake with an https server."""
+    """Time added to connect for the TLS handshake with an https server; 0 is none."""
     expect_continue: Duration = 1.0
     """Ignored: the body is sent at once."""
     idle_conn: Duration = 90.0
-    """How long an unused connection is kept."""
+    """How long an unused connection is kept, 4 s at most: llama-server closes them after 5."""
 
 
-class Capabilities(Form):
+class CapabilitiesForm(Form):
     in_: Annotated[tuple[Modality, ...], Field(alias="in")] = ()
     """What the model takes: text, audio, image."""
     out: tuple[Modality, ...] = ()
@@ -133,17 +131,17 @@ class ModelForm(Form):
     """What a client that asked for a stream is sent while it waits for the model; without it, the global value."""
     macros: dict[str, Any] = Field(default_factory=dict)
     """Texts for ${name} in this model; they win over global ones."""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    """Free values, shown under `meta` in the model list."""
+    capabilities: CapabilitiesForm = CapabilitiesForm()
+    """What the model can do, for the model list."""
+    timeouts: TimeoutsForm = TimeoutsForm()
+    """Time limits towards the server."""
+    compat: Compat = Compat()
+    """Ways of other programs."""
     memory: Memory | None = None
     """Memory it takes: a size on the first device, or a mapping of sizes per device."""
     urgency: Annotated[float, Field(gt=0)] = 1.0
     """How much waiting for this model weighs."""
     pinned: Switch = False
     """Never unloaded to make room."""
-    metadata: Annotated[dict[str, Any], Later("The model list does not show it")] = Field(default_factory=dict)
-    """Free values for the model list."""
-    capabilities: Annotated[Capabilities, Later("The model list does not show them")] = Capabilities()
-    """What the model can do, for the model list."""
-    timeouts: Annotated[Timeouts, Later("Fixed time limits apply")] = Timeouts()
-    """Time limits towards the server."""
-    compat: Annotated[Compat, Later("WebSockets count like any other request")] = Compat()
-    """Ways of other programs."""

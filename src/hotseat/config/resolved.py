@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from hotseat.config.units import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.groups import Group
+    from hotseat.catalog.leads import Profile, RemoteModel, Selector
     from hotseat.catalog.matrix import Matrix
-    from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+    from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec, Timeouts
     from hotseat.config.load import Loaded
     from hotseat.settings import Settings
 
@@ -29,6 +30,7 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
     """The whole configuration, fit for JSON and for other people's eyes."""
     catalog = loaded.catalog
     secrets = tuple(key.secret for key in loaded.settings.access.api_keys)
+    secrets += tuple(remote.api_key for remote in catalog.remotes.values() if remote.api_key)
     return {
         "files": [str(file) for file in loaded.files],
         "settings": _settings(loaded.settings),
@@ -43,7 +45,9 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
         },
         "defaultModel": catalog.default_model,
         "preload": list(catalog.preload),
-        "unsupported": dict(catalog.unsupported),
+        "peers": {name: _remote(remote) for name, remote in catalog.remotes.items() if name == remote.name},
+        "selectors": {name: _selector(selector) for name, selector in catalog.selectors.items()},
+        "profiles": {name: _profile(profile) for name, profile in catalog.profiles.items()},
         "withheldEnv": sorted(loaded.withheld_env),
         "together": together(catalog),
     }
@@ -96,8 +100,63 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
         "memory": None if spec.memory is None else {str(place): size for place, size in spec.memory.items()},
         "useModelName": spec.changes.model_name or "",
         "sendLoadingState": spec.loading_state.value,
-        "filters": {"stripParams": list(spec.changes.strip), "setParams": dict(spec.changes.set)},
+        "filters": _filters(spec.changes, spec.changes_by_name),
+        "timeouts": _timeouts(spec.timeouts),
+        "compat": {"ignoreWebsockets": spec.ignore_websockets},
+        "metadata": dict(spec.metadata),
+        "capabilities": {
+            "in": list(spec.capabilities.takes),
+            "out": list(spec.capabilities.gives),
+            "tools": spec.capabilities.tools,
+            "reranker": spec.capabilities.reranker,
+            "context": spec.capabilities.context,
+        },
     }
+
+
+def _filters(changes: BodyChanges, by_name: Mapping[str, BodyChanges]) -> dict[str, Any]:
+    return {
+        "stripParams": list(changes.strip),
+        "setParams": dict(changes.set),
+        "setParamsByID": {name: dict(each.set) for name, each in by_name.items()},
+    }
+
+
+def _timeouts(timeouts: Timeouts) -> dict[str, float]:
+    return {
+        "connect": timeouts.connect_s or 0,
+        "tlsHandshake": timeouts.tls_handshake_s or 0,
+        "keepalive": timeouts.keepalive_s or 0,
+        "responseHeader": timeouts.response_header_s or 0,
+        "idleConn": timeouts.idle_s or 0,
+    }
+
+
+def _remote(remote: RemoteModel) -> dict[str, Any]:
+    return {
+        "peer": remote.peer,
+        "proxy": str(remote.address),
+        "apiKey": HIDDEN if remote.api_key else "",
+        "model": remote.changes.model_name,
+        "filters": _filters(remote.changes, {}),
+        "timeouts": _timeouts(remote.timeouts),
+    }
+
+
+def _selector(selector: Selector) -> dict[str, Any]:
+    return {
+        "strategy": selector.strategy.value,
+        "targets": list(selector.targets),
+        "settings": {"spillover": selector.spillover},
+        "name": selector.title,
+        "description": selector.description,
+        "unlisted": selector.unlisted,
+        "metadata": dict(selector.metadata),
+    }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    return {"description": profile.description, "pins": dict(profile.pins)}
 
 
 def _recipe(recipe: LaunchRecipe, secrets: Sequence[str]) -> dict[str, Any]:

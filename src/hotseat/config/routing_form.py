@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from hotseat.config.forms import Form
-from hotseat.config.model_form import Filters, Timeouts
+from hotseat.config.model_form import Filters, TimeoutsForm
 from hotseat.config.units import Duration, Switch
 
 
@@ -78,7 +78,7 @@ class SelectorSettings(Form):
     """Requests per target before the next one is used."""
 
 
-class Selector(Form):
+class SelectorForm(Form):
     strategy: Literal["warm", "pin", "spillover"]
     """How a target is chosen."""
     targets: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -95,19 +95,19 @@ class Selector(Form):
     """Free values for the model list."""
 
 
-class Profile(Form):
+class ProfileForm(Form):
     description: str = ""
     """What the profile is for."""
     pins: Annotated[dict[str, str | None], Field(min_length=1)]
     """Which name leads to which model while the profile is active."""
 
 
-class PeerTimeouts(Timeouts):
+class PeerTimeouts(TimeoutsForm):
     response_header: Duration = 600.0
     """Time to wait for the head of the answer; long, because the peer may be loading a model."""
 
 
-class Peer(Form):
+class PeerForm(Form):
     proxy: str
     """Base URL of the peer."""
     api_key: str = ""

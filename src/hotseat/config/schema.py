@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from hotseat.config.forms import AsMapping, AsText, Form, Later, TextOrMapping
 from hotseat.config.model_form import LoadingStateName, ModelForm
-from hotseat.config.routing_form import GroupForm, MatrixForm, Peer, Profile, Routing, Selector
+from hotseat.config.routing_form import GroupForm, MatrixForm, PeerForm, ProfileForm, Routing, SelectorForm
 from hotseat.config.units import Duration, Listen, Network, Size, Switch
 from hotseat.settings import Settings
 
@@ -177,17 +177,17 @@ class Config(Form):
     """Which models run together, as expressions; in place of groups."""
     routing: Routing = Routing()
     """Newer place of groups and matrix."""
+    selectors: dict[str, SelectorForm] = Field(default_factory=dict)
+    """Names that lead to one of several models."""
+    profiles: dict[str, ProfileForm] = Field(default_factory=dict)
+    """Sets of names that lead elsewhere while the profile is active; `hotseat profile NAME` activates one."""
+    peers: dict[str, PeerForm] = Field(default_factory=dict)
+    """Other servers and the models they have; each is called `peer/model`, or `model` where that is clear."""
     hooks: Hooks = Hooks()
     """What happens when."""
     upstream: UpstreamForm = UpstreamForm()
     """Requests under /upstream/<model>."""
 
-    selectors: Annotated[dict[str, Selector], Later("Requests for these names get 501")] = Field(default_factory=dict)
-    """Names that lead to one of several models."""
-    profiles: Annotated[dict[str, Profile], Later("No profile can be activated")] = Field(default_factory=dict)
-    """Sets of names that lead elsewhere."""
-    peers: Annotated[dict[str, Peer], Later("Requests for their models get 501")] = Field(default_factory=dict)
-    """Other servers and the models they have."""
     metrics_max_in_memory: Annotated[int, Field(ge=0), Later("Hotseat bounds its own history")] = 1000
     """Requests kept in memory."""
     capture_buffer: Annotated[int, Field(ge=0), Later("Nothing is captured")] = 0

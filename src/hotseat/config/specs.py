@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import UNCHANGED, BodyChanges, LaunchRecipe, LoadingState, ModelSpec
+from hotseat.catalog.spec import UNCHANGED, BodyChanges, Capabilities, LaunchRecipe, LoadingState, ModelSpec, Timeouts
 from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
 
@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.config.complaints import Notebook, Path
-    from hotseat.config.model_form import Filters, ModelForm
+    from hotseat.config.model_form import CapabilitiesForm, Filters, ModelForm, TimeoutsForm
     from hotseat.config.schema import Config
+
+COMFYUI = "comfyui_auto"
+"""The name under which llama-swap serves ComfyUI at /comfyui/: a web page that opens dozens of connections."""
+COMFYUI_SLOTS = 50
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ash", "fish")
 _OPERATOR = re.compile(r"&&|\|\||\||;|&|#|\d*(>>?|<)(&\d|&-)?.*")
@@ -62,7 +66,7 @@ class SpecMaker:
         return ModelSpec(
             name=ModelName(name),
             recipe=self._recipe(name, form, path),
-            aliases=tuple(dict.fromkeys(alias for alias in form.aliases if alias != name)),
+            aliases=_aliases(name, form),
             title=form.name,
             description=form.description,
             unlisted=form.unlisted,
@@ -70,12 +74,17 @@ class SpecMaker:
             unload_timeout_s=form.unload_timeout or self._defaults.unload_timeout_s,
             drain_timeout_s=form.drain_timeout,
             ttl_s=ttl or None,
-            concurrency_limit=form.concurrency_limit or None,
+            concurrency_limit=_limit(name, form),
             urgency=form.urgency if "urgency" in form.model_fields_set else self._urgencies.get(name, 1.0),
             pinned=form.pinned,
             memory=self._memory(form, path),
             changes=self._changes(form, path),
             loading_state=LoadingState(form.send_loading_state or self._defaults.loading_state),
+            changes_by_name=_changes_by_name(form),
+            timeouts=timeouts(form.timeouts),
+            ignore_websockets=form.compat.ignore_websockets or name == COMFYUI,
+            metadata=MappingProxyType(form.metadata),
+            capabilities=_capabilities(form.capabilities),
         )
 
     # The process
@@ -148,12 +157,43 @@ class SpecMaker:
     def _changes(self, form: ModelForm, path: Path) -> BodyChanges:
         if form.filters.old_strip_params:
             self._notebook.note((*path, "filters", "strip_params"), "old spelling", "Write stripParams")
-        changes = BodyChanges(
-            model_name=form.use_model_name or None,
-            strip=stripped(form.filters),
-            set=MappingProxyType({key: value for key, value in form.filters.set_params.items() if key != "model"}),
-        )
-        return changes or UNCHANGED
+        return body_changes(form.filters, form.use_model_name or None) or UNCHANGED
+
+
+def _aliases(name: str, form: ModelForm) -> tuple[str, ...]:
+    """Names that change what is asked for are names too."""
+    names = dict.fromkeys((*form.aliases, *form.filters.set_params_by_id))
+    return tuple(alias for alias in names if alias != name)
+
+
+def _limit(name: str, form: ModelForm) -> int | None:
+    if name == COMFYUI and form.concurrency_limit:
+        return max(form.concurrency_limit, COMFYUI_SLOTS)
+    return form.concurrency_limit or None
+
+
+def body_changes(filters: Filters, model_name: str | None) -> BodyChanges:
+    return BodyChanges(model_name, stripped(filters)).adding(filters.set_params)
+
+
+def _changes_by_name(form: ModelForm) -> Mapping[str, BodyChanges]:
+    usual = body_changes(form.filters, form.use_model_name or None)
+    return MappingProxyType({name: usual.adding(members) for name, members in form.filters.set_params_by_id.items()})
+
+
+def timeouts(form: TimeoutsForm) -> Timeouts:
+    """0 is no limit."""
+    return Timeouts(
+        connect_s=form.connect or None,
+        tls_handshake_s=form.tls_handshake or None,
+        keepalive_s=form.keepalive or None,
+        response_header_s=form.response_header or None,
+        idle_s=form.idle_conn or None,
+    )
+
+
+def _capabilities(form: CapabilitiesForm) -> Capabilities:
+    return Capabilities(form.in_, form.out, form.tools, form.reranker, form.context)
 
 
 def preferred_ports(config: Config) -> dict[str, int]:

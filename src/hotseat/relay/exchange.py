@@ -11,7 +11,8 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from hotseat.catalog.spec import UNCHANGED, LoadingState
+from hotseat.catalog.leads import RemoteModel, Selector
+from hotseat.catalog.spec import DEFAULT_TIMEOUTS, UNCHANGED, LoadingState, ModelSpec
 from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, UpstreamError
 from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
 from hotseat.relay.naming import MANAGEMENT, MODEL_IN_BODY, name_for_v1
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.leads import Lead, Servable
     from hotseat.relay.known import KnownResponse
     from hotseat.relay.relay import Relay
     from hotseat.relay.request import Request
@@ -78,13 +79,13 @@ OVER: Final = Stage.OVER
 class Exchange:
     # Defaults of the class instead of the instance: of a thousand exchanges a second most never touch them.
     _stage = NAMING
-    _spec: ModelSpec | None = None
+    _spec: Servable | None = None
     _ticket: TicketId | None = None
     _upstream: Upstream | None = None
     _connection: UpstreamConnection | None = None
     _kind: type[UpstreamConnection] = UpstreamConnection
     _pending: asyncio.Task[None] | asyncio.TimerHandle | None = None
-    """The end of the grace, the attempt to reach the upstream, or the next one."""
+    """The end of the grace, the attempt to reach the upstream or the next one, or the end of our patience with it."""
     _early: EarlyAnswer | None = None
     _head: ResponseHead | None = None
     _granted_at: Instant | None = None
@@ -110,12 +111,32 @@ class Exchange:
         try:
             if self.request.destination.road is MANAGEMENT:
                 return self._forward(self._relay.management)
-            self._spec = self._named()
-            if self._spec.changes is not UNCHANGED:
-                self.request.change_body(self._spec.changes)
-            return self._wait_for_lease(self._spec)
+            lead = self._named()
+            spec = self._spec = self._relay.choose(lead) if isinstance(lead, Selector) else lead
+            if spec.changes is not UNCHANGED:
+                self.request.change_body(spec.changes)
+            if isinstance(spec, RemoteModel):
+                return self._go_abroad(spec)
+            if self.request.destination.lead is not None:
+                self._check_may_start(spec)
+            if spec.ignore_websockets and self.request.head.is_websocket:
+                return self._forward(self._running_server(spec))
+            return self._wait_for_lease(spec)
         except HotseatError as error:
             return self._refuse(error)
+
+    def _go_abroad(self, remote: RemoteModel) -> None:
+        """To a peer: it is always there for us, so there is nothing to wait for."""
+        self._relay.abroad[remote.name] += 1
+        self._granted_at = self._relay.now()
+        self._forward(remote.address)
+
+    def _running_server(self, spec: ModelSpec) -> Address:
+        """Without a lease: what goes there neither starts the model nor keeps it."""
+        model = self._relay.dispatcher.view().model(spec.name)
+        if model.upstream is None or not model.is_running:
+            raise NotRunning(f"{spec.name} is not running, and a websocket does not start it (compat.ignoreWebsockets)")
+        return model.upstream.address
 
     def _wait_for_lease(self, spec: ModelSpec) -> None:
         self._stage = WAITING
@@ -141,25 +162,19 @@ class Exchange:
         self._kind = DechunkingConnection
         self.request.ask_for_plain()
 
-    def _end_grace(self) -> None:
-        if self._pending is not None:
-            self._pending.cancel()
-            self._pending = None
-
     def _why(self) -> str:
         if self._upstream is None and self._spec is not None:
             return self._relay.dispatcher.why(self._spec.name)
         return "it has the request and has not answered yet"
 
-    def _named(self) -> ModelSpec:
+    def _named(self) -> Lead:
         destination, catalog = self.request.destination, self._relay.dispatcher.catalog
-        if destination.spec is not None:
-            self._check_may_start(destination.spec)
-            return destination.spec
+        if destination.lead is not None:
+            return destination.lead
         if destination.road is MODEL_IN_BODY:
             named = self.request.named_model()
-            if named is not None and (spec := catalog.find(named)):
-                return spec
+            if named is not None and (lead := catalog.lead(named)):
+                return lead
             if self.request.is_v1 or named is not None:
                 return name_for_v1(named, catalog)
         return self._running()
@@ -186,7 +201,7 @@ class Exchange:
         self._granted_at = self._relay.now()
         self._upstream = upstream
         if self._ticket is not None:
-            self._end_grace()
+            self._stop_clock()
             self._forward(upstream.address)
 
     def confirmed(self) -> None:
@@ -209,7 +224,8 @@ class Exchange:
 
     def _dial(self, address: Address) -> None:
         self._stage = DIALLING
-        self._pending = self._relay.pool.dial(address, self._kind, self._connected, self._not_connected)
+        timeouts = DEFAULT_TIMEOUTS if self._spec is None else self._spec.timeouts
+        self._pending = self._relay.pool.dial(address, self._kind, self._connected, self._not_connected, timeouts)
 
     def _connected(self, connection: UpstreamConnection) -> None:
         self._pending = None
@@ -222,11 +238,12 @@ class Exchange:
         self._pending = None
         now = self._relay.now()
         self._unreachable_since = self._unreachable_since or now
+        spec, is_early = self._spec, now - self._unreachable_since <= UNREACHABLE_S
         # What may have reached a server, over a connection that broke, must not reach another one.
-        if self._spec is None or self._was_sent or now - self._unreachable_since > UNREACHABLE_S:
+        if not isinstance(spec, ModelSpec) or self._ticket is None or self._was_sent or not is_early:
             return self._break(UpstreamError(f"{self._who()} cannot be reached: {problem}."))
         self._stage = WAITING
-        self._pending = self._relay.later(DIAL_AGAIN_S, partial(self._ask_again, self._spec))
+        self._pending = self._relay.later(DIAL_AGAIN_S, partial(self._ask_again, spec))
         return None
 
     def _ask_again(self, spec: ModelSpec) -> None:
@@ -242,8 +259,22 @@ class Exchange:
         self._stage = FORWARDED
         self._was_sent = True
         self._connection = connection
-        head = self._relay.upstream_head(self.request, connection.address, self._peer)
+        spec = self._spec
+        key = spec.api_key if isinstance(spec, RemoteModel) else ""
+        if spec is not None and spec.timeouts.response_header_s is not None:
+            self._pending = self._relay.later(spec.timeouts.response_header_s, self._is_too_slow)
+        head = self._relay.upstream_head(self.request, connection.address, self._peer, key)
         connection.send(self, head, self.request.body)
+
+    def _is_too_slow(self) -> None:
+        assert self._spec is not None
+        seconds = self._spec.timeouts.response_header_s
+        self._break(UpstreamError(f"{self._who()} did not answer within {seconds:g} s (timeouts.responseHeader)."))
+
+    def _stop_clock(self) -> None:
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
 
     # From the upstream
 
@@ -262,6 +293,7 @@ class Exchange:
 
     def head_received(self, head: ResponseHead) -> None:
         self._stage = ANSWERING
+        self._stop_clock()
         self._head = head
         self._first_byte_at = self._relay.now()
         if self._early is not None:
@@ -281,6 +313,7 @@ class Exchange:
             self.head_received(known.with_length(length))
             return self.write(data)
         self._stage = ANSWERING
+        self._stop_clock()
         self._head = known.head
         self._first_byte_at = relay.now()
         return self.write(known.with_body(length, data))
@@ -300,6 +333,7 @@ class Exchange:
 
     def connection_lost(self, *, may_retry: bool) -> None:
         assert self._connection is not None
+        self._stop_clock()
         if may_retry:
             return self._dial(self._connection.address)
         when = "before it answered" if self._head is None else "in the middle of its answer"
@@ -390,14 +424,15 @@ class Exchange:
 
     def _over(self, status: int, now: Instant) -> None:
         self._stage = OVER
-        if self._pending is not None:
-            self._pending.cancel()
+        self._stop_clock()
         connection, self._connection = self._connection, None
         if connection is not None and connection.serves(self):
             connection.release()
         if self._ticket is not None:
             self._relay.dispatcher.leave(self._ticket)
         if self._spec is not None:
+            if isinstance(self._spec, RemoteModel) and self._granted_at is not None:  # else it never left
+                self._relay.abroad[self._spec.name] -= 1
             self._note(self._spec.name, status, now)
         body = self.request.body
         if body.counted or body.is_spooled:
@@ -413,4 +448,4 @@ class Exchange:
         return "hotseat's own API" if self._spec is None else self._spec.name
 
     def _hint(self) -> str:
-        return "" if self._spec is None else f" See `hotseat logs {self._spec.name}`."
+        return f" See `hotseat logs {self._spec.name}`." if isinstance(self._spec, ModelSpec) else ""

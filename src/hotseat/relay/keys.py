@@ -73,7 +73,7 @@ def role_needed(method: bytes, path: bytes) -> Role | None:
     if path == b"/health" and reads:  # with other methods it is the upstream's, and may start one
         return None
     if path.startswith(b"/hotseat/"):
-        return Role.OPERATE if reads or path == b"/hotseat/reload" else Role.ADMIN
+        return Role.OPERATE if reads or _OPERATING.fullmatch(path) else Role.ADMIN
     if path == b"/metrics" or (path.startswith(b"/upstream/") and _loads_or_unloads(method, path)):
         return Role.OPERATE
     if not reads and _changes_a_server(path):
@@ -85,6 +85,7 @@ def _loads_or_unloads(method: bytes, path: bytes) -> bool:
     return method == b"DELETE" or path.endswith(b"/load")
 
 
+_OPERATING = re.compile(rb"/hotseat/(?:reload|profiles(?:/.*)?)")
 _SERVER_STATE = re.compile(rb"/(?:slots|props)(?:/|\Z)")
 
 

@@ -15,13 +15,15 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from hotseat.errors import ClientError, NotImplementedHere, UnknownModel, did_you_mean
+from hotseat.errors import ClientError, UnknownModel, did_you_mean
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.leads import Lead
 
 UPSTREAM = b"/upstream/"
+COMFYUI = b"/comfyui/"
+"""Where llama-swap shows the web pages of a model called comfyui_auto, so we do if there is one."""
 OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
 
 LONGEST_NAME = 1024
@@ -48,7 +50,8 @@ class Destination:
 
     road: Road
     target: bytes
-    spec: ModelSpec | None = None
+    lead: Lead | None = None
+    """What the URL names."""
 
 
 def find_road(method: bytes, target: bytes, catalog: Catalog) -> Destination:
@@ -60,6 +63,8 @@ def find_road(method: bytes, target: bytes, catalog: Catalog) -> Destination:
         return _road_to_upstream(method, target, path, catalog)
     if _is_ours(method, path):
         return Destination(MANAGEMENT, target)
+    if path.startswith(COMFYUI) and (comfyui := catalog.lead("comfyui_auto")):
+        return Destination(Road.MODEL_IN_URL, target[len(COMFYUI) - 1 :], comfyui)
     if b"model=" in query and (name := _model_in_query(query)):
         return Destination(Road.MODEL_IN_URL, target, _configured(name, catalog))
     if method == b"POST" or (method in (b"PUT", b"PATCH") and not path.startswith(b"/v1/")):
@@ -95,18 +100,18 @@ def _road_to_upstream(method: bytes, target: bytes, path: bytes, catalog: Catalo
     end = len(path) if len(path) <= LONGEST_NAME else path.rfind(b"/", start, LONGEST_NAME)
     while end > start:
         name = _decoded(path[start:end])
-        if catalog.find(name) or name in catalog.unsupported:
-            return _road_to_known(method, target, path[end:], target[end:], _configured(name, catalog))
+        if lead := catalog.lead(name):
+            return _road_to_known(method, target, path[end:], target[end:], lead)
         end = path.rfind(b"/", start, end)
     if method == b"DELETE" or (method == b"GET" and path.endswith(b"/load")):
         return Destination(MANAGEMENT, target)
     raise _unknown_in_url(path[start:], catalog)
 
 
-def _road_to_known(method: bytes, target: bytes, path: bytes, suffix: bytes, spec: ModelSpec) -> Destination:
+def _road_to_known(method: bytes, target: bytes, path: bytes, suffix: bytes, lead: Lead) -> Destination:
     if (method, path) in ((b"GET", b"/load"), (b"DELETE", b"")):
         return Destination(MANAGEMENT, target)
-    return Destination(Road.MODEL_IN_URL, suffix if path else b"/" + suffix, spec)
+    return Destination(Road.MODEL_IN_URL, suffix if path else b"/" + suffix, lead)
 
 
 def _unknown_in_url(rest: bytes, catalog: Catalog) -> UnknownModel:
@@ -166,7 +171,7 @@ def lenient_model_in_json(body: bytes) -> str | None:
         return None
 
 
-def name_for_v1(named: str | None, catalog: Catalog) -> ModelSpec:
+def name_for_v1(named: str | None, catalog: Catalog) -> Lead:
     """The model a request under /v1/ is for: the one it names, the default, or the only one there is."""
     if named is not None:
         return _configured(named, catalog)
@@ -177,15 +182,12 @@ def name_for_v1(named: str | None, catalog: Catalog) -> ModelSpec:
     raise ClientError(f"`model` is missing in the request. Name one of: {_told_names(catalog)}")
 
 
-def _configured(name: str, catalog: Catalog) -> ModelSpec:
-    if spec := catalog.find(name):
-        return spec
-    if name in catalog.unsupported:
-        key = catalog.unsupported[name]
-        raise NotImplementedHere(f'model "{name}" is configured with `{key}`, which hotseat does not support yet')
+def _configured(name: str, catalog: Catalog) -> Lead:
+    if lead := catalog.lead(name):
+        return lead
     if not name:
         raise ClientError("`model` is empty; name a model")
-    return catalog.resolve(_short(name))
+    return catalog.follow(_short(name))
 
 
 def _short(name: str) -> str:

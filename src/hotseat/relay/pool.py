@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.spec import DEFAULT_TIMEOUTS
 from hotseat.dialling import Dialler
 from hotseat.relay.known import KnownResponse, Memory
 from hotseat.tasks import Tasks
@@ -13,10 +14,10 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hotseat.catalog.spec import Timeouts
     from hotseat.relay.upstream import UpstreamConnection
     from hotseat.terms import Address, Instant, Seconds
 
-CONNECT_TIMEOUT_S: Seconds = 30.0
 SWEEP_S: Seconds = 1.0
 
 
@@ -61,9 +62,10 @@ class Pool:
         kind: type[UpstreamConnection],
         connected: Callable[[UpstreamConnection], None],
         failed: Callable[[str], None],
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> asyncio.Task[None]:
         """Connect; exactly one of the two is called, unless the task is cancelled."""
-        return self._tasks.start(self._dial(address, kind, connected, failed), f"dial {address}")
+        return self._tasks.start(self._dial(address, kind, connected, failed, timeouts), f"dial {address}")
 
     async def _dial(
         self,
@@ -71,16 +73,19 @@ class Pool:
         kind: type[UpstreamConnection],
         connected: Callable[[UpstreamConnection], None],
         failed: Callable[[str], None],
+        timeouts: Timeouts,
     ) -> None:
+        within = patience(address, timeouts)
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(within):
                 connection = await self._connect(address, kind)
         except TimeoutError:
-            return failed(f"no connection to {address} within {CONNECT_TIMEOUT_S:g} s")
+            return failed(f"no connection to {address} within {within:g} s")
         except OSError as problem:
             return failed(f"no connection to {address}: {problem.strerror or problem}")
         except UnicodeError as problem:  # from looking up what cannot be a host's name
             return failed(f"no connection to {address}: {problem}")
+        connection.keep_to(timeouts)
         return connected(connection)
 
     async def _connect(self, address: Address, kind: type[UpstreamConnection]) -> UpstreamConnection:
@@ -119,3 +124,10 @@ class Pool:
             for connection in resting:
                 connection.close()
         self._resting.clear()
+
+
+def patience(address: Address, timeouts: Timeouts) -> Seconds | None:
+    """How long connecting may take, the handshake included; None: as long as it likes."""
+    if timeouts.connect_s is None or not address.tls:
+        return timeouts.connect_s
+    return None if timeouts.tls_handshake_s is None else timeouts.connect_s + timeouts.tls_handshake_s

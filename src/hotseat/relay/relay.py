@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,11 +13,13 @@ from hotseat.relay.client import ClientConnection
 from hotseat.relay.head import framed
 from hotseat.relay.known import KnownRequest, Memory
 from hotseat.relay.pool import Pool
+from hotseat.relay.selecting import choose
 
 if TYPE_CHECKING:
     import ssl
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.leads import Selector, Servable
     from hotseat.dispatcher import Dispatcher
     from hotseat.relay.body import Body
     from hotseat.relay.request import Request
@@ -55,6 +58,8 @@ class Relay:
         self._all_gone = asyncio.Event()
         self.buffered: Bytes = 0
         """What request bodies take of the memory, the small ones not counted."""
+        self.abroad: Counter[ModelName] = Counter()
+        """Requests that are at models of peers."""
         self._known: Memory[KnownRequest] = Memory()
         self.known_under: tuple[Rules, Catalog] = (rules, dispatcher.catalog)
         self._servers: list[asyncio.Server] = []
@@ -118,10 +123,10 @@ class Relay:
         body.counted = 0
         body.close()
 
-    def upstream_head(self, request: Request, address: Address, peer: str) -> bytes:
+    def upstream_head(self, request: Request, address: Address, peer: str, api_key: str = "") -> bytes:
         known = request.known
-        if known is None:
-            lines = self._upstream_lines(request, address, peer)
+        if known is None or api_key:  # a head with a peer's key in it is not remembered
+            lines = self._upstream_lines(request, address, peer, api_key)
         else:
             if known.sent_to is not address or known.sent_for != peer:
                 known.sent_to, known.sent_for = address, peer
@@ -129,8 +134,14 @@ class Relay:
             lines = known.sent_as
         return framed(lines, request.stated_length)
 
-    def _upstream_lines(self, request: Request, address: Address, peer: str) -> bytes:
-        return request.upstream_lines(address, peer, self.scheme, trust_proxies=self.rules.trusts(peer))
+    def _upstream_lines(self, request: Request, address: Address, peer: str, api_key: str = "") -> bytes:
+        trusts = self.rules.trusts(peer)
+        return request.upstream_lines(address, peer, self.scheme, trust_proxies=trusts, api_key=api_key)
+
+    def choose(self, selector: Selector) -> Servable:
+        """The target that a selector means now."""
+        targets = self.dispatcher.catalog.choices(selector)
+        return choose(selector, targets, self.dispatcher.view(), self.abroad)
 
     def known_requests(self) -> Memory[KnownRequest]:
         """Heads read under the present configuration."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.leads import Selector
 from hotseat.catalog.spec import UNCHANGED
 from hotseat.errors import TooLarge, UnsupportedEncoding
 from hotseat.relay.body import PIECE
@@ -15,6 +16,7 @@ from hotseat.relay.rewrite import BEFORE_AN_OBJECT, rewrite_json
 from hotseat.settings import MiB
 
 if TYPE_CHECKING:
+    from hotseat.catalog.leads import Lead
     from hotseat.catalog.spec import BodyChanges
     from hotseat.relay.body import Body
     from hotseat.relay.head import RequestHead
@@ -104,11 +106,16 @@ class Request:
         """For the upstream; None where there is no body and nobody expects one."""
         return self.body.size if self.body.size or self.head.method in MAY_HAVE_BODY else None
 
-    def upstream_lines(self, address: Address, peer: str, scheme: bytes, *, trust_proxies: bool) -> bytes:
-        """The head as it goes upstream, without its length."""
-        removed = REMOVED[self.verdict.remove_authorization, self.verdict.remove_x_api_key]
+    def upstream_lines(
+        self, address: Address, peer: str, scheme: bytes, *, trust_proxies: bool, api_key: str = ""
+    ) -> bytes:
+        """The head as it goes upstream, without its length; with `api_key` in place of what the client sent."""
+        said = self.verdict.remove_authorization, self.verdict.remove_x_api_key
+        removed = REMOVED[(True, True) if api_key else said]
         about_client = lines_about_client(self.head, peer, scheme, trust_proxies)
         lines = [*forwarded_fields(self.head, removed, trust_proxies), *about_client]
+        if api_key:
+            lines += [f"Authorization: Bearer {api_key}".encode(), f"x-api-key: {api_key}".encode()]
         if self.head.is_websocket:
             lines += SWITCH
         return upstream_lines(self.head, self.destination.target, address, lines)
@@ -132,10 +139,15 @@ def dialect_for(head: RequestHead, error_format: ErrorFormat) -> Dialect:
 
 def must_stay_in_memory(head: RequestHead, destination: Destination) -> bool:
     """JSON that is read or changed is decoded as a whole; forms and opaque uploads can rest on disk."""
-    is_changed = destination.spec is not None and bool(destination.spec.changes)
+    is_changed = destination.lead is not None and changes_bodies(destination.lead)
     if destination.road is not MODEL_IN_BODY and not is_changed:
         return False
     return head.boundary is None and (destination.target.startswith(b"/v1/") or is_json(head))
+
+
+def changes_bodies(lead: Lead) -> bool:
+    """A selector's targets are each told their own name."""
+    return isinstance(lead, Selector) or bool(lead.changes)
 
 
 def names_in_json(head: RequestHead, destination: Destination) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
@@ -17,6 +18,7 @@ from hotseat.relay.answer import Answer, DechunkedAnswer, Switched, sent_more
 from hotseat.relay.known import known_response, split_length
 
 if TYPE_CHECKING:
+    from hotseat.catalog.spec import Timeouts
     from hotseat.relay.body import Body
     from hotseat.relay.exchange import Exchange
     from hotseat.relay.head import ResponseHead
@@ -67,6 +69,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_is_paused",
         "_last",
         "_left",
+        "_longest_rest_s",
         "_most_requests",
         "_pool",
         "_requests",
@@ -91,6 +94,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._stage = RESTING
         self._requests = 0
         self._rest_s: Seconds = REST_S
+        self._longest_rest_s: Seconds = REST_S
         self._most_requests = MOST_REQUESTS
         self._rest_until: Instant = 0.0
         self._is_paused = False
@@ -105,6 +109,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._to_learn: tuple[bytes, ResponseHead] | None = None
         self._body: Body | None = None
         self._sent = 0
+
+    def keep_to(self, timeouts: Timeouts) -> None:
+        """Rest no longer than the configuration allows, and have the kernel ask whether the other side is there."""
+        if timeouts.idle_s is not None:
+            self._longest_rest_s = timeouts.idle_s
+        if timeouts.keepalive_s is not None and not self.address.unix_path:
+            keep_alive(self._transport.get_extra_info("socket"), timeouts.keepalive_s)
 
     # What the exchange asks for
 
@@ -333,7 +344,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._answer = self._to_learn = None
         self._interim_heads = 0
         self._stage = RESTING
-        self._rest_until = now + self._rest_s
+        self._rest_until = now + min(self._rest_s, self._longest_rest_s)
         self._pool.rest(self)
 
     def _learn(self) -> None:
@@ -369,6 +380,14 @@ class DechunkingConnection(UpstreamConnection):
 
     def _can_rest(self) -> bool:
         return False
+
+
+def keep_alive(sock: socket.socket, seconds: Seconds) -> None:
+    """Let the kernel ask after so much silence, and go on asking."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+        if hasattr(socket, option):  # macOS knows the first of them under another name and has its own default
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), max(1, int(seconds)))
 
 
 def _promised(keep_alive: bytes) -> tuple[Seconds, int]:

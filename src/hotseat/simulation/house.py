@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse, StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse, ReportSwap, StartUpstream, StopUpstream, WakeAt
 from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.simulation.replay import Replay, replays
@@ -212,6 +212,8 @@ class House:
             case WakeAt(when=when):
                 self._alarm = when
                 self._at(max(when, self._now), self._rings, when)
+            case ReportSwap():
+                pass  # told to those who read the log; nobody reads here
             case Confirm() | Cut():
                 raise AssertionError(f"nobody operates this house, yet: {command}")
             case _:

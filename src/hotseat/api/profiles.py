@@ -1,0 +1,48 @@
+"""Profiles: sets of names that lead elsewhere. One may be active; activating one touches no model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter
+
+from hotseat.api.context import Here
+from hotseat.api.shapes import Failure, ProfileEntry, Profiles, Result
+from hotseat.errors import UnknownProfile, did_you_mean
+
+router = APIRouter(prefix="/hotseat/profiles", tags=["hotseat"])
+
+UNKNOWN: dict[int | str, dict[str, Any]] = {
+    404: {"model": Failure, "description": "The profile is not defined in the configuration."}
+}
+
+
+@router.get("", summary="The configured profiles and which one is active")
+async def profiles(here: Here) -> Profiles:
+    catalog = here.dispatcher.catalog
+    entries = [
+        ProfileEntry(name=name, description=profile.description, pins=dict(profile.pins))
+        for name, profile in catalog.profiles.items()
+    ]
+    return Profiles(active=catalog.active_profile, profiles=entries)
+
+
+@router.delete("", summary="Let every name lead to its own model again")
+async def deactivate(here: Here) -> Result:
+    _activate(here, None)
+    return Result(message="no profile is active")
+
+
+@router.post("/{name:path}", summary="Activate a profile; it stays active over a reload", responses=UNKNOWN)
+async def activate(name: str, here: Here) -> Result:
+    known = here.dispatcher.catalog.profiles
+    if name not in known:
+        raise UnknownProfile(f'profile "{name}" is not defined in the configuration.{did_you_mean(name, known)}')
+    _activate(here, name)
+    return Result(message=f"profile {name} is active")
+
+
+def _activate(here: Here, name: str | None) -> None:
+    # Which names there are is part of the catalog, so everybody who looks one up sees the change at once.
+    here.dispatcher.change_catalog(replace(here.dispatcher.catalog, active_profile=name))

@@ -1,0 +1,76 @@
+"""PURE: which of its targets a selector means at this moment, by what the scheduler says of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from hotseat.catalog.leads import RemoteModel, Strategy
+from hotseat.scheduling.lifecycle import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hotseat.catalog.leads import Selector, Servable
+    from hotseat.scheduling.view import View
+    from hotseat.terms import ModelName
+
+RUNNING = (Phase.READY, Phase.LOADING)
+
+
+def choose(selector: Selector, targets: Sequence[Servable], view: View, abroad: Mapping[ModelName, int]) -> Servable:
+    """The target for one request. `abroad` counts the requests that are at models of peers."""
+    match selector.strategy:
+        case Strategy.PIN:
+            return targets[0]
+        case Strategy.WARM:
+            return _warmest(targets, Standing(view, abroad))
+        case Strategy.SPILLOVER:
+            return _least_crowded(targets, Standing(view, abroad), selector.spillover)
+        case _:
+            assert_never(selector.strategy)
+
+
+class Standing:
+    """How it stands with each target."""
+
+    def __init__(self, view: View, abroad: Mapping[ModelName, int]) -> None:
+        self._models = {model.name: model for model in view.models}
+        self._abroad = abroad
+
+    def users(self, target: Servable) -> int:
+        """Requests that are there or wait for it."""
+        if isinstance(target, RemoteModel):
+            return self._abroad.get(target.name, 0)
+        model = self._models[target.name]
+        return model.in_flight + model.waiting
+
+    def phase(self, target: Servable) -> Phase | None:
+        """None for a model of a peer: nobody here knows."""
+        return None if isinstance(target, RemoteModel) else self._models[target.name].phase
+
+    def is_in_use(self, target: Servable) -> bool:
+        return self.phase(target) in RUNNING or self.users(target) > 0
+
+    def is_leaving(self, target: Servable) -> bool:
+        return self.phase(target) in (Phase.DRAINING, Phase.UNLOADING, Phase.RESTING)
+
+
+def _warmest(targets: Sequence[Servable], standing: Standing) -> Servable:
+    for phase in RUNNING:
+        for target in targets:
+            if standing.phase(target) is phase:
+                return target
+    return targets[0]
+
+
+def _least_crowded(targets: Sequence[Servable], standing: Standing, most: int) -> Servable:
+    """Fill what runs, in order; then begin the next one; when all are full, the emptiest."""
+    open_ones = [target for target in targets if not standing.is_leaving(target)] or targets
+    in_use = [target for target in open_ones if standing.is_in_use(target)]
+    for target in in_use:
+        if standing.users(target) < most:
+            return target
+    for target in open_ones:
+        if target not in in_use:
+            return target
+    return min(open_ones, key=standing.users)

@@ -1,0 +1,66 @@
+"""Profiles over HTTP and on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.catalog.leads import Profile
+
+if TYPE_CHECKING:
+    from tests.support.management import Management
+
+PROFILES = {
+    "night": Profile("night", "quiet hours", {"org/model": "alpha", "dud": ""}),
+    "my day": Profile("my day", "", {"x": "alpha"}),
+}
+
+
+@pytest.fixture
+def profiled(house: Management) -> Management:
+    house.dispatcher.change_catalog(replace(house.dispatcher.catalog, profiles=PROFILES))
+    return house
+
+
+async def test_no_profile_is_active_at_first(profiled: Management) -> None:
+    """They are only listed."""
+    told = (await profiled.get("/hotseat/profiles")).json()
+
+    assert told["active"] is None
+    assert told["profiles"][0] == {
+        "name": "night", "description": "quiet hours", "pins": {"org/model": "alpha", "dud": ""},
+    }  # fmt: skip
+
+
+async def test_a_profile_is_active_until_another_one_or_none_is(profiled: Management) -> None:
+    """Activating it touches no model."""
+    await profiled.get("/upstream/alpha/load")
+    seen = []
+    for method, path in (("POST", "/night"), ("POST", "/my%20day"), ("DELETE", "")):
+        answer = await profiled.client.request(method, f"/hotseat/profiles{path}")
+        seen.append((answer.json()["message"], (await profiled.get("/hotseat/profiles")).json()["active"]))
+
+    assert seen == [
+        ("profile night is active", "night"),
+        ("profile my day is active", "my day"),
+        ("no profile is active", None),
+    ]
+    assert (await profiled.get("/running")).json() == {"running": ["alpha"]}
+
+
+async def test_an_unknown_profile_is_refused(profiled: Management) -> None:
+    """The nearest one is named, and the present one stays."""
+    answer = await profiled.client.post("/hotseat/profiles/nigth")
+
+    assert answer.status_code == 404
+    assert 'Did you mean "night"?' in answer.json()["error"]
+
+
+async def test_a_name_that_is_switched_off_is_not_found(profiled: Management) -> None:
+    """The model list says so as well."""
+    await profiled.client.post("/hotseat/profiles/night")
+
+    assert (await profiled.get("/v1/models/dud")).status_code == 404
+    assert (await profiled.get("/v1/models/org/model")).json()["id"] == "org/model"

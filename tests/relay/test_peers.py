@@ -1,0 +1,260 @@
+"""Requests for models that other servers have, for selectors, and under a profile: through the relay as it runs."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.puppets import come_true, spec
+from tests.support.relay_house import HELLO, chat, get, post
+from tests.support.scripted_upstream import on_a_port
+from tests.support.transport import PROMPTLY_S
+
+from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
+from hotseat.catalog.spec import BodyChanges, Timeouts
+from hotseat.settings import Access, ApiKey
+from hotseat.terms import Address, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+    from tests.support.scripted_upstream import ScriptedUpstream
+
+HIGH = spec("alpha", changes_by_name={"alpha:high": BodyChanges(set={"effort": 9})}, aliases=("alpha:high",))
+MODELS = (HIGH, spec("beta"))
+BEST = Selector("best", Strategy.WARM, ("beta", "alpha"))
+KEY = "Authorization: Bearer ours"
+FAR = ModelName("box/far")
+
+
+@pytest.fixture
+async def box() -> AsyncIterator[ScriptedUpstream]:
+    """A peer."""
+    server = on_a_port()
+    yield server
+    await server.aclose()
+
+
+def far(address: Address, **known: Any) -> dict[str, RemoteModel]:
+    changes = BodyChanges(model_name="far", set={"top_k": 5})
+    remote = RemoteModel(FAR, "box", address._replace(prefix="/llm"), changes, **known)
+    return {"box/far": remote, "far": remote}
+
+
+async def test_a_request_for_a_peer_goes_there_at_once(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+    """Nothing is started or stopped for it, and the peer hears its own name for the model."""
+    house = await open_house(models=MODELS, remotes=far(box.address))
+    client = await house.send(chat("box/far"))
+    call = await box.call()
+    await call.say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert call.request.first_line == "POST /llm/v1/chat/completions HTTP/1.1"
+    assert json.loads(call.request.body) == {"model": "far", "top_k": 5}
+    assert house.phase("alpha") == house.phase("beta") == "cold"
+    assert [(entry.model, entry.status) for entry in house.notebook.entries] == [("box/far", 200)]
+    assert house.relay.abroad[FAR] == 0
+
+
+async def test_a_peer_gets_its_own_key_and_not_ours(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+    """Whatever the client sent as a credential stays here."""
+    remotes = far(box.address, api_key="theirs")
+    house = await open_house(models=MODELS, remotes=remotes, access=Access(api_keys=(ApiKey("ours"),)))
+    for _ in range(2):  # the second time the client's head is known already
+        await house.send(chat("far", KEY, "x-api-key: mine", "X-Other: stays"))
+        call = await box.call()
+        await call.say(HELLO)
+
+        assert (call.request["authorization"], call.request["x-api-key"]) == ("Bearer theirs", "theirs")
+        assert call.request["x-other"] == "stays"
+
+
+async def test_a_peers_key_goes_nowhere_else(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+    """The same head, sent for a model of ours, carries what the client sent."""
+    house = await open_house(models=MODELS, remotes=far(box.address, api_key="theirs"))
+    client = await house.send(chat("far", "Authorization: Bearer mine"))
+    await (await box.call()).say(HELLO)
+    await client.message()
+    await client.send(chat("alpha", "Authorization: Bearer mine"))
+    call = await house.alpha.call()
+    await call.say(HELLO)
+
+    assert call.request["authorization"] == "Bearer mine"
+    assert "x-api-key" not in call.request.names
+
+
+async def test_a_peer_without_a_key_hears_the_clients(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+    """As any model server does."""
+    house = await open_house(models=MODELS, remotes=far(box.address))
+    await house.send(chat("far", "Authorization: Bearer mine"))
+    call = await box.call()
+    await call.say(HELLO)
+
+    assert call.request["authorization"] == "Bearer mine"
+
+
+async def test_a_peer_that_cannot_be_reached_is_named(open_house: OpenHouse) -> None:
+    """At once: there is no process that could be started again."""
+    house = await open_house(models=MODELS, remotes=far(Address("127.0.0.1", 1)))
+    answered = await house.refusal(chat("far"))
+
+    assert answered.status == 502
+    assert b"box/far cannot be reached" in answered.body
+    assert house.relay.abroad[FAR] == 0
+
+
+async def test_a_client_that_leaves_ends_its_request_at_the_peer(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+    """Nobody computes for nobody, on other machines either."""
+    house = await open_house(models=MODELS, remotes=far(box.address))
+    client = await house.send(chat("far"))
+    call = await box.call()
+    assert house.relay.abroad[FAR] == 1
+    client.hang_up()
+
+    await call.ended(PROMPTLY_S)
+    await come_true(lambda: house.relay.abroad[FAR] == 0)
+
+
+async def test_a_request_that_is_refused_here_is_not_counted_there(
+    open_house: OpenHouse, box: ScriptedUpstream
+) -> None:
+    """What cannot be changed as the peer wants it never leaves the house."""
+    house = await open_house(models=MODELS, remotes=far(box.address))
+    answered = await house.refusal(post(b"{oops", "Content-Type: application/json", target="/upstream/box/far/v1/x"))
+
+    assert answered.status == 400
+    assert house.relay.abroad[FAR] == 0
+
+
+async def test_a_peer_that_takes_too_long_is_given_up(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+    """timeouts.responseHeader ends the wait for the head of its answer."""
+    remotes = far(box.address, timeouts=Timeouts(response_header_s=0.05))
+    house = await open_house(models=MODELS, remotes=remotes)
+    client = await house.send(chat("far"))
+    call = await box.call()
+    answered = await client.message()
+
+    assert answered.status == 502
+    assert b"box/far did not answer within 0.05 s (timeouts.responseHeader)" in answered.body
+    await call.ended(PROMPTLY_S)
+
+
+async def test_an_answer_that_has_begun_may_take_its_time(open_house: OpenHouse) -> None:
+    """The limit is for the head: a stream may last for hours."""
+    house = await open_house(models=(spec("alpha", timeouts=Timeouts(response_header_s=0.1)),))
+    client, call = await house.reached(chat())
+    await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+    began = house.relay.now()
+    await come_true(lambda: house.relay.now() > began + 0.2)
+    await call.say(b"hello")
+
+    assert (await client.message()).body == b"hello"
+
+
+# Names that lead elsewhere
+
+
+async def test_a_selector_means_what_is_warm(open_house: OpenHouse) -> None:
+    """The server hears its own model's name, whichever was chosen."""
+    house = await open_house(models=MODELS, selectors={"best": BEST})
+    asked, _ = await house.exchange(chat("alpha"))
+    warm, _ = await house.exchange(chat("best"))
+
+    assert json.loads(asked.body) == {"model": "alpha"}
+    assert json.loads(warm.body) == {"model": "alpha"}
+    assert house.phase("beta") == "cold"
+
+
+async def test_a_selector_in_the_url(open_house: OpenHouse) -> None:
+    """Without a body there is nothing to rename."""
+    house = await open_house(models=MODELS, selectors={"best": replace(BEST, targets=("alpha", "beta"))})
+    asked, answered = await house.exchange(get("/upstream/best/props"))
+
+    assert asked.first_line == "GET /props HTTP/1.1"
+    assert answered.status == 200
+
+
+async def test_a_path_that_starts_nothing_starts_nothing_through_a_selector(open_house: OpenHouse) -> None:
+    """upstream.ignorePaths counts for whatever was chosen."""
+    house = await open_house(models=MODELS, selectors={"best": BEST})
+    answered = await house.refusal(get("/upstream/best/favicon.ico"))
+
+    assert answered.status == 409
+    assert house.phase("beta") == "cold"
+
+
+async def test_requests_flow_over_to_a_peer(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+    """While one is at the first target, the next goes on."""
+    both = Selector("both", Strategy.SPILLOVER, ("alpha", "far"))
+    house = await open_house(models=MODELS, remotes=far(box.address), selectors={"both": both})
+    first, at_home = await house.reached(chat("both"))
+    second = await house.send(chat("both"))
+    abroad = await box.call()
+    await at_home.say(HELLO)
+    await abroad.say(HELLO)
+
+    assert [(await client.message()).status for client in (first, second)] == [200, 200]
+    assert [json.loads(call.request.body)["model"] for call in (at_home, abroad)] == ["alpha", "far"]
+
+
+async def test_a_name_by_id_sets_its_own_members(open_house: OpenHouse) -> None:
+    """Whoever asks by another name gets none of it."""
+    house = await open_house(models=MODELS)
+    high, _ = await house.exchange(chat("alpha:high"))
+    plain, _ = await house.exchange(chat("alpha"))
+
+    assert json.loads(high.body) == {"model": "alpha:high", "effort": 9}
+    assert json.loads(plain.body) == {"model": "alpha"}
+
+
+async def test_a_profile_counts_from_the_next_request_on(open_house: OpenHouse) -> None:
+    """Also for a client whose heads are known already; nothing is started or stopped by it."""
+    night = Profile("night", "", {"gpt": "alpha:high", "beta": ""})
+    house = await open_house(models=MODELS, profiles={"night": night})
+    client = await house.send(post(b'{"model":"gpt"}'))
+    before = await client.message()
+    house.dispatcher.change_catalog(house.dispatcher.catalog.with_profile("night"))
+    await client.send(post(b'{"model":"gpt"}'))
+    call = await house.alpha.call()
+    await call.say(HELLO)
+    await client.message()
+    hidden = await house.refusal(chat("beta"))
+
+    assert before.status == 404
+    assert json.loads(call.request.body) == {"model": "alpha:high", "effort": 9}
+    assert hidden.status == 404
+    assert b"switched off by the active profile" in hidden.body
+
+
+# What is said of connections
+
+
+async def test_a_connection_rests_no_longer_than_it_may(open_house: OpenHouse) -> None:
+    """timeouts.idleConn: what has rested too long is not used again."""
+    house = await open_house(models=(spec("alpha", timeouts=Timeouts(idle_s=1.0)),))
+    await house.exchange(chat())
+    await house.later(1.5)
+    await house.exchange(chat())
+
+    assert len(house.alpha.lines) == 2
+
+
+@pytest.mark.parametrize(("keepalive_s", "asks"), [(7.0, True), (None, False)])
+async def test_the_kernel_asks_whether_the_other_side_is_there(
+    open_house: OpenHouse, keepalive_s: float | None, asks: bool
+) -> None:
+    """timeouts.keepalive; off is really off."""
+    house: RelayHouse = await open_house(models=(spec("alpha", timeouts=Timeouts(keepalive_s=keepalive_s)),))
+    await house.exchange(chat())
+    connection = house.relay.pool.take(house.alpha.address)
+    assert connection is not None
+    sock = connection._transport.get_extra_info("socket")
+
+    assert bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)) is asks
+    assert (sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 7) is asks
+    connection.close()

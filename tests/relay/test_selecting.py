@@ -1,0 +1,85 @@
+"""Which target a selector means, for any state of its targets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import spec
+
+from hotseat.catalog.leads import RemoteModel, Selector, Strategy
+from hotseat.catalog.spec import BodyChanges
+from hotseat.relay.selecting import choose
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.view import ModelView, View
+from hotseat.terms import Address, ModelName
+
+if TYPE_CHECKING:
+    from hotseat.catalog.leads import Servable
+
+FAR = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
+COLD, LOADING, READY, RESTING = Phase.COLD, Phase.LOADING, Phase.READY, Phase.RESTING
+DRAINING = Phase.DRAINING
+
+
+def chosen(strategy: Strategy, *targets: tuple[Phase, int], abroad: int | None = None, spillover: int = 2) -> str:
+    """Targets are called a, b, c …, each with a phase and its users; `abroad` puts a model of a peer behind them."""
+    names = "abcdef"[: len(targets)]
+    seen = [
+        ModelView(ModelName(name), phase, 0.0, None, users // 2, users - users // 2, "")
+        for name, (phase, users) in zip(names, targets, strict=True)
+    ]
+    servable: list[Servable] = [*map(spec, names), *([] if abroad is None else [FAR])]
+    selector = Selector("s", strategy, tuple(names), spillover)
+    return choose(selector, servable, View(0.0, tuple(seen), ()), {FAR.name: abroad or 0}).name
+
+
+def test_pin_means_the_first() -> None:
+    """Whatever runs."""
+    assert chosen(Strategy.PIN, (COLD, 0), (READY, 0)) == "a"
+
+
+@pytest.mark.parametrize(
+    ("phases", "name"),
+    [
+        ([COLD, LOADING, READY], "c"),
+        ([READY, READY], "a"),
+        ([COLD, LOADING, LOADING], "b"),
+        ([COLD, COLD], "a"),
+        ([DRAINING, COLD], "a"),  # nobody is warm: the first, though it must load anew
+    ],
+)
+def test_warm_means_the_readiest(phases: list[Phase], name: str) -> None:
+    """Ready before loading before the first."""
+    assert chosen(Strategy.WARM, *((phase, 0) for phase in phases)) == name
+
+
+def test_a_model_of_a_peer_is_never_known_to_be_warm() -> None:
+    """It counts only where it comes first."""
+    assert chosen(Strategy.WARM, (COLD, 0), abroad=3) == "a"
+
+
+@pytest.mark.parametrize(
+    ("targets", "name"),
+    [
+        ([(COLD, 0), (COLD, 0)], "a"),
+        ([(COLD, 0), (READY, 0)], "b"),  # what runs is filled before anything is loaded
+        ([(READY, 1), (COLD, 0)], "a"),
+        ([(READY, 2), (COLD, 0)], "b"),  # full: the next one begins
+        ([(LOADING, 2), (LOADING, 1)], "b"),
+        ([(COLD, 1), (COLD, 0)], "a"),  # somebody waits for it already
+        ([(READY, 5), (READY, 3)], "b"),  # all are full: the emptiest
+        ([(DRAINING, 1), (READY, 9), (COLD, 0)], "c"),  # whoever leaves takes nobody
+        ([(RESTING, 0), (COLD, 0)], "b"),  # whoever failed just now comes last
+        ([(DRAINING, 1), (RESTING, 0)], "a"),  # nobody is open: as if all were
+    ],
+)
+def test_spillover_fills_one_after_the_other(targets: list[tuple[Phase, int]], name: str) -> None:
+    """Up to two requests each, waiting ones counted."""
+    assert chosen(Strategy.SPILLOVER, *targets) == name
+
+
+@pytest.mark.parametrize(("abroad", "name"), [(0, "box/far"), (1, "box/far"), (7, "a")])
+def test_requests_flow_over_to_a_peer(abroad: int, name: str) -> None:
+    """What is there already is counted, too."""
+    assert chosen(Strategy.SPILLOVER, (READY, 2), abroad=abroad) == name
