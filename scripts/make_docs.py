@@ -17,7 +17,9 @@ import typer
 from hotseat.api.app import build
 from hotseat.api.described import document
 from hotseat.cli.commands import app as commands
-from hotseat.config.forms import Form, Later
+from hotseat.config.crosscheck import unused
+from hotseat.config.forms import Form, Ignored, Later
+from hotseat.config.llamaswap import TABLE, Row
 from hotseat.config.schema import Config
 from hotseat.scheduling.lifecycle import Phase, diagram
 from hotseat.scheduling.view import ModelView, View
@@ -47,6 +49,7 @@ def pages() -> dict[str, str]:
     """Every generated page: its path under docs/ and its text."""
     return {
         "design/lifecycle.md": lifecycle(),
+        "howto/from-llama-swap.md": from_llama_swap(),
         "reference/configuration.md": configuration(),
         "reference/cli.md": command_line(),
         "reference/http-api.md": http_api(),
@@ -82,10 +85,10 @@ def lifecycle() -> str:
 
 
 def configuration() -> str:
-    used, unused = [], []
+    used, not_used = [], []
     for path, field in keys_of(Config, "", set()):
-        if later := later_of(field):
-            unused.append((f"`{path}`", f"{later.instead}."))
+        if mark := unused(field):
+            not_used.append((f"`{path}`", f"{reason(mark)}."))
         elif field.annotation not in forms_in(field.annotation):  # what only holds keys says nothing by itself
             used.append((f"`{path}`", default_of(field), (field.description or "").replace("\n", " ")))
     about = (
@@ -94,14 +97,14 @@ def configuration() -> str:
         "Unknown keys are errors, and `hotseat check` tells their place.\n"
         "`hotseat schema` prints the JSON Schema for editors."
     )
-    not_yet = "llama-swap's files may have these; they are checked, and a warning says that they have no effect yet."
+    about_them = "llama-swap's files may have these; they are checked, and a warning says that they have no effect."
     return page(
         "Configuration",
         about,
         table(("key", "default", "meaning"), used),
         "## Read but not used",
-        not_yet,
-        table(("key", "what happens instead"), unused),
+        about_them,
+        table(("key", "what happens instead"), not_used),
     )
 
 
@@ -111,7 +114,7 @@ def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Itera
     for name, field in form.model_fields.items():
         path = f"{prefix}{field.alias or name}"
         yield path, field
-        inner = [] if later_of(field) else forms_in(field.annotation)
+        inner = [] if unused(field) else forms_in(field.annotation)
         for each in [form for form in inner if form not in told_forms]:
             yield from keys_of(each, f"{path}{step_into(field.annotation)}.", told_forms)
 
@@ -130,8 +133,8 @@ def forms_in(annotation: Any) -> list[type[Form]]:
     return [form for part in get_args(annotation) for form in forms_in(part)]
 
 
-def later_of(field: FieldInfo) -> Later | None:
-    return next((mark for mark in field.metadata if isinstance(mark, Later)), None)
+def reason(mark: Later | Ignored) -> str:
+    return mark.instead if isinstance(mark, Later) else mark.why
 
 
 def default_of(field: FieldInfo) -> str:
@@ -154,6 +157,38 @@ def in_yaml(value: Any) -> str:
 
 def size_of(unit: str) -> int:
     return {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
+
+
+# Coming from llama-swap: a page written by hand around a table that is not
+
+BEGIN, END = "<!-- Made from the code by `just docs` -->", "<!-- until here -->"
+
+
+def from_llama_swap() -> str:
+    before, _, rest = (DOCS / "howto/from-llama-swap.md").read_text().partition(BEGIN)
+    rows = [(f"`{row.key}`", *standing(row)) for row in TABLE]
+    keys = table(("key", "here", "what is different"), rows)
+    return f"{before}{BEGIN}\n\n{keys}\n\n{END}{rest.partition(END)[2]}"
+
+
+def standing(row: Row) -> tuple[str, str]:
+    """How a key of llama-swap stands here, and what is different about it."""
+    match unused(field_at(row.key)):
+        case Later(instead):
+            return "not yet", f"{instead}."
+        case Ignored(why):
+            return "ignored", f"{why}."
+        case None:
+            return ("other", f"{row.here}.") if row.here else ("same", "")
+
+
+def field_at(key: str) -> FieldInfo:
+    """The field that holds a key of the configuration."""
+    *holders, last = [step for step in key.split(".") if step != "*"]
+    form: type[Form] = Config
+    for step in holders:
+        form = forms_in(form.model_fields[form.known_keys()[step]].annotation)[0]
+    return form.model_fields[form.known_keys()[last]]
 
 
 # Command line. Commands and parameters are Any: typer carries its own click, which is private.

@@ -60,6 +60,7 @@ def test_mistakes_as_json(desk: Desk, capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out) == {
         "ok": False,
         "config": None,
+        "differences": [],
         "complaints": [
             {
                 "severity": "error", "file": "config.yaml", "line": 2, "column": 1, "path": "lisen",
@@ -182,3 +183,23 @@ def keys_of(published: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, form in {**published["$defs"], "Config": published}.items():
         for key, described in form.get("properties", {}).items():
             yield f"{name}.{key}", described
+
+
+def test_what_differs_from_llama_swap_is_told(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """After the summary, each with its place; programs get the same."""
+    file = desk.write("config.yaml", "healthCheckTimeout: 5\nmodels: {a: {cmd: 's ${PORT}', concurrencyLimit: 2}}")
+    check([file], "text", lenient=False)
+    text = capsys.readouterr().out
+    check([file], "json", lenient=False)
+    data = json.loads(capsys.readouterr().out)
+    check([file], "github", lenient=False)
+    annotations = capsys.readouterr().out
+
+    assert text.splitlines()[-3:] == [
+        "Otherwise than in llama-swap:",
+        "config.yaml:1:1: note: healthCheckTimeout: Every value counts; llama-swap waits 15 s at least",
+        "config.yaml:2:32: note: models.a.concurrencyLimit: More requests wait in line instead of getting 429;"
+        " 0 is no limit, not 10",
+    ]
+    assert [each["path"] for each in data["differences"]] == ["healthCheckTimeout", "models.a.concurrencyLimit"]
+    assert annotations.startswith("::notice file=config.yaml,line=1,col=1::healthCheckTimeout: Every value")

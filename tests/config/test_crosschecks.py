@@ -83,7 +83,7 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
     [
         ("models: {}", "1:1: warning: models: no model is defined"),
         (TWO + "captureBuffer: 5", "4:1: warning: captureBuffer: not used yet. Nothing is captured"),
-        (TWO + "logRequests: true", "4:1: warning: logRequests: not used yet. It has no effect in llama-swap either"),
+        (TWO + "logRequests: true", "4:1: warning: logRequests: ignored. It has no effect in llama-swap either"),
         (
             TWO + "routing: {router: {use: memory}}",
             "4:20: warning: routing.router.use: memory has no effect without devices. One model runs at a time",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from hotseat.config.complaints import Complaint, ConfigError, Severity, dotted
 from hotseat.config.load import read
 from hotseat.config.schema import Config
+
+if TYPE_CHECKING:
+    from tests.support.config_desk import Desk
 
 SAMPLES = Path(__file__).parent / "samples"
 MODEL = "models: {m: {cmd: 'server ${PORT}'}}\n"
@@ -80,3 +83,11 @@ def test_no_junk_is_too_strange_to_be_complained_about(
 
         assert any(complaint.severity is Severity.ERROR for complaint in complaints)
     assert all(complaint.line >= 1 and complaint.column >= 1 and complaint.message for complaint in complaints)
+
+
+def test_two_mistakes_in_one_list_are_two_complaints(desk: Desk) -> None:
+    """The list is left out after the first, and the second is told all the same."""
+    assert desk.mistakes("models: {m: {cmd: 's ${PORT}'}}\nallowedHosts: [~, ~]") == [
+        "config.yaml:2:16: error: allowedHosts[0]: must be a text, not nothing",
+        "config.yaml:2:19: error: allowedHosts[1]: must be a text, not nothing",
+    ]

@@ -36,7 +36,7 @@ def _report(format: str, complaints: Sequence[Complaint], loaded: Loaded | None)
         print(json.dumps(_as_data(complaints, loaded), indent=2, ensure_ascii=False))
         return
     if format == "github":
-        for complaint in complaints:
+        for complaint in (*complaints, *(loaded.differences if loaded else ())):
             print(_annotation(complaint))
         return
     for complaint in complaints:
@@ -56,6 +56,8 @@ def _summary(complaints: Sequence[Complaint], loaded: Loaded | None) -> str:
     lines += together(loaded.catalog)
     if sentence := refuse_open(loaded.settings):
         lines.append(f"serve will refuse this address: {sentence}")
+    if loaded.differences:
+        lines += ["Otherwise than in llama-swap:", *map(str, loaded.differences)]
     return "\n".join(lines)
 
 
@@ -70,6 +72,7 @@ def _as_data(complaints: Sequence[Complaint], loaded: Loaded | None) -> dict[str
     return {
         "ok": loaded is not None,
         "complaints": [_complaint(complaint) for complaint in complaints],
+        "differences": [] if loaded is None else [_complaint(each) for each in loaded.differences],
         "config": None if loaded is None else resolved(loaded),
     }
 

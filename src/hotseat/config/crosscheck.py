@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.config.complaints import Notebook, Path, dotted, nearest
-from hotseat.config.forms import Form, Later
+from hotseat.config.forms import Form, Ignored, Later
 from hotseat.config.units import size_text
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from pydantic.fields import FieldInfo
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.config.model_form import ModelForm
@@ -123,17 +125,28 @@ class CrossCheck:
 
 
 def warn_of_unused(form: Form, path: Path, notebook: Notebook) -> None:
-    """One warning for each key that is read but has no effect yet, unless it says what is so anyway."""
+    """One warning for each key that is read but has no effect, unless it says what is so anyway."""
     for key, name in type(form).known_keys().items():
         field, value = type(form).model_fields[name], getattr(form, name)
-        later = next((mark for mark in field.metadata if isinstance(mark, Later)), None)
         if name not in form.model_fields_set or value == field.get_default(call_default_factory=True):
             continue
-        if later:
-            notebook.warn((*path, key), "not used yet", later.instead)
-        elif isinstance(value, Form):
-            warn_of_unused(value, (*path, key), notebook)
-        elif isinstance(value, dict):
-            for member, inner in value.items():
-                if isinstance(inner, Form):
-                    warn_of_unused(inner, (*path, key, member), notebook)
+        match unused(field):
+            case Later(instead):
+                notebook.warn((*path, key), "not used yet", instead)
+            case Ignored(why):
+                notebook.warn((*path, key), "ignored", why)
+            case None:
+                _warn_below(value, (*path, key), notebook)
+
+
+def _warn_below(value: object, path: Path, notebook: Notebook) -> None:
+    if isinstance(value, Form):
+        warn_of_unused(value, path, notebook)
+    elif isinstance(value, dict):
+        for member, inner in value.items():
+            _warn_below(inner, (*path, member), notebook)
+
+
+def unused(field: FieldInfo) -> Later | Ignored | None:
+    """The mark of a key that has no effect."""
+    return next((mark for mark in field.metadata if isinstance(mark, Later | Ignored)), None)

@@ -1,4 +1,4 @@
-"""What all parts of the schema share: strict forms with camelCase keys, and the mark of keys that are not used yet."""
+"""What all parts of the schema share: strict forms with camelCase keys, and the marks of keys that are not used."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ class Later:
     """The key is read and checked, but has no effect yet. `instead` says what happens."""
 
     instead: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """The key is read and checked, and never has an effect. `why` says so."""
+
+    why: str
 
 
 def _list_or_mapping(value: Any) -> str:

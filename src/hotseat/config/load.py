@@ -12,6 +12,7 @@ from hotseat.config.build import Built, build
 from hotseat.config.complaints import Complaint, Notebook, Path, Severity, Spot, value_at
 from hotseat.config.document import Document, parse
 from hotseat.config.leads import warn_of_proxies
+from hotseat.config.llamaswap import differences
 from hotseat.config.macros import expand_all
 from hotseat.config.merge import merge
 from hotseat.config.validate import validate, without_foreign_keys
@@ -35,6 +36,8 @@ class Loaded:
     """Variables that hold our own keys: model servers must not inherit them."""
     files: tuple[FilePath, ...] = ()
     """What was read, directories resolved."""
+    differences: tuple[Complaint, ...] = ()
+    """What happens otherwise than it would in llama-swap."""
 
 
 def read(paths: Sequence[FilePath], *, environ: Mapping[str, str], lenient: bool = False) -> Loaded:
@@ -47,7 +50,14 @@ def read(paths: Sequence[FilePath], *, environ: Mapping[str, str], lenient: bool
     config = validate(value, document, notebook, lenient=lenient)
     built = _built(config, document.value, notebook)
     warn_of_proxies(built.catalog, environ, notebook)
-    return Loaded(built.catalog, built.settings, notebook.complaints(), _withheld(document), files)
+    return Loaded(
+        built.catalog,
+        built.settings,
+        notebook.complaints(),
+        _withheld(document),
+        files,
+        tuple(differences(document.value, notebook)),
+    )
 
 
 def _built(config: Config | None, value: dict[str, Any], notebook: Notebook) -> Built:

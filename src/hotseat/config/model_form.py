@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from hotseat.config.forms import AsList, AsMapping, AsText, Form, ListOrMapping, TextOrMapping, Words
+from hotseat.config.forms import AsList, AsMapping, AsText, Form, Ignored, ListOrMapping, TextOrMapping, Words
 from hotseat.config.units import Duration, Size, Switch, Ttl
 
 Modality: TypeAlias = Literal["text", "audio", "image"]
@@ -68,8 +68,8 @@ class TimeoutsForm(Form):
     """Time to wait for the head of the answer; 0 is none."""
     tls_handshake: Duration = 10.0
     """Time added to connect for the TLS handshake with an https server; 0 is none."""
-    expect_continue: Duration = 1.0
-    """Ignored: the body is sent at once."""
+    expect_continue: Annotated[Duration, Ignored("The body is sent at once")] = 1.0
+    """Time to wait for a server's word before the body is sent."""
     idle_conn: Duration = 90.0
     """How long an unused connection is kept, 4 s at most: llama-server closes them after 5."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from hotseat.config.forms import AsMapping, AsText, Form, Later, TextOrMapping
+from hotseat.config.forms import AsMapping, AsText, Form, Ignored, Later, TextOrMapping
 from hotseat.config.model_form import LoadingStateName, ModelForm
 from hotseat.config.routing_form import GroupForm, MatrixForm, PeerForm, ProfileForm, Routing, SelectorForm
 from hotseat.config.units import Duration, Listen, Network, Size, Switch
@@ -95,12 +95,15 @@ class UpstreamForm(Form):
 
 
 class Store(Form):
-    path: str = ""
+    path: Annotated[str, Ignored("llama-swap's file has a form of its own and is left alone")] = ""
     """llama-swap's activity file."""
 
 
 class Activity(Form):
-    session_id: Annotated[tuple[str, ...], Field(alias="session_id")] = ("X-Session-ID", "X-Litellm-Session-Id")
+    session_id: Annotated[tuple[str, ...], Field(alias="session_id"), Later("Session ids are not shown")] = (
+        "X-Session-ID",
+        "X-Litellm-Session-Id",
+    )
     """Request headers shown as session id."""
 
 
@@ -110,9 +113,9 @@ class Ui(Form):
 
 
 class Performance(Form):
-    disabled: Switch = False
+    disabled: Annotated[Switch, Later("Devices are not polled; declared sizes count")] = False
     """No polling of processor, memory and devices."""
-    every: Annotated[Duration, Field(ge=1)] = 5.0
+    every: Annotated[Duration, Field(ge=1), Later("Devices are not polled")] = 5.0
     """Polling period."""
 
 
@@ -192,11 +195,11 @@ class Config(Form):
     """Requests kept in memory."""
     capture_buffer: Annotated[int, Field(ge=0), Later("Nothing is captured")] = 0
     """Megabytes for captured requests; 0 is off."""
-    log_requests: Annotated[Switch, Later("It has no effect in llama-swap either")] = False
+    log_requests: Annotated[Switch, Ignored("It has no effect in llama-swap either")] = False
     """Without effect."""
-    store: Annotated[Store, Later("The file of llama-swap is left alone")] = Store()
+    store: Store = Store()
     """llama-swap's history."""
-    ui: Annotated[Ui, Later("Session ids are not shown")] = Ui()
+    ui: Ui = Ui()
     """The dashboard."""
-    performance: Annotated[Performance, Later("Devices are not polled; declared sizes count")] = Performance()
+    performance: Performance = Performance()
     """Polling of the machine."""

@@ -92,9 +92,8 @@ class _Trial:
 
     def _read_as_text(self, path: Path) -> bool:
         """Where a text is wanted, `4.10` and `true` mean what is written."""
-        holder = value_at(self.value, path[:-1])
-        here = holder[path[-1]]
-        if not isinstance(here, bool | int | float):
+        holder, here = value_at(self.value, path[:-1]), value_at(self.value, path)
+        if not isinstance(here, bool | int | float):  # or no longer there: its list was taken out
             return False
         holder[path[-1]] = self._document.written.get(path, as_text(here))
         return True

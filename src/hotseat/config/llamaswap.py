@@ -1,0 +1,152 @@
+"""Every key of llama-swap and what is different about it here: for `hotseat check` and for the how-to page alike.
+
+A key without a sentence means the same. Keys that are read and not used say so themselves, where they are declared
+(`Later`, `Ignored`). Counterpart: schema.py, which has our own keys as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hotseat.config.complaints import Complaint, Severity, dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hotseat.config.complaints import Notebook, Path
+
+ANY = "*"
+"""Stands for a name of the author's choice."""
+
+
+def always(value: Any) -> bool:
+    return True
+
+
+def positive(value: Any) -> bool:
+    return bool(value)
+
+
+def below_fifteen(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 < value < 15
+
+
+def says_nothing_of_answers(peer: Any) -> bool:
+    timeouts = peer.get("timeouts") if isinstance(peer, dict) else None
+    return not isinstance(timeouts, dict) or "responseHeader" not in timeouts
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    key: str
+    here: str = ""
+    """What hotseat does otherwise, as a sentence without its full stop; empty: nothing."""
+    matters: Callable[[Any], bool] | None = None
+    """Whether `check` should say so about this value; None: the page is enough."""
+
+
+TABLE: tuple[Row, ...] = (
+    Row("healthCheckTimeout", "Every value counts; llama-swap waits 15 s at least", below_fifteen),
+    Row("globalTTL", "Counted from the end of the last request or of the load, so that no fresh load is thrown away"),
+    Row("unloadTimeout", "Also counts when a model leaves for another one"),
+    Row("logLevel"),
+    Row("logTimeFormat"),
+    Row("logToStdout", "A reload changes it, too"),
+    Row("logRequests"),
+    Row("metricsMaxInMemory"),
+    Row("captureBuffer"),
+    Row("store.path"),
+    Row("ui.activity.session_id"),
+    Row("performance.disabled"),
+    Row("performance.every", "1 s is the least, not 5 s"),
+    Row("startPort", "A port that is in use is skipped; without this key the kernel chooses, not 5800", always),
+    Row("sendLoadingState", "For every event stream, also as comments; a load that fails is an error event", positive),
+    Row("includeAliasesInList"),
+    Row("macros"),
+    Row("apiKeys", "An entry may be a mapping with a role; one that is a text may do everything, as there"),
+    Row("profiles.*.description"),
+    Row("profiles.*.pins", "The active profile survives a reload; `hotseat profile NAME` activates one", always),
+    Row("selectors.*.strategy", "warm and spillover ask the scheduler, which also knows who waits"),
+    Row("selectors.*.targets"),
+    Row("selectors.*.settings.spillover"),
+    Row("selectors.*.name"),
+    Row("selectors.*.description"),
+    Row("selectors.*.unlisted"),
+    Row("selectors.*.metadata"),
+    Row("hooks.on_startup.preload", "A model counts as loaded when it is ready; no request is sent to it"),
+    Row("upstream.ignorePaths", "Patterns are Python's"),
+    Row("models.*.cmd", "Words that only a shell would understand are pointed out"),
+    Row("models.*.cmdStop", "Has `unloadTimeout` to work, then the processes are killed", positive),
+    Row("models.*.proxy",
+        "May be unix:/path; localhost is tried as 127.0.0.1 and ::1; proxies of the environment are not used"),
+    Row("models.*.checkEndpoint", "Asked every 5 to 250 ms, not once a second; none waits for an open port"),
+    Row("models.*.healthCheckTimeout", "Counts; llama-swap overwrites it with the global value", positive),
+    Row("models.*.ttl", "As globalTTL; cannot race with a request"),
+    Row("models.*.unloadTimeout", "Also counts when the model leaves for another one"),
+    Row("models.*.aliases"),
+    Row("models.*.name"),
+    Row("models.*.description"),
+    Row("models.*.unlisted"),
+    Row("models.*.metadata", "Also under `meta.hotseat`"),
+    Row("models.*.capabilities.in"),
+    Row("models.*.capabilities.out"),
+    Row("models.*.capabilities.tools"),
+    Row("models.*.capabilities.reranker"),
+    Row("models.*.capabilities.context"),
+    Row("models.*.env", "May be a mapping; variables that hold keys of hotseat are not passed on"),
+    Row("models.*.useModelName"),
+    Row("models.*.filters.stripParams", "May be a list"),
+    Row("models.*.filters.strip_params"),
+    Row("models.*.filters.setParams"),
+    Row("models.*.filters.setParamsByID"),
+    Row("models.*.concurrencyLimit",
+        "More requests wait in line instead of getting 429; 0 is no limit, not 10", positive),
+    Row("models.*.sendLoadingState", "As the global key", positive),
+    Row("models.*.timeouts.connect"),
+    Row("models.*.timeouts.keepalive", "0 really is off"),
+    Row("models.*.timeouts.responseHeader"),
+    Row("models.*.timeouts.tlsHandshake", "One limit together with connect"),
+    Row("models.*.timeouts.expectContinue"),
+    Row("models.*.timeouts.idleConn", "4 s at most: llama-server closes connections after 5 s"),
+    Row("models.*.compat.ignoreWebsockets"),
+    Row("models.*.macros"),
+    Row("groups.*.swap"),
+    Row("groups.*.exclusive"),
+    Row("groups.*.persistent"),
+    Row("groups.*.members"),
+    Row("matrix.vars"),
+    Row("matrix.evict_costs"),
+    Row("matrix.sets", "Memory is looked at as well, where devices are declared"),
+    Row("routing.router.use", "memory is a third value: whatever fits into the devices runs together"),
+    Row("routing.router.settings.groups"),
+    Row("routing.router.settings.matrix"),
+    Row("routing.scheduler.use", "fifo means hotseat's own scheduler: turns, and a bounded wait for everybody", always),
+    Row("routing.scheduler.settings.fifo.priority",
+        "Each step up doubles a model's urgency, and no priority can starve another; aliases count", positive),
+    Row("peers.*.proxy", "Certificates are checked, redirects are the client's to follow"),
+    Row("peers.*", "An answer may take 600 s to begin, not 60 s: the peer may be loading", says_nothing_of_answers),
+    Row("peers.*.apiKey", "Goes to this peer only"),
+    Row("peers.*.models"),
+    Row("peers.*.filters"),
+    Row("peers.*.timeouts"),
+)  # fmt: skip
+
+
+def differences(value: dict[str, Any], notebook: Notebook) -> Iterator[Complaint]:
+    """What will happen otherwise than in llama-swap, one note for each key of the file that it is about."""
+    for row in TABLE:
+        for path, found in _written(value, tuple(row.key.split(".")), ()):
+            if row.matters is not None and row.matters(found):
+                spot = notebook.spot(path)
+                yield Complaint(Severity.NOTE, spot.file, spot.line, spot.column, dotted(path), row.here)
+
+
+def _written(value: Any, steps: tuple[str, ...], path: Path) -> Iterator[tuple[Path, Any]]:
+    if not steps:
+        if value is not None:
+            yield path, value
+        return
+    if isinstance(value, dict):
+        for key in value if steps[0] == ANY else [key for key in value if key == steps[0]]:
+            yield from _written(value[key], steps[1:], (*path, key))
