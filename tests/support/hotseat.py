@@ -28,14 +28,21 @@ class Hotseat:
     """A running `hotseat serve`; leaving the block stops it and fails if any process of it is left."""
 
     def __init__(
-        self, config: Mapping[str, Any], folder: Path, host: str = "127.0.0.1", program: Sequence[str] = (str(PROGRAM),)
+        self,
+        config: Mapping[str, Any] | Path,
+        folder: Path,
+        host: str = "127.0.0.1",
+        program: Sequence[str] = (str(PROGRAM),),
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.config = folder / "config.yaml"
-        self.write(config)
+        self.config = config if isinstance(config, Path) else folder / "config.yaml"
+        if not isinstance(config, Path):
+            self.write(config)
         self._log = folder / "hotseat.log"
-        self._environment = {**os.environ, MARK: str(folder), "XDG_STATE_HOME": str(folder / "state")}
+        ours = {MARK: str(folder), "XDG_STATE_HOME": str(folder / "state")}
+        self._environment = {**os.environ, **(environ or {}), **ours}
         self._mark = f"{MARK}={folder}".encode()
         argv = [*map(str, program), "serve", "--config", str(self.config), "--listen", f"{host}:{self.port}"]
         with self._log.open("wb") as log:

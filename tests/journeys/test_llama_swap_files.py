@@ -1,0 +1,133 @@
+"""Files as people write them for llama-swap, served unchanged: each name is asked for once, and the server behind it
+says how it was started and what it was asked. The servers are stubs on the PATH; everything else is real."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from tests.support.client import eventually
+from tests.support.hotseat import Hotseat, free_port
+
+from hotseat.cli.check import check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SAMPLES = Path(__file__).parents[1] / "config/samples/served"
+STUB = Path(__file__).parents[1] / "support/stub_command.py"
+SERVERS = ("llama-server", "vllm", "uvx", "whisper-server", "kokoro-fastapi", "comfy", "sd-server", "docker", "podman")
+KEYS = {"HOME_KEY": "sk-home", "PROVIDER_KEY": "sk-provider", "HF_TOKEN": "hf-secret"}
+KEY = {"Authorization": f"Bearer {KEYS['HOME_KEY']}"}
+ASKED = {"temperature": 1, "top_p": 1, "top_k": 3}
+NAMES = sorted(path.stem for path in SAMPLES.glob("*.yaml") if ".expected" not in path.name)
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A PATH on which every model server is a stub, and a peer that runs."""
+    programs, names = tmp_path / "bin", tmp_path / "names"
+    programs.mkdir()
+    names.mkdir()
+    for program in (*SERVERS, "cellar"):
+        (programs / program).write_text(f"#!{sys.executable} -IS\n{STUB.read_text()}")
+        (programs / program).chmod(0o755)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    path = f"{programs}:{os.environ['PATH']}"
+    with subprocess.Popen([str(programs / "cellar"), "--port", str(port)]) as cellar:
+        yield {**KEYS, "PATH": path, "STUB_NAMES": str(names), "CELLAR_URL": url}
+        cellar.terminate()
+
+
+def expected_of(name: str) -> dict[str, dict[str, Any]]:
+    return dict(yaml.safe_load((SAMPLES / f"{name}.expected.yaml").read_text()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_serves_every_name_it_gives(name: str, tmp_path: Path, environ: dict[str, str]) -> None:
+    """Each server gets the words and the environment the file gives it, and each request what the file makes of it."""
+    expected = expected_of(name)
+    with Hotseat(SAMPLES / f"{name}.yaml", tmp_path, environ=environ) as house:
+        seen = {model: called(house, model, story) for model, story in expected.items()}
+
+    assert seen == expected
+
+
+def called(house: Hotseat, model: str, story: dict[str, Any]) -> dict[str, Any]:
+    """What a server tells of a request for `model`, as far as the story goes."""
+    answer = house.call("POST", "/v1/chat/completions", {"model": model, **ASKED}, **KEY)
+    assert answer.status == 200, (model, answer.body)
+    told = answer.json()
+    told["argv"] = shlex.join(told["argv"]).replace(str(told["port"]), "PORT")
+    for part in ("env", "headers"):
+        told[part] = {key: told[part].get(key) for key in story.get(part, {})}
+    if "beside" in story:
+        told["beside"] = story["beside"]
+        eventually(lambda: sorted(house.running()) == sorted([*story["beside"], model]))  # a preload may be under way
+    return {part: told[part] for part in story}
+
+
+def test_keys_of_hotseat_stay_with_hotseat(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Variables that hold our keys or those of peers are not passed on to model servers."""
+    with Hotseat(SAMPLES / "peers.yaml", tmp_path, environ=environ) as house:
+        told = house.call("POST", "/v1/chat/completions", {"model": "pocket"}, **KEY).json()
+
+    assert {"HOME_KEY", "PROVIDER_KEY"}.isdisjoint(told["env"])
+    assert "authorization" not in told["headers"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_found_right(
+    name: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`check` finds no error in it and tells what differs with file, line and column."""
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+
+    assert check([SAMPLES / f"{name}.yaml"], "text", lenient=False) == 0
+
+    told = capsys.readouterr()
+    places = [line for line in (told.err + told.out).splitlines() if ": note: " in line or ": warning: " in line]
+    assert all(re.match(rf".*/{name}\.yaml:\d+:\d+: (note|warning): ", line) for line in places)
+
+
+def test_a_web_page_has_its_own_front_door(tmp_path: Path, environ: dict[str, str]) -> None:
+    """ComfyUI is reached under /comfyui/, as in llama-swap."""
+    with Hotseat(SAMPLES / "comfyui.yaml", tmp_path, environ=environ) as house:
+        answer = house.call("GET", "/comfyui/prompt?x=1")
+
+    assert answer.json()["path"] == "/prompt?x=1"
+    assert answer.json()["argv"][0] == "comfy"
+
+
+def test_a_profile_stays_over_a_reload(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Until somebody says otherwise, names lead where the profile says."""
+    with Hotseat(SAMPLES / "selectors.yaml", tmp_path, environ=environ) as house:
+        said = [house.cli("profile", "night").stdout, house.cli("reload").stdout]
+        night = house.call("POST", "/v1/chat/completions", {"model": "best"})
+        off = house.call("POST", "/v1/chat/completions", {"model": "large"})
+        said.append(house.cli("profile", "--off").stdout)
+        day = house.call("POST", "/v1/chat/completions", {"model": "best"})
+
+    assert said == [
+        "profile night is active\n",
+        "the configuration was read again; no model changed\n",
+        "no profile is active\n",
+    ]
+    assert night.json()["body"] == {"model": "small"}
+    assert off.status == 404
+    assert day.json()["body"] == {"model": "large"}
+
+
+def test_what_is_preloaded_is_there_before_anybody_asks(tmp_path: Path, environ: dict[str, str]) -> None:
+    """In the order of the list, and an alias will do."""
+    with Hotseat(SAMPLES / "retrieval.yaml", tmp_path, environ=environ) as house:
+        eventually(lambda: house.running() == ["bge-m3", "bge-reranker"])
