@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
 
 from hotseat.app import FAILED, INVALID, ServeOptions, bound, serve
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 CONFIG = "models: {qwen: {cmd: 'sleep 1000', proxy: 'http://127.0.0.1:9'}}\n"
 KEY = {"Authorization": "Bearer sesame"}
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """`serve` makes the process log to the test's stdout, which is gone when the next test logs."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture
@@ -117,3 +130,13 @@ def test_a_reload_does_not_open_the_house(tmp_path: Path) -> None:
     assert reloaded.status == 422
     assert "no apiKeys are configured" in str(reloaded.json())
     assert without_key.status == 401
+
+
+def test_a_changed_file_is_taken_up(tmp_path: Path) -> None:
+    """With --watch-config nobody needs to say that the file was written."""
+    models = {"qwen": {"cmd": "sleep 1000", "proxy": "http://127.0.0.1:9"}}
+    with Hotseat({"models": models}, tmp_path, options=("-watch-config",)) as house:
+        house.write({"models": {"gemma": models["qwen"]}})
+        listed = eventually(lambda: house.call("GET", "/v1/models/gemma").status == 200)
+
+    assert listed

@@ -27,9 +27,11 @@ from hotseat.api.house import House, ReloadResult
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
+from hotseat.config.watch import Watch
 from hotseat.dispatcher import Dispatcher
 from hotseat.errors import HotseatError
 from hotseat.habit_keeper import HabitKeeper
+from hotseat.homecoming import Homecoming
 from hotseat.journal import Journal
 from hotseat.keeper import Keeper, state_directory
 from hotseat.relay.relay import Relay
@@ -63,6 +65,8 @@ NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """What binding fails with where the hosts file gives `localhost` to ::1 and IPv6 is off."""
 DRAIN_S: Seconds = 10.0
 """How long requests in flight may take after SIGTERM."""
+LOOK_S: Seconds = 0.5
+"""How often the files of the configuration are looked at, where that is wished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ class ServeOptions:
     listen: tuple[str, int] | None = None
     allow_open: bool = False
     lenient: bool = False
+    watches: bool = False
+    """Reload when a file of the configuration changes."""
     tls: tuple[Path, Path | None] | None = None
     """Certificate and key; None: plain HTTP."""
 
@@ -223,6 +229,7 @@ class Program:
         lag = Lag()
         self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked)
         self._journal.listen(self._metrics.watch)
+        self._journal.listen(Homecoming(self._dispatcher, self._tasks).watch)
         stack.push_async_callback(self._tasks.aclose)
         self._tasks.start(lag.watch(), "loop lag")
         management = Address("localhost", 0, unix_path=str(folder / "api"))
@@ -231,6 +238,8 @@ class Program:
         stack.push_async_callback(self._relay.aclose)
         await self._relay.listen(self._sockets, self._tls)
         self._tasks.start(self._preload(), "preload")
+        if self._options.watches:
+            self._tasks.start(self._watch_files(), "watch the configuration")
 
     def _check_promises(self, entry: Entry) -> None:
         """After every load something more is known about what can be kept."""
@@ -297,6 +306,13 @@ class Program:
         except (OSError, ssl.SSLError) as problem:
             return self._kept_old(f"cannot use the certificate: {problem}")
         return self._apply(loaded)
+
+    async def _watch_files(self) -> None:
+        watch = Watch(self._options.config)
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if watch.has_changed():
+                await self.reload()
 
     def _renew_certificate(self) -> None:
         """New connections get what is in the files now; open ones keep what they began with."""

@@ -22,7 +22,23 @@ if TYPE_CHECKING:
 
     from tests.support.desk import Typed
 
-COMMANDS = ("serve", "check", "schema", "estimate", "ps", "list", "load", "stop", "logs", "why", "reload", "record", "simulate", "devices", "profile")
+COMMANDS = (
+    "serve",
+    "check",
+    "schema",
+    "estimate",
+    "ps",
+    "list",
+    "load",
+    "stop",
+    "logs",
+    "why",
+    "devices",
+    "reload",
+    "profile",
+    "record",
+    "simulate",
+)
 
 
 @pytest.mark.parametrize(

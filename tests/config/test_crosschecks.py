@@ -83,6 +83,7 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
     [
         ("models: {}", "1:1: warning: models: no model is defined"),
         (TWO + "captureBuffer: 5", "4:1: warning: captureBuffer: not used yet. Nothing is captured"),
+        (TWO + "returnToDefault: yes", "4:1: warning: returnToDefault: has no effect without defaultModel"),
         (TWO + "logRequests: true", "4:1: warning: logRequests: ignored. It has no effect in llama-swap either"),
         (
             TWO + "routing: {router: {use: memory}}",

@@ -224,6 +224,8 @@ def test_preload_and_default_may_use_aliases(desk: Desk) -> None:
     catalog = desk.load(text).catalog
 
     assert catalog.default_model == "m"
+    assert not catalog.returns_to_default
+    assert desk.load(text + "\nreturnToDefault: yes").catalog.returns_to_default
     assert catalog.preload == ("m",)
 
 

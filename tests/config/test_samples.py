@@ -160,6 +160,7 @@ def as_file(config: dict[str, Any]) -> dict[str, Any]:
         "groups": groups,
         "scheduler": config["scheduler"],
         "defaultModel": config["defaultModel"],
+        "returnToDefault": config["returnToDefault"],
         "hooks": {"on_startup": {"preload": config["preload"]}},
     }
 

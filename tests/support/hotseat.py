@@ -34,6 +34,7 @@ class Hotseat:
         host: str = "127.0.0.1",
         program: Sequence[str] = (str(PROGRAM),),
         environ: Mapping[str, str] | None = None,
+        options: tuple[str, ...] = (),
     ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -44,7 +45,7 @@ class Hotseat:
         ours = {MARK: str(folder), "XDG_STATE_HOME": str(folder / "state")}
         self._environment = {**os.environ, **(environ or {}), **ours}
         self._mark = f"{MARK}={folder}".encode()
-        argv = [*map(str, program), "serve", "--config", str(self.config), "--listen", f"{host}:{self.port}"]
+        argv = [*map(str, program), "serve", "--config", str(self.config), "--listen", f"{host}:{self.port}", *options]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(argv, stdout=log, stderr=log, env=self._environment)
 

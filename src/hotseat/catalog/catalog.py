@@ -35,6 +35,8 @@ class Catalog:
     """Memory that may be used per device. Empty: models are counted by groups alone."""
     policy: Policy = Policy()
     default_model: ModelName | None = None
+    returns_to_default: bool = False
+    """Is the default model loaded again when another one was unloaded for being unused?"""
     preload: tuple[ModelName, ...] = ()
     remotes: Mapping[str, RemoteModel] = field(default_factory=lambda: NOTHING)
     """Models of peers, by each name that leads to them."""

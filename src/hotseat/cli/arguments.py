@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-SINGLE_DASHED = re.compile(r"-(config|config-dir|listen|tls-cert-file|tls-key-file)(=.*)?", re.DOTALL)
+SINGLE_DASHED = re.compile(r"-(config|config-dir|listen|watch-config|tls-cert-file|tls-key-file)(=.*)?", re.DOTALL)
 
 
 def normalised(argv: list[str]) -> list[str]:

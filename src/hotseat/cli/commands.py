@@ -64,6 +64,9 @@ def serve(
     listen: Annotated[str | None, typer.Option(help="HOST:PORT, :PORT for every interface, or PORT.")] = None,
     allow_open: Annotated[bool, typer.Option("--allow-open", help="Serve other machines without keys.")] = False,
     lenient: Lenient = False,
+    watch_config: Annotated[
+        bool, typer.Option("--watch-config", help="Reload when a file of the configuration changes.")
+    ] = False,
     tls_cert_file: Annotated[Path | None, typer.Option(help="Serve https with this certificate (PEM).")] = None,
     tls_key_file: Annotated[
         Path | None, typer.Option(help="The certificate's key, where it is a file of its own.")
@@ -78,7 +81,8 @@ def serve(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--listen") from None
     tls = (tls_cert_file, tls_key_file) if tls_cert_file else None
-    raise typer.Exit(house.serve(house.ServeOptions(sources(config, config_dir), address, allow_open, lenient, tls)))
+    options = house.ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls)
+    raise typer.Exit(house.serve(options))
 
 
 @app.command(epilog="Example: hotseat check config.yaml")

@@ -60,6 +60,7 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[s
     return replace(
         catalog,
         default_model=default.name if default else None,
+        returns_to_default=config.return_to_default,
         preload=_preload(config, catalog, notebook),
     )
 

@@ -51,6 +51,8 @@ class CrossCheck:
         wanted = self._config.default_model
         if wanted and wanted not in owner:
             self._notebook.error(("defaultModel",), f'no model is called "{wanted}"', nearest(wanted, owner))
+        if self._config.return_to_default and not wanted:
+            self._notebook.warn(("returnToDefault",), "has no effect without defaultModel")
 
     # Groups
 

@@ -44,6 +44,7 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
             "maxQueue": catalog.policy.max_queue,
         },
         "defaultModel": catalog.default_model,
+        "returnToDefault": catalog.returns_to_default,
         "preload": list(catalog.preload),
         "peers": {name: _remote(remote) for name, remote in catalog.remotes.items() if name == remote.name},
         "selectors": {name: _selector(selector) for name, selector in catalog.selectors.items()},

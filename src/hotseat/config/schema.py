@@ -141,6 +141,8 @@ class Config(Form):
     """Keys of clients; a text may do everything, a mapping says what."""
     default_model: str = ""
     """Model of requests that name none."""
+    return_to_default: Switch = False
+    """Load the default model again when another one was unloaded after its ttl and nobody has to go for it."""
     error_format: Literal["auto", "text", "openai"] = "auto"
     """Shape of error bodies."""
     metrics: Switch = True

@@ -161,10 +161,7 @@ class Plan:
             model
             for model in self._floor.staying
             if model.name not in self._spoken_for
-            and (
-                not missing.keys().isdisjoint(needs(model.spec, catalog))
-                or model.name in pushed
-            )
+            and (not missing.keys().isdisjoint(needs(model.spec, catalog)) or model.name in pushed)
         ]
 
     def _pushed_out(self, spec: ModelSpec) -> tuple[ModelName, ...]:

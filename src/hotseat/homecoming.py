@@ -1,0 +1,59 @@
+"""Back to the default model: where that is wished, it is loaded again when another one was unloaded for being unused.
+
+The scheduler knows nothing of it. This reads the journal as anybody may, and asks for the load as an operator would.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from hotseat.errors import HotseatError
+from hotseat.scheduling.commands import Cause, StopUpstream
+from hotseat.scheduling.events import UpstreamExited
+from hotseat.scheduling.room import Occupancy
+
+if TYPE_CHECKING:
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.dispatcher import Dispatcher
+    from hotseat.journal import Entry
+    from hotseat.scheduling.view import View
+    from hotseat.tasks import Tasks
+    from hotseat.terms import LaunchId, ModelName
+
+log = logging.getLogger(__name__)
+
+
+class Homecoming:
+    def __init__(self, dispatcher: Dispatcher, tasks: Tasks) -> None:
+        self._dispatcher = dispatcher
+        self._tasks = tasks
+        self._unused: set[LaunchId] = set()
+        """Launches that are ending because nobody used them."""
+
+    def watch(self, entry: Entry) -> None:
+        """For the journal to call with each entry."""
+        stopped = [command for command in entry.commands if isinstance(command, StopUpstream)]
+        self._unused |= {command.launch for command in stopped if command.cause is Cause.TTL}
+        event = entry.event
+        if not isinstance(event, UpstreamExited) or event.launch not in self._unused:
+            return
+        self._unused.discard(event.launch)
+        if home := home_after(event.model, self._dispatcher.catalog, self._dispatcher.view()):
+            self._tasks.start(self._return_to(home), f"return to {home}")
+
+    async def _return_to(self, home: ModelName) -> None:
+        try:
+            await self._dispatcher.load(home)
+        except HotseatError as error:
+            log.warning("return to the default model failed model=%s error=%r", home, error.message)
+
+
+def home_after(left: ModelName, catalog: Catalog, view: View) -> ModelName | None:
+    """The default model, if it should come back now that `left` is gone: nobody waits, and nobody has to go for it."""
+    home = catalog.default_model
+    if not catalog.returns_to_default or home is None or home == left or view.line:
+        return None
+    present = [model.name for model in view.models if model.phase.takes_room]
+    beside = [catalog.models[name] for name in present if name in catalog.models]
+    return home if home not in present and Occupancy(catalog, beside).admits(catalog.models[home]) else None

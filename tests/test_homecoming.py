@@ -1,0 +1,110 @@
+"""Back to the default model after another one's ttl, with a real scheduler, puppets for hands, and time that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tests.support.catalogs import in_groups, model, one_at_a_time
+from tests.support.puppets import Puppets
+from tests.support.virtual_time import in_virtual_time
+
+from hotseat.catalog.groups import Group
+from hotseat.dispatcher import Dispatcher
+from hotseat.homecoming import Homecoming
+from hotseat.journal import Journal
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.tasks import Tasks
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pytest
+
+    from hotseat.catalog.catalog import Catalog
+
+HOME, GUEST, NEIGHBOUR = ModelName("home"), ModelName("guest"), ModelName("neighbour")
+MODELS = ("home", model("guest", ttl_s=60.0), model("neighbour"))
+HOUSE = replace(one_at_a_time(*MODELS), default_model=HOME, returns_to_default=True)
+
+
+@asynccontextmanager
+async def opened(catalog: Catalog, **puppets: Any) -> AsyncIterator[Dispatcher]:
+    tasks, journal = Tasks(), Journal()
+    dispatcher = Dispatcher(Scheduler(catalog), Puppets(**puppets), journal)
+    journal.listen(Homecoming(dispatcher, tasks).watch)
+    yield dispatcher
+    await dispatcher.shut_down(within=0)
+    await tasks.aclose()
+
+
+async def running_after(dispatcher: Dispatcher, seconds: float) -> list[str]:
+    await asyncio.sleep(seconds)
+    return [model.name for model in dispatcher.view().running()]
+
+
+@in_virtual_time
+async def test_the_default_comes_back_when_a_guest_was_not_used() -> None:
+    """Whoever asks next for nothing in particular finds it loaded."""
+    async with opened(HOUSE) as dispatcher:
+        await dispatcher.load(HOME)
+        await dispatcher.load(GUEST)
+        before, after = await running_after(dispatcher, 59), await running_after(dispatcher, 2)
+
+    assert (before, after) == (["guest"], ["home"])
+
+
+@in_virtual_time
+async def test_it_stays_away_unless_that_is_wished() -> None:
+    """Without the key nothing is loaded that nobody asked for."""
+    async with opened(replace(HOUSE, returns_to_default=False)) as dispatcher:
+        await dispatcher.load(GUEST)
+
+        assert await running_after(dispatcher, 61) == []
+
+
+@in_virtual_time
+async def test_an_operator_who_stops_a_model_wants_it_stopped() -> None:
+    """Only a ttl brings the default back."""
+    async with opened(HOUSE) as dispatcher:
+        await dispatcher.load(GUEST)
+        await dispatcher.unload(GUEST)
+
+        assert await running_after(dispatcher, 1) == []
+
+
+@in_virtual_time
+async def test_the_default_that_was_not_used_itself_stays_away() -> None:
+    """Its own ttl is meant as it says."""
+    models = (model("home", ttl_s=60.0), "guest")
+    async with opened(replace(one_at_a_time(*models), default_model=HOME, returns_to_default=True)) as dispatcher:
+        await dispatcher.load(HOME)
+
+        assert await running_after(dispatcher, 61) == []
+
+
+@in_virtual_time
+async def test_nobody_has_to_go_for_it() -> None:
+    """Where another model runs that it would push out, it does not come."""
+    pair = Group("pair", swap=False, exclusive=False, members=(GUEST, NEIGHBOUR))
+    house = replace(in_groups(pair, models=MODELS), default_model=HOME, returns_to_default=True)
+    async with opened(house) as dispatcher:
+        await dispatcher.load(NEIGHBOUR)
+        await dispatcher.load(GUEST)
+
+        assert await running_after(dispatcher, 61) == ["neighbour"]
+
+
+@in_virtual_time
+async def test_a_default_that_cannot_come_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits for it, so the log is the only one to tell."""
+    async with opened(HOUSE, broken=("home",)) as dispatcher:
+        await dispatcher.load(GUEST)
+        with caplog.at_level(logging.WARNING, "hotseat.homecoming"):
+            await running_after(dispatcher, 61)
+
+    assert "return to the default model failed model=home" in caplog.text
