@@ -84,6 +84,15 @@ def test_a_selector_and_its_settings(desk: Desk) -> None:
     assert loaded.complaints == ()
 
 
+def test_a_bare_name_of_a_peer_yields_to_a_selector(desk: Desk) -> None:
+    """Names of ours win; the full name still leads to the peer."""
+    text = "peers: {p: {proxy: 'http://x', models: [m]}}\nselectors: {m: {strategy: warm, targets: [a, p/m]}}"
+    catalog = desk.load(TWO + text).catalog
+
+    assert catalog.lead("m") is catalog.selectors["m"]
+    assert catalog.lead("p/m") is catalog.remotes["p/m"]
+
+
 def test_a_profile_and_its_pins(desk: Desk) -> None:
     """None is active at the start; nothing and an empty text switch a name off."""
     loaded = desk.load(TWO + "profiles: {night: {description: D, pins: {gpt: bee, a: '', b: ~}}}")
@@ -146,6 +155,10 @@ def test_the_special_name_of_comfyui(desk: Desk) -> None:
         ("  p/m: {cmd: 's ${PORT}'}\npeers: {p: {proxy: 'http://x', models: [m]}}",
          '5:41: error: peers.p.models[0]: "p/m" is already models["p/m"] or an alias of it.'
          " Rename the model or the peer"),
+        ("peers: {p: {proxy: 'http://x', apiKey: \"a\\r\\nb: c\", models: [m]}}",
+         "4:32: error: peers.p.apiKey: a key must not hold spaces"),
+        ("peers: {p: {proxy: 'http://x', models: [m]}}\nselectors: {p/m: {strategy: pin, targets: [a]}}",
+         '5:13: error: selectors["p/m"]: "p/m" is already the name of a model. Choose another name'),
         ("selectors: {bee: {strategy: pin, targets: [a]}}",
          '4:13: error: selectors.bee: "bee" is already the name of a model. Choose another name'),
         ("selectors: {s: {strategy: pin, targets: [c]}}",

@@ -125,7 +125,9 @@ def test_many_names_and_macros() -> None:
     assert loaded.withheld_env == frozenset()
 
 
-@pytest.mark.parametrize("name", ["single-gpu", "groups", "macros"])
+@pytest.mark.parametrize(
+    "name", ["single-gpu", "groups", "macros", "served/selectors", "served/vllm", "served/whisper", "served/retrieval"]
+)
 def test_what_check_prints_as_json_means_the_same_when_read_again(
     name: str, desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +161,8 @@ def as_file(config: dict[str, Any]) -> dict[str, Any]:
         "models": models,
         "groups": groups,
         "scheduler": config["scheduler"],
+        "selectors": config["selectors"],
+        "profiles": config["profiles"],
         "defaultModel": config["defaultModel"],
         "returnToDefault": config["returnToDefault"],
         "hooks": {"on_startup": {"preload": config["preload"]}},

@@ -131,3 +131,21 @@ def test_what_is_preloaded_is_there_before_anybody_asks(tmp_path: Path, environ:
     """In the order of the list, and an alias will do."""
     with Hotseat(SAMPLES / "retrieval.yaml", tmp_path, environ=environ) as house:
         eventually(lambda: house.running() == ["bge-m3", "bge-reranker"])
+
+
+def test_another_hotseat_may_be_a_peer(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Asked here, loaded there: the other one starts the model, this one shows it and starts nothing."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir()
+    theirs.mkdir()
+    model = {"cmd": "llama-server --port ${PORT} -m far.gguf"}
+    with Hotseat({"models": {"far": model}}, theirs, environ=environ) as other:
+        config = {"models": {"near": model}, "peers": {"cellar": {"proxy": other.url, "models": ["far"]}}}
+        with Hotseat(config, ours, environ=environ) as house:
+            answer = house.call("POST", "/v1/chat/completions", {"model": "cellar/far"})
+            running = house.running(), other.running()
+            listed = [entry["id"] for entry in house.call("GET", "/v1/models").json()["data"]]
+
+    assert answer.json()["body"] == {"model": "far"}
+    assert running == ([], ["far"])
+    assert listed == ["near", "cellar/far"]

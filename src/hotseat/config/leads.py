@@ -89,7 +89,8 @@ class LeadMaker:
 
     def _selector(self, name: str, form: SelectorForm, catalog: Catalog) -> Selector:
         path: Path = ("selectors", name)
-        if catalog.lead(name) is not None:
+        remote = catalog.remotes.get(name)
+        if catalog.find(name) or (remote and remote.name == name):  # a peer's bare name yields to a name of ours
             self._notebook.error(path, f'"{name}" is already the name of a model', "Choose another name")
         targets = tuple(
             target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hotseat.config.forms import Form
 from hotseat.config.model_form import Filters, TimeoutsForm
@@ -107,11 +107,17 @@ class PeerTimeouts(TimeoutsForm):
     """Time to wait for the head of the answer; long, because the peer may be loading a model."""
 
 
+def _sendable(key: str) -> str:
+    if any(sign.isspace() or not sign.isprintable() for sign in key):
+        raise ValueError("a key must not hold spaces")
+    return key
+
+
 class PeerForm(Form):
     proxy: str
     """Base URL of the peer."""
-    api_key: str = ""
-    """Key sent to the peer."""
+    api_key: Annotated[str, AfterValidator(_sendable)] = ""
+    """Key sent to the peer, in place of whatever the client sent."""
     models: Annotated[tuple[str, ...], Field(min_length=1)]
     """Models the peer has."""
     filters: Filters = Filters()
