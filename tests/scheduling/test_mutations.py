@@ -13,6 +13,7 @@ from tests.support.chaos import Chaos
 from tests.support.world import Broken
 
 from hotseat.errors import HotseatError
+from hotseat.scheduling import line as line_of
 from hotseat.scheduling import moves, plan, settle, turns
 from hotseat.scheduling.lifecycle import Phase as ModelPhase
 from hotseat.scheduling.line import ModelLine
@@ -100,8 +101,9 @@ def what_never_fits_is_waited_for(plan: Plan, spec: object) -> None:
     return None
 
 
-def who_asks_most_is_served_most(line: ModelLine, ticket: Ticket, cost_s: float) -> None:
-    line.leave(ticket)
+def who_asks_most_has_most_places(line: ModelLine, ticket: Ticket) -> None:
+    with patch.object(line_of, "PLACES", 1000):
+        JOIN(line, ticket)
 
 
 def a_claim_is_lost_when_its_model_cools_down(state: State, model: ModelState) -> None:
@@ -132,7 +134,7 @@ def a_ticket_is_granted_and_kept_in_line(moves: Moves, model: ModelState, ticket
 
 
 STOP, BURY, GRANT = Moves.stop, Moves._bury, Moves.grant
-RECKON, ABOUT = State.reckon_claim, Plan.about
+RECKON, ABOUT, JOIN = State.reckon_claim, Plan.about, ModelLine.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, turns.slots
 MANY_COMMANDS = 200
 
@@ -149,7 +151,7 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (Moves, "_bury", an_unload_is_never_confirmed),
     (settle, "slots", a_slot_is_given_twice),
     (Plan, "_never_fits", what_never_fits_is_waited_for),
-    (ModelLine, "take", who_asks_most_is_served_most),
+    (ModelLine, "join", who_asks_most_has_most_places),
     (State, "reckon_claim", a_claim_is_lost_when_its_model_cools_down),
     (Plan, "about", the_first_one_is_evicted_for_the_second),
     (turns, "is_protected", pinned_models_are_evicted),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.support.catalogs import in_groups, model, one_at_a_time, with_budget, with_model, without
-from tests.support.world import Life, World
+from tests.support.world import PLACES, Life, World
 
 from hotseat.catalog.groups import Group
 from hotseat.terms import ModelName
@@ -53,7 +53,9 @@ HOUSES: dict[str, Catalog] = {
 
 ENDINGS = ["rest", "rest", "shutdown", "force"]
 TROUBLES = ["die", "come late", "operate", "reload"]
-ORDINARY = ["be ready"] * 2 + ["ask"] * 3 + ["read", "hang up"] + ["pass time"] * 2 + ["be gone"] * 2 + ["end"] * 2
+ORDINARY = (
+    ["be ready"] * 2 + ["ask"] * 3 + ["read", "flood", "hang up"] + ["pass time"] * 2 + ["be gone"] * 2 + ["end"] * 2
+)
 """What comes first is drawn most often: without loads nothing else can happen."""
 
 
@@ -80,7 +82,7 @@ class Chaos(RuleBasedStateMachine):
         self.house, self.ending, self.troubles = HOUSES[house], ending, troubles
         self.world = World(self.house)
 
-    @rule(what=st.sampled_from(ORDINARY[:9] + TROUBLES + ORDINARY[9:]), which=st.integers(0, 11))
+    @rule(what=st.sampled_from(ORDINARY[:10] + TROUBLES + ORDINARY[10:]), which=st.integers(0, 11))
     def something_happens(self, what: str, which: int) -> None:
         """To whom it happens is number `which` of however many there are; to nobody where there is none."""
         if what in ORDINARY:
@@ -93,6 +95,9 @@ class Chaos(RuleBasedStateMachine):
             case "ask" | "read":
                 client = f"client {len(self.world.story) % 7}"
                 self.world.arrive(pick(self.world.catalog.models, which), reads=what == "read", client=client)
+            case "flood":
+                for _ in range(PLACES + 2):
+                    self.world.arrive(pick(self.world.catalog.models, which), client="flood")
             case "pass time":
                 self.world.pass_time(pick([0.5, 1, 5, 10, 30, 90, 400], which))
             case "be ready" if loading := self._servers(Life.LOADING):

@@ -9,6 +9,7 @@ hold raises Broken, with the story so far.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from hotseat.scheduling.events import (
     UpstreamReady,
 )
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.line import Wish
+from hotseat.scheduling.line import PLACES, Wish
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.terms import Address, ClientId, TicketId, Upstream
 
@@ -109,10 +110,8 @@ class World:
         """False from a fact until it was digested: a broken promise leaves it so."""
         self.story: list[tuple[Instant, Event | Command]] = []
         self._numbers = itertools.count(1)
-        self._regulars: set[tuple[ModelName, str]] = set()
-        """Who was served by which model."""
-        self._served_before: dict[tuple[ModelName, str], set[str]] = {}
-        """Who was served by a model since a client waits for it, or since it was served itself."""
+        self._served_before: dict[tuple[ModelName, str], Counter[str]] = {}
+        """How often others were served by a model since a client waits for it, or since it was served itself."""
         self._failures: dict[ModelName, int] = {}
         self._rests_until: dict[ModelName, Instant] = {}
 
@@ -289,16 +288,16 @@ class World:
         self._check_fairness(wanted)
 
     def _check_fairness(self, granted: Wanted) -> None:
-        """While somebody waits whom a model never served, nobody else is served by it twice."""
+        """While somebody waits for a model, nobody else is served by it more often than he has places."""
         if granted.wish is not Wish.USE:
             return
-        self._regulars.add((granted.model, granted.client))
         in_line = [each for each in self.waiting.values() if each.model == granted.model and each.wish is Wish.USE]
         waiting = {each.client for each in in_line}
-        for other in {client for client in waiting if (granted.model, client) not in self._regulars}:
-            seen = self._served_before.setdefault((granted.model, other), set())
-            self._require(granted.client not in seen, f"{granted.client} is served twice while {other} waits")
-            seen.add(granted.client)
+        for other in waiting - {granted.client}:
+            seen = self._served_before.setdefault((granted.model, other), Counter())
+            seen[granted.client] += 1
+            often = seen[granted.client] > PLACES
+            self._require(not often, f"{granted.client} is served {PLACES + 1} times while {other} waits")
         self._served_before.pop((granted.model, granted.client), None)
 
     def _check_slots(self, server: Server) -> None:

@@ -70,8 +70,8 @@ class Habits:
 
     def __init__(self) -> None:
         self._of: dict[ModelName, Habit] = {}
-        self._last_visits: dict[ClientId, tuple[ModelName, Instant, Seconds]] = {}
-        """Where each client was served last, until when and for how long."""
+        self._last_visits: dict[ClientId, tuple[ModelName, Instant]] = {}
+        """Where each client was served last, and until when."""
         self._usual_load_s: Seconds = UNKNOWN_LOAD_S
 
     def of(self, model: ModelName) -> Habit:
@@ -113,16 +113,11 @@ class Habits:
 
     def went(self, model: ModelName, habit: Habit, client: ClientId, began: Instant, now: Instant) -> None:
         """A request was answered."""
-        seconds, visits = now - began, self._last_visits
-        habit.served(seconds)
+        visits = self._last_visits
+        habit.served(now - began)
         if len(visits) >= KEPT_CLIENTS and client not in visits:
             del visits[next(iter(visits))]
-        visits[client] = (model, now, seconds)
-
-    def usual_service_s(self, client: ClientId, habit: Habit) -> Seconds:
-        """What the next request of a client will probably take: as long as its last one, else as long as others'."""
-        last = self._last_visits.get(client)
-        return habit.service_s if last is None else last[2]
+        visits[client] = (model, now)
 
     # Across restarts
 

@@ -1,22 +1,23 @@
-"""Tickets in waiting: one line per model, and within it one place per client.
+"""Tickets in waiting: one line per model, first come, first served, and a bounded number of places for each client.
 
-Who asks 600 times at once waits for 600 answers; who asks once beside them waits for one. Every question the decision
-asks (who is next, since when does the first one wait, how many) is answered without looking at the other tickets.
+Who asks 600 times at once has eight places; his other requests come into the line as those are served. So whoever
+comes after him waits for eight requests at most, not for 600. Every question the decision asks (who is next, since
+when does the first one wait, how many) is answered without looking at the other tickets.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
-
-from hotseat.scheduling.fairness import FairOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.scheduling.fairness import CostOf
-    from hotseat.terms import ClientId, Instant, ModelName, Seconds, TicketId
+    from hotseat.terms import ClientId, Instant, ModelName, TicketId
+
+PLACES = 8
+"""In the line of one model, for each client: more than a person or an agent uses, less than a batch wants."""
 
 
 class Wish(Enum):
@@ -42,60 +43,78 @@ class Ticket(NamedTuple):
 class ModelLine:
     """Those who wait for one model."""
 
-    __slots__ = ("_at_once", "_by_client", "_order", "tickets")
+    __slots__ = ("_at_once", "_behind", "_in_line", "_places_taken", "tickets")
 
     def __init__(self) -> None:
         # Ordered dictionaries know their first entry at once, however many were taken out before it.
         self.tickets: OrderedDict[TicketId, Ticket] = OrderedDict()
-        """Oldest first."""
+        """All of them, oldest first."""
         self._at_once: OrderedDict[TicketId, Ticket] = OrderedDict()
-        self._by_client: dict[ClientId, OrderedDict[TicketId, Ticket]] = {}
-        self._order = FairOrder()
+        self._in_line: OrderedDict[TicketId, Ticket] = OrderedDict()
+        self._behind: dict[ClientId, OrderedDict[TicketId, Ticket]] = {}
+        """Of clients that have all their places."""
+        self._places_taken: dict[ClientId, int] = {}
 
     def join(self, ticket: Ticket) -> None:
         self.tickets[ticket.id] = ticket
+        taken = self._places_taken.get(ticket.client, 0)
         if ticket.wish is not Wish.USE:
             self._at_once[ticket.id] = ticket
-            return
-        self._order.join(ticket.client)
-        self._by_client.setdefault(ticket.client, OrderedDict())[ticket.id] = ticket
+        elif taken < PLACES:
+            self._in_line[ticket.id] = ticket
+            self._places_taken[ticket.client] = taken + 1
+        else:
+            self._behind.setdefault(ticket.client, OrderedDict())[ticket.id] = ticket
 
     def leave(self, ticket: Ticket) -> None:
         del self.tickets[ticket.id]
         if ticket.wish is not Wish.USE:
             del self._at_once[ticket.id]
-            return
-        queue = self._by_client[ticket.client]
-        del queue[ticket.id]
-        if not queue:
-            del self._by_client[ticket.client]
-            self._order.leave(ticket.client)
+        elif self._in_line.pop(ticket.id, None):
+            self._pass_on(ticket.client)
+        else:
+            self._take_from_behind(ticket.client, ticket.id)
 
-    def take(self, ticket: Ticket, cost_s: Seconds) -> None:
-        """It is served, and its client charged for it."""
-        if ticket.wish is Wish.USE:
-            self._order.charge(ticket.client, cost_s)
-        self.leave(ticket)
+    def _pass_on(self, client: ClientId) -> None:
+        """A place comes free: the client's next request comes into the line, at its end."""
+        if client in self._behind:
+            following = self._take_from_behind(client, next(iter(self._behind[client])))
+            self._in_line[following.id] = following
+            return
+        self._places_taken[client] -= 1
+        if not self._places_taken[client]:
+            del self._places_taken[client]
+
+    def _take_from_behind(self, client: ClientId, ticket: TicketId) -> Ticket:
+        queue = self._behind[client]
+        taken = queue.pop(ticket)
+        if not queue:
+            del self._behind[client]
+        return taken
 
     def next(self, *, slot_free: bool) -> Ticket | None:
         """Who is served next; those who take no slot wait for none."""
         if self._at_once:
             return next(iter(self._at_once.values()))
-        if slot_free and self._order:
-            return next(iter(self._by_client[self._order.first()].values()))
+        if slot_free and self._in_line:
+            return next(iter(self._in_line.values()))
         return None
 
     def clients(self) -> int:
         """How many different clients wait for a slot."""
-        return len(self._order)
+        return len(self._places_taken)
 
-    def in_order(self, cost_of: CostOf) -> Iterator[Ticket]:
+    def in_order(self) -> Iterator[Ticket]:
         """As they will be served, if nobody comes or goes."""
         yield from self._at_once.values()
-        queues = {client: iter(queue.values()) for client, queue in self._by_client.items()}
-        waiting = {client: len(queue) for client, queue in self._by_client.items()}
-        for client in self._order.rounds(waiting, cost_of):
-            yield next(queues[client])
+        in_line = deque(self._in_line.values())
+        behind = {client: iter(queue.values()) for client, queue in self._behind.items()}
+        while in_line:
+            ticket = in_line.popleft()
+            yield ticket
+            following = next(behind.get(ticket.client, iter(())), None)
+            if following:
+                in_line.append(following)
 
 
 class Line:
@@ -135,14 +154,6 @@ class Line:
         if not line.tickets:
             del self._by_model[model]
         return left
-
-    def take(self, ticket: Ticket, cost_s: Seconds) -> None:
-        """It is served: out of the line, and `cost_s` charged to its client."""
-        del self._model_of[ticket.id]
-        line = self._by_model[ticket.model]
-        line.take(ticket, cost_s)
-        if not line.tickets:
-            del self._by_model[ticket.model]
 
     def waiting_for(self, model: ModelName) -> tuple[Ticket, ...]:
         """Oldest first."""

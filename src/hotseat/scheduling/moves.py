@@ -82,7 +82,7 @@ class Moves:
 
     def grant(self, model: ModelState, ticket: Ticket, because: str) -> None:
         """Somebody who waited may use the model."""
-        self.state.line.take(ticket, self.state.habits.usual_service_s(ticket.client, model.habit))
+        self.state.line.leave(ticket.id)
         self.lease(model, ticket, because)
 
     def lease(self, model: ModelState, ticket: Ticket, because: str) -> None:

@@ -48,9 +48,9 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
 
 def _tickets(state: State, model: ModelState, wait: Wait) -> Iterator[TicketView]:
     """Everybody in a model's line, as they will be served: only the first can be promised anything."""
-    line, habits = state.line.of(model.name), state.habits
+    line = state.line.of(model.name)
     assert line is not None
-    for ahead, ticket in enumerate(line.in_order(lambda client: habits.usual_service_s(client, model.habit))):
+    for ahead, ticket in enumerate(line.in_order()):
         reason = f"{wait.why}, {ahead} ahead" if ahead else wait.why
         expected_s = wait.ready_in_s + served_in_s(state, model, ahead)
         latest = None if ahead else wait.not_later_than
