@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.support.catalogs import in_groups, model, one_at_a_time, with_budget, with_model, without
-from tests.support.world import PLACES, Life, World
+from tests.support.world import Life, World
 
 from hotseat.catalog.groups import Group
+from hotseat.scheduling.line import PLACES
 from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
