@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hotseat.terms import Instant, TicketId
 
 SEARCH = settings(
-    max_examples=400,
+    max_examples=2000,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
