@@ -313,7 +313,8 @@ class Exchange:
             self.head_received(known.with_length(length))
             return self.write(data)
         self._stage = ANSWERING
-        self._stop_clock()
+        if self._pending is not None:
+            self._stop_clock()
         self._head = known.head
         self._first_byte_at = relay.now()
         return self.write(known.with_body(length, data))
@@ -424,7 +425,8 @@ class Exchange:
 
     def _over(self, status: int, now: Instant) -> None:
         self._stage = OVER
-        self._stop_clock()
+        if self._pending is not None:
+            self._stop_clock()
         connection, self._connection = self._connection, None
         if connection is not None and connection.serves(self):
             connection.release()

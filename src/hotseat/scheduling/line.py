@@ -122,10 +122,10 @@ class Line:
 
     def __init__(self) -> None:
         self._by_model: dict[ModelName, ModelLine] = {}
-        self._model_of: dict[TicketId, ModelName] = {}
+        self.model_of: dict[TicketId, ModelName] = {}
 
     def __len__(self) -> int:
-        return len(self._model_of)
+        return len(self.model_of)
 
     def __iter__(self) -> Iterator[Ticket]:
         return (ticket for line in self._by_model.values() for ticket in line.tickets.values())
@@ -141,11 +141,11 @@ class Line:
         if line is None:
             line = self._by_model[ticket.model] = ModelLine()
         line.join(ticket)
-        self._model_of[ticket.id] = ticket.model
+        self.model_of[ticket.id] = ticket.model
 
     def leave(self, ticket: TicketId) -> Ticket | None:
         """Take a ticket out, wherever it stands; None if it does not wait here."""
-        model = self._model_of.pop(ticket, None)
+        model = self.model_of.pop(ticket, None)
         if model is None:
             return None
         line = self._by_model[model]

@@ -95,7 +95,7 @@ class Scheduler:
         """A lease for a request that finds its model ready while nobody waits; None if the house must be looked at."""
         state = self._state
         model = state.models.get(name)
-        if model is None or model.phase is not READY or state.line or state.is_closing:
+        if model is None or model.phase is not READY or state.line.model_of or state.is_closing:
             return None
         if takes_slot:
             limit = model.spec.concurrency_limit or model.slots_told
@@ -113,21 +113,22 @@ class Scheduler:
         """Take back a lease that nobody waits for; None if the house must be looked at."""
         state = self._state
         model = state.leases.get(ticket)
-        if model is None or model.phase is not READY or state.line:
+        if model is None or model.phase is not READY or state.line.model_of:
             return None
         del state.leases[ticket]
         lease = model.leases.pop(ticket)
         if lease.wish is USE:
             model.slots_used -= 1
-            state.habits.went(model.name, model.habit, lease.client, lease.since, now)
+            habit = model.habit
+            state.habits.went(lease.model, habit, lease.client, lease.since, now)
             if not model.slots_used:
-                model.habit.unused_since = now
+                habit.unused_since = now
         commands: list[Command] = []
         if not model.leases:
             model.idle_since = now
-            expires = model.expires_at()
-            if expires is not None and expires < self._wake and not model.spec.pinned:
-                self._wake_at(commands, expires)
+            ttl_s = model.spec.ttl_s
+            if ttl_s is not None and now + ttl_s < self._wake and not model.spec.pinned:
+                self._wake_at(commands, now + ttl_s)
         return commands
 
     def _wake_at(self, commands: list[Command], when: Instant) -> None:
