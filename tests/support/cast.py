@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HEALTHY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK"
+NAMED = HEALTHY.replace(b"\r\n", b"\r\nServer: llama.cpp\r\n", 1)
 LOADING = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 7\r\nConnection: close\r\n\r\nloading"
 ELSEWHERE = b"HTTP/1.1 302 Found\r\nLocation: /ready\r\nContent-Length: 0\r\n\r\n"
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -75,7 +76,7 @@ def tells_its_slots(port: str) -> None:
     listener = listen(port)
     while True:
         connection, _ = listener.accept()
-        connection.sendall(told if b" /props " in connection.recv(65536) else HEALTHY)
+        connection.sendall(told if b" /props " in connection.recv(65536) else NAMED)
         connection.close()
 
 

@@ -32,7 +32,7 @@ async def test_a_server_that_answers_is_ready(stage: Stage) -> None:
 
 
 async def test_a_server_is_asked_for_its_slots(stage: Stage) -> None:
-    """Once it is ready; one that does not know is not asked again."""
+    """If it calls itself llama.cpp: to others it would be a request that nobody sent."""
     telling, silent = await stage.ready(model("tells_its_slots")), await stage.ready(model("dutiful"))
 
     assert await stage.supervisor.ask_slots(telling) == SlotsLearned(telling.model, telling.launch, 3)

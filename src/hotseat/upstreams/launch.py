@@ -43,6 +43,8 @@ class Launch:
         self._child: Child | None = None
         self._is_wanted = True
         self._tasks = Tasks()
+        self.server = ""
+        """What the ready server calls itself."""
 
     async def bring_up(self) -> Upstream:
         """The server, ready; or LoadFailed, and then no process of it is left."""
@@ -146,6 +148,7 @@ class Launch:
         if not self._is_wanted:
             raise Trouble("it was stopped")
         if not answer.cancelled():
+            self.server = readiness.server
             return await answer
         raise Trouble(self._late(recipe, readiness))
 

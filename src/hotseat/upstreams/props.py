@@ -12,6 +12,8 @@ from hotseat.upstreams.readiness import connected
 if TYPE_CHECKING:
     from hotseat.terms import Address, Bytes, Seconds
 
+LLAMA_SERVER = "llama.cpp"
+"""What it calls itself in the field `Server`."""
 PATIENCE_S: Seconds = 2.0
 MOST_BYTES: Bytes = 1 << 20
 

@@ -28,6 +28,8 @@ class Readiness:
         self._doors = doors(address)
         self._check_endpoint = check_endpoint
         self.last_answer = "nothing listened there"
+        self.server = ""
+        """What the server that answered calls itself."""
 
     async def reached(self) -> Address:
         """The address that answered, as soon as one does. Waits for ever: whoever calls sets the limit."""
@@ -44,7 +46,7 @@ class Readiness:
             return await accepts(door, self._dialler)
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
-                status = await ask(door, self._check_endpoint, self._dialler)
+                status, self.server = await ask(door, self._check_endpoint, self._dialler)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except TimeoutError:
@@ -77,17 +79,26 @@ async def accepts(address: Address, dialler: Dialler) -> bool:
         return False
 
 
-async def ask(address: Address, path: str, dialler: Dialler) -> int:
-    """The status that a GET is answered with; ValueError where the answer is not HTTP. Redirects are not followed."""
+async def ask(address: Address, path: str, dialler: Dialler) -> tuple[int, str]:
+    """The status that a GET is answered with, and by what server; ValueError where the answer is not HTTP."""
     async with connected(address, dialler) as (reader, writer):
         host = f"[{address.host}]" if ":" in address.host else address.host
         head = f"GET {address.prefix}{path} HTTP/1.1\r\nHost: {host}:{address.port}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode())
         status_line = await reader.readline()
-    version, status, *_ = status_line.decode("latin-1").split() or ("", "")
-    if not version.startswith("HTTP/1."):
-        raise ValueError("the answer was not HTTP")
-    return int(status)
+        version, status, *_ = status_line.decode("latin-1").split() or ("", "")
+        if not version.startswith("HTTP/1."):
+            raise ValueError("the answer was not HTTP")
+        return int(status), await named_in(reader)
+
+
+async def named_in(reader: asyncio.StreamReader) -> str:
+    """The field `Server` of the head that follows, or nothing."""
+    while (line := await reader.readline()).strip():
+        name, _, value = line.decode("latin-1").partition(":")
+        if name.lower() == "server":
+            return value.strip()
+    return ""
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from hotseat.upstreams.guarding import ISOLATED, Guard
 from hotseat.upstreams.launch import Launch
 from hotseat.upstreams.output import Outputs
 from hotseat.upstreams.ports import Ports
-from hotseat.upstreams.props import total_slots
+from hotseat.upstreams.props import LLAMA_SERVER, total_slots
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -58,7 +58,10 @@ class Supervisor:
         return UpstreamExited(ready.model, ready.launch, how)
 
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
-        """How many requests the server works on at a time, if it is one that tells."""
+        """How many requests the server works on at a time, if it is one that tells; others are not bothered."""
+        launch = self._launches.get(ready.launch)
+        if launch is None or launch.server != LLAMA_SERVER:
+            return None
         slots = await total_slots(ready.upstream.address)
         return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
 
