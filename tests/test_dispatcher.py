@@ -41,7 +41,7 @@ class Guest:
         self.error: HotseatError | None = None
         self._when_told = when_told
 
-    def granted(self, upstream: Upstream) -> None:
+    def granted(self, upstream: Upstream, because: str = "") -> None:
         self._hear("granted")
 
     def confirmed(self) -> None:

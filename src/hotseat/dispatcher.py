@@ -77,8 +77,8 @@ class Hands(Protocol):
 class Visitor(Protocol):
     """Who holds a ticket. Called from `tell`, so it returns at once and never raises."""
 
-    def granted(self, upstream: Upstream) -> None:
-        """The lease is yours until you `leave`."""
+    def granted(self, upstream: Upstream, because: str = "") -> None:
+        """The lease is yours until you `leave`; `because` says what it took, unless it was granted at once."""
 
     def confirmed(self) -> None:
         """What an operator asked for has come true; the ticket is gone."""
@@ -208,9 +208,9 @@ class Dispatcher:
 
     def _carry_out(self, command: Command) -> None:
         match command:
-            case Grant(ticket=ticket, upstream=upstream):
+            case Grant(ticket=ticket, upstream=upstream, because=because):
                 if visitor := self._visitors.get(ticket):
-                    visitor.granted(upstream)
+                    visitor.granted(upstream, because)
             case Confirm(ticket=ticket):
                 if visitor := self._visitors.pop(ticket, None):
                     visitor.confirmed()
@@ -295,7 +295,7 @@ class _Wish:
     def __init__(self, answer: asyncio.Future[None]) -> None:
         self.answer = answer
 
-    def granted(self, upstream: Upstream) -> None:
+    def granted(self, upstream: Upstream, because: str = "") -> None:
         raise AssertionError(f"an operator's ticket was granted a lease on {upstream.address}")
 
     def confirmed(self) -> None:

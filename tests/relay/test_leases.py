@@ -177,3 +177,18 @@ async def test_a_client_that_leaves_after_its_answer_leaves_the_upstream_alone(h
     await house.exchange(get())
 
     assert len(house.alpha.lines) == 1
+
+
+async def test_whoever_waited_is_told_how_long_and_why(house: RelayHouse) -> None:
+    """A swap shows in the head of the answer; an answer that nothing kept waiting says nothing of it."""
+    client, call = await house.reached(chat())
+    other = await house.send(chat("beta"))
+    await come_true(lambda: house.waiting() == 1)
+    await call.say(HELLO)
+    at_once = await client.message()
+    await (await house.upstreams["beta"].call()).say(HELLO)
+    waited = await other.message()
+
+    assert not [line for line in at_once.raw.splitlines() if line.startswith(b"Hotseat-")]
+    assert b"\r\nHotseat-Waited: 0." in waited.raw
+    assert b"\r\nHotseat-Why: beta had to be loaded, and alpha had to leave first\r\n" in waited.raw

@@ -235,8 +235,8 @@ def upstream_of(model: str) -> Upstream:
 # Commands
 
 
-def grants(ticket: int, model: str | None = None) -> Expected:
-    return _expected(Grant, ticket=ticket, model=model)
+def grants(ticket: int, model: str | None = None, because: str | None = None) -> Expected:
+    return _expected(Grant, ticket=ticket, model=model, because=because)
 
 
 def confirms(ticket: int, model: str | None = None) -> Expected:

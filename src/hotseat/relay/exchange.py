@@ -16,7 +16,7 @@ from hotseat.catalog.spec import DEFAULT_TIMEOUTS, UNCHANGED, LoadingState, Mode
 from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, UpstreamError
 from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
 from hotseat.relay.naming import MANAGEMENT, MODEL_IN_BODY, name_for_v1
-from hotseat.relay.refusals import stream_error
+from hotseat.relay.refusals import one_line, stream_error
 from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
 from hotseat.relay.waiting import EarlyAnswer, after_grace, can_begin_early
 
@@ -89,6 +89,8 @@ class Exchange:
     _early: EarlyAnswer | None = None
     _head: ResponseHead | None = None
     _granted_at: Instant | None = None
+    _waited_for = ""
+    """What kept it from being granted at once."""
     _first_byte_at: Instant | None = None
     _unreachable_since: Instant | None = None
     _was_sent = False
@@ -197,8 +199,10 @@ class Exchange:
 
     # The dispatcher's answers
 
-    def granted(self, upstream: Upstream) -> None:
+    def granted(self, upstream: Upstream, because: str = "") -> None:
         self._granted_at = self._relay.now()
+        if because:
+            self._waited_for = because
         self._upstream = upstream
         if self._ticket is not None:
             self._stop_clock()
@@ -301,15 +305,24 @@ class Exchange:
         self._dechunks = head.is_chunked and self.request.head.http10
         endless = head.ends_with_the_connection and not self.wants_head_only
         self._closes = self._closes or endless or self._dechunks or self._relay.is_draining
-        cors = self._relay.rules.cors.lines(self.request.head)
+        cors, ours = self._relay.rules.cors.lines(self.request.head), self._lines_about_waiting()
         http10 = self.request.head.http10
-        return self.write(response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10))
+        return self.write(
+            response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10, ours=ours)
+        )
+
+    def _lines_about_waiting(self) -> list[bytes]:
+        """After the fact, for whoever wonders why it took so long."""
+        if not self._waited_for or self._granted_at is None:
+            return []
+        waited_s = self._granted_at - self.request.began
+        return [b"Hotseat-Waited: %.3f" % waited_s, b"Hotseat-Why: %b" % one_line(self._waited_for, 200).encode()]
 
     def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
         """The same for a head that was read before: if the client wants nothing special, it is ready as it is."""
         relay, asked = self._relay, self.request.head
         may_need_cors = relay.rules.cors.is_on and b"origin" in asked.known
-        if self._closes or asked.http10 or relay.is_draining or may_need_cors:
+        if self._closes or asked.http10 or relay.is_draining or may_need_cors or self._waited_for:
             self.head_received(known.with_length(length))
             return self.write(data)
         self._stage = ANSWERING

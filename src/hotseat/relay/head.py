@@ -14,6 +14,8 @@ from hotseat.errors import ClientError, ExpectationFailed, NotImplementedHere, T
 from hotseat.relay.multipart import boundary_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hotseat.terms import Address
 
 Field = tuple[bytes, bytes]
@@ -234,9 +236,11 @@ def read_response_head(status: int, reason: bytes, fields: list[Field]) -> Respo
     return ResponseHead(status, reason, fields, known)
 
 
-def response_bytes(head: ResponseHead, cors: list[bytes], *, dechunk: bool, close: bool, http10: bool) -> bytes:
-    """The head that goes to the client: the upstream's fields, our framing of the connection."""
-    lines = [b"HTTP/1.1 %d %b" % (head.status, head.reason), *_response_lines(head, dechunk, bool(cors)), *cors]
+def response_bytes(
+    head: ResponseHead, cors: list[bytes], *, dechunk: bool, close: bool, http10: bool, ours: Iterable[bytes] = ()
+) -> bytes:
+    """The head that goes to the client: the upstream's fields, ours, our framing of the connection."""
+    lines = [b"HTTP/1.1 %d %b" % (head.status, head.reason), *_response_lines(head, dechunk, bool(cors)), *cors, *ours]
     if head.is_event_stream and b"x-accel-buffering" not in head.known:
         lines.append(b"X-Accel-Buffering: no")
     if head.status == SWITCHING:

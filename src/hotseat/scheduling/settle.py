@@ -14,6 +14,7 @@ from hotseat.scheduling.eviction import price_in_words
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.plan import Prospect, Step, prospects
 from hotseat.scheduling.turns import NEVER, slots
+from hotseat.scheduling.waiting import waited_for
 
 if TYPE_CHECKING:
     from hotseat.scheduling.moves import Moves
@@ -72,7 +73,7 @@ def _serve_residents(moves: Moves) -> None:
             continue
         limit = slots(state, model)
         while ticket := state.line.next(model.name, slot_free=model.slots_used < limit):
-            moves.grant(model, ticket, f"{model.name} is ready")
+            moves.grant(model, ticket, waited_for(model, ticket))
 
 
 def _cut_late_leases(moves: Moves) -> Instant:

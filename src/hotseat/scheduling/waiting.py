@@ -14,6 +14,7 @@ from hotseat.scheduling.room import Floor, is_in_the_way
 from hotseat.scheduling.turns import LONGEST_STRETCH, Hold, Keeps, slots
 
 if TYPE_CHECKING:
+    from hotseat.scheduling.line import Ticket
     from hotseat.scheduling.state import ModelState, State
     from hotseat.terms import Instant, ModelName, Seconds
 
@@ -191,6 +192,14 @@ def served_in_s(state: State, model: ModelState, ahead: int) -> Seconds:
     free = at_once - model.slots_used if model.phase is Phase.READY else at_once
     rounds = max(0.0, ahead + 1 - free) / at_once if at_once < float("inf") else 0.0
     return rounds * model.habit.service_s
+
+
+def waited_for(model: ModelState, ticket: Ticket) -> str:
+    """After the fact: what a ticket waited for that is granted now."""
+    if ticket.since > model.ready_at:
+        return f"all slots of {model.name} were in use"
+    gone = ", ".join(each.model for each in model.evicted_for_it)
+    return f"{model.name} had to be loaded{f', and {gone} had to leave first' if gone else ''}"
 
 
 def newcomer_waits_s(state: State, name: ModelName, now: Instant) -> Seconds:
