@@ -96,7 +96,7 @@ class Chaos(RuleBasedStateMachine):
             case "ask" | "read":
                 client = f"client {len(self.world.story) % 7}"
                 self.world.arrive(pick(self.world.catalog.models, which), reads=what == "read", client=client)
-            case "flood":
+            case "flood" if len(self.world.waiting) < PLACES:  # one at a time: each arrival looks at everybody
                 for _ in range(PLACES + 2):
                     self.world.arrive(pick(self.world.catalog.models, which), client="flood")
             case "pass time":

@@ -69,10 +69,12 @@ def rests(model: ModelState, now: Instant) -> LoadFailed:
 def _serve_residents(moves: Moves) -> None:
     state = moves.state
     for model in state.in_phase(Phase.READY):
-        if not state.line.count(model.name):
-            continue
-        limit = slots(state, model)
-        while ticket := state.line.next(model.name, slot_free=model.slots_used < limit):
+        waiting = state.line.count(model.name)
+        limit = slots(state, model) if waiting else 0
+        for _ in range(waiting):
+            ticket = state.line.next(model.name, slot_free=model.slots_used < limit)
+            if ticket is None:
+                break
             moves.grant(model, ticket, waited_for(model, ticket))
 
 
