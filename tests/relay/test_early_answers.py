@@ -103,8 +103,8 @@ async def test_a_long_wait_begins_the_answer(room: WaitingRoom) -> None:
         "",
     ]
     sign = await piece(client)
-    assert sign.startswith(b": slow: loading for ")
-    assert sign.endswith(b" s: 1 request waits for it\n\n")
+    assert sign.startswith(b": slow: loading slow: ")
+    assert sign.endswith(b" of about 20 s\n\n")
 
 
 async def test_a_page_of_an_allowed_origin_may_read_it(open_house: OpenHouse) -> None:
@@ -392,7 +392,7 @@ async def test_a_chat_can_show_the_signs_as_reasoning(reasoning_room: WaitingRoo
 
     assert (sign["object"], sign["model"]) == ("chat.completion.chunk", "slow")
     assert choice["delta"].keys() == {"reasoning_content"}
-    assert choice["delta"]["reasoning_content"].startswith("slow: loading for ")
+    assert choice["delta"]["reasoning_content"].startswith("slow: loading slow: ")
     assert choice["finish_reason"] is None
 
 

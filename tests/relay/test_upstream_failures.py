@@ -81,7 +81,7 @@ async def test_what_a_server_may_have_read_is_not_sent_to_another(house: RelayHo
     await client.message()
     await client.send(chat())
     second = await house.alpha.call()
-    house.alpha.refuse_connections()
+    await house.alpha.refuse_connections()
     second.hang_up()
 
     assert (await client.message()).status == 502

@@ -72,9 +72,10 @@ class ScriptedUpstream:
         """The next request, on whichever line it comes."""
         return await within(DEADLINE_S, self._calls.get())
 
-    def refuse_connections(self) -> None:
+    async def refuse_connections(self) -> None:
         """Those that exist go on."""
         self._acceptor.cancel()
+        await asyncio.wait([self._acceptor])  # a loop that still accepts keeps the socket open
         self._sock.close()
 
     def stop_accepting(self) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 UNREACHABLE_S: Seconds = 1.0
 """How long a ready upstream may refuse connections before that is the answer."""
 DIAL_AGAIN_S: Seconds = 0.05
+WORTH_TELLING_S: Seconds = 0.1
+"""Who waited for less does not wonder why."""
 
 
 class Client(Protocol):
@@ -313,9 +315,9 @@ class Exchange:
 
     def _lines_about_waiting(self) -> list[bytes]:
         """After the fact, for whoever wonders why it took so long."""
-        if not self._waited_for or self._granted_at is None:
+        waited_s = 0.0 if self._granted_at is None else self._granted_at - self.request.began
+        if not self._waited_for or waited_s < WORTH_TELLING_S:
             return []
-        waited_s = self._granted_at - self.request.began
         return [b"Hotseat-Waited: %.3f" % waited_s, b"Hotseat-Why: %b" % one_line(self._waited_for, 200).encode()]
 
     def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
