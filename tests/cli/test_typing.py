@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.support.desk import Typed
 
 COMMANDS = (
+    "init",
     "serve",
     "check",
     "schema",

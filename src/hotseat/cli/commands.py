@@ -57,6 +57,21 @@ def hotseat(
     pass
 
 
+@app.command(epilog="Example: hotseat init ~/models")
+def init(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Where models are. [default: the caches of other programs, ~/models]")
+    ] = None,
+    config: Annotated[Path, typer.Option("--config", help="The file to write.")] = USUAL_CONFIG,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Print it and write nothing.")] = False,
+) -> None:
+    """Look for models and write a configuration that runs them."""
+    from hotseat.cli.init import Wishes, init
+
+    init(Wishes(folders or (), config, force), only_print)
+
+
 @app.command(epilog="Example: hotseat serve --config config.yaml --listen 127.0.0.1:9090")
 def serve(
     config: ConfigFiles = None,

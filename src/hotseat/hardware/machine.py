@@ -47,6 +47,12 @@ class Machine:
     def labels(self) -> dict[DeviceName, str]:
         return {name: device.label for name, device in self._devices.items()}
 
+    @property
+    def borrowers(self) -> frozenset[DeviceName]:
+        """Cards that work in the machine's RAM."""
+        devices = self._devices.items()
+        return frozenset(name for name, device in devices if not getattr(device, "has_own_memory", True))
+
     def devices(self) -> dict[DeviceName, DeviceReading]:
         return {name: reading for name, device in self._devices.items() if (reading := device.read())}
 

@@ -1,0 +1,98 @@
+"""How a found model is run on this machine: its command, the longest context that fits, and the memory that takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat.cli.room import GIB
+from hotseat.estimates.estimate import estimate
+from hotseat.estimates.files import Disk
+from hotseat.estimates.lines import CannotEstimate, Where
+from hotseat.estimates.machine import Gpu
+from hotseat.shelf.found import Engine, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hotseat.cli.room import Device
+    from hotseat.shelf.found import Found
+    from hotseat.terms import Bytes
+
+CONTEXTS = (32768, 16384, 8192, 4096)
+"""Long enough for work with files at first; whoever needs more has memory to spare and raises it."""
+EMBEDDED_AT_ONCE = 8192
+DRIVER = GIB // 2
+"""What a driver takes on each GPU beside the sum."""
+
+ONLY = {Role.EMBEDDING: ("--embeddings",), Role.RERANK: ("--reranking",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    options: tuple[str, ...]
+    """Behind the program's own words."""
+    memory: Bytes | None
+    """Over all devices together; None: unknown, or more than there is."""
+    remark: str = ""
+
+
+def fitted(model: Found, devices: Sequence[Device]) -> Fitted:
+    """The longest sane context whose sum fits into the devices together; without one, the server is left to manage."""
+    if model.engine is not Engine.LLAMA:
+        return Fitted(_own_options(model), None)
+    budget = sum(device.memory - device.reserve for device in devices)
+    for context in _contexts(model):
+        options = (*_llama_options(model, context), *_layers(devices))
+        needed = _needed(options, devices)
+        if needed is None:
+            return Fitted(options, None, "how much memory it takes could not be read from its file")
+        if needed <= budget:
+            return Fitted(options, needed)
+    return Fitted(_llama_options(model, _contexts(model)[-1]), None, "larger than the memory there is: it will be slow")
+
+
+def _contexts(model: Found) -> list[int]:
+    longest = model.trained_context or CONTEXTS[-1]
+    if model.role in ONLY:
+        return [min(longest, EMBEDDED_AT_ONCE)]
+    return [context for context in CONTEXTS if context <= longest] or [longest]
+
+
+def _llama_options(model: Found, context: int) -> tuple[str, ...]:
+    words: tuple[str, ...] = ("-m", str(model.path), "-c", str(context))
+    if model.projector:
+        words = (*words, "--mmproj", str(model.projector))
+    if model.draft:
+        words = (*words, "-md", str(model.draft))
+    if model.role in ONLY:
+        # What is embedded goes through at once, so a batch must hold the longest text.
+        words = (*words, *ONLY[model.role], "-b", str(context), "-ub", str(context))
+    return words
+
+
+def _layers(devices: Sequence[Device]) -> tuple[str, ...]:
+    return ("-ngl", "99") if any(device.is_gpu for device in devices) else ()
+
+
+def _needed(options: tuple[str, ...], devices: Sequence[Device]) -> Bytes | None:
+    gpus = sum(device.is_gpu for device in devices)
+    try:
+        found = estimate(("llama-server", *options), Disk(Path.cwd()), gpu=Gpu.SOME if gpus else Gpu.NONE)
+    except CannotEstimate:
+        return None
+    return found.needed(Where.DEVICE) + gpus * DRIVER if gpus else found.needed(Where.HOST)
+
+
+def _own_options(model: Found) -> tuple[str, ...]:
+    if model.engine is Engine.WHISPER:
+        return ("-m", str(model.path), "--inference-path", "/v1/audio/transcriptions")
+    context = next((each for each in CONTEXTS if each <= model.trained_context), model.trained_context)
+    return (str(model.path), *(("--max-model-len", str(context)) if context else ()))
+
+
+def shares(memory: Bytes, devices: Sequence[Device]) -> dict[str, Bytes]:
+    """Over several GPUs llama-server deals a model out in proportion to their memory."""
+    total = sum(device.memory for device in devices)
+    return {device.name: -(-memory * device.memory // total) for device in devices}

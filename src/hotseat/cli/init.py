@@ -1,0 +1,147 @@
+"""`hotseat init`: look for models, and write a configuration that runs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat.cli.problems import Problem
+from hotseat.cli.room import devices
+from hotseat.cli.tables import without_escapes
+from hotseat.cli.writing import Draft, text_of
+from hotseat.config.complaints import ConfigError
+from hotseat.config.load import read
+from hotseat.errors import did_you_mean
+from hotseat.shelf.found import Engine, LeftOut
+from hotseat.shelf.places import ollama_stores, usual_folders
+from hotseat.shelf.shelf import Shelf, look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hotseat.shelf.found import Found
+
+UNFIT_FOR_YAML = ("${", "\n", "\r")
+"""Signs of a path that a configuration would read as something else."""
+MOST_TOLD = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    folders: Sequence[Path]
+    """Empty: the usual places."""
+    target: Path
+    force: bool = False
+
+
+def init(wishes: Wishes, only_print: bool) -> None:
+    if wishes.target.exists() and not (wishes.force or only_print):
+        raise Problem(f"{wishes.target} exists; --force overwrites it, --print shows what would be written")
+    text, shelf, programs = draft(wishes, os.environ)
+    if only_print:
+        print(text, end="")
+        print(*remarks(shelf), sep="\n", file=sys.stderr)
+        return
+    write(text, wishes)
+    print(summary(shelf, programs, wishes.target))
+
+
+def draft(wishes: Wishes, env: Mapping[str, str]) -> tuple[str, Shelf, Mapping[Engine, str]]:
+    """The text of a configuration, what it was made from, and the programs that were found."""
+    for folder in wishes.folders:
+        must_be_folder(folder)
+    home = Path(env.get("HOME") or Path.home())
+    folders = [folder.absolute() for folder in wishes.folders] or usual_folders(env, home)
+    stores = [] if wishes.folders else ollama_stores(env, home)
+    programs = {engine: found for engine in Engine if (found := shutil.which(engine.value, path=env.get("PATH")))}
+    shelf = runnable(look(folders, stores), programs)
+    if not shelf.models:
+        raise Problem(nothing_found([*folders, *stores], shelf))
+    return text_of(Draft(shelf.models, devices(), programs)), shelf, programs
+
+
+def must_be_folder(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    beside = [each.name for each in folder.parent.iterdir() if each.is_dir()] if folder.parent.is_dir() else []
+    raise Problem(f"{folder} is no folder.{did_you_mean(folder.name, beside)}")
+
+
+def runnable(shelf: Shelf, programs: Mapping[Engine, str]) -> Shelf:
+    """Without the models that a configuration could not run: llama-server is usual enough to be fetched later."""
+    obstacles = {named.name: obstacle(named.model, programs) for named in shelf.models}
+    left_out = [LeftOut(each.model.path, why) for each in shelf.models if (why := obstacles[each.name])]
+    kept = [named for named in shelf.models if not obstacles[named.name]]
+    return replace(shelf, models=kept, left_out=[*shelf.left_out, *left_out])
+
+
+def obstacle(model: Found, programs: Mapping[Engine, str]) -> str:
+    if model.engine is not Engine.LLAMA and model.engine not in programs:
+        return f"{model.path} needs {model.engine.value}, which is not on the PATH"
+    if any(sign in str(model.path) for sign in UNFIT_FOR_YAML):
+        return f"{str(model.path)!r} cannot be written in a configuration"
+    return ""
+
+
+def nothing_found(places: Sequence[Path], shelf: Shelf) -> str:
+    looked = ", ".join(map(str, places)) or "none of the usual places, which do not exist here"
+    why = "".join(f"\n  {told}" for told in remarks(shelf))
+    return f"no model was found; looked into {looked}. Name the folder of your models: hotseat init FOLDER{why}"
+
+
+# Writing
+
+
+def write(text: str, wishes: Wishes) -> None:
+    """The file is whole and valid, or it is as it was."""
+    target = wishes.target
+    try:
+        with tempfile.TemporaryDirectory(prefix=".hotseat-init-", dir=target.parent) as folder:
+            fresh = Path(folder, target.name)
+            fresh.write_text(text, encoding="utf-8")
+            must_be_valid(fresh)
+            fresh.replace(target)
+    except OSError as error:
+        raise Problem(f"{target} cannot be written: {error.strerror}") from None
+
+
+def must_be_valid(file: Path) -> None:
+    try:
+        read([file], environ=os.environ)
+    except ConfigError as error:
+        complaints = "\n".join(map(str, error.complaints))
+        raise Problem(f"what would be written is wrong; please report it:\n{complaints}") from None
+
+
+# Telling
+
+
+def summary(shelf: Shelf, programs: Mapping[Engine, str], target: Path) -> str:
+    roles = Counter(named.model.role.value for named in shelf.models)
+    counted = ", ".join(f"{number} {role}" for role, number in roles.items())
+    models = f"{len(shelf.models)} model{'s'[: len(shelf.models) > 1]}"
+    told = [f"{target}: {models} ({counted})", *(f"  {named.name}" for named in shelf.models[:MOST_TOLD])]
+    if len(shelf.models) > MOST_TOLD:
+        told.append(f"  and {len(shelf.models) - MOST_TOLD} more")
+    told += remarks(shelf)
+    if Engine.LLAMA not in programs and any(named.model.engine is Engine.LLAMA for named in shelf.models):
+        told.append("llama-server is not on the PATH: install it, or name it under macros in the file")
+    return "\n".join(without_escapes(line) for line in [*told, f"next: hotseat serve{config_option(target)}"])
+
+
+def remarks(shelf: Shelf) -> Iterator[str]:
+    for left in shelf.left_out[:MOST_TOLD]:
+        yield f"left out: {left.why}"
+    if len(shelf.left_out) > MOST_TOLD:
+        yield f"left out: {len(shelf.left_out) - MOST_TOLD} more"
+    yield from shelf.unseen
+
+
+def config_option(target: Path) -> str:
+    return "" if str(target) == "config.yaml" else f" --config {target}"

@@ -1,0 +1,39 @@
+"""What memory a first configuration may count on: that of the GPUs which have some of their own, else the RAM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.hardware.machine import RAM, find_machine
+
+if TYPE_CHECKING:
+    from hotseat.hardware.machine import Machine
+    from hotseat.terms import Bytes
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    name: str
+    memory: Bytes
+    label: str = ""
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.name != RAM
+
+    @property
+    def reserve(self) -> Bytes:
+        """For the desktop or the driver on a GPU, for everything else on the machine."""
+        return min(self.memory // 8, GIB) if self.is_gpu else min(self.memory // 4, 4 * GIB)
+
+
+def devices(machine: Machine | None = None) -> list[Device]:
+    """A card that works in the machine's RAM is no room of its own: the RAM is counted then."""
+    machine = machine or find_machine()
+    labels, borrowers = machine.labels, machine.borrowers
+    found = {name: Device(name, seen.total, labels[name]) for name, seen in machine.devices().items()}
+    cards = [device for name, device in found.items() if device.is_gpu and name not in borrowers]
+    return cards or [found[RAM]]

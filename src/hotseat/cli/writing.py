@@ -1,0 +1,128 @@
+"""A first configuration as text: what a person would write, with a comment where they would wonder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.cli.fitting import Fitted, fitted, shares
+from hotseat.config.units import size_text
+from hotseat.shelf.found import Engine, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hotseat.cli.room import Device
+    from hotseat.shelf.found import Found
+    from hotseat.shelf.naming import Named
+    from hotseat.terms import Bytes
+
+MIB, GIB = 1 << 20, 1 << 30
+PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")
+YAML_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
+
+MACROS = {Engine.LLAMA: "llama", Engine.VLLM: "vllm", Engine.WHISPER: "whisper"}
+FIRST_WORDS = {
+    Engine.LLAMA: "{} --host 127.0.0.1 --port ${{PORT}}",
+    Engine.VLLM: "{} serve --host 127.0.0.1 --port ${{PORT}} --served-model-name ${{MODEL_ID}}",
+    Engine.WHISPER: "{} --host 127.0.0.1 --port ${{PORT}}",
+}
+FURTHER = {
+    Engine.LLAMA: (),
+    Engine.VLLM: ("healthCheckTimeout: 15m # it compiles before it answers",),
+    Engine.WHISPER: ("checkEndpoint: none # older versions have no /health",),
+}
+
+HEAD = """\
+# Written by `hotseat init`. It is yours now: change what you like, then run `hotseat check` and `hotseat reload`.
+# All keys: `hotseat schema`, or docs/reference/configuration.md.
+
+listen: 127.0.0.1:8080 # this machine only; others need apiKeys first
+
+globalTTL: 30m # a model that nobody uses for this long is unloaded; 0 keeps it
+"""
+TOGETHER = "Models run side by side as long as they fit in here; the longest unused leave first."
+DEALT = "llama-server deals each model out over all GPUs; -dev and CUDA_VISIBLE_DEVICES change that."
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A configuration to be written."""
+
+    models: Sequence[Named]
+    devices: Sequence[Device]
+    programs: Mapping[Engine, str]
+
+
+def text_of(draft: Draft) -> str:
+    return "\n".join([HEAD, *_devices(draft.devices), "", *_macros(draft), "", "models:", *_models(draft)]) + "\n"
+
+
+def _devices(devices: Sequence[Device]) -> Iterator[str]:
+    yield f"# {TOGETHER}"
+    if len(devices) > 1:
+        yield f"# {DEALT}"
+    yield "devices:"
+    for device in devices:
+        label = f" # {device.label}" if device.label else ""
+        yield f"  {device.name}: {{memory: {_down(device.memory)}, reserve: {_down(device.reserve)}}}{label}"
+
+
+def _macros(draft: Draft) -> Iterator[str]:
+    yield "macros:"
+    for engine in dict.fromkeys(named.model.engine for named in draft.models):
+        program = shlex.quote(draft.programs.get(engine, engine.value))
+        yield f"  {MACROS[engine]}: {json.dumps(FIRST_WORDS[engine].format(program), ensure_ascii=False)}"
+
+
+def _models(draft: Draft) -> Iterator[str]:
+    for named in draft.models:
+        fit = fitted(named.model, draft.devices)
+        yield f"  {_key(named.name)}:"
+        yield from (f"    {line}" for line in (*_remarks(named.model, fit), *_settings(named, fit, draft.devices)))
+
+
+def _remarks(model: Found, fit: Fitted) -> Iterator[str]:
+    facts = [model.role.value if model.role is not Role.CHAT else "", size_text(model.size), model.quant]
+    if model.parameters:
+        facts.append(f"{_count(model.parameters)} parameters")
+    if model.trained_context:
+        facts.append(f"trained on {model.trained_context} tokens")
+    yield f"# {', '.join(filter(None, facts))}"
+    if fit.remark:
+        yield f"# {fit.remark}"
+
+
+def _settings(named: Named, fit: Fitted, devices: Sequence[Device]) -> Iterator[str]:
+    engine = named.model.engine
+    yield "cmd: |"
+    yield f"  ${{{MACROS[engine]}}}"
+    yield f"  {shlex.join(fit.options)}"
+    if named.aliases:
+        yield f"aliases: [{', '.join(map(_key, named.aliases))}]"
+    if fit.memory is not None:
+        parts = [f"{name}: {_up(size)}" for name, size in shares(fit.memory, devices).items()]
+        yield f"memory: {{{', '.join(parts)}}}"
+    yield from FURTHER[engine]
+
+
+def _key(name: str) -> str:
+    return name if PLAIN.fullmatch(name) and name.lower() not in YAML_WORDS else json.dumps(name, ensure_ascii=False)
+
+
+def _up(size: Bytes) -> str:
+    return f"{-(-size // MIB)}MiB"
+
+
+def _down(size: Bytes) -> str:
+    return f"{size // GIB}GiB" if size % GIB == 0 else f"{size // MIB}MiB"
+
+
+def _count(number: int) -> str:
+    for unit, factor in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
+        if number >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return str(number)

@@ -1,0 +1,60 @@
+"""What a found model is called: its own name, which is unique, and a shorter alias where nobody else would have it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from hotseat.shelf.reading import QUANT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hotseat.shelf.found import Found
+
+UNFIT = re.compile(r"[^A-Za-z0-9._:/-]+")
+"""What is tiresome to type or has a meaning in a shell, an address or YAML."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    name: str
+    aliases: tuple[str, ...]
+    model: Found
+
+
+def named(models: Sequence[Found]) -> list[Named]:
+    wished = [_typeable(model.stem) for model in models]
+    names, shorter = _unique(wished), [_shorter(name) for name in wished]
+    wishes = Counter(shorter)
+    taken = set(names)
+    return [
+        Named(name, (short,) if short and wishes[short] == 1 and short not in taken else (), model)
+        for name, short, model in zip(names, shorter, models, strict=True)
+    ]
+
+
+def _typeable(stem: str) -> str:
+    return re.sub("-{2,}", "-", UNFIT.sub("-", stem)).strip("-") or "model"
+
+
+def _unique(wishes: Sequence[str]) -> list[str]:
+    """The second of a name gets -2, and so on."""
+    given: dict[str, None] = {}
+    for wish in wishes:
+        given[next(name for name in _numbered(wish) if name not in given)] = None
+    return list(given)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))
+
+
+def _shorter(name: str) -> str:
+    """Lower case, without the number format and without Ollama's `latest`."""
+    short = QUANT.sub("", name).removesuffix(":latest").lower()
+    return "" if short == name else short

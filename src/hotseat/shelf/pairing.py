@@ -1,0 +1,50 @@
+"""Which projector and which draft belong to which model: those beside it that fit it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hotseat.shelf.found import Found, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PREFERRED = ("F16", "BF16", "Q8_0", "F32")
+"""Projectors often come in several formats; the first of these is small enough and loses nothing."""
+
+
+def paired(found: Sequence[Found]) -> list[Found]:
+    """The models to ask, each with its helpers; what only helps is not among them."""
+    projectors = [each for each in found if each.role is Role.PROJECTOR]
+    drafts = [each for each in found if each.role is Role.DRAFT]
+    models = [each for each in found if each.role not in (Role.PROJECTOR, Role.DRAFT)]
+    return [_with_helpers(model, projectors, drafts) for model in models]
+
+
+def _with_helpers(model: Found, projectors: Sequence[Found], drafts: Sequence[Found]) -> Found:
+    if model.role is not Role.CHAT:
+        return model
+    projector = min((each for each in projectors if _fits(each, model)), key=_preference, default=None)
+    draft = next((each for each in drafts if _drafts_for(each, model)), None)
+    return replace(
+        model,
+        projector=projector.path if projector else model.projector,
+        draft=draft.path if draft else None,
+    )
+
+
+def _fits(projector: Found, model: Found) -> bool:
+    """In the same folder, and of the same width where it says one."""
+    return projector.path.parent == model.path.parent and projector.width in (0, model.width)
+
+
+def _drafts_for(draft: Found, model: Found) -> bool:
+    """A draft must speak its model's words, and is of no use unless it is much smaller."""
+    is_beside = draft.path.parent == model.path.parent
+    return is_beside and draft.vocabulary == model.vocabulary and draft.size * 2 < model.size
+
+
+def _preference(projector: Found) -> tuple[int, int]:
+    known = projector.quant in PREFERRED
+    return PREFERRED.index(projector.quant) if known else len(PREFERRED), projector.size

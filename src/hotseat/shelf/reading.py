@@ -1,0 +1,131 @@
+"""From a file to what it is: the keys of its head say whether one can chat with it, embed with it, or neither."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat.estimates.files import PART, Disk
+from hotseat.estimates.gguf_anatomy import anatomy_of
+from hotseat.estimates.lines import CannotEstimate
+from hotseat.shelf.found import Engine, Found, Role
+
+if TYPE_CHECKING:
+    from hotseat.estimates.gguf import Head
+
+HERE = Disk(Path())
+
+EMBEDDERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "modern-bert"}
+EMBEDDERS |= {"eurobert", "gemma-embedding", "t5encoder", "roberta", "xlm-roberta"}
+RANK = 4
+"""llama.cpp's number for pooling that ranks documents."""
+CLASSIFIERS = ("cls.weight", "cls.output.weight")
+"""Tensors that only a reranker has; older files have no other sign."""
+KINDS = {"adapter": "an adapter", "imatrix": "a table for quantising", "vocab": "a vocabulary only"}
+"""Values of general.type that are no model."""
+
+QUANT = re.compile(
+    r"(?i)(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|FP16|MXFP4(?:_MOE)?|NVFP4))(?=$|[-._])"
+)
+DRAFT = re.compile(r"(?i)(^|[-._])draft($|[-._])")
+NAMELESS = re.compile(r"(?i)(ggml-)?model([-._].*)?|[0-9a-f]{40,}|sha256-.*")
+"""File names that say nothing; the head knows better."""
+
+WHISPER_MAGIC = b"lmgg"
+WHISPER_WORDS = range(51_000, 53_000)
+
+
+def read_gguf(path: Path, stem: str = "") -> Found:
+    """What a GGUF file is; CannotEstimate says why it is of no use."""
+    head = HERE.gguf(str(path))
+    kind = head.keys.get("general.type", "model")
+    if kind in KINDS:
+        raise CannotEstimate(f"{path} is {KINDS[str(kind)]}, no model")
+    stem = stem or _stem(path, head)
+    found = Found(path, stem, Role.CHAT, Engine.LLAMA, head.size, quant=_quant(stem, head))
+    if head.keys.get("general.architecture") == "clip" or kind in ("mmproj", "projector"):
+        return replace(found, role=Role.PROJECTOR, width=_number(head, "clip.vision.projection_dim"))
+    anatomy = anatomy_of(head, str(path))
+    return replace(
+        found,
+        role=_role(head, anatomy.architecture, stem),
+        parameters=sum(prod(tensor.shape) for tensor in head.tensors),
+        trained_context=anatomy.trained_context,
+        width=anatomy.width,
+        vocabulary=anatomy.vocabulary,
+    )
+
+
+def _role(head: Head, architecture: str, stem: str) -> Role:
+    pooling = head.keys.get(f"{architecture}.pooling_type")
+    if pooling == RANK or any(tensor.name in CLASSIFIERS for tensor in head.tensors):
+        return Role.RERANK
+    if pooling or architecture in EMBEDDERS:
+        return Role.EMBEDDING
+    return Role.DRAFT if DRAFT.search(stem) else Role.CHAT
+
+
+def _stem(path: Path, head: Head) -> str:
+    part = PART.fullmatch(path.name)
+    stem = part[1] if part else path.stem
+    # llama.cpp's own cache puts the repository in front of the file.
+    stem = re.sub(r"^.+-GGUF_", "", stem)
+    said = head.keys.get("general.name")
+    return said if NAMELESS.fullmatch(stem) and isinstance(said, str) and said else stem
+
+
+def _quant(stem: str, head: Head) -> str:
+    """As people call it, which its name says best; else the type of most of its bytes."""
+    if said := QUANT.search(stem):
+        return said[1].upper()
+    sizes: Counter[str] = Counter()
+    for tensor in head.tensors:
+        sizes[tensor.quant] += tensor.size
+    return sizes.most_common(1)[0][0] if sizes else ""
+
+
+def _number(head: Head, key: str) -> int:
+    value = head.keys.get(key)
+    return int(value) if isinstance(value, int) else 0
+
+
+def read_checkpoint(folder: Path) -> Found:
+    """What a folder of safetensors is; CannotEstimate where it is no language model."""
+    checkpoint = HERE.checkpoint(str(folder))
+    anatomy = checkpoint.anatomy
+    return Found(
+        folder,
+        _repository(folder),
+        Role.EMBEDDING if anatomy.architecture in EMBEDDERS else Role.CHAT,
+        Engine.VLLM,
+        checkpoint.weights,
+        trained_context=anatomy.trained_context,
+        width=anatomy.width,
+        vocabulary=anatomy.vocabulary,
+    )
+
+
+def _repository(folder: Path) -> str:
+    """A snapshot in Hugging Face's cache has a number for a name; the folder above says whose it is."""
+    for parent in (folder, *folder.parents):
+        if parent.name.startswith("models--"):
+            return parent.name.rpartition("--")[2]
+    return folder.name
+
+
+def read_whisper(path: Path) -> Found:
+    """A model for whisper-server, known by how its head begins."""
+    try:
+        with path.open("rb") as stream:
+            head, size = stream.read(8), path.stat().st_size
+    except OSError as error:
+        raise CannotEstimate(f"{path} cannot be read: {error.strerror}") from None
+    magic, words = struct.unpack("<4si", head) if len(head) == 8 else (b"", 0)
+    if magic != WHISPER_MAGIC or words not in WHISPER_WORDS:
+        raise CannotEstimate(f"{path} does not begin like a model of whisper.cpp")
+    return Found(path, f"whisper-{path.stem.removeprefix('ggml-')}", Role.SPEECH, Engine.WHISPER, size)

@@ -1,0 +1,164 @@
+"""`hotseat init`, as it is typed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.shelves import model_bytes, put, put_checkpoint
+
+from hotseat.cli import init
+from hotseat.cli.room import GIB, Device
+from hotseat.config.load import Loaded, read
+
+if TYPE_CHECKING:
+    from tests.support.desk import Typed
+
+RAM = [Device("ram", 16 * GIB)]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, on a machine of 16 GiB with llama-server and nothing else on its PATH."""
+    put(tmp_path / "bin/llama-server", b"#!/bin/sh\n").chmod(0o755)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(os, "environ", {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)})
+    monkeypatch.setattr(init, "devices", lambda: RAM)
+    return tmp_path
+
+
+def loaded() -> Loaded:
+    return read([Path("config.yaml")], environ={})
+
+
+def test_models_of_the_usual_places_become_a_configuration(home: Path, typed: Typed) -> None:
+    """It is valid without a warning, names what was found, and says what comes next."""
+    put(home / "models/Qwen3-4B-Q8_0.gguf")
+    put(home / ".cache/llama.cpp/embedder.gguf", model_bytes("bert"))
+    said = typed("init")
+
+    config = loaded()
+    chat, embedder = config.catalog.resolve("qwen3-4b"), config.catalog.resolve("embedder")
+    assert said.code == 0
+    assert said.out.splitlines() == [
+        "config.yaml: 2 models (1 embedding, 1 chat)",
+        "  embedder",
+        "  Qwen3-4B-Q8_0",
+        "next: hotseat serve",
+    ]
+    assert config.complaints == ()
+    assert chat.recipe.argv == (
+        f"{home}/bin/llama-server", "--host", "127.0.0.1", "--port", "${PORT}",
+        "-m", f"{home}/models/Qwen3-4B-Q8_0.gguf", "-c", "32768",
+    )  # fmt: skip
+    assert chat.memory
+    assert embedder.recipe.argv[-6:] == ("8192", "--embeddings", "-b", "8192", "-ub", "8192")
+    assert sum(config.catalog.budgets.values()) == 12 * GIB
+
+
+@pytest.mark.usefixtures("home")
+def test_a_path_with_spaces_and_quotes_survives(tmp_path: Path, typed: Typed) -> None:
+    """What is written is what is run."""
+    path = put(tmp_path / "my models/it's #1: 100%.gguf")
+    typed("init", "../my models")
+
+    [spec] = loaded().catalog.models.values()
+    assert os.path.normpath(spec.recipe.argv[spec.recipe.argv.index("-m") + 1]) == str(path)
+
+
+def test_a_file_that_exists_is_left_alone(home: Path, typed: Typed) -> None:
+    """Unless it is forced."""
+    put(home / "models/m.gguf")
+    Path("config.yaml").write_text("mine")
+    refused, text = typed("init"), Path("config.yaml").read_text()
+    forced = typed("init", "--force")
+
+    assert (refused.code, text) == (1, "mine")
+    assert "--force overwrites it" in refused.err
+    assert (forced.code, list(loaded().catalog.models)) == (0, ["m"])
+    assert os.listdir() == ["config.yaml"]
+
+
+def test_print_writes_nothing(home: Path, typed: Typed) -> None:
+    """The configuration goes to standard output, remarks to standard error."""
+    put(home / "models/m.gguf"), put(home / "models/n.gguf", b"no model")
+    said = typed("init", "--print")
+
+    assert said.out.startswith("# Written by `hotseat init`")
+    assert "left out" in said.err
+    assert os.listdir() == []
+
+
+def test_nothing_found_says_where_was_looked(home: Path, typed: Typed) -> None:
+    """And what to do."""
+    (home / "models").mkdir()
+    said = typed("init")
+
+    assert said.code == 1
+    assert f"looked into {home}/models. Name the folder of your models: hotseat init FOLDER" in said.err
+    assert os.listdir() == []
+
+
+def test_a_folder_that_is_not_there_is_asked_back(home: Path, typed: Typed) -> None:
+    """With the nearest name beside it."""
+    (home / "weights").mkdir()
+    said = typed("init", str(home / "wieghts"))
+
+    assert said.code == 1
+    assert said.err == f'hotseat: {home}/wieghts is no folder. Did you mean "weights"?\n'
+
+
+def test_without_a_server_the_file_is_written_and_the_lack_is_told(home: Path, typed: Typed) -> None:
+    """llama-server can be installed later; a model for a program that few have is left out."""
+    (home / "bin/llama-server").unlink()
+    put(home / "models/m.gguf")
+    put_checkpoint(home / "models/qwen")
+    said = typed("init")
+
+    assert said.code == 0
+    assert "llama-server is not on the PATH" in said.out
+    assert f"left out: {home}/models/qwen needs vllm, which is not on the PATH" in said.out
+    assert list(loaded().catalog.models) == ["m"]
+
+
+def test_vllm_gets_the_folder_and_the_name(home: Path, typed: Typed) -> None:
+    """Its server is told what it is called here, and has time to compile."""
+    put(home / "bin/vllm", b"#!/bin/sh\n").chmod(0o755)
+    put_checkpoint(home / "models/qwen")
+    typed("init")
+
+    [spec] = loaded().catalog.models.values()
+    assert spec.recipe.argv[1:] == (
+        "serve", "--host", "127.0.0.1", "--port", "${PORT}", "--served-model-name", "qwen",
+        f"{home}/models/qwen", "--max-model-len", "32768",
+    )  # fmt: skip
+    assert spec.health_check_timeout_s == 900
+
+
+def test_the_context_is_the_longest_that_fits(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less memory, fewer tokens; where even the fewest do not fit, the whole device is left to the model."""
+    put(home / "models/m.gguf", model_bytes(words=20_000, rows=20_000))
+    contexts = []
+    for mib in (400, 60, 4):
+        monkeypatch.setattr(init, "devices", lambda mib=mib: [Device("ram", mib << 20)])
+        typed("init", "--force")
+        [spec] = loaded().catalog.models.values()
+        contexts.append((spec.recipe.argv[-1], spec.memory is not None))
+
+    assert contexts == [("32768", True), ("8192", True), ("4096", False)]
+
+
+def test_gpus_get_all_layers_and_a_share_each(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As llama-server deals a model out by itself."""
+    monkeypatch.setattr(init, "devices", lambda: [Device("gpu0", 24 * GIB, "RTX"), Device("gpu1", 8 * GIB)])
+    put(home / "models/m.gguf")
+    typed("init")
+
+    [spec] = loaded().catalog.models.values()
+    memory = {str(place): size for place, size in (spec.memory or {}).items()}
+    assert spec.recipe.argv[-2:] == ("-ngl", "99")
+    assert memory["gpu0"] == pytest.approx(3 * memory["gpu1"], rel=0.01)
+    assert "gpu0: {memory: 24GiB, reserve: 1GiB} # RTX" in Path("config.yaml").read_text()

@@ -1,0 +1,159 @@
+"""From files to models: what each is, what belongs together, and what it is called."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.shelves import model_bytes, put, put_checkpoint, put_ollama
+
+from hotseat.shelf.found import Engine, Role
+from hotseat.shelf.places import ollama_stores, usual_folders
+from hotseat.shelf.shelf import look
+from hotseat.shelf.walk import Bounds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("data", "role"),
+    [
+        (model_bytes(), Role.CHAT),
+        (model_bytes("qwen3", qwen3__pooling_type=3), Role.EMBEDDING),
+        (model_bytes("qwen3", qwen3__pooling_type=4), Role.RERANK),
+        (model_bytes("bert"), Role.EMBEDDING),
+        (model_bytes("bert", bert__pooling_type=4), Role.RERANK),
+    ],
+)
+def test_the_head_says_what_a_model_is_for(tmp_path: Path, data: bytes, role: Role) -> None:
+    """Pooling and architecture tell embedding models and rerankers from those one chats with."""
+    put(tmp_path / "m.gguf", data)
+    [named] = look([tmp_path]).models
+
+    assert named.model.role is role
+    assert (named.model.trained_context, named.model.parameters, named.model.quant) == (65536, 2 * 64 * 64, "F16")
+
+
+def test_what_is_no_model_is_left_out_with_a_reason(tmp_path: Path) -> None:
+    """Adapters, files that are cut off, and files that only have the name."""
+    put(tmp_path / "adapter.gguf", model_bytes(general__type="adapter"))
+    put(tmp_path / "cut.gguf", model_bytes()[:-100])
+    put(tmp_path / "text.gguf", b"hello")
+    put(tmp_path / "ggml-silero.bin", b"lmgg" + struct.pack("<i", 16))
+    shelf = look([tmp_path])
+
+    assert shelf.models == []
+    assert [left.why.removeprefix(f"{left.path} ").partition(":")[0] for left in shelf.left_out] == [
+        "is an adapter, no model",
+        "is cut off",
+        "does not begin like a GGUF file; is it a whole GGUF file?",
+        "does not begin like a model of whisper.cpp",
+    ]
+
+
+def test_a_projector_goes_to_the_model_that_it_fits(tmp_path: Path) -> None:
+    """Of several formats the usual one is taken; one of another width or another folder is for somebody else."""
+    put(tmp_path / "gemma/gemma-Q4_K_M.gguf")
+    for quant, width in (("F32", 64), ("F16", 64), ("Q8_0", 1024)):
+        projector = model_bytes("clip", general__type="mmproj", clip__vision__projection_dim=width)
+        put(tmp_path / f"gemma/mmproj-gemma-{quant}.gguf", projector)
+    put(tmp_path / "other/llama.gguf")
+    put(tmp_path / "lonely/mmproj-F16.gguf", model_bytes("clip", clip__vision__projection_dim=7))
+    shelf = look([tmp_path])
+
+    projectors = {named.name: named.model.projector for named in shelf.models}
+    assert projectors == {"gemma-Q4_K_M": tmp_path / "gemma/mmproj-gemma-F16.gguf", "llama": None}
+    assert {left.path.name for left in shelf.left_out} == {
+        "mmproj-gemma-F32.gguf", "mmproj-gemma-Q8_0.gguf", "mmproj-F16.gguf",
+    }  # fmt: skip
+
+
+def test_a_draft_goes_to_the_larger_model_of_its_words(tmp_path: Path) -> None:
+    """It is called a draft, lies beside it, has as many words and is less than half as large."""
+    put(tmp_path / "big.gguf", model_bytes(rows=4096))
+    put(tmp_path / "other-words.gguf", model_bytes(words=128, rows=4096))
+    draft = put(tmp_path / "big-draft-Q8_0.gguf")
+    shelf = look([tmp_path])
+
+    assert {named.name: named.model.draft for named in shelf.models} == {"big": draft, "other-words": None}
+
+
+def test_a_model_in_parts_is_one_model(tmp_path: Path) -> None:
+    """Its size is that of all parts, its name has no number; with a part missing it is none."""
+    for n in (1, 2):
+        put(tmp_path / f"m-Q8_0-0000{n}-of-00002.gguf")
+    put(tmp_path / "half-00001-of-00002.gguf")
+    shelf = look([tmp_path])
+
+    [named] = shelf.models
+    assert (named.name, named.aliases, named.model.size) == ("m-Q8_0", ("m",), 2 * 2 * 128 * 64)
+    assert "half-00002-of-00002.gguf cannot be read" in shelf.left_out[0].why
+
+
+def test_names_are_unique_and_aliases_are_nobody_elses(tmp_path: Path) -> None:
+    """Two files of a name get a number; an alias that two would have, nobody has."""
+    put(tmp_path / "a/Qwen3-4B-Q4_K_M.gguf"), put(tmp_path / "b/Qwen3-4B-Q4_K_M.gguf", model_bytes(words=65))
+    put(tmp_path / "Phi 4 (mini)-Q8_0.gguf")
+    put(tmp_path / "ggml-org_gemma-3-1b-it-GGUF_gemma-3-1b-it-Q8_0.gguf")
+    put(tmp_path / "c/model.gguf", model_bytes(general__name="Named Within"))
+
+    assert [(named.name, *named.aliases) for named in look([tmp_path]).models] == [
+        ("gemma-3-1b-it-Q8_0", "gemma-3-1b-it"),
+        ("Named-Within", "named-within"),
+        ("Phi-4-mini-Q8_0", "phi-4-mini"),
+        ("Qwen3-4B-Q4_K_M",),
+        ("Qwen3-4B-Q4_K_M-2",),
+    ]
+
+
+def test_models_of_ollama_have_ollamas_names(tmp_path: Path) -> None:
+    """The manifest leads to the blobs; one whose blob is gone is left out."""
+    put_ollama(tmp_path, "gemma3", "4b", model=model_bytes(), projector=model_bytes("clip"))
+    put_ollama(tmp_path, "llama3.2", "latest", model=model_bytes(words=65))
+    put_ollama(tmp_path, "gone", "latest")
+    put(tmp_path / "manifests/registry.ollama.ai/library/broken/latest", b"[]")
+    shelf = look([], [tmp_path])
+
+    gemma, llama = shelf.models
+    assert (gemma.name, gemma.aliases, llama.name, llama.aliases) == ("gemma3:4b", (), "llama3.2:latest", ("llama3.2",))
+    assert gemma.model.projector
+    assert gemma.model.projector.parent == tmp_path / "blobs"
+    assert [left.path.parent.name for left in shelf.left_out] == ["broken", "gone"]
+
+
+def test_other_engines_have_other_files(tmp_path: Path) -> None:
+    """A snapshot in Hugging Face's cache is for vLLM and called as its repository; whisper's own format is for it."""
+    put_checkpoint(tmp_path / "models--Qwen--Qwen3-0.6B/snapshots/c1899de289a04d12")
+    put(tmp_path / "ggml-base.en.bin", b"lmgg" + struct.pack("<i", 51864))
+
+    assert [(named.name, named.model.engine, named.model.role) for named in look([tmp_path]).models] == [
+        ("Qwen3-0.6B", Engine.VLLM, Role.CHAT),
+        ("whisper-base.en", Engine.WHISPER, Role.SPEECH),
+    ]
+
+
+def test_reading_ends_when_time_is_up(tmp_path: Path) -> None:
+    """What was not read is told."""
+    put(tmp_path / "a.gguf"), put(tmp_path / "b.gguf")
+    times = iter([0.0, 1.0, 2.0, 30.0, 30.0])
+    shelf = look([tmp_path], bounds=Bounds(clock=lambda: next(times)))
+
+    assert [named.name for named in shelf.models] == ["a"]
+    assert shelf.unseen == [f"Time was up before {tmp_path}/b.gguf was read; name fewer folders."]
+
+
+def test_the_usual_places_follow_the_variables_of_their_programs(tmp_path: Path) -> None:
+    """Only what exists is named, in a stable order."""
+    env = {
+        "HF_HOME": str(tmp_path / "hf"),
+        "OLLAMA_MODELS": str(tmp_path / "ollama"),
+        "LLAMA_CACHE": str(tmp_path / "lc"),
+    }
+    wanted = [tmp_path / name for name in ("hf/hub", "lc", ".cache/llama.cpp", ".lmstudio/models", "models")]
+    for folder in (*wanted, tmp_path / "ollama/manifests"):
+        folder.mkdir(parents=True)
+
+    assert usual_folders(env, tmp_path) == wanted
+    assert ollama_stores(env, tmp_path) == [tmp_path / "ollama"]
