@@ -10,6 +10,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from string import Template
 from tempfile import TemporaryDirectory
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 import typer
@@ -20,7 +21,8 @@ from hotseat.cli.commands import app as commands
 from hotseat.config.crosscheck import unused
 from hotseat.config.forms import Form, Ignored, Later
 from hotseat.config.llamaswap import TABLE, Row
-from hotseat.config.schema import Config
+from hotseat.config.model_form import ModelForm
+from hotseat.config.schema import Config, ModelsDir
 from hotseat.scheduling.lifecycle import Phase, diagram
 from hotseat.scheduling.view import ModelView, View
 from hotseat.simulation import trace
@@ -110,8 +112,11 @@ def configuration() -> str:
 
 def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Iterator[tuple[str, FieldInfo]]:
     """Every key, as a dotted path, depth first; neither what has no effect nor a form told before is entered."""
+    known = ModelForm.model_fields if form is ModelsDir else {}
     told_forms.add(form)
     for name, field in form.model_fields.items():
+        if name in known:
+            continue  # a folder of models has the keys of a model, which were told before
         path = f"{prefix}{field.alias or name}"
         yield path, field
         inner = [] if unused(field) else forms_in(field.annotation)
@@ -122,6 +127,8 @@ def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Itera
 def step_into(annotation: Any) -> str:
     """From a key to the forms below it: as the key itself, as entries of a list, or under names."""
     if inspect.isclass(annotation) and issubclass(annotation, Form):
+        return ""
+    if get_origin(annotation) is UnionType and NoneType in get_args(annotation):
         return ""
     return "[]" if get_origin(annotation) in (list, tuple) else ".*"
 

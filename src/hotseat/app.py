@@ -37,7 +37,9 @@ from hotseat.keeper import Keeper, state_directory
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
 from hotseat.scheduling.events import CatalogChanged, UpstreamReady
+from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.shelf.stock import Stock
 from hotseat.tasks import Tasks
 from hotseat.telemetry import logs
 from hotseat.telemetry.lag import Lag
@@ -63,6 +65,8 @@ log = logging.getLogger(__name__)
 FAILED, INVALID = 1, 3
 NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """What binding fails with where the hosts file gives `localhost` to ::1 and IPv6 is off."""
+FOLDER_LOOK_S: Seconds = 2.0
+"""How often a folder of models is looked into."""
 DRAIN_S: Seconds = 10.0
 """How long requests in flight may take after SIGTERM."""
 LOOK_S: Seconds = 0.5
@@ -83,8 +87,9 @@ class ServeOptions:
 
 def serve(options: ServeOptions) -> int:
     """Run until told to stop; returns the exit code."""
+    stock = Stock()
     try:
-        loaded = load(options)
+        loaded = load(options, stock)
     except ConfigError as error:
         return complain(*map(str, error.complaints))
     if problem := refuse_open(loaded.settings):
@@ -100,12 +105,12 @@ def serve(options: ServeOptions) -> int:
         host, port = loaded.settings.listen
         print(f"cannot listen on {host}:{port}: {refused.strerror}. Choose another with --listen.", file=sys.stderr)
         return FAILED
-    return run(Program(options, loaded, sockets, tls).run())
+    return run(Program(options, loaded, sockets, tls, stock).run())
 
 
-def load(options: ServeOptions) -> Loaded:
+def load(options: ServeOptions, stock: Stock) -> Loaded:
     """The configuration, with what the command line says on top."""
-    loaded = read(options.config, environ=os.environ, lenient=options.lenient)
+    loaded = read(options.config, environ=os.environ, lenient=options.lenient, offer=stock.look)
     settings = loaded.settings
     if options.listen is not None:
         settings = replace(settings, listen=options.listen)
@@ -180,9 +185,15 @@ class Program:
     """The running house."""
 
     def __init__(
-        self, options: ServeOptions, loaded: Loaded, sockets: list[socket.socket], tls: ssl.SSLContext | None
+        self,
+        options: ServeOptions,
+        loaded: Loaded,
+        sockets: list[socket.socket],
+        tls: ssl.SSLContext | None,
+        stock: Stock,
     ) -> None:
         self._options = options
+        self._stock = stock
         self._loaded = loaded
         self._sockets = sockets
         self._tls = tls
@@ -240,6 +251,7 @@ class Program:
         self._tasks.start(self._preload(), "preload")
         if self._options.watches:
             self._tasks.start(self._watch_files(), "watch the configuration")
+        self._tasks.start(self._watch_models_dir(), "watch the folder of models")
 
     def _check_promises(self, entry: Entry) -> None:
         """After every load something more is known about what can be kept."""
@@ -296,7 +308,8 @@ class Program:
     async def reload(self) -> ReloadResult:
         """Validate first and keep the old configuration on failure; apply only the difference."""
         try:
-            loaded = load(self._options)
+            self._note_use()
+            loaded = load(self._options, self._stock)
         except ConfigError as error:
             return self._kept_old(*map(str, error.complaints))
         if problem := refuse_open(replace(loaded.settings, listen=self.settings.listen)):
@@ -343,6 +356,33 @@ class Program:
             len(change.removed),
         )
         return ReloadResult(change)
+
+    # The folder of models
+
+    async def _watch_models_dir(self) -> None:
+        """Looking works where events do not, as on network file systems, and costs a glance at each file."""
+        while True:
+            await asyncio.sleep(FOLDER_LOOK_S)
+            if self._loaded.models_dir:
+                await self._look_into(self._loaded.models_dir)
+
+    async def _look_into(self, folder: Path) -> None:
+        before = self._stock.offered
+        self._note_use()
+        offered = await asyncio.to_thread(self._stock.look, folder)
+        if offered == before or self._loaded.models_dir != folder or self._loaded.look_again is None:
+            return None
+        try:
+            catalog = self._loaded.look_again(lambda _: offered)
+        except ConfigError as error:
+            return log.error("models of a folder were not taken up complaint=%r", str(error))
+        self._loaded = replace(self._loaded, catalog=catalog)
+        change = self._dispatcher.change_catalog(catalog.with_profile(self._dispatcher.catalog.active_profile))
+        return log.info("models of a folder changed added=%d removed=%d", len(change.added), len(change.removed))
+
+    def _note_use(self) -> None:
+        models = self._dispatcher.view().models
+        self._stock.in_use = frozenset(model.name for model in models if model.phase is not Phase.COLD)
 
     # The first minute
 

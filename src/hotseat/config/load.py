@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.template import holes
@@ -15,13 +15,16 @@ from hotseat.config.leads import warn_of_proxies
 from hotseat.config.llamaswap import differences
 from hotseat.config.macros import expand_all
 from hotseat.config.merge import merge
+from hotseat.config.models_dir import folder_of, with_files
 from hotseat.config.validate import validate, without_foreign_keys
+from hotseat.shelf.stock import offered_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path as FilePath
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.config.models_dir import Offer
     from hotseat.config.schema import Config
     from hotseat.settings import Settings
 
@@ -38,13 +41,33 @@ class Loaded:
     """What was read, directories resolved."""
     differences: tuple[Complaint, ...] = ()
     """What happens otherwise than it would in llama-swap."""
+    models_dir: FilePath | None = None
+    """A folder whose files are models."""
+    look_again: Callable[[Offer], Catalog] | None = field(default=None, compare=False)
+    """The catalog of the same text with what the folder offers now; what was written to the text since is not read."""
 
 
-def read(paths: Sequence[FilePath], *, environ: Mapping[str, str], lenient: bool = False) -> Loaded:
+def read(
+    paths: Sequence[FilePath], *, environ: Mapping[str, str], lenient: bool = False, offer: Offer = offered_by
+) -> Loaded:
     """Read files and directories of files as one configuration; ConfigError carries everything that is wrong."""
-    notebook = Notebook(str(paths[0]) if paths else "")
+    name = str(paths[0]) if paths else ""
+    notebook = Notebook(name)
     files = _files(paths, notebook)
     document = _document(files, environ, notebook)
+
+    def understood(offer: Offer, notebook: Notebook) -> Loaded:
+        return _understood(document, offer, notebook, environ, lenient)
+
+    loaded = understood(offer, notebook)
+    return replace(loaded, files=files, look_again=lambda offer: understood(offer, Notebook(name)).catalog)
+
+
+def _understood(
+    written: Document, offer: Offer, notebook: Notebook, environ: Mapping[str, str], lenient: bool
+) -> Loaded:
+    notebook.spots = written.spots
+    document = with_files(written, offer, notebook)
     notebook.spots = document.spots
     value = expand_all(without_foreign_keys(document), notebook)
     config = validate(value, document, notebook, lenient=lenient)
@@ -55,8 +78,8 @@ def read(paths: Sequence[FilePath], *, environ: Mapping[str, str], lenient: bool
         built.settings,
         notebook.complaints(),
         _withheld(document),
-        files,
-        tuple(differences(document.value, notebook)),
+        differences=tuple(differences(written.value, notebook)),
+        models_dir=folder_of(document.value),
     )
 
 

@@ -24,6 +24,8 @@ class Definition:
 
 Definitions: TypeAlias = dict[str, Definition]
 
+TEMPLATE = "modelsDir"
+"""Has the keys of a model, and is none."""
 _KNOWN_AT_LAUNCH = ("cmd", "cmdStop", "proxy", "env", "checkEndpoint")
 
 
@@ -33,7 +35,11 @@ def expand_all(value: dict[str, Any], notebook: Notebook) -> dict[str, Any]:
     expanded = _expand_global(value, shared, notebook)
     models = value.get("models")
     if isinstance(models, dict):
-        expanded["models"] = {name: _expand_model(name, model, shared, notebook) for name, model in models.items()}
+        expanded["models"] = {
+            name: _expand_model(("models", name), name, model, shared, notebook) for name, model in models.items()
+        }
+    if TEMPLATE in value:
+        expanded[TEMPLATE] = _expand_model((TEMPLATE,), "${MODEL_ID}", value[TEMPLATE], shared, notebook)
     return expanded
 
 
@@ -45,21 +51,20 @@ def _definitions(macros: Any, path: Path) -> Definitions:
 
 def _expand_global(value: dict[str, Any], shared: Definitions, notebook: Notebook) -> dict[str, Any]:
     filler = _Filler(resolve(shared, notebook), frozenset(), notebook)
-    kept = ("macros", "models")
+    kept = ("macros", "models", TEMPLATE)
     return {key: part if key in kept else filler.fill(part, (key,)) for key, part in value.items()}
 
 
-def _expand_model(name: str, model: Any, shared: Definitions, notebook: Notebook) -> Any:
+def _expand_model(path: Path, name: str, model: Any, shared: Definitions, notebook: Notebook) -> Any:
     if not isinstance(model, dict):
         return model
-    path: Path = ("models", name)
     # In place: a global macro that uses an overridden one sees the model's value.
     macros = resolve({**shared, **_definitions(model.get("macros"), (*path, "macros"))}, notebook)
-    return {key: _expand_key(name, key, part, macros, notebook) for key, part in model.items()}
+    return {key: _expand_key((*path, key), name, part, macros, notebook) for key, part in model.items()}
 
 
-def _expand_key(name: str, key: str, part: Any, macros: dict[str, MacroValue], notebook: Notebook) -> Any:
-    path: Path = ("models", name, key)
+def _expand_key(path: Path, name: str, part: Any, macros: dict[str, MacroValue], notebook: Notebook) -> Any:
+    key = str(path[-1])
     if key == "macros":
         return part
     if key in ("cmd", "cmdStop"):
@@ -166,7 +171,7 @@ class _Filler:
         if name not in RESERVED:
             hint = nearest(name, [*self._macros, *self._open])
             self._notebook.error(path, f"unknown macro ${{{name}}}", hint)
-        elif path[0] != "models":
+        elif path[0] not in ("models", TEMPLATE):
             self._notebook.error(path, f"${{{name}}} can be used inside a model only")
         elif name == PID:
             self._notebook.error(path, "${PID} can be used in cmdStop only")

@@ -15,5 +15,6 @@ def json_schema() -> dict[str, Any]:
     for form in (schema, *schema["$defs"].values()):
         for key, described in form.get("properties", {}).items():
             described["title"] = key
+    schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["modelsDir"]}]
     extensions = {r"^(x-|\.)": {"description": "Yours: hotseat does not look at it."}}
     return {"$schema": DIALECT, **schema, "title": "hotseat configuration", "patternProperties": extensions}

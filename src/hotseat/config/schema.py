@@ -119,11 +119,21 @@ class Performance(Form):
     """Polling period."""
 
 
+class ModelsDir(ModelForm):
+    """What each file of a folder is run with: the keys of a model, where ${MODEL_PATH} is the file."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """The folder; ~ is your home."""
+
+
 class Config(Form):
     """The configuration of hotseat."""
 
     models: dict[str, ModelForm]
     """The models, by name."""
+    models_dir: ModelsDir | None = None
+    """A folder whose GGUF files are models too, each by the name of its file; new ones are seen while hotseat runs.
+    Its other keys are those of a model, where ${MODEL_PATH} is the file."""
 
     listen: Listen = _DEFAULT.listen
     """Address clients connect to."""

@@ -1,0 +1,87 @@
+"""`modelsDir`: a template and a folder become one model for each file. Works on plain values, before macros."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hotseat.catalog.template import fill_hole, holes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hotseat.config.complaints import Notebook, Path, Spot
+    from hotseat.config.document import Document
+
+KEY, PATH, MODEL_PATH = "modelsDir", "path", "MODEL_PATH"
+COMMANDS = ("cmd", "cmdStop")
+
+Offer: TypeAlias = "Callable[[FilePath], Mapping[str, FilePath]]"
+"""The models of a folder, by name."""
+
+
+def folder_of(value: Mapping[str, Any]) -> FilePath | None:
+    """The folder that a document names; None where it names none."""
+    match value.get(KEY):
+        case {"path": str(path)}:
+            return FilePath(path).expanduser()
+    return None
+
+
+def with_files(document: Document, offer: Offer, notebook: Notebook) -> Document:
+    """The document with a model for each file; one that is written under `models` is as it is written there."""
+    template = document.value.get(KEY)
+    written = document.value.get("models", {})
+    if not isinstance(template, dict) or not isinstance(written, dict):
+        return document
+    folder = folder_of(document.value)
+    _check(document.value, folder, notebook)
+    offered = offer(folder) if folder else {}
+    files = {name: file for name, file in offered.items() if name not in written and _can_be_said(file, notebook)}
+    models = {name: _model(template, file) for name, file in files.items()}
+    # What stays of the template is checked like a model, also while the folder is empty.
+    checked = {**template, **_model(template, FilePath(MODEL_PATH))}
+    value = {**document.value, "models": {**written, **models}, KEY: checked}
+    return replace(document, value=value, spots={**document.spots, **_spots(document.spots, models)})
+
+
+def _check(value: Mapping[str, Any], folder: FilePath | None, notebook: Notebook) -> None:
+    command = value[KEY].get("cmd")
+    if isinstance(command, str) and MODEL_PATH not in holes(command):
+        notebook.error((KEY, "cmd"), "must say ${MODEL_PATH}, or every model would be the same")
+    if "startPort" in value:
+        notebook.error(("startPort",), "counts the models, and modelsDir changes their number", "Leave startPort out")
+    if folder and not folder.is_dir():
+        notebook.warn((KEY, PATH), f"there is no folder {folder} yet")
+
+
+def _can_be_said(file: FilePath, notebook: Notebook) -> bool:
+    can = "${" not in str(file)
+    if not can:
+        notebook.warn((KEY, PATH), f"{file.name} is left out: ${{ has a meaning here", "Rename the file")
+    return can
+
+
+def _model(template: Mapping[str, Any], file: FilePath) -> dict[str, Any]:
+    """A command's words are split later, so a path with spaces needs its quotes there and nowhere else."""
+    return {
+        key: _filled(part, shlex.quote(str(file)) if key in COMMANDS else str(file))
+        for key, part in template.items()
+        if key != PATH
+    }
+
+
+def _filled(part: Any, path: str) -> Any:
+    if isinstance(part, dict):
+        return {key: _filled(member, path) for key, member in part.items()}
+    if isinstance(part, list):
+        return [_filled(item, path) for item in part]
+    return fill_hole(part, MODEL_PATH, path) if isinstance(part, str) else part
+
+
+def _spots(spots: Mapping[Path, Spot], models: Mapping[str, Any]) -> dict[Path, Spot]:
+    """A mistake in a model that was made from a file is in the template."""
+    template = {path[1:]: spot for path, spot in spots.items() if path[0] == KEY}
+    return {("models", name, *path): spot for name in models for path, spot in template.items()}

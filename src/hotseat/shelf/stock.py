@@ -1,0 +1,73 @@
+"""What a folder of models offers at present: whole files only, each under its name.
+
+A file is whole when its head says so and nobody has written to it for a moment. Looking again costs a glance at each
+file: heads are read once. One that vanished stays on offer for as long as its model is in use.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+from hotseat.estimates.lines import CannotEstimate
+from hotseat.shelf.found import Found, Role
+from hotseat.shelf.naming import named
+from hotseat.shelf.reading import read_gguf
+from hotseat.shelf.walk import look_into
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+    from hotseat.terms import Seconds
+
+SETTLED_S: Seconds = 2.0
+HELPERS = (Role.PROJECTOR, Role.DRAFT)
+
+Looks: TypeAlias = tuple[int, int, int]
+"""What changes when a file is written to or replaced."""
+
+
+class Stock:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._read: dict[Path, tuple[Looks, Found | None]] = {}
+        self.in_use: Collection[str] = ()
+        """Names that stay though their file is gone."""
+        self.offered: Mapping[str, Path] = {}
+
+    def look(self, folder: Path) -> Mapping[str, Path]:
+        """Names and files, in a stable order. Blocks while new heads are read."""
+        paths = look_into([folder]).ggufs
+        self._read = {path: self._looked_at(path) for path in paths}
+        models = sorted((found for _, found in self._read.values() if found), key=lambda found: str(found.path))
+        present = {each.name: each.model.path for each in named(models)}
+        kept = {name: path for name, path in self.offered.items() if name in self.in_use}
+        self.offered = {**kept, **present}
+        return self.offered
+
+    def _looked_at(self, path: Path) -> tuple[Looks, Found | None]:
+        try:
+            seen = path.stat()
+        except OSError:  # gone since it was listed
+            return (0, 0, 0), None
+        looks = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
+        before = self._read.get(path)
+        if before and before[0] == looks:
+            return before
+        if 0 <= self._clock() - seen.st_mtime < SETTLED_S:
+            return (0, 0, 0), None
+        return looks, _model_in(path)
+
+
+def _model_in(path: Path) -> Found | None:
+    try:
+        found = read_gguf(path)
+    except CannotEstimate:
+        return None
+    return None if found.role in HELPERS else found
+
+
+def offered_by(folder: Path) -> Mapping[str, Path]:
+    """One look, without a memory."""
+    return Stock().look(folder)

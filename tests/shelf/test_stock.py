@@ -1,0 +1,100 @@
+"""What a folder of models offers while files come, grow and go."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.shelves import model_bytes, put
+
+from hotseat.shelf.reading import read_gguf
+from hotseat.shelf.stock import SETTLED_S, Stock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hotseat.shelf.found import Found
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def stock() -> Stock:
+    return Stock(clock=lambda: NOW)
+
+
+def put_old(path: Path, data: bytes = b"", age: float = 60.0) -> Path:
+    put(path, data)
+    os.utime(path, (NOW - age, NOW - age))
+    return path
+
+
+def test_whole_files_are_on_offer_by_their_names(tmp_path: Path, stock: Stock) -> None:
+    """Also in folders below; what only helps another model is not."""
+    put_old(tmp_path / "Qwen3-4B-Q4_K_M.gguf"), put_old(tmp_path / "sub/my model.gguf")
+    put_old(tmp_path / "mmproj-F16.gguf", model_bytes("clip")), put_old(tmp_path / "big-draft.gguf")
+
+    assert stock.look(tmp_path) == {
+        "Qwen3-4B-Q4_K_M": tmp_path / "Qwen3-4B-Q4_K_M.gguf",
+        "my-model": tmp_path / "sub/my model.gguf",
+    }
+
+
+def test_a_file_that_grows_is_left_alone_until_it_is_whole(tmp_path: Path, stock: Stock) -> None:
+    """Its head says how long it must be; a moment without writing says that nobody is at it."""
+    whole = model_bytes()
+    put_old(tmp_path / "m.gguf", whole[:-1])
+    cut_off = dict(stock.look(tmp_path))
+    put_old(tmp_path / "m.gguf", whole, age=SETTLED_S / 2)
+    fresh = dict(stock.look(tmp_path))
+    put_old(tmp_path / "m.gguf", whole, age=SETTLED_S)
+    settled = dict(stock.look(tmp_path))
+
+    assert (cut_off, fresh, list(settled)) == ({}, {}, ["m"])
+
+
+def test_a_file_beside_its_part_is_left_alone(tmp_path: Path, stock: Stock) -> None:
+    """A preallocated file looks whole before it is."""
+    put_old(tmp_path / "m.gguf"), put_old(tmp_path / "m.gguf.part")
+    with_part = dict(stock.look(tmp_path))
+    (tmp_path / "m.gguf.part").unlink()
+
+    assert with_part == {}
+    assert list(stock.look(tmp_path)) == ["m"]
+
+
+def test_a_vanished_file_goes_when_nobody_uses_it(tmp_path: Path, stock: Stock) -> None:
+    """A running server still has its file open; taking its model away would cut it off for nothing."""
+    file = put_old(tmp_path / "m.gguf")
+    stock.look(tmp_path)
+    file.unlink()
+    stock.in_use = {"m"}
+    in_use = dict(stock.look(tmp_path))
+    stock.in_use = ()
+
+    assert in_use == {"m": file}
+    assert stock.look(tmp_path) == {}
+
+
+def test_a_head_is_read_once(tmp_path: Path, stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the file changes."""
+    put_old(tmp_path / "m.gguf"), put_old(tmp_path / "n.gguf", b"no model")
+    reads: list[str] = []
+
+    def noted(path: Path) -> Found:
+        reads.append(path.name)
+        return read_gguf(path)
+
+    monkeypatch.setattr("hotseat.shelf.stock.read_gguf", noted)
+    for _ in range(3):
+        stock.look(tmp_path)
+    put_old(tmp_path / "n.gguf", age=30.0)
+    stock.look(tmp_path)
+
+    assert sorted(reads) == ["m.gguf", "n.gguf", "n.gguf"]
+
+
+def test_a_folder_that_is_not_there_offers_nothing(tmp_path: Path, stock: Stock) -> None:
+    """It may be mounted later."""
+    assert stock.look(tmp_path / "absent") == {}
