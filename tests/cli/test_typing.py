@@ -26,6 +26,7 @@ COMMANDS = (
     "init",
     "serve",
     "check",
+    "doctor",
     "schema",
     "estimate",
     "ps",

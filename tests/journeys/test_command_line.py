@@ -47,6 +47,17 @@ def test_load_and_stop(house: Hotseat) -> None:
     assert "beta is not running" in again.stderr
 
 
+def test_doctor_finds_nothing_wrong_with_a_house_that_works(house: Hotseat) -> None:
+    """Its own address is not taken, and its own model server is no orphan."""
+    house.load("alpha")
+    printed = house.cli("doctor", "--config", str(house.config), "--json")
+
+    findings = {finding["about"]: finding for finding in json.loads(printed.stdout)}
+    assert printed.returncode == 0, printed.stdout
+    assert findings["programs"]["said"].endswith("llama-server")
+    assert findings["orphans"]["state"] == "ok"
+
+
 def test_logs_show_the_model_servers_words(house: Hotseat) -> None:
     """logs prints what llama-server wrote."""
     house.load("alpha")

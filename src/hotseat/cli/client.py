@@ -33,6 +33,8 @@ class Refused(Problem):
 class Server:
     url: str
     api_key: str | None = None
+    patience_s: float | None = None
+    """How long an answer may take; None: a load may take minutes, a feed has no end."""
 
     def ask(self, method: str, path: str, **query: object) -> Any:
         """The JSON of the answer; Refused with the server's own sentence where it is not a success."""
@@ -71,8 +73,7 @@ class Server:
             why = error.strerror or str(error)
             hint = "start it with `hotseat serve`, or name its address with --url or HOTSEAT_URL"
             raise Unreachable(f"nothing answers at {self.url} ({why}); {hint}") from None
-        # Only the connection is in a hurry: a load may take minutes, a feed has no end.
-        connection.sock.settimeout(None)
+        connection.sock.settimeout(self.patience_s)
         return connection
 
     def _send(self, connection: HTTPConnection, method: str, path: str, query: dict[str, object]) -> HTTPResponse:

@@ -113,6 +113,16 @@ def check(
     raise typer.Exit(check(files or [USUAL_CONFIG], Format.JSON.value if as_json else form.value, lenient))
 
 
+@app.command(epilog="Example: hotseat doctor")
+def doctor(
+    config: ConfigFiles = None, config_dir: ConfigDir = None, api_key: Key = None, as_json: AsJson = False
+) -> None:
+    """Look for what keeps hotseat or a model from working, and say what to do."""
+    from hotseat.cli.doctor import doctor
+
+    raise typer.Exit(doctor(sources(config, config_dir), api_key, as_json))
+
+
 @app.command(epilog="Example: hotseat schema > hotseat.schema.json")
 def schema() -> None:
     """Print the configuration's JSON Schema, for editors."""

@@ -1,0 +1,79 @@
+"""`hotseat doctor`: one line for each thing that should be well, and what to do where it is not."""
+
+from __future__ import annotations
+
+import os
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from hotseat.cli import examining
+from hotseat.cli.asking import show_json
+from hotseat.cli.client import Server
+from hotseat.cli.examining import Finding, State
+from hotseat.cli.tables import without_escapes
+from hotseat.config.complaints import ConfigError
+from hotseat.config.load import Loaded, read
+from hotseat.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+FINE, FAILED = 0, 1
+PATIENCE_S = 5.0
+"""Whoever has our address may be no HTTP server at all."""
+
+
+def doctor(config: Sequence[Path], api_key: str | None, as_json: bool) -> int:
+    """Tell every finding; 1 where something keeps hotseat or a model from working."""
+    findings = list(examined(config, api_key))
+    if as_json:
+        show_json([told(finding) for finding in findings])
+    else:
+        for finding in findings:
+            print(without_escapes(line(finding)))
+    return FAILED if any(finding.state is State.FAIL for finding in findings) else FINE
+
+
+def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
+    loaded, broken = understood(config)
+    settings = loaded.settings if loaded else Settings()
+    yield from broken
+    if loaded:
+        yield from chain(
+            examining.complaints(loaded), examining.programs(loaded, os.environ), examining.model_files(loaded)
+        )
+    yield from chain(
+        examining.exposure(settings),
+        examining.address(settings, Server(url_of(settings), api_key, PATIENCE_S)),
+        examining.graphics(),
+        examining.descriptors(),
+        examining.disk(settings),
+        examining.orphans(),
+    )
+
+
+def understood(config: Sequence[Path]) -> tuple[Loaded | None, Iterable[Finding]]:
+    """The configuration, or what is wrong with it."""
+    if not any(path.exists() for path in config):
+        named = ", ".join(map(str, config))
+        return None, [Finding("configuration", State.FAIL, f"there is no {named}", "`hotseat init` writes one")]
+    try:
+        return read(config, environ=os.environ), ()
+    except ConfigError as error:
+        return None, [Finding("configuration", State.FAIL, str(complaint)) for complaint in error.complaints]
+
+
+def url_of(settings: Settings) -> str:
+    host, port = settings.listen
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def line(finding: Finding) -> str:
+    advice = f" → {finding.do}" if finding.do else ""
+    return f"{finding.state.value:4}  {finding.about:13}  {finding.said}{advice}"
+
+
+def told(finding: Finding) -> dict[str, str]:
+    return {"about": finding.about, "state": finding.state.value, "said": finding.said, "do": finding.do}

@@ -1,0 +1,228 @@
+"""What `hotseat doctor` looks at. Each examination only looks: nothing is started, stopped or changed."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import socket
+import tempfile
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat.cli.client import Refused
+from hotseat.cli.problems import Problem
+from hotseat.config.complaints import Severity
+from hotseat.config.exposure import refuse_open
+from hotseat.config.units import is_loopback, size_text
+from hotseat.upstreams.listeners import ancestry, owner_of, told
+from hotseat.upstreams.processes import PROC, marker_of, processes
+from hotseat.upstreams.provisions import environment, find_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.cli.client import Server
+    from hotseat.config.load import Loaded
+    from hotseat.settings import Settings
+
+ENOUGH_DESCRIPTORS = 4096
+GUARD = b"hotseat.upstreams.guard"
+SERVING = re.compile(rb"hotseat\0serve\b")
+UNAUTHORIZED = 401
+
+PCI = Path("/sys/bus/pci/devices")
+DISPLAYS = ("0x0300", "0x0302", "0x0380")
+"""Classes of PCI devices that may compute: VGA, 3D, other displays."""
+NVIDIA, AMD = "0x10de", "0x1002"
+DRIVERS = {NVIDIA: Path("/proc/driver/nvidia/version"), AMD: Path("/dev/kfd")}
+"""What is there when the driver for computing is."""
+NAMES = {NVIDIA: "NVIDIA", AMD: "AMD"}
+
+
+class State(Enum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    about: str
+    state: State
+    said: str
+    do: str = ""
+    """What to do about it."""
+
+
+# The configuration
+
+
+def complaints(loaded: Loaded) -> Iterator[Finding]:
+    files = ", ".join(map(str, loaded.files))
+    yield Finding("configuration", State.OK, f"{len(loaded.catalog.models)} models in {files}")
+    for complaint in loaded.complaints:
+        if complaint.severity is Severity.WARNING:
+            yield Finding("configuration", State.WARN, str(complaint), "`hotseat check` shows the same")
+
+
+def programs(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Finding]:
+    """Each program once, with the models that need it."""
+    needed: dict[str, list[ModelSpec]] = {}
+    for spec in loaded.catalog.models.values():
+        needed.setdefault(spec.recipe.argv[0], []).append(spec)
+    for program, specs in needed.items():
+        try:
+            found = find_program(program, environment(env, specs[0].recipe.env))
+        except OSError as problem:
+            models = ", ".join(spec.name for spec in specs[:5])
+            yield Finding("programs", State.FAIL, f"{problem}; needed by {models}", "install it or correct cmd")
+        else:
+            yield Finding("programs", State.OK, found)
+
+
+def model_files(loaded: Loaded) -> Iterator[Finding]:
+    """Files that a command names and that are not there; within containers nobody can tell."""
+    missing = [
+        (spec.name, word)
+        for spec in loaded.catalog.models.values()
+        for word in spec.recipe.argv[1:]
+        if word.endswith(".gguf") and os.path.isabs(word) and not _in_container(spec) and not os.path.exists(word)
+    ]
+    for model, path in missing:
+        yield Finding("model files", State.FAIL, f"{path}, which {model} needs, is not there", "correct cmd")
+    if not missing:
+        yield Finding("model files", State.OK, "every file that a command names is there")
+
+
+def _in_container(spec: ModelSpec) -> bool:
+    return spec.recipe.argv[0].rpartition("/")[2] in ("docker", "podman", "nerdctl")
+
+
+# The address
+
+
+def exposure(settings: Settings) -> Iterator[Finding]:
+    host, port = settings.listen
+    if sentence := refuse_open(settings):
+        yield Finding("exposure", State.FAIL, f"serve will refuse this address: {sentence}")
+    elif is_loopback(host):
+        yield Finding("exposure", State.OK, f"only this machine reaches {host}:{port}")
+    elif settings.access.api_keys:
+        yield Finding("exposure", State.OK, f"{host}:{port} is open to other machines and asks for keys")
+    else:
+        said = f"everybody who reaches {host}:{port} may use and stop your models"
+        yield Finding("exposure", State.WARN, said, "add apiKeys")
+
+
+def address(settings: Settings, server: Server) -> Iterator[Finding]:
+    """Free, or taken by a hotseat."""
+    host, port = settings.listen
+    door = {"0.0.0.0": "127.0.0.1", "localhost": "127.0.0.1", "::": "::1"}.get(host, host)
+    if not _is_answered(door, port):
+        yield Finding("address", State.OK, f"{host}:{port} is free")
+        return
+    owner = owner_of(door, port)
+    if (owner and SERVING.search(_command_line(owner))) or _is_hotseat(server):
+        yield Finding("address", State.OK, f"a hotseat answers on {host}:{port}")
+        return
+    who = told(owner) if owner else "another program"
+    yield Finding("address", State.FAIL, f"{host}:{port} is taken by {who}", "stop it, or choose another with listen")
+
+
+def _is_answered(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def _is_hotseat(server: Server) -> bool:
+    """Another user's process does not show what it is, but answers like one, if only that a key is needed."""
+    try:
+        server.ask("GET", "/hotseat/ready")
+    except Refused as refused:
+        return refused.status == UNAUTHORIZED
+    except Problem:
+        return False
+    return True
+
+
+# The machine
+
+
+def graphics(pci: Path = PCI, drivers: Mapping[str, Path] = DRIVERS) -> Iterator[Finding]:
+    """A card without its driver computes nothing; one whose driver may not be used neither."""
+    vendors = {vendor for card in _cards(pci) if (vendor := _first_line(card / "vendor")) in drivers}
+    for vendor in sorted(vendors):
+        name, sign = NAMES[vendor], drivers[vendor]
+        if not sign.exists():
+            said = f"there is an {name} card, and its driver is not loaded"
+            yield Finding("GPU", State.WARN, said, "install the driver, or models run on the processor")
+        elif not os.access(sign, os.R_OK):
+            yield Finding("GPU", State.WARN, f"{sign} may not be used by this user", "join the groups render and video")
+        else:
+            yield Finding("GPU", State.OK, f"{name}: {_first_line(sign) or sign}")
+    if not vendors:
+        yield Finding("GPU", State.OK, "no NVIDIA or AMD card is seen: models run on the processor")
+
+
+def _cards(pci: Path) -> Iterator[Path]:
+    if pci.is_dir():
+        yield from (card for card in sorted(pci.iterdir()) if _first_line(card / "class").startswith(DISPLAYS))
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").partition("\n")[0].strip() if path.is_file() else ""
+    except OSError:
+        return ""
+
+
+def descriptors() -> Iterator[Finding]:
+    """hotseat raises its own limit as far as it may."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= ENOUGH_DESCRIPTORS:
+        yield Finding("open files", State.OK, f"up to {hard}" if hard > 0 else "without limit")
+    else:
+        said = f"at most {hard}, and every stream takes two"
+        yield Finding("open files", State.WARN, said, f"raise it: ulimit -n {ENOUGH_DESCRIPTORS * 4}, or LimitNOFILE=")
+
+
+def disk(settings: Settings) -> Iterator[Finding]:
+    """Large uploads rest in an unlinked file until their model is ready."""
+    folder, largest = tempfile.gettempdir(), settings.limits.body
+    free = shutil.disk_usage(folder).free
+    said = f"{size_text(free)} free in {folder}, where uploads of up to {size_text(largest)} rest"
+    if free >= largest:
+        yield Finding("disk", State.OK, said)
+    else:
+        yield Finding("disk", State.WARN, said, "make room, point TMPDIR elsewhere, or lower limits.body")
+
+
+def orphans() -> Iterator[Finding]:
+    """Model servers of a hotseat that is no more. They carry its mark, and no guard stands above them."""
+    ours = ancestry(os.getpid())
+    left = [pid for pid in processes() if pid not in ours and marker_of(pid) and not _is_guarded(pid)]
+    for pid in left:
+        said = f"{told(pid)} was started by a hotseat that is gone"
+        yield Finding("orphans", State.WARN, said, f"end it: kill {pid}")
+    if not left:
+        yield Finding("orphans", State.OK, "no model server was left behind")
+
+
+def _is_guarded(pid: int) -> bool:
+    return any(GUARD in _command_line(ancestor) for ancestor in ancestry(pid))
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        with open(f"{PROC}/{pid}/cmdline", "rb") as words:
+            return words.read()
+    except OSError:
+        return b""

@@ -1,0 +1,163 @@
+"""`hotseat doctor`: what is not well is found, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from tests.support.client import eventually
+from tests.support.hotseat import free_port
+from tests.support.shelves import put
+
+from hotseat.cli import examining
+from hotseat.cli.examining import AMD, NVIDIA, State
+from hotseat.settings import Access, ApiKey, Settings
+from hotseat.upstreams.processes import MARKER, marker_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.desk import Desk, Typed
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "config.yaml"
+    file.write_text(f"listen: 127.0.0.1:{free_port()}\nmodels: {{m: {{cmd: 'sleep ${{PORT}}'}}}}\n")
+    return file
+
+
+@pytest.mark.usefixtures("config")
+def test_all_is_well(typed: Typed) -> None:
+    """One line each, and exit code 0."""
+    said = typed("doctor")
+
+    assert said.code == 0, said.out
+    assert "ok    configuration  1 models in config.yaml" in said.out
+    assert shutil.which("sleep") in said.out  # type: ignore[operator]  # every Unix has it
+    assert "fail" not in said.out
+
+
+def test_a_mistake_is_told_with_its_place(typed: Typed, config: Path) -> None:
+    """And the rest of the machine is looked at all the same."""
+    config.write_text("modles: {}\n")
+    said = typed("doctor", "--json")
+
+    findings = json.loads(said.out)
+    assert said.code == 1
+    assert findings[0]["state"] == "fail"
+    assert "config.yaml:1:1" in findings[0]["said"]
+    assert "disk" in {finding["about"] for finding in findings}
+
+
+def test_without_a_configuration_the_next_step_is_told(typed: Typed, config: Path) -> None:
+    """hotseat init writes one."""
+    config.unlink()
+    said = typed("doctor")
+
+    assert said.code == 1
+    assert "fail  configuration  there is no config.yaml → `hotseat init` writes one" in said.out
+
+
+def test_missing_programs_and_files_are_told(typed: Typed, config: Path) -> None:
+    """With the model that needs them; what a container sees is not looked for here."""
+    config.write_text(
+        "models:\n"
+        "  a: {cmd: 'no-such-server ${PORT}'}\n"
+        "  b: {cmd: 'sleep /nowhere/m.gguf ${PORT}'}\n"
+        "  c: {cmd: 'docker run x -m /inside/m.gguf ${PORT}'}\n"
+    )
+    said = typed("doctor")
+
+    assert said.code == 1
+    assert 'fail  programs       no program named "no-such-server" on PATH; needed by a → install it' in said.out
+    assert "fail  model files    /nowhere/m.gguf, which b needs, is not there → correct cmd" in said.out
+    assert "/inside" not in said.out
+
+
+def test_an_address_in_use_is_told(typed: Typed, config: Path) -> None:
+    """By whom, where that can be seen."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config.write_text(f"listen: 127.0.0.1:{port}\nmodels: {{}}\n")
+        said = typed("doctor")
+
+    assert said.code == 1
+    assert f"127.0.0.1:{port} is taken by " in said.out
+    assert f"(pid {os.getpid()})" in said.out
+
+
+async def test_a_hotseat_on_its_address_is_as_it_should_be(desk: Desk, typed: Typed, config: Path) -> None:
+    """It is known by its answer where its process does not show what it is."""
+    config.write_text(f"listen: {desk.url.removeprefix('http://')}\nmodels: {{}}\n")
+    said = await asyncio.to_thread(typed, "doctor")
+
+    assert f"ok    address        a hotseat answers on {desk.url.removeprefix('http://')}" in said.out
+
+
+@pytest.mark.parametrize(
+    ("access", "state"),
+    [(Access(), State.FAIL), (Access(allow_open=True), State.WARN), (Access(api_keys=(ApiKey("k"),)), State.OK)],
+)
+def test_an_open_address_is_told(access: Access, state: State) -> None:
+    """Refused, allowed by hand, or protected by keys."""
+    [finding] = examining.exposure(Settings(listen=("0.0.0.0", 8080), access=access))
+
+    assert finding.state is state
+
+
+def test_a_card_without_its_driver_is_told(tmp_path: Path) -> None:
+    """NVIDIA's says its version, AMD's is a device; other cards and other devices are nobody's."""
+    for slot, kind, vendor in (("0", "0x030000", NVIDIA), ("1", "0x038000", AMD), ("2", "0x020000", NVIDIA)):
+        put(tmp_path / slot / "class", f"{kind}\n".encode()), put(tmp_path / slot / "vendor", f"{vendor}\n".encode())
+    version = put(tmp_path / "version", b"NVRM version: 580.65\nGCC version: 13\n")
+    found = list(examining.graphics(tmp_path, {NVIDIA: version, AMD: tmp_path / "kfd"}))
+    nothing = list(examining.graphics(tmp_path / "absent"))
+
+    assert [(finding.state, finding.said) for finding in found] == [
+        (State.WARN, "there is an AMD card, and its driver is not loaded"),
+        (State.OK, "NVIDIA: NVRM version: 580.65"),
+    ]
+    assert [finding.state for finding in nothing] == [State.OK]
+
+
+@pytest.mark.parametrize(("hard", "state"), [(1024, State.WARN), (65536, State.OK), (resource.RLIM_INFINITY, State.OK)])
+def test_a_low_limit_of_open_files_is_told(hard: int, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What counts is how far hotseat may raise it."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, hard))
+    [finding] = examining.descriptors()
+
+    assert finding.state is state
+
+
+def test_too_little_room_for_uploads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less than the largest body that is allowed."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free=1 << 20))
+    [finding] = examining.disk(Settings())
+
+    assert finding.state is State.WARN
+    assert finding.said.startswith("1 MiB free in ")
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+def test_a_server_without_its_guard_is_told() -> None:
+    """It carries hotseat's mark, and nobody above it is a guard."""
+    with subprocess.Popen(["sleep", "1000"], env={**os.environ, MARKER: "doctor-test"}) as left_behind:
+        try:
+            eventually(lambda: marker_of(left_behind.pid) is not None)
+            found = [finding for finding in examining.orphans() if f"(pid {left_behind.pid})" in finding.said]
+        finally:
+            left_behind.kill()
+
+    assert [(finding.state, finding.do) for finding in found] == [(State.WARN, f"end it: kill {left_behind.pid}")]
