@@ -27,9 +27,11 @@ from hotseat.api.house import House, ReloadResult
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
+from hotseat.config.units import is_loopback
 from hotseat.config.watch import Watch
 from hotseat.dispatcher import Dispatcher
 from hotseat.errors import HotseatError
+from hotseat.greeting import Greeting, url_of
 from hotseat.habit_keeper import HabitKeeper
 from hotseat.homecoming import Homecoming
 from hotseat.journal import Journal
@@ -244,7 +246,8 @@ class Program:
         stack.push_async_callback(self._tasks.aclose)
         self._tasks.start(lag.watch(), "loop lag")
         management = Address("localhost", 0, unix_path=str(folder / "api"))
-        await stack.enter_async_context(served(build(self._house()), management))
+        self._api = build(self._house())
+        await stack.enter_async_context(served(self._api, management))
         self._relay = Relay(self._dispatcher, Rules(self.settings), management, self._metrics)
         stack.push_async_callback(self._relay.aclose)
         await self._relay.listen(self._sockets, self._tls)
@@ -390,12 +393,27 @@ class Program:
         for complaint in self._loaded.complaints:
             log.warning("configuration complaint=%r", str(complaint))
         self._complain_of_promises()
+        if sys.stdout.isatty() and self.settings.logging.to_stdout in ("proxy", "both"):
+            print(*self._greeting().lines(), sep="\n", flush=True)
+            return
         files = ", ".join(str(file) for file in self._loaded.files)
         log.info("hotseat %s serves %d models from %s", __version__, len(self._loaded.catalog.models), files)
         for sock in self._sockets:
             host, port = sock.getsockname()[:2]
             scheme = self._relay.scheme.decode()
             log.info("listening on %s://%s:%d (API documentation at /swagger, Ctrl-C stops)", scheme, host, port)
+
+    def _greeting(self) -> Greeting:
+        scheme = self._relay.scheme.decode()
+        places = [sock.getsockname()[:2] for sock in self._sockets]
+        return Greeting(
+            urls=[url_of(scheme, host, port) for host, port in places],
+            files=[str(file) for file in self._loaded.files],
+            models=len(self._loaded.catalog.models),
+            access=self.settings.access,
+            is_open=not all(is_loopback(host) for host, _ in places),
+            has_dashboard=any(getattr(route, "path", "").startswith("/hotseat/ui") for route in self._api.routes),
+        )
 
     def _settle_memory(self) -> None:
         # What exists now lives as long as the process; the relay makes few cycles, so the collector may run rarely.

@@ -13,6 +13,7 @@ from hotseat.cli.examining import Finding, State
 from hotseat.cli.tables import without_escapes
 from hotseat.config.complaints import ConfigError
 from hotseat.config.load import Loaded, read
+from hotseat.greeting import url_of
 from hotseat.settings import Settings
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
         )
     yield from chain(
         examining.exposure(settings),
-        examining.address(settings, Server(url_of(settings), api_key, PATIENCE_S)),
+        examining.address(settings, Server(url_of("http", *settings.listen), api_key, PATIENCE_S)),
         examining.graphics(),
         examining.descriptors(),
         examining.disk(settings),
@@ -62,12 +63,6 @@ def understood(config: Sequence[Path]) -> tuple[Loaded | None, Iterable[Finding]
         return read(config, environ=os.environ), ()
     except ConfigError as error:
         return None, [Finding("configuration", State.FAIL, str(complaint)) for complaint in error.complaints]
-
-
-def url_of(settings: Settings) -> str:
-    host, port = settings.listen
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def line(finding: Finding) -> str:

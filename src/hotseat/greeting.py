@@ -1,0 +1,54 @@
+"""What `hotseat serve` says to a person at a terminal: where it is, what it has, who may come in. Never a colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hotseat.settings import Access
+
+LONGEST = 8
+"""Lines; more would push what follows out of sight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    urls: Sequence[str]
+    files: Sequence[str]
+    models: int
+    access: Access
+    is_open: bool
+    """Can other machines reach it?"""
+    has_dashboard: bool = False
+
+    def lines(self) -> list[str]:
+        url = self.urls[0]
+        rows = [
+            ("address", " ".join(self.urls)),
+            ("for clients", f"{url}/v1"),
+            ("models", f"{self.models}, from {', '.join(self.files)}"),
+            ("access", self._access()),
+            ("dashboard", f"{url}/hotseat/ui/" if self.has_dashboard else ""),
+            ("API", f"{url}/swagger"),
+        ]
+        told = [f"  {what:11}  {said}" for what, said in rows if said]
+        return [f"hotseat {__version__} is ready; Ctrl-C stops it", *told]
+
+    def _access(self) -> str:
+        keys = len(self.access.api_keys)
+        if keys:
+            return f"with {keys} key{'s'[: keys > 1]}" + (", from other machines too" if self.is_open else "")
+        if self.is_open:
+            return "WARNING: everybody on the network may use and stop your models; apiKeys would end that"
+        return "without keys, from this machine only"
+
+
+def url_of(scheme: str, host: str, port: int) -> str:
+    """As it can be typed on this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

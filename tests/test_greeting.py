@@ -1,0 +1,74 @@
+"""What `hotseat serve` says first."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.client import PATIENCE_S
+from tests.support.hotseat import PROGRAM, free_port
+
+from hotseat.greeting import LONGEST, Greeting, url_of
+from hotseat.settings import Access, ApiKey
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_open", "said"),
+    [
+        ((), False, "without keys, from this machine only"),
+        ((), True, "WARNING: everybody on the network may use and stop your models"),
+        (("a",), False, "with 1 key"),
+        (("a", "b"), True, "with 2 keys, from other machines too"),
+    ],
+)
+def test_who_may_come_in_is_said(keys: tuple[str, ...], is_open: bool, said: str) -> None:
+    """In few lines, whatever is to be said."""
+    access = Access(api_keys=tuple(map(ApiKey, keys)))
+    lines = Greeting(["http://127.0.0.1:8080"], ["config.yaml"], 3, access, is_open, has_dashboard=True).lines()
+
+    assert any(said in line for line in lines)
+    assert "  dashboard    http://127.0.0.1:8080/hotseat/ui/" in lines
+    assert len(lines) <= LONGEST
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("0.0.0.0", "http://127.0.0.1:80"), ("::", "http://[::1]:80"), ("localhost", "http://localhost:80")],
+)
+def test_an_address_can_be_typed(host: str, url: str) -> None:
+    """Every interface is this machine too."""
+    assert url_of("http", host, 80) == url
+
+
+def test_a_terminal_gets_the_greeting(tmp_path: Path) -> None:
+    """Address, models and the configuration's path, and no log lines in front of them."""
+    config = tmp_path / "config.yaml"
+    config.write_text("models: {qwen: {cmd: 'sleep ${PORT}'}}\n")
+    port = free_port()
+    terminal, theirs = pty.openpty()
+    argv = [str(PROGRAM), "serve", "--config", str(config), "--listen", str(port)]
+    with subprocess.Popen(argv, stdout=theirs, stderr=theirs) as server:
+        os.close(theirs)
+        said = b""
+        try:
+            while b"/swagger" not in said:
+                said += os.read(terminal, 4096)
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(PATIENCE_S)
+            os.close(terminal)
+
+    first, *rest = said.decode().splitlines()
+    assert first.endswith("is ready; Ctrl-C stops it")
+    assert rest[:3] == [
+        f"  address      http://127.0.0.1:{port}",
+        f"  for clients  http://127.0.0.1:{port}/v1",
+        f"  models       1, from {config}",
+    ]
