@@ -293,6 +293,7 @@ class Program:
             metrics=self._metrics.render,
             is_closing=self._stop_wished.is_set,
             started_at=time.time(),
+            share_read=self._supervisor.share_taken_in,
         )
 
     # Signals

@@ -57,6 +57,18 @@ async def test_a_model_shows_phase_and_upstream(house: Management) -> None:
     assert models["hidden"]["phase_s"] is None
 
 
+async def test_a_loading_model_shows_how_much_it_has_read(waiting_house: Management) -> None:
+    """In its row, in its story and in the model list; a model that does not load has no such thing."""
+    waiting_house.shares_read |= {"slow": 0.41666, "alpha": 1.0}
+    rows = {row["model"]: row for row in (await waiting_house.get("/hotseat/models")).json()["models"]}
+    story = (await waiting_house.get("/hotseat/models/slow")).json()
+    listed = (await waiting_house.get("/v1/models/slow")).json()
+
+    assert (rows["slow"]["progress"], rows["alpha"]["progress"]) == (0.417, None)
+    assert story["progress"] == 0.417
+    assert listed["status"] == {"value": "loading", "progress": 0.417}
+
+
 async def test_a_models_story_has_the_causes(house: Management) -> None:
     """Why it started and why it stopped can be read afterwards."""
     await house.get("/upstream/alpha/load")

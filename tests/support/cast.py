@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 import signal
@@ -90,6 +91,14 @@ def slow_to_load(port: str, seconds: str) -> None:
 def never_ready(port: str) -> None:
     say("loading tensors")
     serve(listen(port), lambda _: LOADING)
+
+
+def maps_half(port: str, file: str) -> None:
+    """Takes in half of a file, as a server that maps its weights does."""
+    size = os.path.getsize(file)
+    with open(file, "rb") as weights, mmap.mmap(weights.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        say("took in", sum(mapped[at] for at in range(0, size // 2, mmap.PAGESIZE)))
+        serve(listen(port), lambda _: LOADING)
 
 
 def never_listens(port: str) -> None:

@@ -82,6 +82,7 @@ class Management:
     settings: Settings = field(default_factory=Settings)
     reload_result: ReloadResult = field(default_factory=ReloadResult)
     is_closing: bool = False
+    shares_read: dict[str, float] = field(default_factory=dict)
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:
         return await self.client.get(path, **options)
@@ -129,6 +130,7 @@ def application(house: Management) -> FastAPI:
             metrics=house.metrics.render,
             is_closing=lambda: house.is_closing,
             started_at=STARTED_AT,
+            share_read=house.shares_read.get,
         )
     )
 

@@ -46,3 +46,5 @@ class House:
     """Has the shutdown begun?"""
     started_at: float
     """Wall-clock time."""
+    share_read: Callable[[ModelName], float | None] = lambda _: None
+    """The part of its files that a loading server has read; None where nobody can tell."""

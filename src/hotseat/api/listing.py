@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fastapi import APIRouter
 
 from hotseat.api.context import Here
+from hotseat.api.observing import progress
 from hotseat.api.shapes import Abilities, Error, LoadStatus, ModelEntry, ModelList
 from hotseat.catalog.leads import RemoteModel, Selector
 from hotseat.catalog.spec import ModelSpec
@@ -63,7 +64,8 @@ def entry(here: House, view: View, lead: Lead, name: str) -> ModelEntry:
         own = [target for target in here.dispatcher.catalog.choices(lead) if isinstance(target, ModelSpec)]
         known.status = warmest([load_status(view.model(target.name).phase) for target in own])
         return known
-    known.status = LoadStatus(value=load_status(view.model(lead.name).phase))
+    seen = view.model(lead.name)
+    known.status = LoadStatus(value=load_status(seen.phase), progress=progress(here, seen))
     known.context_length = lead.capabilities.context or None
     known.capabilities = abilities(lead.capabilities) if lead.capabilities else None
     return known

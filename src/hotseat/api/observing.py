@@ -15,6 +15,7 @@ from hotseat.api.shapes import Failure, Model, Models, ModelStory, Queue, Reload
 from hotseat.api.telling import about, last_cause, told
 from hotseat.errors import ShuttingDown
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
+from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
     from hotseat.api.house import House
@@ -38,7 +39,7 @@ async def queue(here: Here) -> Queue:
 @router.get("/models", summary="Every configured model and its phase")
 async def models(here: Here) -> Models:
     view, specs = here.dispatcher.view(), here.dispatcher.catalog.models
-    return Models(models=[model(view, seen, specs.get(seen.name)) for seen in view.models])
+    return Models(models=[model(here, view, seen, specs.get(seen.name)) for seen in view.models])
 
 
 @router.get("/models/{name:path}", summary="One model, who waits for it and what happened to it", responses=UNKNOWN)
@@ -82,7 +83,7 @@ async def reload(here: Here) -> Reloaded | JSONResponse:
     )
 
 
-def model(view: View, seen: ModelView, spec: ModelSpec | None) -> Model:
+def model(here: House, view: View, seen: ModelView, spec: ModelSpec | None) -> Model:
     """What is known of a model; without a spec it was taken out of the configuration and is on its way out."""
     upstream = seen.upstream
     return Model(
@@ -103,13 +104,20 @@ def model(view: View, seen: ModelView, spec: ModelSpec | None) -> Model:
         last_error=seen.last_error,
         ttl_left_s=None if seen.expires_at is None else round(max(0.0, seen.expires_at - view.now), 3),
         load_s=seen.load_s,
+        progress=progress(here, seen),
     )
+
+
+def progress(here: House, seen: ModelView) -> float | None:
+    """Asked of the kernel, so only while it means something."""
+    share = here.share_read(seen.name) if seen.phase is Phase.LOADING else None
+    return None if share is None else round(share, 3)
 
 
 def story(here: House, view: View, spec: ModelSpec) -> ModelStory:
     entries = about(spec.name, here.journal.entries())
     return ModelStory(
-        **dict(model(view, view.model(spec.name), spec)),
+        **dict(model(here, view, view.model(spec.name), spec)),
         line=[ticket(view, waiting) for waiting in view.line if waiting.model == spec.name],
         last_start=last_cause(spec.name, entries, StartUpstream),
         last_stop=last_cause(spec.name, entries, StopUpstream),

@@ -11,8 +11,12 @@ from hotseat.scheduling.lifecycle import Phase
 # The contract's own
 
 
+SHARE_READ = "The part of its files, from 0 to 1, that a loading server has read; null where nobody can tell."
+
+
 class LoadStatus(BaseModel):
     value: Literal["loaded", "loading", "unloaded"]
+    progress: Annotated[float | None, Field(description=SHARE_READ)] = None
 
 
 class Abilities(BaseModel):
@@ -118,6 +122,7 @@ class Model(BaseModel):
     last_error: str
     ttl_left_s: Annotated[float | None, Field(description="Until it is unloaded, if nobody uses it.")]
     load_s: Annotated[float | None, Field(description="How long it takes to load, as measured.")]
+    progress: Annotated[float | None, Field(description=SHARE_READ)]
 
 
 class Models(BaseModel):

@@ -32,7 +32,7 @@ def is_alive(model: dict[str, Any]) -> bool:
 def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
     return (
         model["model"],
-        model["phase"],
+        phase_of(model),
         str(model["pid"] or ""),
         str(model["port"] or ""),
         str(model["in_flight"]),
@@ -40,6 +40,12 @@ def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
         duration(model["ttl_left_s"]),
         duration(model["phase_s"]),
     )
+
+
+def phase_of(model: dict[str, Any]) -> str:
+    """`loading 42%` where it is known how far it has come."""
+    progress = model.get("progress")
+    return str(model["phase"]) if progress is None else f"{model['phase']} {progress:.0%}"
 
 
 def list_models(server: Server, as_json: bool) -> None:

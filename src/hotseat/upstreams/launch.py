@@ -17,13 +17,14 @@ from hotseat.upstreams.listeners import is_loopback, owner_of, stranger_on, told
 from hotseat.upstreams.output import Pipe
 from hotseat.upstreams.provisions import environment, find_program, secrets_in
 from hotseat.upstreams.readiness import Readiness, accepts, doors
+from hotseat.upstreams.taking_in import taken_in, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.catalog.template import FilledRecipe
-    from hotseat.terms import Address
+    from hotseat.terms import Address, Bytes, ModelName
     from hotseat.upstreams.guarding import Guard
     from hotseat.upstreams.link import Ward
     from hotseat.upstreams.output import Output
@@ -42,9 +43,19 @@ class Launch:
         self._began_at = output.written
         self._child: Child | None = None
         self._is_wanted = True
+        self._weight: Bytes = 0
         self._tasks = Tasks()
         self.server = ""
         """What the ready server calls itself."""
+
+    @property
+    def model(self) -> ModelName:
+        return self._spec.name
+
+    def share_taken_in(self) -> float | None:
+        """The part of its files that the server has read; None where nobody can tell."""
+        taken = taken_in(self._child.pid) if self._child and self._weight else 0
+        return min(taken / self._weight, 1.0) if taken else None
 
     async def bring_up(self) -> Upstream:
         """The server, ready; or LoadFailed, and then no process of it is left."""
@@ -94,6 +105,7 @@ class Launch:
                 loan.give_back()
 
     async def _start(self, recipe: FilledRecipe, loan: Loan | None) -> Upstream:
+        self._weight = weight_of(recipe.argv)
         await refuse_if_taken(recipe.address)
         child = self._child = await self._spawn(recipe, loan)
         if not self._is_wanted:

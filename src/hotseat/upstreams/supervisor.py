@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from hotseat.scheduling.commands import StartUpstream, StopUpstream
-    from hotseat.terms import LaunchId
+    from hotseat.terms import LaunchId, ModelName
 
 
 class Supervisor:
@@ -37,6 +37,11 @@ class Supervisor:
     def withhold(self, withheld_env: Collection[str]) -> None:
         """From now on, servers are started without these of our variables."""
         self._withheld_env = withheld_env
+
+    def share_taken_in(self, model: ModelName) -> float | None:
+        """The part of its files that the model's newest server has read; None where nobody can tell."""
+        launches = [launch for launch in self._launches.values() if launch.model == model]
+        return launches[-1].share_taken_in() if launches else None
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         """Return when the server answers, or when it failed and no process of it is left."""

@@ -1,0 +1,66 @@
+"""How much of its files a loading server has taken in: true progress for any server on Linux, asked of the kernel.
+
+A server reads its weights (rchar), reads them past the cache (read_bytes), or maps them (RssFile); the largest of the
+three counts. That says nothing of what comes after, such as warming up, so all of it is not the same as ready.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat.estimates.files import PART
+from hotseat.upstreams.processes import PROC, children
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hotseat.terms import Bytes
+
+SMALLEST: Bytes = 1 << 20
+"""Smaller files that a command names are templates and certificates, not weights."""
+READ = re.compile(r"^(?:rchar|read_bytes): (\d+)$", re.MULTILINE)
+MAPPED = re.compile(r"^RssFile:\s+(\d+) kB$", re.MULTILINE)
+
+
+def weight_of(argv: Sequence[str]) -> Bytes:
+    """Bytes of the model files that a command line names, all parts of them; 0 where it names none."""
+    words = {value for word in argv[1:] for value in (word, word.partition("=")[2]) if value}
+    files = {file for word in words for file in _files(Path(word))}
+    return sum(size for file in files if (size := _size(file)) >= SMALLEST)
+
+
+def taken_in(pid: int) -> Bytes:
+    """By a process and all its descendants; 0 where the kernel does not say."""
+    read, mapped = READ.findall(_text(pid, "io")), MAPPED.findall(_text(pid, "status"))
+    own = max([int(size) for size in read] + [int(size) << 10 for size in mapped], default=0)
+    return own + sum(map(taken_in, children(pid)))
+
+
+def _files(path: Path) -> Iterator[Path]:
+    try:
+        if path.is_dir():
+            yield from path.glob("*.safetensors")
+        elif part := PART.fullmatch(path.name):
+            yield from path.parent.glob(f"{part[1]}-*-of-{part[3]}.gguf")
+        else:
+            yield path
+    except (OSError, ValueError):  # too long for a name, or holds what no name may
+        return
+
+
+def _size(file: Path) -> Bytes:
+    try:
+        return os.stat(file).st_size if file.is_file() else 0
+    except OSError:
+        return 0
+
+
+def _text(pid: int, name: str) -> str:
+    try:
+        with open(f"{PROC}/{pid}/{name}") as file:
+            return file.read()
+    except OSError:  # gone, another user's, or not Linux
+        return ""

@@ -1,0 +1,80 @@
+"""How far a loading server has come, as the kernel tells it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.processes import command_line
+from tests.support.stage import model, soon
+
+from hotseat.tasks import Tasks
+from hotseat.terms import ModelName
+from hotseat.upstreams.taking_in import taken_in, weight_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.stage import Stage
+
+MIB = 1 << 20
+SIZE = 256 * MIB
+READER = "import sys; data = open(sys.argv[1], 'rb').read(); print(flush=True); sys.stdin.read()"
+
+
+def sparse(path: Path, size: int = SIZE) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(size)
+    return path
+
+
+def test_the_files_of_a_command_are_weighed(tmp_path: Path) -> None:
+    """Files, all parts of a model, a folder of safetensors, and values behind an equals sign; each once."""
+    whole = sparse(tmp_path / "m.gguf", 3 * MIB)
+    first, _ = (sparse(tmp_path / f"p-0000{n}-of-00002.gguf", 5 * MIB) for n in (1, 2))
+    sparse(tmp_path / "hf/model.safetensors", 7 * MIB), sparse(tmp_path / "hf/config.json", 2 * MIB)
+    template = sparse(tmp_path / "chat.jinja", 4096)
+    argv = ("server", "-m", str(whole), f"--draft={whole}", str(first), str(tmp_path / "hf"), str(template), "a" * 5000)
+
+    assert weight_of(argv) == 3 * MIB + 2 * 5 * MIB + 7 * MIB
+    assert weight_of(("server", "--port", "8080")) == 0
+
+
+@pytest.mark.parametrize("wrapper", [(), ("sh", "-c", '"$@"; :', "sh")])
+def test_what_is_read_counts(tmp_path: Path, wrapper: tuple[str, ...]) -> None:
+    """Also where a shell stands between."""
+    file = sparse(tmp_path / "m.gguf")
+    argv = [*wrapper, sys.executable, "-c", READER, str(file)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout
+        reader.stdout.readline()
+        taken, said = taken_in(reader.pid), command_line(reader.pid)
+
+    assert taken >= SIZE, said
+
+
+def test_of_a_process_that_is_gone_nothing_is_known() -> None:
+    """It may end between two looks."""
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+
+    assert taken_in(gone.pid) == 0
+
+
+async def test_a_server_that_maps_its_weights_shows_how_far_it_is(stage: Stage, tmp_path: Path) -> None:
+    """Half of the file is half of the way; a model that does not run is nowhere."""
+    start = stage.next_start(model("maps_half", str(sparse(tmp_path / "m.gguf"))))
+    name = ModelName("qwen")
+    before = stage.supervisor.share_taken_in(name)
+    starting = Tasks().start(stage.supervisor.start(start), "start")
+    await stage.said("took in ")
+    share = await soon(lambda: stage.supervisor.share_taken_in(name))
+    await stage.stop(start)
+    await starting
+
+    assert before is None
+    assert 0.5 <= share < 0.75
+    assert stage.supervisor.share_taken_in(name) is None
