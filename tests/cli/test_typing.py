@@ -32,6 +32,8 @@ COMMANDS = (
     "ps",
     "list",
     "load",
+    "run",
+    "top",
     "stop",
     "logs",
     "why",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from hotseat.cli.problems import Problem
@@ -17,3 +18,6 @@ def main() -> None:
     except Problem as problem:
         print(f"hotseat: {problem}", file=sys.stderr)
         sys.exit(problem.exit_code)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

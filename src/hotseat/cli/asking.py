@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.problems import BadConfig
-from hotseat.cli.tables import duration, table, without_escapes
+from hotseat.cli.tables import duration, table, without_escapes, without_escapes_but_lines
 
 if TYPE_CHECKING:
     from hotseat.cli.client import Server
@@ -57,7 +58,12 @@ def list_models(server: Server, as_json: bool) -> None:
 
 
 def load(server: Server, model: str) -> None:
-    print(server.ask("GET", f"/upstream/{in_path(model)}/load")["message"])
+    """On a terminal with a bar, elsewhere without a word until it is ready."""
+    if sys.stderr.isatty():
+        from hotseat.cli.bar import load_with_bar
+
+        return print(load_with_bar(server, model))
+    return print(server.ask("GET", f"/upstream/{in_path(model)}/load")["message"])
 
 
 def stop(server: Server, model: str | None, force: bool) -> None:
@@ -154,7 +160,3 @@ def show_json(answer: object) -> None:
 
 def moment(at: float) -> str:
     return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def without_escapes_but_lines(text: str) -> str:
-    return "\n".join(without_escapes(line) for line in text.splitlines())

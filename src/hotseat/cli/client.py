@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from hotseat.cli.problems import Problem, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from http.client import HTTPResponse
     from urllib.parse import SplitResult
 
@@ -48,8 +48,15 @@ class Server:
 
     def follow(self, path: str, **query: object) -> Iterator[str]:
         """The data of each server-sent event, for as long as the server speaks."""
+        return self._events("GET", path, query, None)
+
+    def stream(self, path: str, body: object) -> Generator[str, None, None]:
+        """The data of each server-sent event that answers a POST; leaving the loop hangs up."""
+        return self._events("POST", path, {}, body)
+
+    def _events(self, method: str, path: str, query: dict[str, object], body: object) -> Generator[str, None, None]:
         with closing(self._connect()) as connection:
-            answer = self._send(connection, "GET", path, query)
+            answer = self._send(connection, method, path, query, body)
             try:
                 for line in answer:
                     if line.startswith(b"data:"):
@@ -76,12 +83,16 @@ class Server:
         connection.sock.settimeout(self.patience_s)
         return connection
 
-    def _send(self, connection: HTTPConnection, method: str, path: str, query: dict[str, object]) -> HTTPResponse:
+    def _send(
+        self, connection: HTTPConnection, method: str, path: str, query: dict[str, object], body: object = None
+    ) -> HTTPResponse:
         path = self._address().path.rstrip("/") + path
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         try:
-            connection.request(method, target, headers=headers)
+            connection.request(method, target, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
         except (OSError, HTTPException):
             raise Unreachable(f"{self.url} closed the connection without an answer; is it a hotseat?") from None

@@ -171,6 +171,29 @@ def load(model: Model, url: Url = HERE, api_key: Key = None) -> None:
     asking.load(Server(url, api_key), model)
 
 
+@app.command(epilog="Example: hotseat run qwen 'Why is the sky blue?'")
+def run(
+    model: Model,
+    prompt: Annotated[
+        str | None, typer.Argument(help="One question. Without it: a conversation, or what comes through a pipe.")
+    ] = None,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Talk to a model; Ctrl-C stops an answer, /bye leaves."""
+    from hotseat.cli.chat import run
+
+    run(Server(url, api_key), model, prompt)
+
+
+@app.command(epilog="Example: hotseat top")
+def top(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
+    """Watch the models and the line at work; q leaves."""
+    from hotseat.cli.top import top
+
+    top(Server(url, api_key), as_json)
+
+
 @app.command(epilog="Example: hotseat stop qwen")
 def stop(
     model: Annotated[str | None, typer.Argument(help="A model's name or alias.")] = None,

@@ -18,6 +18,10 @@ def without_escapes(text: str) -> str:
     return _ESCAPES.sub("", text)
 
 
+def without_escapes_but_lines(text: str) -> str:
+    return "\n".join(without_escapes(line) for line in text.split("\n"))
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns two blanks apart, as wide as their widest cell."""
     cells = [tuple(head), *(tuple(without_escapes(cell) or NOTHING for cell in row) for row in rows)]

@@ -1,0 +1,72 @@
+"""Loading a model in sight of somebody: what its server has read, how long it usually takes, or why it waits."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from hotseat.cli.client import in_path
+from hotseat.cli.problems import Problem
+from hotseat.cli.tables import duration, without_escapes
+
+if TYPE_CHECKING:
+    from hotseat.cli.client import Server
+
+LOOK_S = 0.2
+ALMOST = 0.99
+"""A load that takes longer than usual is never done until it is."""
+
+
+def load_with_bar(server: Server, model: str) -> str:
+    """What the server says when the model is ready; what it says against it is raised. Ctrl-C gives up waiting."""
+    loading = _Loading(server, model)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(escape(model), total=None)
+        while (said := loading.outcome(within=LOOK_S)) is None:
+            share, what = told(server.ask("GET", f"/hotseat/models/{in_path(model)}"))
+            progress.update(task, total=None if share is None else 1.0, completed=share or 0.0)
+            progress.update(task, description=escape(without_escapes(f"{model}: {what}")))
+    return said
+
+
+def told(model: dict[str, Any]) -> tuple[float | None, str]:
+    """How far it has come, from 0 to 1 or unknown, and what it does."""
+    if model["phase"] != "loading":
+        return None, model["why"] or model["phase"]
+    usual, share = model["load_s"], model["progress"]
+    usually = f", usually {duration(usual)} in all" if usual else ""
+    if share is not None and share < 1:
+        return share, f"reading{usually}"
+    if usual:
+        return min(model["phase_s"] / usual, ALMOST), f"{'warming up' if share else 'loading'}{usually}"
+    return None, "read, warming up" if share else "loading"
+
+
+class _Loading:
+    """The request for a load, made beside: a thread that nobody waits for when we are told to stop."""
+
+    def __init__(self, server: Server, model: str) -> None:
+        self._outcome: queue.Queue[str | Problem] = queue.Queue()
+        threading.Thread(target=self._load, args=(server, model), daemon=True).start()
+
+    def _load(self, server: Server, model: str) -> None:
+        try:
+            self._outcome.put(server.ask("GET", f"/upstream/{in_path(model)}/load")["message"])
+        except Problem as problem:
+            self._outcome.put(problem)
+
+    def outcome(self, within: float) -> str | None:
+        """None while it still loads."""
+        try:
+            outcome = self._outcome.get(timeout=within)
+        except queue.Empty:
+            return None
+        if isinstance(outcome, Problem):
+            raise outcome
+        return outcome

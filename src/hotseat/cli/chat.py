@@ -1,0 +1,136 @@
+"""`hotseat run`: talk to a model. A pipe gets the answer and nothing else; a terminal gets a conversation."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hotseat.cli.client import in_path
+from hotseat.cli.problems import Problem
+from hotseat.cli.tables import without_escapes_but_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from hotseat.cli.client import Server
+
+PATH = "/v1/chat/completions"
+DONE = "[DONE]"
+BYE, CLEAR, HELP = ("/bye", "/exit", "/quit"), "/clear", ("/?", "/help")
+HELP_TEXT = "/clear forgets the conversation, /bye leaves; Ctrl-C stops an answer"
+
+
+def run(server: Server, model: str, prompt: str | None) -> None:
+    """Answer one prompt, from the command line or from standard input; without either, converse."""
+    chat = Chat(server, model)
+    if prompt is None and sys.stdin.isatty():
+        return converse(chat)
+    chat.say(sys.stdin.read() if prompt is None else prompt)
+    return None
+
+
+def converse(chat: Chat) -> None:
+    import readline  # noqa: F401  # input() can then be edited and scrolled back
+
+    chat.make_ready()
+    print(f"{chat.model} is ready; {HELP_TEXT}")
+    while (line := asked()) is not None:
+        if line in BYE:
+            return
+        if line in HELP:
+            print(HELP_TEXT)
+        elif line == CLEAR:
+            chat.messages.clear()
+        elif line:
+            try:
+                chat.say(line)
+            except Problem as problem:  # a model that fails once may answer the next time
+                print(f"hotseat: {problem}", file=sys.stderr)
+
+
+def asked() -> str | None:
+    """What was typed; None at its end. Ctrl-C throws a half-typed line away."""
+    try:
+        return input(">>> ").strip()
+    except EOFError:
+        print()
+        return None
+    except KeyboardInterrupt:
+        print("  (/bye leaves)")
+        return ""
+
+
+@dataclass
+class Chat:
+    server: Server
+    model: str
+    messages: list[dict[str, str]] = field(default_factory=list)
+
+    def make_ready(self) -> None:
+        """On a terminal a load is shown; elsewhere the question itself brings it about."""
+        if sys.stderr.isatty() and self.server.ask("GET", f"/hotseat/models/{in_path(self.model)}")["phase"] != "ready":
+            from hotseat.cli.bar import load_with_bar
+
+            load_with_bar(self.server, self.model)
+
+    def say(self, prompt: str) -> None:
+        """Print the answer as it comes and remember both; one that was stopped is remembered as far as it came."""
+        self.make_ready()
+        question = {"role": "user", "content": prompt}
+        answer: list[str] = []
+        try:
+            with closing(self._answer([*self.messages, question])) as pieces:
+                for piece in pieces:
+                    answer.append(piece)
+                    print(without_escapes_but_lines(piece), end="", flush=True)
+        except KeyboardInterrupt:
+            if not sys.stdin.isatty():
+                raise
+        print()
+        if answer:
+            self.messages += [question, {"role": "assistant", "content": "".join(answer)}]
+
+    def _answer(self, messages: list[dict[str, str]]) -> Generator[str, None, None]:
+        thinking = Thinking()
+        body = {"model": self.model, "messages": messages, "stream": True}
+        with closing(self.server.stream(PATH, body)) as events:
+            for event in events:
+                if event == DONE:
+                    break
+                reasoning, text = parts_of(json.loads(event))
+                thinking.show(reasoning)
+                if text:
+                    thinking.end()
+                    yield text
+        thinking.end()
+
+
+def parts_of(event: Any) -> tuple[str, str]:
+    """Reasoning and text of a chunk; an error within the stream is raised."""
+    if error := event.get("error"):
+        raise Problem(str(error.get("message", error) if isinstance(error, dict) else error))
+    delta = next((choice.get("delta") or {} for choice in event.get("choices") or ()), {})
+    return delta.get("reasoning_content") or "", delta.get("content") or ""
+
+
+class Thinking:
+    """What a model says to itself is shown to people, dimmed, and kept from pipes."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stdout.isatty()
+        self._has_begun = False
+
+    def show(self, text: str) -> None:
+        if text and self._is_shown:
+            text = without_escapes_but_lines(text)
+            print(text if "NO_COLOR" in os.environ else f"\x1b[2m{text}\x1b[0m", end="", flush=True)
+            self._has_begun = True
+
+    def end(self) -> None:
+        if self._has_begun:
+            print("\n")
+            self._has_begun = False

@@ -1,0 +1,138 @@
+"""`hotseat top`: the house at work, redrawn whenever something happens and once a second; q leaves."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import threading
+import tty
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from hotseat.cli.asking import alive_row, is_alive, show_json
+from hotseat.cli.problems import Problem
+from hotseat.cli.tables import NOTHING, duration, table, without_escapes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from hotseat.cli.client import Server
+
+EVERY_S = 1.0
+QUIT = b"qQ\x04"
+"""Also Ctrl-D, which a terminal in this mode hands on as it is."""
+MODELS = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "TTL LEFT", "SINCE", "WHY")
+LINE = ("REQUEST", "MODEL", "CLIENT", "WAITED", "WHY")
+
+
+def top(server: Server, as_json: bool) -> None:
+    """Live on a terminal; elsewhere one picture."""
+    if as_json:
+        return show_json(picture(server))
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return watch(server)
+    seen = picture(server)
+    print(table(MODELS, model_rows(seen)))
+    return print("\n" + table(LINE, line_rows(seen)) if seen["waiting"] else "")
+
+
+def picture(server: Server) -> dict[str, Any]:
+    models = server.ask("GET", "/hotseat/models")["models"]
+    return {"models": models, **server.ask("GET", "/hotseat/queue")}
+
+
+def model_rows(seen: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [(*alive_row(model), model["why"]) for model in seen["models"] if is_alive(model)]
+
+
+def line_rows(seen: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (str(ticket["ticket"]), ticket["model"], ticket["client"], duration(ticket["waited_s"]), ticket["why"])
+        for ticket in seen["waiting"]
+    ]
+
+
+# Live
+
+
+def watch(server: Server) -> None:
+    from rich.live import Live
+
+    seen = picture(server)
+    with (
+        suppress(KeyboardInterrupt),
+        keys_at_once(),
+        Bell(server) as bell,
+        Live(drawn(server, seen), screen=True, auto_refresh=False) as live,
+    ):
+        live.refresh()
+        while bell.wait(EVERY_S):
+            live.update(drawn(server, picture(server)), refresh=True)
+
+
+def drawn(server: Server, seen: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    alive = sum(is_alive(model) for model in seen["models"])
+    head = (
+        f"{server.url}  {alive} of {len(seen['models'])} models alive, {len(seen['waiting'])} requests wait  (q leaves)"
+    )
+    parts: list[RenderableType] = [Text(head, style="bold"), Text(), _grid(MODELS, model_rows(seen))]
+    if seen["waiting"]:
+        parts += [Text(), _grid(LINE, line_rows(seen))]
+    return Group(*parts)
+
+
+def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(*head, box=None, pad_edge=False, header_style="bold", expand=False)
+    for row in rows:
+        grid.add_row(*(Text(without_escapes(cell) or NOTHING) for cell in row))
+    return grid
+
+
+@contextmanager
+def keys_at_once() -> Iterator[None]:
+    """Keys arrive as they are pressed and are not shown; the terminal is as it was at the end."""
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin, termios.TCSANOW)
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+class Bell:
+    """Rings when something happens in the house."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._heard, self._rung = os.pipe()
+
+    def __enter__(self) -> Bell:
+        threading.Thread(target=self._listen, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._heard)
+
+    def _listen(self) -> None:
+        try:
+            for _ in self._server.follow("/hotseat/events"):
+                os.write(self._rung, b".")
+        except (Problem, OSError):  # the house is gone, or nobody looks any more
+            return
+
+    def wait(self, seconds: float) -> bool:
+        """Return after a ring or so many seconds; False when somebody wants to leave."""
+        ready, _, _ = select.select([sys.stdin, self._heard], [], [], seconds)
+        if self._heard in ready:
+            os.read(self._heard, 4096)
+        return not (sys.stdin in ready and any(key in QUIT for key in os.read(sys.stdin.fileno(), 64)))

@@ -1,0 +1,51 @@
+"""What is said of a load while it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.puppets import come_true
+
+from hotseat.cli.bar import load_with_bar, told
+from hotseat.cli.client import Refused, Server
+
+if TYPE_CHECKING:
+    from tests.support.desk import Desk
+
+
+def model(**known: Any) -> dict[str, Any]:
+    return {"phase": "loading", "phase_s": 3.0, "load_s": None, "progress": None, "why": "", **known}
+
+
+@pytest.mark.parametrize(
+    ("seen", "share", "said"),
+    [
+        (model(progress=0.25), 0.25, "reading"),
+        (model(progress=0.25, load_s=12.0), 0.25, "reading, usually 12s in all"),
+        (model(progress=1.0), None, "read, warming up"),
+        (model(progress=1.0, load_s=12.0), 0.25, "warming up, usually 12s in all"),
+        (model(load_s=12.0), 0.25, "loading, usually 12s in all"),
+        (model(load_s=2.0), 0.99, "loading, usually 2s in all"),
+        (model(), None, "loading"),
+        (model(phase="cold", why="qwen is in use"), None, "qwen is in use"),
+    ],
+)
+def test_the_best_that_is_known_is_shown(seen: dict[str, Any], share: float | None, said: str) -> None:
+    """What was read, else how long it usually takes, else only that it goes on; before that, why it waits."""
+    assert told(seen) == (share, said)
+
+
+async def test_a_load_is_waited_for(desk: Desk) -> None:
+    """The model is ready, and its own words are the result."""
+    said = await asyncio.to_thread(load_with_bar, Server(desk.url), "q")
+
+    assert said == "qwen is ready"
+    await come_true(lambda: desk.house.dispatcher.is_running(desk.house.dispatcher.catalog.resolve("q").name))
+
+
+async def test_a_load_that_fails_is_raised(desk: Desk) -> None:
+    """With the server's sentence."""
+    with pytest.raises(Refused, match="dud exited with code 1"):
+        await asyncio.to_thread(load_with_bar, Server(desk.url), "dud")

@@ -1,0 +1,135 @@
+"""`hotseat run`: streams, reasoning and failures, from a server that says what the test wants."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hotseat.cli.chat import Chat, converse
+from hotseat.cli.client import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.desk import Typed
+
+
+class Parrot(ThreadingHTTPServer):
+    """Answers each question with the events that are next in line, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Voice)
+        self.answers: list[list[Any]] = []
+        self.asked: list[Any] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class Voice(BaseHTTPRequestHandler):
+    server: Parrot
+
+    def do_POST(self) -> None:
+        self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.end_headers()
+        for event in self.server.answers.pop(0):
+            self.wfile.write(
+                f": still here\n\ndata: {event if isinstance(event, str) else json.dumps(event)}\n\n".encode()
+            )
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def parrot() -> Iterator[Parrot]:
+    with Parrot() as parrot:
+        serving = threading.Thread(target=parrot.serve_forever)
+        serving.start()
+        yield parrot
+        parrot.shutdown()
+        serving.join()
+
+
+def piece(text: str, kind: str = "content") -> dict[str, Any]:
+    return {"choices": [{"delta": {kind: text}}]}
+
+
+def test_a_question_is_answered(parrot: Parrot, typed: Typed) -> None:
+    """Pieces follow each other; what steers terminals and what the model thinks stays out of a pipe."""
+    parrot.answers = [
+        [piece("hmm", "reasoning_content"), piece("He\x1b[31mllo,\n"), {"choices": []}, piece("you"), "[DONE]"]
+    ]
+    said = typed("run", "m", "hi", "--url", parrot.url)
+
+    assert (said.code, said.out) == (0, "Hello,\nyou\n")
+    assert parrot.asked == [{"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}]
+
+
+def test_a_pipe_may_ask(parrot: Parrot, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a prompt, standard input is one."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("from a file"))
+    parrot.answers = [[piece("yes"), "[DONE]"]]
+    typed("run", "m", "--url", parrot.url)
+
+    assert parrot.asked[0]["messages"][0]["content"] == "from a file"
+
+
+@pytest.mark.parametrize("error", ["it died", {"message": "it died", "code": "upstream_failed"}])
+def test_an_error_within_the_stream_is_a_failure(parrot: Parrot, typed: Typed, error: object) -> None:
+    """What came before it was printed."""
+    parrot.answers = [[piece("well"), {"error": error}]]
+    said = typed("run", "m", "hi", "--url", parrot.url)
+
+    assert (said.code, said.out, said.err) == (1, "well", "hotseat: it died\n")
+
+
+def test_a_conversation_remembers(
+    parrot: Parrot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until /clear; a question that failed is not part of it, and the end of input is the end."""
+    parrot.answers = [[piece("1"), "[DONE]"], [{"error": "no"}], [piece("2"), "[DONE]"], [piece("3"), "[DONE]"]]
+    lines = iter(["one", "", "fails", "two", "/?", "/clear", "three"])
+
+    def typed(_: str) -> str:
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", typed)
+    converse(Chat(Server(parrot.url), "m"))
+
+    asked = [[message["content"] for message in body["messages"]] for body in parrot.asked]
+    assert asked == [["one"], ["one", "1", "fails"], ["one", "1", "two"], ["three"]]
+    assert "/clear forgets the conversation" in capsys.readouterr().out
+
+
+def test_ctrl_c_at_the_prompt_throws_the_line_away(
+    parrot: Parrot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And says how to leave."""
+    lines: list[str | None] = ["/bye", None]
+
+    def typed(_: str) -> str:
+        if line := lines.pop():
+            return line
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", typed)
+    converse(Chat(Server(parrot.url), "m"))
+
+    assert "(/bye leaves)" in capsys.readouterr().out
+    assert parrot.asked == []
+
+
+def test_an_unreachable_server_is_told(typed: Typed) -> None:
+    """With the exit code that says so."""
+    said = typed("run", "m", "hi", "--url", "http://127.0.0.1:9")
+
+    assert said.code == 4

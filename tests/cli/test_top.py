@@ -1,0 +1,44 @@
+"""`hotseat top` where nobody looks: one picture."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from hotseat.cli.client import Server
+from hotseat.cli.top import drawn
+
+if TYPE_CHECKING:
+    from tests.support.desk import Desk
+
+
+async def test_a_pipe_gets_one_picture(desk: Desk) -> None:
+    """The models that are alive, and why."""
+    await desk.type("load", "qwen")
+    said = await desk.type("top")
+
+    head, row, *_ = said.out.splitlines()
+    assert head.split()[-1] == "WHY"
+    assert row.split()[:3] == ["qwen", "ready", "7001"]
+
+
+async def test_programs_get_models_and_line(desk: Desk) -> None:
+    """As JSON."""
+    seen = json.loads((await desk.type("top", "--json")).out)
+
+    assert len(seen["models"]) == 3
+    assert (seen["waiting"], seen["oldest_s"]) == ([], 0.0)
+
+
+def test_who_waits_is_drawn_with_the_reason() -> None:
+    """Escape sequences of a client's name do not reach the terminal."""
+    ticket = {"ticket": 7, "model": "qwen", "client": "\x1b[31mme", "waited_s": 3.0, "why": "it is loading"}
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(drawn(Server("http://here"), {"models": [], "waiting": [ticket]}))
+
+    shown = console.export_text()
+    assert "0 of 0 models alive, 1 requests wait" in shown
+    assert ["7", "qwen", "me", "3s", "it", "is", "loading"] in [line.split() for line in shown.splitlines()]
