@@ -204,9 +204,21 @@ def field_at(key: str) -> FieldInfo:
 def command_line() -> str:
     group = typer.main.get_command(commands)
     assert isinstance(group, typer.core.TyperGroup)
-    parts = [told(name, command) for name, command in group.commands.items()]
-    exits = "Exit codes: 0 fine, 1 failed, 2 misuse, 3 bad configuration, 4 no server there."
+    parts = [told(name, command) for name, command in leaves(group)]
+    exits = (
+        "Exit codes: 0 fine, 1 failed, 2 misuse, 3 bad configuration, 4 no server there.\n"
+        "`hotseat --install-completion` makes your shell complete commands and options; `NO_COLOR` is honoured."
+    )
     return page("Command line", group.help or "", exits, *parts)
+
+
+def leaves(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command; those of a group follow its name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaves(command, f"{name} ")
+        else:
+            yield f"{prefix}{name}", command
 
 
 def told(name: str, command: Any) -> str:

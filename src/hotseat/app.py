@@ -42,6 +42,7 @@ from hotseat.scheduling.events import CatalogChanged, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.shelf.stock import Stock
+from hotseat.systemd import Systemd, handed_sockets, most_exposed
 from hotseat.tasks import Tasks
 from hotseat.telemetry import logs
 from hotseat.telemetry.lag import Lag
@@ -89,7 +90,13 @@ class ServeOptions:
 
 def serve(options: ServeOptions) -> int:
     """Run until told to stop; returns the exit code."""
-    stock = Stock()
+    stock, systemd = Stock(), Systemd(os.environ)
+    try:
+        handed = handed_sockets(os.environ)
+    except ValueError as unfit:
+        return complain(str(unfit))
+    if handed:
+        options = replace(options, listen=most_exposed(handed))
     try:
         loaded = load(options, stock)
     except ConfigError as error:
@@ -102,12 +109,12 @@ def serve(options: ServeOptions) -> int:
     except (OSError, ssl.SSLError) as problem:
         return complain(f"cannot use the certificate: {problem}. Check --tls-cert-file and --tls-key-file.")
     try:
-        sockets = bound(loaded.settings.listen)
+        sockets = handed or bound(loaded.settings.listen)
     except OSError as refused:
         host, port = loaded.settings.listen
         print(f"cannot listen on {host}:{port}: {refused.strerror}. Choose another with --listen.", file=sys.stderr)
         return FAILED
-    return run(Program(options, loaded, sockets, tls, stock).run())
+    return run(Program(options, loaded, sockets, tls, stock, systemd).run())
 
 
 def load(options: ServeOptions, stock: Stock) -> Loaded:
@@ -193,9 +200,11 @@ class Program:
         sockets: list[socket.socket],
         tls: ssl.SSLContext | None,
         stock: Stock,
+        systemd: Systemd,
     ) -> None:
         self._options = options
         self._stock = stock
+        self._systemd = systemd
         self._loaded = loaded
         self._sockets = sockets
         self._tls = tls
@@ -214,9 +223,11 @@ class Program:
             await self._open(stack)
             self._listen_to_signals()
             self._announce()
+            self._systemd.tell("READY=1", f"STATUS=serving {len(self._loaded.catalog.models)} models")
             self._settle_memory()
             await self._stop_wished.wait()
             log.info("shutting down in_flight=%d", sum(model.in_flight for model in self._dispatcher.view().models))
+            self._systemd.tell("STOPPING=1")
             await self._close()
         return 0
 
@@ -245,6 +256,7 @@ class Program:
         self._journal.listen(Homecoming(self._dispatcher, self._tasks).watch)
         stack.push_async_callback(self._tasks.aclose)
         self._tasks.start(lag.watch(), "loop lag")
+        self._tasks.start(self._systemd.keep_watchdog_quiet(), "watchdog")
         management = Address("localhost", 0, unix_path=str(folder / "api"))
         self._api = build(self._house())
         await stack.enter_async_context(served(self._api, management))

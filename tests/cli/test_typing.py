@@ -42,6 +42,7 @@ COMMANDS = (
     "profile",
     "record",
     "simulate",
+    "systemd",
 )
 
 

@@ -294,6 +294,40 @@ def simulate(
     simulate(trace, Changes(config or [], patience, tuple(memory or ())), svg, as_json)
 
 
+units = typer.Typer(
+    help="Run hotseat as a service of systemd.",
+    epilog="Example: hotseat systemd install --user",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(units, name="systemd")
+
+UnitConfig = Annotated[Path, typer.Option("--config", help="The configuration that the service reads.")]
+ForUser = Annotated[bool, typer.Option("--user", help="A unit of your own, without root.")]
+WithSocket = Annotated[bool, typer.Option("--socket", help="Let systemd hold the address: a restart refuses nobody.")]
+
+
+@units.command("print", epilog="Example: hotseat systemd print --config /etc/hotseat/config.yaml")
+def print_units(config: UnitConfig = USUAL_CONFIG, user: ForUser = False, socket: WithSocket = False) -> None:
+    """Print the unit."""
+    from hotseat.cli.unit import Wishes, show
+
+    show(Wishes(config, user, socket))
+
+
+@units.command("install", epilog="Example: hotseat systemd install --user")
+def install_units(
+    config: UnitConfig = USUAL_CONFIG,
+    user: ForUser = False,
+    socket: WithSocket = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+) -> None:
+    """Write the unit where systemd looks for it; nothing is started."""
+    from hotseat.cli.unit import Wishes, install
+
+    install(Wishes(config, user, socket), force)
+
+
 def sources(files: list[Path] | None, folder: Path | None) -> list[Path]:
     """Files first, then the folder, which stands for its files also when more are put there later."""
     if folder is None:

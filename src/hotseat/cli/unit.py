@@ -1,0 +1,167 @@
+"""`hotseat systemd`: units that run hotseat with as few rights as model servers can live with."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat.cli.problems import Problem
+from hotseat.config.complaints import ConfigError
+from hotseat.config.load import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SYSTEM_UNITS = Path("/etc/systemd/system")
+
+SERVICE = """\
+[Unit]
+Description=hotseat, one address for all models
+After=network.target
+
+[Service]
+Type=notify
+{identity}ExecStart={command}
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=on-failure
+# The loop says twice a minute that it turns.
+WatchdogSec=60
+# Streams may finish first, then every model server is stopped; the servers are hotseat's to stop.
+TimeoutStopSec=90
+KillMode=mixed
+LimitNOFILE=65536
+UMask=0077
+{confinement}
+[Install]
+WantedBy={target}
+"""
+
+OF_ANY_UNIT = """\
+NoNewPrivileges=yes
+RestrictSUIDSGID=yes
+RestrictRealtime=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+"""
+
+OF_SYSTEM_UNIT = """\
+StateDirectory=hotseat
+CacheDirectory=hotseat
+Environment=XDG_CACHE_HOME=%C/hotseat
+# Models may lie below /home; where a server writes there, add ReadWritePaths=.
+ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=yes
+ProtectProc=invisible
+ProtectClock=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectControlGroups=yes
+RestrictNamespaces=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+CapabilityBoundingSet=
+AmbientCapabilities=
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+SystemCallErrorNumber=EPERM
+# Left out on purpose: PrivateDevices, because model servers need their GPUs, and MemoryDenyWriteExecute, because some
+# compile as they go.
+"""
+
+SOCKET = """\
+[Unit]
+Description=the address of hotseat
+
+[Socket]
+{listens}
+NoDelay=yes
+
+[Install]
+WantedBy=sockets.target
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    config: Path
+    for_user: bool
+    """A unit of the user's own manager, which needs no root and has fewer means to confine."""
+    with_socket: bool
+    """systemd holds the address, so that a restart refuses nobody."""
+
+
+def units(wishes: Wishes) -> dict[str, str]:
+    """File names and texts."""
+    config = wishes.config.absolute()
+    command = shlex.join([str(program()), "serve", "--config", str(config)])
+    service = SERVICE.format(
+        identity="" if wishes.for_user else f"User={account()}\n",
+        command=command.replace("%", "%%"),
+        confinement=OF_ANY_UNIT + ("" if wishes.for_user else OF_SYSTEM_UNIT),
+        target="default.target" if wishes.for_user else "multi-user.target",
+    )
+    if not wishes.with_socket:
+        return {"hotseat.service": service}
+    listens = "\n".join(f"ListenStream={address}" for address in addresses(config))
+    return {"hotseat.service": service, "hotseat.socket": SOCKET.format(listens=listens)}
+
+
+def program() -> Path:
+    """The program that belongs to this interpreter, or the one that would be run by its name."""
+    beside = Path(sys.executable).with_name("hotseat")
+    return beside if beside.exists() else Path(shutil.which("hotseat") or "hotseat").absolute()
+
+
+def account() -> str:
+    """Whoever called us, also through sudo: model files are often readable by their owner alone."""
+    return os.environ.get("SUDO_USER") or getpass.getuser()
+
+
+def addresses(config: Path) -> Iterator[str]:
+    try:
+        host, port = read([config], environ=os.environ).settings.listen
+    except ConfigError as error:
+        raise Problem(f"the configuration has errors: {error.complaints[0]}") from None
+    names = ("127.0.0.1", "::1") if host == "localhost" else (host,)
+    yield from (f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name in names)
+
+
+def show(wishes: Wishes) -> None:
+    for name, text in units(wishes).items():
+        print(f"# {name}\n{text}")
+
+
+def install(wishes: Wishes, force: bool) -> None:
+    """Write the units where systemd looks for them, and say what makes it look."""
+    folder = user_units() if wishes.for_user else SYSTEM_UNITS
+    fresh = units(wishes)
+    present = [name for name in fresh if (folder / name).exists()]
+    if present and not force:
+        raise Problem(f"{folder / present[0]} exists; --force overwrites it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in fresh.items():
+            (folder / name).write_text(text)
+    except OSError as error:
+        hint = "" if wishes.for_user else "; use sudo, or --user for a unit of your own"
+        raise Problem(f"{error.filename} cannot be written: {error.strerror}{hint}") from None
+    print(*(f"wrote {folder / name}" for name in fresh), *next_steps(wishes, list(fresh)), sep="\n")
+
+
+def next_steps(wishes: Wishes, names: Sequence[str]) -> Iterator[str]:
+    systemctl = "systemctl --user" if wishes.for_user else "systemctl"
+    yield f"next: {systemctl} daemon-reload && {systemctl} enable --now {names[-1]}"
+    if wishes.for_user:
+        yield "to keep it running without a login: loginctl enable-linger"
+
+
+def user_units() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd/user"

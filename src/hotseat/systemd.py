@@ -1,0 +1,60 @@
+"""What systemd and we tell each other: that we are ready, that we live, and which sockets are already open for us.
+
+Both protocols are a few variables and datagrams. Each variable is taken out of the environment: model servers are not
+systemd's to listen to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from hotseat.terms import Seconds
+
+FIRST_FD = 3
+
+
+class Systemd:
+    """Our side of the talk; where nobody listens, nothing is said."""
+
+    def __init__(self, environ: MutableMapping[str, str]) -> None:
+        self._address = environ.pop("NOTIFY_SOCKET", "")
+        self._watchdog_s: Seconds = int(environ.pop("WATCHDOG_USEC", "") or 0) / 1e6
+        environ.pop("WATCHDOG_PID", None)
+
+    def tell(self, *facts: str) -> None:
+        if not self._address:
+            return
+        name = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto("\n".join(facts).encode(), name)
+
+    async def keep_watchdog_quiet(self) -> None:
+        """Say twice per period that the loop turns; returns at once where nobody waits for it."""
+        while self._watchdog_s:
+            self.tell("WATCHDOG=1")
+            await asyncio.sleep(self._watchdog_s / 2)
+
+
+def handed_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
+    """The listening sockets that we were started with; ValueError where one of them is no TCP socket."""
+    pid, number, _ = (environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
+    count = int(number) if pid == str(os.getpid()) and number else 0
+    sockets = [socket.socket(fileno=fd) for fd in range(FIRST_FD, FIRST_FD + count)]
+    for sock in sockets:
+        sock.set_inheritable(False)
+        if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
+            raise ValueError(f"{sock.getsockname()!r} was handed to us and is no TCP socket; correct ListenStream=")
+    return sockets
+
+
+def most_exposed(sockets: list[socket.socket]) -> tuple[str, int]:
+    """The address by which it is judged who can reach us."""
+    addresses = [(str(host), int(port)) for host, port, *_ in (sock.getsockname() for sock in sockets)]
+    return next((each for each in addresses if each[0] not in ("127.0.0.1", "::1")), addresses[0])

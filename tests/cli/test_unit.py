@@ -1,0 +1,108 @@
+"""`hotseat systemd`: units that systemd understands, and that confine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.hotseat import PROGRAM
+
+from hotseat.cli import unit
+
+if TYPE_CHECKING:
+    from tests.support.desk import Typed
+
+MOST_EXPOSED = 2.5
+"""On systemd's scale from 0 to 10; a unit without any confinement has 9.6."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(unit, "SYSTEM_UNITS", tmp_path / "system")
+    (tmp_path / "my config.yaml").write_text("listen: localhost:9090\nmodels: {}\n")
+    return tmp_path
+
+
+def test_the_unit_is_confined(folder: Path, typed: Typed) -> None:
+    """systemd itself says how far."""
+    typed("systemd", "install", "--config", "my config.yaml")
+    file = folder / "system/hotseat.service"
+    judged = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", "--no-pager", file], capture_output=True, text=True
+    )
+    verified = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True)
+
+    level = re.search(r"Overall exposure level for hotseat.service: (\d+\.\d+)", judged.stdout)
+    assert level, judged.stderr
+    assert float(level[1]) <= MOST_EXPOSED
+    assert verified.stderr == ""
+
+
+def test_the_unit_names_program_and_configuration_in_full(folder: Path, typed: Typed) -> None:
+    """systemd starts it in another folder with another PATH."""
+    said = typed("systemd", "print", "--config", "my config.yaml")
+
+    assert said.out.startswith("# hotseat.service\n[Unit]\n")
+    assert f"ExecStart={PROGRAM} serve --config '{folder}/my config.yaml'\n" in said.out
+    assert "Type=notify\n" in said.out
+
+
+def test_a_unit_of_ones_own_needs_no_root(folder: Path, typed: Typed) -> None:
+    """It goes to the user's folder, runs as the user, and the next steps are theirs."""
+    said = typed("systemd", "install", "--user")
+
+    text = (folder / "config/systemd/user/hotseat.service").read_text()
+    assert "User=" not in text
+    assert "WantedBy=default.target" in text
+    assert "next: systemctl --user daemon-reload && systemctl --user enable --now hotseat.service" in said.out
+
+
+def test_the_socket_listens_where_the_configuration_says(folder: Path, typed: Typed) -> None:
+    """localhost is two addresses; the socket is what is enabled."""
+    said = typed("systemd", "install", "--socket", "--config", "my config.yaml")
+
+    text = (folder / "system/hotseat.socket").read_text()
+    assert "ListenStream=127.0.0.1:9090\nListenStream=[::1]:9090\n" in text
+    assert "systemctl enable --now hotseat.socket" in said.out
+
+
+def test_a_unit_that_exists_is_left_alone(folder: Path, typed: Typed) -> None:
+    """Unless it is forced."""
+    file = folder / "system/hotseat.service"
+    file.parent.mkdir()
+    file.write_text("mine")
+    refused, text = typed("systemd", "install"), file.read_text()
+    forced = typed("systemd", "install", "--force")
+
+    assert (refused.code, text) == (1, "mine")
+    assert "--force overwrites it" in refused.err
+    assert (forced.code, file.read_text() != "mine") == (0, True)
+
+
+def test_what_cannot_be_written_is_told_with_a_way_out(
+    folder: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sudo, or a unit of one's own."""
+    (folder / "file").write_text("")
+    monkeypatch.setattr(unit, "SYSTEM_UNITS", folder / "file")
+    said = typed("systemd", "install")
+
+    assert said.code == 1
+    assert "use sudo, or --user for a unit of your own" in said.err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_wrong_configuration_has_no_address(typed: Typed) -> None:
+    """A socket needs one."""
+    Path("bad.yaml").write_text("lisen: 1\n")
+    said = typed("systemd", "print", "--socket", "--config", "bad.yaml")
+
+    assert said.code == 1
+    assert "the configuration has errors: " in said.err

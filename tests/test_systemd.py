@@ -1,0 +1,155 @@
+"""The talk with systemd, with a datagram socket and a listener of the test's own in its place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.client import PATIENCE_S, eventually
+from tests.support.hotseat import PROGRAM
+from tests.support.processes import all_pids, environment
+
+from hotseat.cli.client import Server
+from hotseat.systemd import Systemd, handed_sockets, most_exposed
+from hotseat.upstreams.processes import MARKER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONFIG = "models: {sleeper: {cmd: 'sleep ${PORT}'}}\n"
+# Only the process itself knows its number; the shell becomes the program.
+HANDING = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&"$FD"'
+
+
+@pytest.fixture
+def ear(tmp_path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(tmp_path / "notify"))
+        ear.settimeout(PATIENCE_S)
+        yield ear
+
+
+@contextmanager
+def serving(folder: Path, listener: socket.socket, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """hotseat, started with a listener as systemd hands one over."""
+    config = folder / "config.yaml"
+    config.write_text(CONFIG)
+    argv = ["bash", "-c", HANDING, "bash", str(PROGRAM), "serve", "--config", str(config)]
+    fd = listener.fileno()
+    with subprocess.Popen(
+        argv,
+        env={**os.environ, "FD": str(fd), "HOTSEAT_TEST_RUN": str(folder), **env},
+        pass_fds=[fd],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as server:
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def test_systemd_hears_of_the_beginning_of_life_and_of_the_end(tmp_path: Path, ear: socket.socket) -> None:
+    """Ready once the socket that was handed over is answered, alive while the loop turns, then stopping."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        heard = []
+        with serving(tmp_path, listener, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="200000") as server:
+            heard += [ear.recv(4096) for _ in range(3)]
+            ready = Server(f"http://127.0.0.1:{port}").ask("GET", "/hotseat/ready")
+            server.send_signal(signal.SIGTERM)
+            while not heard[-1].startswith(b"STOPPING"):
+                heard.append(ear.recv(4096))
+            code = server.wait(PATIENCE_S)
+
+    assert ready["status"] == "ok"
+    assert b"READY=1\nSTATUS=serving 1 models" in heard
+    assert heard.count(b"WATCHDOG=1") >= 2
+    assert code == 0
+
+
+def test_model_servers_hear_nothing_of_it(tmp_path: Path, ear: socket.socket) -> None:
+    """Neither the address of systemd nor the sockets are theirs."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with serving(tmp_path, listener, NOTIFY_SOCKET=str(tmp_path / "notify")) as server:
+            ear.recv(4096)
+            loading = subprocess.Popen([PROGRAM, "load", "sleeper", "--url", url], stderr=subprocess.DEVNULL)
+            eventually(lambda: of_model_servers(tmp_path))
+            seen = of_model_servers(tmp_path)
+            server.send_signal(signal.SIGTERM)
+            server.wait(PATIENCE_S)
+            loading.wait(PATIENCE_S)
+
+    assert seen
+    assert not any(name in env for env in seen for name in (b"NOTIFY_SOCKET", b"LISTEN_FDS", b"LISTEN_PID"))
+
+
+def of_model_servers(folder: Path) -> list[bytes]:
+    """The environments of the processes that this run has started for models."""
+    mark = f"HOTSEAT_TEST_RUN={folder}".encode()
+    return [env for pid in all_pids() if mark in (env := environment(pid)) and MARKER.encode() in env]
+
+
+def test_an_open_socket_is_judged_like_an_open_address(tmp_path: Path) -> None:
+    """What the configuration says of listen does not matter then."""
+    with socket.create_server(("0.0.0.0", 0)) as listener, serving(tmp_path, listener) as server:
+        code = server.wait(PATIENCE_S)
+        assert server.stdout
+        said = server.stdout.read()
+
+    assert code == 3
+    assert "can be reached from other machines and no apiKeys are configured" in said
+
+
+def test_a_socket_that_is_not_tcp_is_refused(tmp_path: Path) -> None:
+    """With the line of the unit to correct."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "unix"))
+        with serving(tmp_path, listener) as server:
+            code = server.wait(PATIENCE_S)
+            assert server.stdout
+            said = server.stdout.read()
+
+    assert code == 3
+    assert "is no TCP socket; correct ListenStream=" in said
+
+
+def test_sockets_of_somebody_else_are_left_alone() -> None:
+    """The number of the process they are for is another one; whoever is started by us hears nothing of them."""
+    environ = {"LISTEN_PID": "1", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "a:b", "HOME": "/"}
+
+    assert handed_sockets(environ) == []
+    assert environ == {"HOME": "/"}
+
+
+def test_an_abstract_address_is_reached() -> None:
+    """systemd writes it with an @."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(f"\0hotseat-test-{os.getpid()}")
+        Systemd({"NOTIFY_SOCKET": f"@hotseat-test-{os.getpid()}"}).tell("READY=1")
+        ear.settimeout(PATIENCE_S)
+
+        assert ear.recv(100) == b"READY=1"
+
+
+def test_where_nobody_listens_nothing_is_said(tmp_path: Path) -> None:
+    """Neither without systemd nor when its socket is gone."""
+    Systemd({}).tell("READY=1")
+    Systemd({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell("READY=1")
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_of_several_sockets_the_open_one_counts() -> None:
+    """Whoever listens on both is reachable."""
+    with socket.create_server(("127.0.0.1", 0)) as inner, socket.create_server(("0.0.0.0", 0)) as outer:
+        assert most_exposed([inner, outer]) == outer.getsockname()
+        assert most_exposed([inner]) == inner.getsockname()
