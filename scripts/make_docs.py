@@ -207,7 +207,8 @@ def command_line() -> str:
     parts = [told(name, command) for name, command in leaves(group)]
     exits = (
         "Exit codes: 0 fine, 1 failed, 2 misuse, 3 bad configuration, 4 no server there.\n"
-        "`hotseat --install-completion` makes your shell complete commands and options; `NO_COLOR` is honoured."
+        "`hotseat --install-completion` makes your shell complete commands, options and the names of models;"
+        " `NO_COLOR` is honoured."
     )
     return page("Command line", group.help or "", exits, *parts)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.hotseat import PROGRAM
 from tests.support.puppets import come_true
 
 from hotseat.api.house import ReloadResult
@@ -27,6 +30,21 @@ async def test_ps_shows_what_is_alive(desk: Desk) -> None:
 
     assert before.out.split() == ["MODEL", "PHASE", "PID", "PORT", "IN", "FLIGHT", "WAITING", "TTL", "LEFT", "SINCE"]
     assert after.out.splitlines()[1].split() == ["qwen", "ready", "7001", "40001", "0", "0", "5m00s", "0s"]
+
+
+async def test_the_shell_completes_models(desk: Desk) -> None:
+    """Names and aliases of the running server that begin as typed; nothing where no server answers."""
+
+    def completed(words: str, url: str) -> str:
+        env = {**os.environ, "_HOTSEAT_COMPLETE": "complete_bash", "HOTSEAT_URL": url}
+        env |= {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return subprocess.run([PROGRAM], env=env, capture_output=True, text=True).stdout
+
+    known = await asyncio.to_thread(completed, "hotseat load q", desk.url)
+    nobody = await asyncio.to_thread(completed, "hotseat stop q", "http://127.0.0.1:9")
+
+    assert known.split() == ["qwen", "q"]
+    assert nobody.split() == []
 
 
 async def test_ps_as_json(desk: Desk) -> None:

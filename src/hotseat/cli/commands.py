@@ -11,6 +11,7 @@ import typer
 from hotseat import __version__
 from hotseat.cli import asking
 from hotseat.cli.client import Server
+from hotseat.cli.problems import Problem
 
 app = typer.Typer(
     help="One HTTP address for all the models a machine can run.",
@@ -28,7 +29,23 @@ Key = Annotated[
     str | None, typer.Option("--api-key", envvar="HOTSEAT_API_KEY", help="A key, where the server asks for one.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Model = Annotated[str, typer.Argument(help="A model's name or alias.")]
+COMPLETION_S = 1.0
+"""Longer than that nobody waits for the tab key."""
+
+
+def models_here(context: typer.Context, incomplete: str) -> list[str]:
+    """Names that the shell may complete; none where no server answers."""
+    server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
+    try:
+        models = server.ask("GET", "/hotseat/models")["models"]
+    except Problem:
+        return []
+    names = [name for model in models for name in (model["model"], *model["aliases"])]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+Model = Annotated[str, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]
+OneModel = Annotated[str | None, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]
 ConfigFiles = Annotated[
     list[Path] | None, typer.Option("--config", help="Configuration file; may be given again. [default: config.yaml]")
 ]
@@ -196,7 +213,7 @@ def top(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
 
 @app.command(epilog="Example: hotseat stop qwen")
 def stop(
-    model: Annotated[str | None, typer.Argument(help="A model's name or alias.")] = None,
+    model: OneModel = None,
     everything: Annotated[bool, typer.Option("--all", help="Stop all models.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Cut requests in flight.")] = False,
     url: Url = HERE,
@@ -210,7 +227,9 @@ def stop(
 
 @app.command(epilog="Example: hotseat logs qwen -f")
 def logs(
-    model: Annotated[str | None, typer.Argument(help="One model; all of them without it.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(help="One model; all of them without it.", autocompletion=models_here)
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines.")] = 100,
     url: Url = HERE,
