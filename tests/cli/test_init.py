@@ -55,7 +55,7 @@ def test_models_of_the_usual_places_become_a_configuration(home: Path, typed: Ty
         "-m", f"{home}/models/Qwen3-4B-Q8_0.gguf", "-c", "32768",
     )  # fmt: skip
     assert chat.memory
-    assert embedder.recipe.argv[-6:] == ("8192", "--embeddings", "-b", "8192", "-ub", "8192")
+    assert embedder.recipe.argv[-5:] == ("mean", "-b", "8192", "-ub", "8192")
     assert sum(config.catalog.budgets.values()) == 12 * GIB
 
 
@@ -149,6 +149,21 @@ def test_the_context_is_the_longest_that_fits(home: Path, typed: Typed, monkeypa
         contexts.append((spec.recipe.argv[-1], spec.memory is not None))
 
     assert contexts == [("32768", True), ("8192", True), ("4096", False)]
+
+
+@pytest.mark.parametrize(("knows", "told"), [(True, ("--spec-type", "draft-simple")), (False, ())])
+def test_a_draft_is_used_as_the_server_wants_to_hear_it(
+    home: Path, typed: Typed, knows: bool, told: tuple[str, ...]
+) -> None:
+    """Its help says whether it must be told the type; a version that does not know the word would not start with it."""
+    options = "--spec-type TYPE" if knows else "-md FILE"
+    put(home / "bin/llama-server", f"#!/bin/sh\necho '{options}'\n".encode()).chmod(0o755)
+    put(home / "models/big.gguf", model_bytes(rows=4096))
+    draft = put(home / "models/big-draft.gguf")
+    typed("init")
+
+    argv = loaded().catalog.resolve("big").recipe.argv
+    assert argv[argv.index("-md") :] == ("-md", str(draft), *told)
 
 
 def test_gpus_get_all_layers_and_a_share_each(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:

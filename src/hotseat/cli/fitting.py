@@ -26,6 +26,8 @@ EMBEDDED_AT_ONCE = 8192
 DRIVER = GIB // 2
 """What a driver takes on each GPU beside the sum."""
 
+ASSUMED = "its file does not say how tokens become one vector: the mean is assumed"
+
 ONLY = {Role.EMBEDDING: ("--embeddings",), Role.RERANK: ("--reranking",)}
 
 
@@ -38,19 +40,23 @@ class Fitted:
     remark: str = ""
 
 
-def fitted(model: Found, devices: Sequence[Device]) -> Fitted:
-    """The longest sane context whose sum fits into the devices together; without one, the server is left to manage."""
+def fitted(model: Found, devices: Sequence[Device], drafting: tuple[str, ...] = ()) -> Fitted:
+    """The longest sane context whose sum fits into the devices together; without one, the server is left to manage.
+
+    `drafting` is what this version of llama-server wants to hear before it uses a draft.
+    """
     if model.engine is not Engine.LLAMA:
         return Fitted(_own_options(model), None)
     budget = sum(device.memory - device.reserve for device in devices)
     for context in _contexts(model):
-        options = (*_llama_options(model, context), *_layers(devices))
+        options = (*_llama_options(model, context, drafting), *_layers(devices))
         needed = _needed(options, devices)
         if needed is None:
             return Fitted(options, None, "how much memory it takes could not be read from its file")
         if needed <= budget:
-            return Fitted(options, needed)
-    return Fitted(_llama_options(model, _contexts(model)[-1]), None, "larger than the memory there is: it will be slow")
+            return Fitted(options, needed, ASSUMED if _pooling(model) else "")
+    options = _llama_options(model, _contexts(model)[-1], drafting)
+    return Fitted(options, None, "larger than the memory there is: it will be slow")
 
 
 def _contexts(model: Found) -> list[int]:
@@ -60,16 +66,20 @@ def _contexts(model: Found) -> list[int]:
     return [context for context in CONTEXTS if context <= longest] or [longest]
 
 
-def _llama_options(model: Found, context: int) -> tuple[str, ...]:
+def _llama_options(model: Found, context: int, drafting: tuple[str, ...]) -> tuple[str, ...]:
     words: tuple[str, ...] = ("-m", str(model.path), "-c", str(context))
     if model.projector:
         words = (*words, "--mmproj", str(model.projector))
     if model.draft:
-        words = (*words, "-md", str(model.draft))
+        words = (*words, "-md", str(model.draft), *drafting)
     if model.role in ONLY:
         # What is embedded goes through at once, so a batch must hold the longest text.
-        words = (*words, *ONLY[model.role], "-b", str(context), "-ub", str(context))
+        words = (*words, *ONLY[model.role], *_pooling(model), "-b", str(context), "-ub", str(context))
     return words
+
+
+def _pooling(model: Found) -> tuple[str, ...]:
+    return ("--pooling", "mean") if model.role is Role.EMBEDDING and not model.says_pooling else ()
 
 
 def _layers(devices: Sequence[Device]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 UNFIT_FOR_YAML = ("${", "\n", "\r")
 """Signs of a path that a configuration would read as something else."""
 MOST_TOLD = 10
+HELP_S = 10.0
+SPECULATING = ("--spec-type", "draft-simple")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,21 @@ def draft(wishes: Wishes, env: Mapping[str, str]) -> tuple[str, Shelf, Mapping[E
     shelf = runnable(look(folders, stores), programs)
     if not shelf.models:
         raise Problem(nothing_found([*folders, *stores], shelf))
-    return text_of(Draft(shelf.models, devices(), programs)), shelf, programs
+    drafting = drafting_options(programs) if any(named.model.draft for named in shelf.models) else ()
+    return text_of(Draft(shelf.models, devices(), programs, drafting)), shelf, programs
+
+
+def drafting_options(programs: Mapping[Engine, str]) -> tuple[str, ...]:
+    """Newer versions load a draft and do not use it unless they are told its type; older ones do not know the word."""
+    if Engine.LLAMA not in programs:
+        return ()
+    try:
+        told = subprocess.run(
+            [programs[Engine.LLAMA], "--help"], capture_output=True, text=True, timeout=HELP_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return SPECULATING if SPECULATING[0] in told.stdout else ()
 
 
 def must_be_folder(folder: Path) -> None:

@@ -37,7 +37,9 @@ def top(server: Server, as_json: bool) -> None:
         return watch(server)
     seen = picture(server)
     print(table(MODELS, model_rows(seen)))
-    return print("\n" + table(LINE, line_rows(seen)) if seen["waiting"] else "")
+    if seen["waiting"]:
+        print("\n" + table(LINE, line_rows(seen)))
+    return None
 
 
 def picture(server: Server) -> dict[str, Any]:

@@ -55,6 +55,8 @@ class Draft:
     models: Sequence[Named]
     devices: Sequence[Device]
     programs: Mapping[Engine, str]
+    drafting: tuple[str, ...] = ()
+    """What this version of llama-server wants to hear before it uses a draft."""
 
 
 def text_of(draft: Draft) -> str:
@@ -80,7 +82,7 @@ def _macros(draft: Draft) -> Iterator[str]:
 
 def _models(draft: Draft) -> Iterator[str]:
     for named in draft.models:
-        fit = fitted(named.model, draft.devices)
+        fit = fitted(named.model, draft.devices, draft.drafting)
         yield f"  {_key(named.name)}:"
         yield from (f"    {line}" for line in (*_remarks(named.model, fit), *_settings(named, fit, draft.devices)))
 

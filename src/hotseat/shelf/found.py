@@ -44,6 +44,8 @@ class Found:
     width: int = 0
     """Numbers per token between two layers; of a projector, what it makes for a token. 0: not said."""
     vocabulary: int = 0
+    says_pooling: bool = True
+    """False for an embedding model whose file does not say how tokens become one vector."""
     projector: Path | None = None
     draft: Path | None = None
 

@@ -58,6 +58,7 @@ def read_gguf(path: Path, stem: str = "") -> Found:
         trained_context=anatomy.trained_context,
         width=anatomy.width,
         vocabulary=anatomy.vocabulary,
+        says_pooling=bool(head.keys.get(f"{anatomy.architecture}.pooling_type")),
     )
 
 
