@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from hotseat import __version__
+from hotseat.activity import Activity
 from hotseat.api.app import build
-from hotseat.api.house import House, ReloadResult
+from hotseat.api.house import ConfigReport, House, ReloadResult
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
+from hotseat.config.resolved import resolved
 from hotseat.config.units import is_loopback
 from hotseat.config.watch import Watch
 from hotseat.dispatcher import Dispatcher
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from hotseat.activity import UnderWay
     from hotseat.journal import Entry
     from hotseat.settings import Settings
     from hotseat.terms import ModelName, Seconds
@@ -208,6 +211,7 @@ class Program:
         self._loaded = loaded
         self._sockets = sockets
         self._tls = tls
+        self._refused: tuple[str, ...] = ()
         self._tasks = Tasks()
         self._complaints: list[str] = []
         """What the scheduler cannot keep, as far as it was said already."""
@@ -254,13 +258,14 @@ class Program:
         self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked)
         self._journal.listen(self._metrics.watch)
         self._journal.listen(Homecoming(self._dispatcher, self._tasks).watch)
+        self._activity = Activity(self._metrics)
         stack.push_async_callback(self._tasks.aclose)
         self._tasks.start(lag.watch(), "loop lag")
         self._tasks.start(self._systemd.keep_watchdog_quiet(), "watchdog")
         management = Address("localhost", 0, unix_path=str(folder / "api"))
         self._api = build(self._house())
         await stack.enter_async_context(served(self._api, management))
-        self._relay = Relay(self._dispatcher, Rules(self.settings), management, self._metrics)
+        self._relay = Relay(self._dispatcher, Rules(self.settings), management, self._activity)
         stack.push_async_callback(self._relay.aclose)
         await self._relay.listen(self._sockets, self._tls)
         self._tasks.start(self._preload(), "preload")
@@ -301,12 +306,22 @@ class Program:
             journal=self._journal,
             settings=lambda: self.settings,
             logs=ModelLogs(self._dispatcher, self._supervisor),
+            activity=self._activity,
+            under_way=self._under_way,
+            config=self._config_report,
             reload=self.reload,
             metrics=self._metrics.render,
             is_closing=self._stop_wished.is_set,
             started_at=time.time(),
             share_read=self._supervisor.share_taken_in,
         )
+
+    def _under_way(self) -> list[UnderWay]:
+        return self._relay.under_way()  # which is made after the house is
+
+    def _config_report(self) -> ConfigReport:
+        complaints = tuple(map(str, self._loaded.complaints))
+        return ConfigReport(resolved(self._loaded), complaints, self._refused)
 
     # Signals
 
@@ -350,6 +365,7 @@ class Program:
             self._tls.load_cert_chain(*self._options.tls)
 
     def _kept_old(self, *complaints: str) -> ReloadResult:
+        self._refused = complaints
         self._metrics.reloaded(success=False)
         for complaint in complaints:
             log.error("configuration kept because the new one is invalid complaint=%r", complaint)
@@ -360,6 +376,7 @@ class Program:
             log.warning("listen takes effect at the next start only listen=%r", loaded.settings.listen)
             loaded = replace(loaded, settings=replace(loaded.settings, listen=self.settings.listen))
         self._loaded = loaded
+        self._refused = ()
         logs.set_up(loaded.settings.logging)
         self._supervisor.withhold(loaded.withheld_env)
         self._relay.rules = Rules(loaded.settings)

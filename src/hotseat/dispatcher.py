@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, assert_never, cast
 
 from hotseat.catalog.catalog import CatalogChange, compare
+from hotseat.errors import Dismissed, UnknownTicket
 from hotseat.scheduling.commands import (
     Command,
     Confirm,
@@ -152,6 +153,16 @@ class Dispatcher:
         else:
             for command in commands:
                 self._carry_out(command)
+
+    def dismiss(self, ticket: TicketId) -> None:
+        """End a request on an operator's behalf: who waits is refused, who is served is cut visibly."""
+        visitor = self._visitors.get(ticket)
+        if visitor is None:
+            raise UnknownTicket(f"ticket {ticket} is not here any more; GET /hotseat/requests lists those that are")
+        if any(waiting.ticket == ticket for waiting in self.view().line):
+            visitor.refused(Dismissed("an operator ended this request while it waited"))
+        else:
+            visitor.cut("an operator ended this request")
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
         """Return when the model is ready; raise what kept it from that."""

@@ -44,6 +44,11 @@ class UnknownProfile(ClientError):
     code = "profile_not_found"
 
 
+class UnknownTicket(ClientError):
+    status = 404
+    code = "ticket_not_found"
+
+
 class NotRunning(ClientError):
     status = 409
     code = "model_not_running"
@@ -116,6 +121,14 @@ class Unloaded(UpstreamError):
 
     status = 503
     code = "model_unloaded"
+
+
+class Dismissed(UpstreamError):
+    """An operator ended this request."""
+
+    status = 503
+    code = "request_dismissed"
+    retry_helps = False
 
 
 # Nobody's fault: come again.

@@ -68,6 +68,7 @@ OPERATE = [
     ("POST", "/hotseat/reload"),
     ("POST", "/hotseat/profiles/night"),
     ("DELETE", "/hotseat/profiles"),
+    ("DELETE", "/hotseat/requests/7"),
     ("GET", "/metrics"),
     ("POST", "/slots/0?action=save"),
     ("POST", "/props"),

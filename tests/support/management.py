@@ -11,8 +11,9 @@ import httpx2
 import uvicorn
 from tests.support.puppets import Puppets, come_true
 
+from hotseat.activity import Activity
 from hotseat.api.app import build
-from hotseat.api.house import House, ReloadResult
+from hotseat.api.house import ConfigReport, House, ReloadResult
 from hotseat.dispatcher import Dispatcher
 from hotseat.journal import Journal
 from hotseat.scheduling.scheduler import Scheduler
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from hotseat.activity import UnderWay
     from hotseat.catalog.catalog import Catalog
     from hotseat.terms import ModelName
 
@@ -78,8 +80,11 @@ class Management:
     puppets: Puppets
     papers: Papers
     metrics: Metrics
+    activity: Activity
     client: httpx2.AsyncClient
     settings: Settings = field(default_factory=Settings)
+    under_way: list[UnderWay] = field(default_factory=list)
+    config_report: ConfigReport = field(default_factory=ConfigReport)
     reload_result: ReloadResult = field(default_factory=ReloadResult)
     is_closing: bool = False
     shares_read: dict[str, float] = field(default_factory=dict)
@@ -113,7 +118,7 @@ def furnished(catalog: Catalog, puppets: Puppets, client: httpx2.AsyncClient) ->
     dispatcher = Dispatcher(Scheduler(catalog), puppets, journal)
     metrics = Metrics(dispatcher.view, Lag().worst_since_asked)
     journal.listen(metrics.watch)
-    return Management(dispatcher, journal, puppets, Papers(), metrics, client)
+    return Management(dispatcher, journal, puppets, Papers(), metrics, Activity(metrics), client)
 
 
 def application(house: Management) -> FastAPI:
@@ -126,6 +131,9 @@ def application(house: Management) -> FastAPI:
             journal=house.journal,
             settings=lambda: house.settings,
             logs=house.papers,
+            activity=house.activity,
+            under_way=lambda: house.under_way,
+            config=lambda: house.config_report,
             reload=reload,
             metrics=house.metrics.render,
             is_closing=lambda: house.is_closing,

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Message
 
+    from hotseat.activity import Asked
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.commands import StartUpstream
     from hotseat.scheduling.events import UpstreamFailed
     from hotseat.settings import Settings
+    from hotseat.terms import ClientId
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 MODELS = (spec("alpha"), spec("beta"), spec("slow"))
@@ -91,7 +93,14 @@ class Notebook:
     entries: list[Finished] = field(default_factory=list)
 
     def finished(
-        self, model: ModelName | None, status: int, waited_s: float, first_byte_s: float | None, seconds: float
+        self,
+        model: ModelName,
+        status: int,
+        waited_s: float,
+        first_byte_s: float | None,
+        seconds: float,
+        client: ClientId,
+        asked: Asked,
     ) -> None:
         self.entries.append(Finished(model, status, waited_s, first_byte_s, seconds))
 

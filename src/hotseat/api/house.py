@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hotseat.catalog.catalog import CatalogChange
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 
+    from hotseat.activity import Activity, UnderWay
     from hotseat.dispatcher import Dispatcher
     from hotseat.journal import Journal
     from hotseat.settings import Settings
@@ -33,12 +34,27 @@ class ReloadResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigReport:
+    """The configuration in force, and what there is to say about it."""
+
+    resolved: dict[str, Any] = field(default_factory=dict)
+    """Macros expanded, defaults filled in, secrets left out."""
+    complaints: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Why the last reload changed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class House:
     dispatcher: Dispatcher
     journal: Journal
     settings: Callable[[], Settings]
     """Asked each time: a reload changes the answer."""
     logs: Logs
+    activity: Activity
+    under_way: Callable[[], Sequence[UnderWay]]
+    """Every request to a model that has not ended."""
+    config: Callable[[], ConfigReport]
     reload: Callable[[], Awaitable[ReloadResult]]
     metrics: Callable[[], bytes]
     """Prometheus text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,12 @@ from hotseat.scheduling.commands import StartUpstream, StopUpstream
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotseat.api.house import House
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.view import ModelView, TicketView, View
+    from hotseat.terms import Bytes, Place
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
@@ -38,8 +42,12 @@ async def queue(here: Here) -> Queue:
 
 @router.get("/models", summary="Every configured model and its phase")
 async def models(here: Here) -> Models:
-    view, specs = here.dispatcher.view(), here.dispatcher.catalog.models
-    return Models(models=[model(here, view, seen, specs.get(seen.name)) for seen in view.models])
+    view, catalog = here.dispatcher.view(), here.dispatcher.catalog
+    return Models(
+        at=time.time(),
+        models=[model(here, view, seen, catalog.models.get(seen.name)) for seen in view.models],
+        budgets=by_device(catalog.budgets),
+    )
 
 
 @router.get("/models/{name:path}", summary="One model, who waits for it and what happened to it", responses=UNKNOWN)
@@ -104,8 +112,14 @@ def model(here: House, view: View, seen: ModelView, spec: ModelSpec | None) -> M
         last_error=seen.last_error,
         ttl_left_s=None if seen.expires_at is None else round(max(0.0, seen.expires_at - view.now), 3),
         load_s=seen.load_s,
+        pinned=spec.pinned if spec else False,
+        memory=by_device(spec.memory) if spec and spec.memory is not None else None,
         progress=progress(here, seen),
     )
+
+
+def by_device(sizes: Mapping[Place, Bytes]) -> dict[str, int]:
+    return {str(place): size for place, size in sizes.items()}
 
 
 def progress(here: House, seen: ModelView) -> float | None:

@@ -123,10 +123,55 @@ class Model(BaseModel):
     ttl_left_s: Annotated[float | None, Field(description="Until it is unloaded, if nobody uses it.")]
     load_s: Annotated[float | None, Field(description="How long it takes to load, as measured.")]
     progress: Annotated[float | None, Field(description=SHARE_READ)]
+    pinned: Annotated[bool, Field(description="Never evicted.")]
+    memory: Annotated[
+        dict[str, int] | None, Field(description="Configured bytes per device; null: unknown, it takes a whole one.")
+    ]
 
 
 class Models(BaseModel):
+    at: Annotated[float, Field(description="Unix time of this answer, by hotseat's own clock.")]
     models: list[Model]
+    budgets: Annotated[
+        dict[str, int], Field(description="Bytes that models may take per device; empty: no `devices` are configured.")
+    ]
+
+
+class RequestUnderWay(BaseModel):
+    ticket: int
+    model: str
+    client: str
+    method: str
+    path: str
+    state: Annotated[Literal["waiting", "sent", "answering"], Field(description="How far it is.")]
+    waited_s: float
+    first_byte_s: Annotated[float | None, Field(description="From its arrival; null: nothing was answered yet.")]
+    seconds: Annotated[float, Field(description="Since its arrival.")]
+
+
+class FinishedRequest(BaseModel):
+    n: int
+    at: Annotated[float, Field(description="When it ended; Unix time.")]
+    model: str
+    client: str
+    method: str
+    path: str
+    status: Annotated[int, Field(description="499: the client hung up. 0: no answer began.")]
+    waited_s: Annotated[float, Field(description="For its turn: loads, swaps and slots.")]
+    first_byte_s: Annotated[float | None, Field(description="From its arrival; null: nothing was answered.")]
+    seconds: Annotated[float, Field(description="From its arrival to its last byte.")]
+
+
+class Requests(BaseModel):
+    at: Annotated[float, Field(description="Unix time of this answer, by hotseat's own clock.")]
+    under_way: list[RequestUnderWay]
+    finished: Annotated[list[FinishedRequest], Field(description="The last 1000, oldest first.")]
+
+
+class ConfigReport(BaseModel):
+    resolved: Annotated[dict[str, Any], Field(description="Macros expanded, defaults filled in, secrets left out.")]
+    complaints: Annotated[list[str], Field(description="Warnings and notes about the configuration in force.")]
+    refused: Annotated[list[str], Field(description="Why the last reload changed nothing; empty: it was applied.")]
 
 
 class Cause(BaseModel):

@@ -24,6 +24,7 @@ from hotseat.relay.request import Request, dialect_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hotseat.activity import UnderWay
     from hotseat.relay.head import RequestHead
     from hotseat.relay.relay import Relay
     from hotseat.terms import Bytes, Instant, Seconds
@@ -255,6 +256,10 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(item, Request):
                 self._relay.forget_body(item.body)
         self._queue.clear()
+
+    def under_way(self) -> UnderWay | None:
+        """The request to a model that this connection is about at present."""
+        return None if self._exchange is None else self._exchange.under_way()
 
     # The exchange's side
 

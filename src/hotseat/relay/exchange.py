@@ -11,6 +11,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from hotseat.activity import UnderWay
 from hotseat.catalog.leads import RemoteModel, Selector
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, UNCHANGED, LoadingState, ModelSpec
 from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, UpstreamError
@@ -198,6 +199,23 @@ class Exchange:
             raise ClientError("the request names no model and none is running. Name one with ?model=.")
         latest = max(running, key=lambda model: model.last_used)
         return self._relay.dispatcher.catalog.resolve(latest.name)
+
+    def under_way(self) -> UnderWay | None:
+        """What it is about and how far it is; None for what is no model's matter."""
+        if self._spec is None or self._ticket is None:
+            return None
+        request, now = self.request, self._relay.now()
+        return UnderWay(
+            ticket=self._ticket,
+            model=self._spec.name,
+            client=request.client,
+            method=request.head.method,
+            target=request.head.target,
+            waited_s=(self._granted_at or now) - request.began,
+            first_byte_s=None if self._first_byte_at is None else self._first_byte_at - request.began,
+            seconds=now - request.began,
+            is_waiting=self._stage is WAITING,
+        )
 
     # The dispatcher's answers
 
@@ -459,7 +477,8 @@ class Exchange:
         began = self.request.began
         waited = (self._granted_at or now) - began
         first_byte = None if self._first_byte_at is None else self._first_byte_at - began
-        self._relay.ledger.finished(model, status, waited, first_byte, now - began)
+        request = self.request
+        self._relay.ledger.finished(model, status, waited, first_byte, now - began, request.client, request.head)
 
     def _who(self) -> str:
         return "hotseat's own API" if self._spec is None else self._spec.name

@@ -18,13 +18,14 @@ from hotseat.relay.selecting import choose
 if TYPE_CHECKING:
     import ssl
 
+    from hotseat.activity import Asked, UnderWay
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.leads import Selector, Servable
     from hotseat.dispatcher import Dispatcher
     from hotseat.relay.body import Body
     from hotseat.relay.request import Request
     from hotseat.relay.rules import Rules
-    from hotseat.terms import Address, Bytes, ModelName, Seconds
+    from hotseat.terms import Address, Bytes, ClientId, ModelName, Seconds
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,14 @@ class Ledger(Protocol):
     """Where finished requests are written down."""
 
     def finished(
-        self, model: ModelName | None, status: int, waited_s: float, first_byte_s: float | None, seconds: float
+        self,
+        model: ModelName,
+        status: int,
+        waited_s: Seconds,
+        first_byte_s: Seconds | None,
+        seconds: Seconds,
+        client: ClientId,
+        asked: Asked,
     ) -> None: ...
 
 
@@ -102,6 +110,11 @@ class Relay:
     @property
     def clients(self) -> int:
         return len(self._clients)
+
+    def under_way(self) -> list[UnderWay]:
+        """Every request to a model that has not ended, oldest first."""
+        found = [told for client in self._clients if (told := client.under_way()) is not None]
+        return sorted(found, key=lambda told: told.ticket)
 
     def join(self, client: ClientConnection) -> bool:
         self._clients.add(client)

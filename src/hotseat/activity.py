@@ -1,0 +1,106 @@
+"""What is asked at present and what was asked lately: times, statuses and paths, never what was said.
+
+Bounded in memory. A finished request costs one small tuple; everything else is made when somebody looks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.terms import ClientId, ModelName, Seconds, TicketId
+
+KEPT = 1000
+LONGEST_PATH = 200
+
+
+class Asked(Protocol):
+    """Of a request's head only this is kept: other fields may hold secrets."""
+
+    method: bytes
+    target: bytes
+
+
+class Ledger(Protocol):
+    """Counts what has ended."""
+
+    def finished(
+        self, model: ModelName | None, status: int, waited_s: Seconds, first_byte_s: Seconds | None, seconds: Seconds
+    ) -> None: ...
+
+
+class Finished(NamedTuple):
+    n: int
+    at: float
+    """When it ended; wall-clock time, for people."""
+    model: ModelName
+    client: ClientId
+    method: bytes
+    target: bytes
+    status: int
+    """Towards the client; 499 where it hung up, 0 where no answer began."""
+    waited_s: Seconds
+    first_byte_s: Seconds | None
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A request that has not ended, and how long what it did has taken so far."""
+
+    ticket: TicketId
+    model: ModelName
+    client: ClientId
+    method: bytes
+    target: bytes
+    waited_s: Seconds
+    first_byte_s: Seconds | None
+    """None: nothing was answered yet."""
+    seconds: Seconds
+    is_waiting: bool
+
+
+class Activity:
+    """The last finished requests, numbered; hands each on to the ledger that counts them."""
+
+    def __init__(self, ledger: Ledger, wall_clock: Callable[[], float] = time.time) -> None:
+        self._ledger = ledger
+        self._wall_clock = wall_clock
+        self._finished: deque[Finished] = deque(maxlen=KEPT)
+        self.n = 0
+
+    def finished(
+        self,
+        model: ModelName,
+        status: int,
+        waited_s: Seconds,
+        first_byte_s: Seconds | None,
+        seconds: Seconds,
+        client: ClientId,
+        asked: Asked,
+    ) -> None:
+        self._ledger.finished(model, status, waited_s, first_byte_s, seconds)
+        self.n += 1
+        self._finished.append(
+            Finished(
+                self.n,
+                self._wall_clock(),
+                model,
+                client,
+                asked.method,
+                asked.target[:LONGEST_PATH],
+                status,
+                waited_s,
+                first_byte_s,
+                seconds,
+            )
+        )
+
+    def recent(self, after: int = 0) -> list[Finished]:
+        """Those that ended after number `after` and are still kept, oldest first."""
+        return [finished for finished in self._finished if finished.n > after]

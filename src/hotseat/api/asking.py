@@ -1,0 +1,82 @@
+"""The requests themselves: which are under way, which ended lately, and how an operator ends one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import APIRouter, Query
+
+from hotseat.api.context import Here
+from hotseat.api.management import Responses
+from hotseat.api.shapes import Failure, FinishedRequest, Requests, RequestUnderWay, Result
+from hotseat.terms import TicketId
+
+if TYPE_CHECKING:
+    from hotseat.activity import Finished, UnderWay
+
+router = APIRouter(prefix="/hotseat", tags=["hotseat"])
+
+GONE: Responses = {404: {"model": Failure, "description": "No such request is under way."}}
+
+
+@router.get("/requests", summary="Requests under way, and the last ones that ended")
+async def requests(
+    here: Here,
+    after: Annotated[int, Query(ge=0, description="Only what ended after this number.")] = 0,
+) -> Requests:
+    return Requests(
+        at=time.time(),
+        under_way=[under_way(request) for request in here.under_way()],
+        finished=[finished(request) for request in here.activity.recent(after)],
+    )
+
+
+@router.delete("/requests/{ticket}", summary="End a request: one that waits, or one in flight", responses=GONE)
+async def dismiss(ticket: int, here: Here) -> Result:
+    here.dispatcher.dismiss(TicketId(ticket))
+    return Result(message=f"ticket {ticket} was ended")
+
+
+def under_way(request: UnderWay) -> RequestUnderWay:
+    return RequestUnderWay(
+        ticket=request.ticket,
+        model=request.model,
+        client=request.client,
+        method=request.method.decode("latin-1"),
+        path=path_of(request.target),
+        state=state_of(request),
+        waited_s=round(request.waited_s, 4),
+        first_byte_s=rounded(request.first_byte_s),
+        seconds=round(request.seconds, 4),
+    )
+
+
+def finished(request: Finished) -> FinishedRequest:
+    return FinishedRequest(
+        n=request.n,
+        at=request.at,
+        model=request.model,
+        client=request.client,
+        method=request.method.decode("latin-1"),
+        path=path_of(request.target),
+        status=request.status,
+        waited_s=round(request.waited_s, 4),
+        first_byte_s=rounded(request.first_byte_s),
+        seconds=round(request.seconds, 4),
+    )
+
+
+def state_of(request: UnderWay) -> Literal["waiting", "sent", "answering"]:
+    if request.is_waiting:
+        return "waiting"
+    return "sent" if request.first_byte_s is None else "answering"
+
+
+def path_of(target: bytes) -> str:
+    """Without the query: people put keys there."""
+    return target.partition(b"?")[0].decode("latin-1")
+
+
+def rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 4)

@@ -1,0 +1,16 @@
+"""GET /hotseat/config: what is in force, as hotseat understood it, for reading only."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from hotseat.api.context import Here
+from hotseat.api.shapes import ConfigReport
+
+router = APIRouter(prefix="/hotseat", tags=["hotseat"])
+
+
+@router.get("/config", summary="The configuration in force, resolved, with what there is to complain about")
+async def config(here: Here) -> ConfigReport:
+    report = here.config()
+    return ConfigReport(resolved=report.resolved, complaints=list(report.complaints), refused=list(report.refused))

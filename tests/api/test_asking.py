@@ -1,0 +1,123 @@
+"""Requests under way and lately ended, and how an operator ends one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.support.puppets import come_true
+
+from hotseat.activity import UnderWay
+from hotseat.api.asking import path_of
+from hotseat.dispatcher import OPERATOR
+from hotseat.relay.head import read_head
+from hotseat.terms import ClientId, ModelName, TicketId
+
+if TYPE_CHECKING:
+    from tests.support.management import Management
+
+    from hotseat.errors import HotseatError
+    from hotseat.terms import Upstream
+
+ALPHA, SOMEONE = ModelName("alpha"), ClientId("someone")
+
+
+class Guest:
+    """Writes down how it was ended."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def granted(self, upstream: Upstream, because: str = "") -> None: ...
+    def confirmed(self) -> None: ...
+    def refused(self, error: HotseatError) -> None:
+        self.told.append(f"refused: {error.message}")
+
+    def cut(self, because: str) -> None:
+        self.told.append(f"cut: {because}")
+
+
+async def test_what_ended_is_listed_without_its_query(house: Management) -> None:
+    """People put keys into queries, so those are kept to ourselves."""
+    head = read_head(b"POST", b"/v1/chat/completions?key=hush", "1.1", [(b"Host", b"box")])
+    house.activity.finished(ALPHA, 200, 0.5, 0.75, 1.5, SOMEONE, head)
+    answer = await house.get("/hotseat/requests")
+
+    [ended] = answer.json()["finished"]
+    assert (ended["n"], ended["model"], ended["client"], ended["status"]) == (1, "alpha", "someone", 200)
+    assert (ended["method"], ended["path"]) == ("POST", "/v1/chat/completions")
+    assert (ended["waited_s"], ended["first_byte_s"], ended["seconds"]) == (0.5, 0.75, 1.5)
+    assert "hush" not in answer.text
+
+
+async def test_only_news_is_sent_to_who_asks_for_news(house: Management) -> None:
+    """`after` is the last number that the asker has seen."""
+    head = read_head(b"GET", b"/slots", "1.1", [(b"Host", b"box")])
+    for _ in range(3):
+        house.activity.finished(ALPHA, 200, 0.0, None, 0.0, SOMEONE, head)
+    news = (await house.get("/hotseat/requests?after=2")).json()
+
+    assert [ended["n"] for ended in news["finished"]] == [3]
+
+
+async def test_what_is_under_way_says_how_far_it_is(house: Management) -> None:
+    """Waiting, sent or answering, with the times so far."""
+    known = {"model": ALPHA, "client": SOMEONE, "method": b"POST", "target": b"/x?y", "waited_s": 1.0, "seconds": 2.0}
+    house.under_way = [
+        UnderWay(ticket=TicketId(1), first_byte_s=None, is_waiting=True, **known),  # type: ignore[arg-type]  # mixed on purpose
+        UnderWay(ticket=TicketId(2), first_byte_s=None, is_waiting=False, **known),  # type: ignore[arg-type]
+        UnderWay(ticket=TicketId(3), first_byte_s=1.5, is_waiting=False, **known),  # type: ignore[arg-type]
+    ]
+    told = (await house.get("/hotseat/requests")).json()
+
+    assert [request["state"] for request in told["under_way"]] == ["waiting", "sent", "answering"]
+    assert told["under_way"][0]["path"] == "/x"
+
+
+async def test_a_request_that_waits_is_refused(house: Management) -> None:
+    """Who was dismissed from the line is told so, and no longer causes a load."""
+    guest = Guest()
+    ticket = house.dispatcher.ask(ModelName("slow"), SOMEONE, guest)
+    answer = await house.delete(f"/hotseat/requests/{ticket}")
+    house.dispatcher.leave(ticket)
+
+    assert answer.json() == {"status": "ok", "message": f"ticket {ticket} was ended"}
+    assert guest.told == ["refused: an operator ended this request while it waited"]
+    assert (await house.get("/hotseat/queue")).json()["waiting"] == []
+
+
+async def test_a_request_in_flight_is_cut(house: Management) -> None:
+    """Who is being served is cut, because a refusal can no longer be said."""
+    await house.get("/upstream/alpha/load")
+    guest = Guest()
+    ticket = house.dispatcher.ask(ALPHA, SOMEONE, guest)
+    await house.delete(f"/hotseat/requests/{ticket}")
+    house.dispatcher.leave(ticket)
+
+    assert guest.told == ["cut: an operator ended this request"]
+
+
+async def test_a_load_that_waits_can_be_ended_too(house: Management) -> None:
+    """An operator's own wish stands in the same line."""
+    async with asyncio.TaskGroup() as group:
+        loading = group.create_task(house.get("/upstream/slow/load"))
+        await come_true(lambda: house.dispatcher.view().line)
+        [waiting] = house.dispatcher.view().line
+        await house.delete(f"/hotseat/requests/{waiting.ticket}")
+
+    assert waiting.client == OPERATOR
+    assert loading.result().status_code == 503
+    assert "ended this request" in loading.result().json()["error"]
+
+
+async def test_a_ticket_that_is_gone_cannot_be_ended(house: Management) -> None:
+    """The answer says where to look."""
+    answer = await house.delete("/hotseat/requests/4711")
+
+    assert answer.status_code == 404
+    assert "GET /hotseat/requests" in answer.json()["error"]
+
+
+def test_a_path_ends_before_its_query() -> None:
+    """Bytes that are no text are shown all the same."""
+    assert path_of(b"/a/b\xff?c=d?e") == "/a/bÿ"

@@ -1,0 +1,27 @@
+"""The configuration in force, as it may be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.api.house import ConfigReport
+
+if TYPE_CHECKING:
+    from tests.support.management import Management
+
+
+async def test_the_configuration_is_told_with_its_complaints(house: Management) -> None:
+    """What is in force, what is doubtful about it, and why a newer one was refused."""
+    house.config_report = ConfigReport({"models": {"alpha": {"ttl": 5}}}, ("a warning",), ("an error",))
+    told = (await house.get("/hotseat/config")).json()
+
+    assert told == {
+        "resolved": {"models": {"alpha": {"ttl": 5}}},
+        "complaints": ["a warning"],
+        "refused": ["an error"],
+    }
+
+
+async def test_the_configuration_cannot_be_written(house: Management) -> None:
+    """It comes from its file and from nowhere else."""
+    assert (await house.client.put("/hotseat/config", json={})).status_code == 405
