@@ -12,7 +12,7 @@ default:
     @just --list --unsorted
 
 # install everything a day's work needs
-setup: && llama node-clients
+setup: && llama node-clients dashboard-packages
     test -d {{ venv }} || python3 -m venv {{ venv }}
     pip install -q --require-hashes -r requirements/dev.txt
     pip install -q --no-deps --editable .
@@ -57,6 +57,18 @@ clients *names: node-clients
 # the packages of the clients that run on Node.js
 node-clients:
     npm ci --silent --prefix clients/node
+
+# build the dashboard into the package; `just dashboard --watch` builds at each change
+dashboard *options: dashboard-packages
+    node dashboard/build.mjs "$@"
+
+# the packages that the dashboard is made of
+dashboard-packages:
+    npm ci --silent --prefix dashboard
+
+# every page of the dashboard, light and dark, into docs/screenshots
+screenshots:
+    python scripts/make_screenshots.py
 
 # our share of a swap between two real models
 bench-swap *options:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from hotseat import __version__
+from hotseat import __version__, dashboard
 from hotseat.activity import Activity
 from hotseat.api.app import build
 from hotseat.api.house import ConfigReport, House, ReloadResult
@@ -264,6 +264,7 @@ class Program:
         self._tasks.start(self._systemd.keep_watchdog_quiet(), "watchdog")
         management = Address("localhost", 0, unix_path=str(folder / "api"))
         self._api = build(self._house())
+        dashboard.add_to(self._api)
         await stack.enter_async_context(served(self._api, management))
         self._relay = Relay(self._dispatcher, Rules(self.settings), management, self._activity)
         stack.push_async_callback(self._relay.aclose)

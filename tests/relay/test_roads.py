@@ -308,3 +308,43 @@ async def test_fairness_can_go_by_a_header(open_house: OpenHouse) -> None:
     house.hands.become_ready("slow")
 
     assert clients == {"ann", "127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [["Sec-Fetch-Mode: navigate", "Sec-Fetch-Site: none"], ["Accept: text/html,application/xhtml+xml"]],
+    ids=["a browser here", "a browser elsewhere, without https"],
+)
+@pytest.mark.parametrize("target", ["/", "/ui"])
+async def test_a_browser_at_the_bare_address_is_led_to_the_dashboard(
+    house: RelayHouse, target: str, fields: list[str]
+) -> None:
+    """Who opens the address to look at it means us, though a model runs."""
+    await house.dispatcher.load(ModelName("alpha"))
+    client = await house.send(get(target, *fields))
+    call = await house.management.call()
+    await call.say(HELLO)
+
+    assert (await client.message()).status == 200
+    assert call.request.first_line == f"GET {target} HTTP/1.1"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        get("/"),
+        get("/", "Accept: */*"),
+        get("/", "Sec-Fetch-Mode: cors", "Sec-Fetch-Site: same-origin", "Accept: text/html"),
+        get("/ui/", "Accept: text/html"),
+        get("/?model=alpha", "Accept: text/html"),
+        get("/", "Accept: text/html", method="POST"),
+    ],
+    ids=["no words", "a program", "a script", "another path", "a named model", "a POST"],
+)
+async def test_everybody_else_reaches_the_model_server_at_the_bare_address(
+    house: RelayHouse, request_bytes: bytes
+) -> None:
+    """Only a browser's navigation to exactly these two paths is ours."""
+    await house.dispatcher.load(ModelName("alpha"))
+
+    await reaches(house, "alpha", request_bytes)

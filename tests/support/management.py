@@ -11,6 +11,7 @@ import httpx2
 import uvicorn
 from tests.support.puppets import Puppets, come_true
 
+from hotseat import dashboard
 from hotseat.activity import Activity
 from hotseat.api.app import build
 from hotseat.api.house import ConfigReport, House, ReloadResult
@@ -125,7 +126,7 @@ def application(house: Management) -> FastAPI:
     async def reload() -> ReloadResult:
         return house.reload_result
 
-    return build(
+    app = build(
         House(
             dispatcher=house.dispatcher,
             journal=house.journal,
@@ -141,6 +142,8 @@ def application(house: Management) -> FastAPI:
             share_read=house.shares_read.get,
         )
     )
+    dashboard.add_to(app)
+    return app
 
 
 @asynccontextmanager

@@ -74,6 +74,15 @@ class RequestHead:
         return asked[0] == b"websocket" and b"upgrade" in asked[1]
 
     @property
+    def is_navigation(self) -> bool:
+        """Does a browser fetch it in order to show it as a page?"""
+        if self.method != b"GET":
+            return False
+        mode = self.known.get(b"sec-fetch-mode")
+        # Browsers leave the field out where they do not trust the connection: plain http to another machine.
+        return mode == b"navigate" if mode is not None else b"text/html" in self.known.get(b"accept", b"")
+
+    @property
     def wants_continue(self) -> bool:
         return b"expect" in self.known and not self.http10
 

@@ -20,8 +20,10 @@ from hotseat.errors import ClientError, UnknownModel, did_you_mean
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.leads import Lead
+    from hotseat.relay.head import RequestHead
 
 UPSTREAM = b"/upstream/"
+FRONT_DOORS = frozenset((b"/", b"/ui"))
 COMFYUI = b"/comfyui/"
 """Where llama-swap shows the web pages of a model called comfyui_auto, so we do if there is one."""
 OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
@@ -52,6 +54,13 @@ class Destination:
     target: bytes
     lead: Lead | None = None
     """What the URL names."""
+
+
+def road_for(head: RequestHead, catalog: Catalog) -> Destination:
+    """`find_road`, but people who open the bare address in a browser are led to the dashboard."""
+    if head.target in FRONT_DOORS and head.is_navigation:
+        return Destination(MANAGEMENT, head.target)
+    return find_road(head.method, head.target, catalog)
 
 
 def find_road(method: bytes, target: bytes, catalog: Catalog) -> Destination:

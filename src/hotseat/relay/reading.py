@@ -15,7 +15,7 @@ from hotseat.errors import Busy, ClientError, HeadTooLarge, HotseatError, NotImp
 from hotseat.relay.body import Body
 from hotseat.relay.head import check_spelling, read_head
 from hotseat.relay.known import KnownRequest, Outline, may_be_learned, split_length
-from hotseat.relay.naming import find_road
+from hotseat.relay.naming import road_for
 from hotseat.relay.request import Request, must_stay_in_memory, names_in_json
 from hotseat.relay.rules import too_large
 
@@ -357,7 +357,7 @@ class RequestReader:
         if preflight := rules.cors.preflight(head):
             return self._owner.request_answered(preflight, keep_alive=self._llhttp().should_keep_alive())
         verdict = rules.authorize(head)
-        destination = find_road(head.method, head.target, self._relay.dispatcher.catalog)
+        destination = road_for(head, self._relay.dispatcher.catalog)
         self._most_bytes = rules.most_bytes(head, destination)
         body = Body(may_spool=not must_stay_in_memory(head, destination), boundary=head.boundary)
         client = rules.client_of(head, verdict, self._peer)

@@ -1,0 +1,147 @@
+// The frame around the pages: where to go, how each model stands, and whether what is seen is current.
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { line, models, standing } from "./house/live";
+import { ActivityPage } from "./pages/activity";
+import { ConfigPage } from "./pages/config";
+import { LinePage } from "./pages/line";
+import { LogsPage } from "./pages/logs";
+import { MemoryPage } from "./pages/memory";
+import { ModelsPage } from "./pages/models";
+import { PlaygroundPage } from "./pages/playground";
+import { TimelinePage } from "./pages/timeline";
+import { NoticeBar } from "./parts/actions";
+import { Icon, type IconName } from "./parts/icons";
+import { PhaseDot } from "./parts/phase";
+import { linkTo, route } from "./route";
+import { chooseTheme, chosenTheme, type Theme } from "./theme";
+
+const PAGES: Record<IconName, { title: string; Page: () => preact.JSX.Element }> = {
+  models: { title: "Models", Page: ModelsPage },
+  timeline: { title: "Timeline", Page: TimelinePage },
+  memory: { title: "Memory", Page: MemoryPage },
+  line: { title: "Line", Page: LinePage },
+  activity: { title: "Activity", Page: ActivityPage },
+  logs: { title: "Logs", Page: LogsPage },
+  playground: { title: "Playground", Page: PlaygroundPage },
+  config: { title: "Config", Page: ConfigPage },
+};
+
+function isPage(name: string): name is IconName {
+  return name in PAGES;
+}
+
+export function App() {
+  const asked = route.value.page;
+  const page = isPage(asked) ? asked : "models";
+  const isMenuOpen = useSignal(false);
+  const { Page, title } = PAGES[page];
+  useEffect(() => {
+    document.title = `${title} · hotseat`;
+  }, [title]);
+  return (
+    <>
+      <button type="button" class="skip" onClick={() => document.getElementById("content")?.focus()}>
+        Skip to the content
+      </button>
+      <aside class={isMenuOpen.value ? "side open" : "side"}>
+        <div class="brand">
+          <span class="name">hotseat</span>
+          <Live />
+          <button
+            type="button"
+            class="menu"
+            aria-expanded={isMenuOpen.value}
+            aria-controls="menu"
+            onClick={() => (isMenuOpen.value = !isMenuOpen.value)}
+          >
+            Menu
+          </button>
+        </div>
+        <div class="side-body" id="menu">
+          <Pages current={page} chosen={() => (isMenuOpen.value = false)} />
+          <ModelDots />
+          <ThemeChoice />
+        </div>
+      </aside>
+      <main id="content" tabIndex={-1}>
+        <Page key={page} />
+      </main>
+      <NoticeBar />
+    </>
+  );
+}
+
+function Pages({ current, chosen }: { current: string; chosen: () => void }) {
+  const counts: Partial<Record<IconName, number>> = { line: line.value.length };
+  return (
+    <nav aria-label="Pages">
+      {Object.entries(PAGES).map(([name, { title }]) => (
+        <a
+          key={name}
+          href={linkTo(name)}
+          aria-current={name === current ? "page" : undefined}
+          onClick={chosen}
+        >
+          <Icon name={name as IconName} />
+          {title}
+          {Boolean(counts[name as IconName]) && <span class="count">{counts[name as IconName]}</span>}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+function ModelDots() {
+  return (
+    <section class="dots" aria-label="Models and their phases">
+      <h2>Models</h2>
+      <ul>
+        {(models.value ?? []).map(({ model, phase, in_flight }) => (
+          <li key={model}>
+            <PhaseDot phase={phase} label={phase} />
+            <span>{model}</span>
+            {in_flight > 0 && (
+              <span class="count" title="in flight">
+                {in_flight}
+              </span>
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+const STANDINGS = { connecting: "connecting", live: "live", lost: "not connected" };
+
+function Live() {
+  return (
+    <span class={`live ${standing.value}`} role="status">
+      {STANDINGS[standing.value]}
+    </span>
+  );
+}
+
+function ThemeChoice() {
+  const theme = useSignal<Theme>(chosenTheme());
+  return (
+    <fieldset class="choice theme">
+      <legend class="unseen">Colours</legend>
+      {(["system", "light", "dark"] as const).map((each) => (
+        <button
+          key={each}
+          type="button"
+          aria-pressed={theme.value === each}
+          onClick={() => {
+            chooseTheme(each);
+            theme.value = each;
+          }}
+        >
+          {each}
+        </button>
+      ))}
+    </fieldset>
+  );
+}

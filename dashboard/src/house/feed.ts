@@ -1,0 +1,75 @@
+// A feed that comes back: it reconnects with growing pauses, says where it left off, and rests while nobody looks,
+// because browsers allow six connections per host and every open tab takes one.
+
+import { call } from "./api";
+import { eventsOf, type ServerEvent } from "./sse";
+
+const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 10_000;
+
+export type Standing = "connecting" | "live" | "lost";
+
+export interface Listener {
+  heard(event: ServerEvent): void;
+  stands(standing: Standing): void;
+}
+
+/** Follow `path` until the returned function is called. */
+export function follow(path: () => string, listener: Listener): () => void {
+  const over = new AbortController();
+  void keepFollowing(path, listener, over.signal);
+  return () => over.abort();
+}
+
+async function keepFollowing(path: () => string, listener: Listener, over: AbortSignal): Promise<void> {
+  let pause = FIRST_PAUSE_MS;
+  while (!over.aborted) {
+    await untilSeen(over);
+    const began = Date.now();
+    try {
+      await followOnce(path(), listener, over);
+    } catch {
+      if (over.aborted) return;
+    }
+    if (document.hidden) continue;
+    pause = Date.now() - began > LONGEST_PAUSE_MS ? FIRST_PAUSE_MS : Math.min(pause * 2, LONGEST_PAUSE_MS);
+    listener.stands("lost");
+    await rest(pause, over);
+  }
+}
+
+async function followOnce(path: string, listener: Listener, over: AbortSignal): Promise<void> {
+  const unseen = new AbortController();
+  const hide = () => document.hidden && unseen.abort();
+  document.addEventListener("visibilitychange", hide);
+  try {
+    listener.stands("connecting");
+    const response = await call(path, { signal: either(over, unseen.signal) });
+    listener.stands("live");
+    for await (const event of eventsOf(response)) listener.heard(event);
+  } finally {
+    document.removeEventListener("visibilitychange", hide);
+  }
+}
+
+function either(...signals: AbortSignal[]): AbortSignal {
+  const joint = new AbortController();
+  for (const signal of signals) signal.addEventListener("abort", () => joint.abort(), { once: true });
+  if (signals.some((signal) => signal.aborted)) joint.abort();
+  return joint.signal;
+}
+
+function untilSeen(over: AbortSignal): Promise<void> {
+  if (!document.hidden || over.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    document.addEventListener("visibilitychange", () => resolve(), { once: true });
+    over.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+function rest(milliseconds: number, over: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, milliseconds);
+    over.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

@@ -1,0 +1,145 @@
+// The house as it is now, in signals. Events say that something changed, the state itself is asked for: a picture that
+// is fetched whole cannot drift, and a gap in the feed costs nothing but history.
+
+import { computed, signal } from "@preact/signals";
+import type { Observation } from "../timeline/lanes";
+import { firstLine } from "../words";
+import { house } from "./api";
+import { follow, type Standing } from "./feed";
+import type { ByDevice, Finished, JournalEntry, Model, Ticket, UnderWay } from "./shapes";
+import type { ServerEvent } from "./sse";
+
+const MOST_ENTRIES = 5000;
+const MOST_REQUESTS = 5000;
+const MOST_OBSERVATIONS = 500;
+const BEAT_MS = 1000;
+const SHORTEST_PAUSE_MS = 150;
+
+/** Is what is seen current? Both the feed and the picture must come through. */
+export const standing = computed<Standing>(() => (isPictureMissing.value ? "lost" : feed.value));
+export const models = signal<Model[] | null>(null);
+export const budgets = signal<ByDevice>({});
+export const line = signal<Ticket[]>([]);
+export const journal = signal<JournalEntry[]>([]);
+export const observations = signal<Observation[]>([]);
+export const finished = signal<Finished[]>([]);
+export const underWay = signal<UnderWay[]>([]);
+/** hotseat's clock, in seconds, a beat late at most. */
+export const now = signal(Date.now() / 1000);
+/** Since the last picture: what its durations lack. */
+export const stale = computed(() => Math.max(0, now.value - pictureAt.value));
+
+const feed = signal<Standing>("connecting");
+const isPictureMissing = signal(false);
+const pictureAt = signal(Date.now() / 1000);
+let clockOffset = 0;
+let newest = 0;
+
+export function begin(): void {
+  follow(() => `events?after=${newest}`, { heard, stands: (news) => (feed.value = news) });
+  void refresh();
+  setInterval(beat, BEAT_MS);
+  document.addEventListener("visibilitychange", () => void refresh());
+}
+
+/** Ask for the whole picture; calls that come close together are one. */
+export async function refresh(): Promise<void> {
+  if (isRefreshing || document.hidden) {
+    isRefreshWished = true;
+    return;
+  }
+  isRefreshing = true;
+  try {
+    await Promise.all([takePicture(), takeLine(), takeRequests()]);
+    isPictureMissing.value = false;
+  } catch {
+    isPictureMissing.value = true; // the next beat tries again
+  } finally {
+    setTimeout(maybeAgain, SHORTEST_PAUSE_MS);
+  }
+}
+
+let isRefreshing = false;
+let isRefreshWished = false;
+
+function maybeAgain(): void {
+  isRefreshing = false;
+  if (!isRefreshWished) return;
+  isRefreshWished = false;
+  void refresh();
+}
+
+function beat(): void {
+  now.value = Date.now() / 1000 + clockOffset;
+  void refresh();
+}
+
+async function takePicture(): Promise<void> {
+  const picture = await house.models();
+  clockOffset = picture.at - Date.now() / 1000;
+  models.value = picture.models;
+  budgets.value = picture.budgets ?? {};
+  pictureAt.value = now.value = picture.at;
+  observe(picture.at, picture.models);
+}
+
+async function takeLine(): Promise<void> {
+  line.value = (await house.queue()).waiting;
+}
+
+async function takeRequests(): Promise<void> {
+  const last = finished.value.at(-1)?.n ?? 0;
+  const news = await house.requests(last);
+  underWay.value = news.under_way;
+  if (news.finished.length) finished.value = [...finished.value, ...news.finished].slice(-MOST_REQUESTS);
+}
+
+/** The journal tells of starts and ends, not of everything between: when draining began, only the picture knows. */
+function observe(at: number, seen: Model[]): void {
+  const known = new Map(observations.value.map((each) => [each.model, each]));
+  const news = seen
+    .filter(({ phase_s }) => phase_s !== null)
+    .map(({ model, phase, phase_s, why }) => ({
+      model,
+      phase,
+      at: at - (phase_s ?? 0),
+      why: firstLine(why).cause,
+    }))
+    .filter(({ model, phase, at }) => {
+      const last = known.get(model);
+      return last === undefined || last.phase !== phase || at - last.at > 0.25;
+    });
+  if (news.length) observations.value = [...observations.value, ...news].slice(-MOST_OBSERVATIONS);
+}
+
+function heard(event: ServerEvent): void {
+  if (event.event === "gap") {
+    forgetIfRestarted(JSON.parse(event.data).n);
+  } else {
+    note(JSON.parse(event.data));
+  }
+  void refresh();
+}
+
+/** A gap that ends before what we know was told by a new hotseat, which counts from one. */
+function forgetIfRestarted(n: number): void {
+  if (n < newest) {
+    journal.value = [];
+    observations.value = [];
+    finished.value = [];
+  }
+  newest = n;
+}
+
+function note(entry: JournalEntry): void {
+  newest = entry.n;
+  pending.push(entry);
+  if (pending.length === 1) queueMicrotask(tellAtOnce);
+}
+
+const pending: JournalEntry[] = [];
+
+/** The past arrives in thousands of entries; who looks at them should not be woken for each. */
+function tellAtOnce(): void {
+  journal.value = [...journal.value, ...pending.splice(0)].slice(-MOST_ENTRIES);
+}

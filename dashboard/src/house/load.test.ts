@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { loadCurve, quantile } from "./load";
+import type { Finished, UnderWay } from "./shapes";
+
+const request = { model: "m", client: "c", method: "POST", path: "/", status: 200, first_byte_s: null };
+
+function finished(began: number, waited_s: number, at: number): Finished {
+  return { ...request, n: at, at, waited_s, seconds: at - began };
+}
+
+test("a request waits until it is granted and is served until it ends", () => {
+  const curve = loadCurve([finished(10, 5, 20)], [], 0, 30);
+
+  assert.deepEqual(curve, { at: [0, 10, 15, 20, 30], waiting: [0, 1, 0, 0, 0], served: [0, 0, 1, 0, 0] });
+});
+
+test("who is granted at once never waited", () => {
+  assert.deepEqual(loadCurve([finished(10, 0.001, 20)], [], 0, 30).waiting, [0, 0, 0, 0]);
+});
+
+test("what began before the stretch counts from its start", () => {
+  const curve = loadCurve([finished(-10, 0, 20)], [], 0, 30);
+
+  assert.deepEqual([curve.at[0], curve.served[0]], [0, 1]);
+});
+
+test("what is under way counts to the present", () => {
+  const going: UnderWay = { ...request, ticket: 1, state: "waiting", waited_s: 5, seconds: 5 };
+
+  assert.deepEqual(loadCurve([], [going], 0, 30).waiting, [0, 1, 1]);
+});
+
+test("a quantile of nothing is unknown", () => {
+  assert.equal(quantile([], 0.5), null);
+  assert.equal(quantile([3, 1, 2], 0.5), 2);
+  assert.equal(quantile([1, 2, 3, 4], 0.95), 4);
+});

@@ -1,0 +1,107 @@
+// The configuration as hotseat understood it. It is changed in its file, nowhere else.
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { house } from "../house/api";
+import type { ConfigReport } from "../house/shapes";
+import { Action, CopyButton, tellTrouble } from "../parts/actions";
+import { Card, Page } from "../parts/frame";
+
+export function ConfigPage() {
+  const report = useSignal<ConfigReport | null>(null);
+  const ask = () => house.config().then((told) => (report.value = told), tellTrouble);
+  useEffect(() => void ask(), []);
+  const reload = () => house.reload().finally(ask);
+  const told = report.value;
+  return (
+    <Page
+      title="Config"
+      about={told ? `As hotseat understood ${told.resolved.files?.join(", ") ?? "it"}` : "Asking hotseat …"}
+      tools={
+        <>
+          <CopyButton text={() => JSON.stringify(told?.resolved, null, 2)}>Copy as JSON</CopyButton>
+          <Action act={reload}>Read the file again</Action>
+        </>
+      }
+    >
+      {told && <Report report={told} />}
+    </Page>
+  );
+}
+
+function Report({ report }: { report: ConfigReport }) {
+  const { models = {}, settings = {}, together = [], files: _, ...rest } = report.resolved;
+  return (
+    <>
+      <Complaints title="The last reload changed nothing" kind="trouble" complaints={report.refused} />
+      <Complaints title="Complaints" kind="warning" complaints={report.complaints} />
+      {together.length > 0 && (
+        <Card title="Who runs together">
+          <ul class="sentences">
+            {together.map((sentence) => (
+              <li key={sentence}>{sentence}</li>
+            ))}
+          </ul>
+        </Card>
+      )}
+      <Card title="Models" note={`${Object.keys(models).length}`}>
+        {Object.entries(models).map(([name, keys]) => (
+          <details key={name} class="config-model">
+            <summary>
+              <strong>{name}</strong> <code class="muted">{commandOf(keys)}</code>
+            </summary>
+            <Keys keys={keys} />
+          </details>
+        ))}
+      </Card>
+      <Card title="Settings">
+        <Keys keys={{ ...rest, ...settings }} />
+      </Card>
+    </>
+  );
+}
+
+function Complaints({ title, kind, complaints }: { title: string; kind: string; complaints: string[] }) {
+  if (!complaints.length) return null;
+  return (
+    <Card title={title}>
+      <ul class={`sentences ${kind}`}>
+        {complaints.map((complaint) => (
+          <li key={complaint}>{complaint}</li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function commandOf(keys: Record<string, unknown>): string {
+  return Array.isArray(keys.cmd) ? keys.cmd.join(" ") : String(keys.proxy ?? "");
+}
+
+function Keys({ keys }: { keys: Record<string, unknown> }) {
+  return (
+    <dl class="facts mono">
+      {[...flat(keys)].map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{inWords(value)}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** `scheduler.patience` instead of a nest. */
+function* flat(keys: object, prefix = ""): Generator<[string, unknown]> {
+  for (const [name, value] of Object.entries(keys)) {
+    const isNest = typeof value === "object" && value !== null && !Array.isArray(value);
+    if (isNest && Object.keys(value).length) yield* flat(value, `${prefix}${name}.`);
+    else yield [prefix + name, isNest ? null : value];
+  }
+}
+
+function inWords(value: unknown): string {
+  if (value === null || value === "") return "–";
+  if (!Array.isArray(value)) return String(value);
+  return value.map((each) => (typeof each === "string" ? each : JSON.stringify(each))).join(" ") || "–";
+}

@@ -1,0 +1,139 @@
+// What the model servers print, as they print it.
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { follow } from "../house/feed";
+import { models } from "../house/live";
+import { download } from "../parts/actions";
+import { Page } from "../parts/frame";
+import { Scroller } from "../parts/scroller";
+import { linkTo, route } from "../route";
+import { counted } from "../words";
+
+const MOST_KEPT = 5000;
+const MOST_SHOWN = 1000;
+const PAST = 500;
+const NEAR_THE_END_PX = 40;
+const SHOWN_EVERY_MS = 100;
+const ESCAPES = new RegExp(`${String.fromCharCode(27)}(\\[[0-9;?]*[A-Za-z]|\\][^\\u0007]*\\u0007)`, "g");
+
+export function LogsPage() {
+  const model = route.value.query.get("model") ?? "";
+  const isPaused = useSignal(false);
+  const wanted = useSignal("");
+  const heard = useLines(model, isPaused.value);
+  const matching = useMemo(
+    () => heard.filter(({ text }) => text.toLowerCase().includes(wanted.value.toLowerCase())),
+    [heard, wanted.value],
+  );
+  const save = () =>
+    download(`hotseat-${model || "all"}.log`, "text/plain", matching.map(({ text }) => `${text}\n`).join(""));
+  return (
+    <Page
+      title="Logs"
+      about={`${counted(matching.length, "line")}${isPaused.value ? ", paused" : ""}`}
+      tools={
+        <>
+          <select
+            aria-label="Model"
+            value={model}
+            onChange={(event) => {
+              const chosen = event.currentTarget.value;
+              location.hash = linkTo("logs", chosen ? { model: chosen } : {});
+            }}
+          >
+            <option value="">all models</option>
+            {(models.value ?? []).map((each) => (
+              <option key={each.model} value={each.model}>
+                {each.model}
+              </option>
+            ))}
+          </select>
+          <input
+            type="search"
+            placeholder="Filter"
+            aria-label="Show only lines that contain"
+            onInput={(event) => (wanted.value = event.currentTarget.value)}
+          />
+          <button
+            type="button"
+            aria-pressed={isPaused.value}
+            onClick={() => (isPaused.value = !isPaused.value)}
+          >
+            Pause
+          </button>
+          <button type="button" onClick={save}>
+            Download
+          </button>
+        </>
+      }
+    >
+      <Lines lines={matching.slice(-MOST_SHOWN)} isPaused={isPaused.value} />
+    </Page>
+  );
+}
+
+interface Line {
+  n: number;
+  text: string;
+}
+
+/** The last lines of one model or of all, growing. While paused, what comes is kept but not shown. */
+function useLines(model: string, isPaused: boolean): Line[] {
+  const shown = useSignal<Line[]>([]);
+  const kept = useRef<Line[]>([]);
+  useEffect(() => {
+    kept.current = shown.value = [];
+    let n = 0;
+    const chosen = model ? `&model=${encodeURIComponent(model)}` : "";
+    return follow(() => `logs?follow=true&lines=${PAST}${chosen}`, {
+      heard: ({ data }) => {
+        n += 1;
+        kept.current.push({ n, text: data.replace(ESCAPES, "") });
+        if (kept.current.length > MOST_KEPT) kept.current.splice(0, MOST_KEPT / 10);
+      },
+      // A feed that came back begins with the past again.
+      stands: (standing) => {
+        if (standing === "connecting") kept.current = [];
+      },
+    });
+  }, [model]);
+  useEffect(() => {
+    if (isPaused) return;
+    // A server that loads prints hundreds of lines at once; who reads should not be woken for each.
+    const timer = setInterval(() => {
+      if (kept.current.at(-1) !== shown.value.at(-1)) shown.value = [...kept.current];
+    }, SHOWN_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [isPaused, model]);
+  return shown.value;
+}
+
+function Lines({ lines, isPaused }: { lines: Line[]; isPaused: boolean }) {
+  const view = useRef<HTMLElement>(null);
+  const isAtEnd = useRef(true);
+  useEffect(() => {
+    if (isAtEnd.current && !isPaused) view.current?.scrollTo({ top: view.current.scrollHeight });
+  }, [lines, isPaused]);
+  const onScroll = () => {
+    if (!view.current) return;
+    const { scrollTop, scrollHeight, clientHeight } = view.current;
+    isAtEnd.current = scrollHeight - scrollTop - clientHeight < NEAR_THE_END_PX;
+  };
+  return (
+    <Scroller class="card log" label="Output" frame={view} onScroll={onScroll}>
+      {lines.map(({ n, text }) => (
+        <div key={n} class={loudness(text)}>
+          {text || " "}
+        </div>
+      ))}
+      {lines.length === 0 && <p class="empty">Nothing was printed yet.</p>}
+    </Scroller>
+  );
+}
+
+/** llama-server marks its lines with a letter, others with a word. */
+function loudness(text: string): string {
+  if (/ E |\b(error|fatal|traceback)\b/i.test(text)) return "error";
+  return / W |\bwarn(ing)?\b/i.test(text) ? "warning" : "";
+}

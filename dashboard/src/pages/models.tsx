@@ -1,0 +1,253 @@
+// Every model: where it is in its life and why, what it takes, and the two things one may ask of it.
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { house } from "../house/api";
+import { models, now, stale } from "../house/live";
+import type { Model, ModelStory } from "../house/shapes";
+import { Action } from "../parts/actions";
+import { Ask } from "../parts/ask";
+import { Page } from "../parts/frame";
+import { PhaseChip } from "../parts/phase";
+import { Scroller } from "../parts/scroller";
+import { linkTo } from "../route";
+import { bytes, clock, counted, duration, firstLine, orDash } from "../words";
+
+export function ModelsPage() {
+  const wanted = useSignal("");
+  const all = models.value;
+  const found = (all ?? []).filter((model) => isFound(model, wanted.value.toLowerCase()));
+  return (
+    <Page
+      title="Models"
+      about={all ? summary(all) : "Asking hotseat …"}
+      tools={
+        <input
+          type="search"
+          placeholder="Find a model"
+          aria-label="Find a model"
+          onInput={(event) => (wanted.value = event.currentTarget.value)}
+        />
+      }
+    >
+      <ul class="card rows">
+        {found.map((model) => (
+          <ModelRow key={model.model} model={model} />
+        ))}
+        {all && found.length === 0 && <li class="empty">No model is called that.</li>}
+      </ul>
+    </Page>
+  );
+}
+
+function summary(all: Model[]): string {
+  const inPhase = (phase: string) => all.filter((model) => model.phase === phase).length;
+  const flying = all.reduce((sum, model) => sum + model.in_flight, 0);
+  const waiting = all.reduce((sum, model) => sum + model.waiting, 0);
+  const said = [`${inPhase("ready")} of ${counted(all.length, "model")} ready`];
+  if (inPhase("loading")) said.push(`${inPhase("loading")} loading`);
+  return [...said, `${flying} in flight`, `${waiting} waiting`].join(" · ");
+}
+
+function isFound(model: Model, wanted: string): boolean {
+  return [model.model, model.name, ...model.aliases].some((name) => name.toLowerCase().includes(wanted));
+}
+
+function ModelRow({ model }: { model: Model }) {
+  const isOpen = useSignal(false);
+  const story = `story-of-${model.model}`;
+  return (
+    <li class="model" data-model={model.model} data-phase={model.phase}>
+      <div class="model-head">
+        <button
+          type="button"
+          class="quiet model-name"
+          aria-expanded={isOpen.value}
+          aria-controls={story}
+          onClick={() => (isOpen.value = !isOpen.value)}
+        >
+          <span class="twist" aria-hidden="true" />
+          <strong>{model.model}</strong>
+          {model.name && <span class="muted">{model.name}</span>}
+          {model.pinned && <span class="tag">pinned</span>}
+          {model.unlisted && <span class="tag">unlisted</span>}
+        </button>
+        <PhaseChip phase={model.phase} />
+        <Figures model={model} />
+        <Buttons model={model} />
+      </div>
+      <p class="muted why">{reasonOf(model)}</p>
+      {model.phase === "loading" && <LoadingBar model={model} />}
+      {model.last_error && <LastError model={model} />}
+      <div id={story} hidden={!isOpen.value}>
+        {isOpen.value && <Story model={model} />}
+      </div>
+    </li>
+  );
+}
+
+/** What brought it here, or what keeps those who wait for it; an error is told at length below. */
+function reasonOf({ phase, phase_s, waiting, why, last_error }: Model): string {
+  if (last_error && why === last_error) return "";
+  if (waiting || phase_s === null) return why;
+  if (phase === "ready") return `loaded because ${why}`;
+  return phase === "cold" ? `stopped because ${why}` : why;
+}
+
+function Figures({ model }: { model: Model }) {
+  const ttl = model.ttl_left_s === null ? null : Math.max(0, model.ttl_left_s - stale.value);
+  return (
+    <dl class="inline">
+      <Pair name="in flight" value={String(model.in_flight)} isQuiet={model.in_flight === 0} />
+      <Pair name="waiting" value={String(model.waiting)} isQuiet={model.waiting === 0} />
+      <Pair name="memory" value={orDash(memoryOf(model), bytes)} isQuiet={memoryOf(model) === null} />
+      <Pair name="unloads in" value={orDash(ttl, duration)} isQuiet={ttl === null} />
+    </dl>
+  );
+}
+
+function Pair({ name, value, isQuiet }: { name: string; value: string; isQuiet: boolean }) {
+  return (
+    <div class={isQuiet ? "quiet" : ""}>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
+/** All devices together, by the best figure there is. */
+function memoryOf({ measured, memory, estimated }: Model): number | null {
+  const best = measured ?? memory ?? estimated;
+  return best ? Object.values(best).reduce((sum, each) => sum + each, 0) : null;
+}
+
+function LoadingBar({ model }: { model: Model }) {
+  const so_far = (model.phase_s ?? 0) + stale.value;
+  const share = model.progress ?? (model.load_s ? so_far / model.load_s : null);
+  return (
+    <div class="loading-bar">
+      <progress max={1} {...(share !== null && { value: share })} aria-label={`loading ${model.model}`} />
+      <span class="muted">{share === null ? "its first load" : progressOf(share)}</span>
+    </div>
+  );
+}
+
+/** What was measured before is a guess, so it never claims to be done. */
+function progressOf(share: number): string {
+  return share >= 1 ? "longer than last time" : `${Math.floor(share * 100)} %`;
+}
+
+function LastError({ model }: { model: Model }) {
+  const { cause, output } = firstLine(model.last_error);
+  return (
+    <div class="last-error">
+      <p>
+        <strong>{model.failures > 1 ? `Failed ${model.failures} times in a row` : "Last error"}:</strong>{" "}
+        {cause}
+      </p>
+      {output && (
+        <Scroller class="output" label={`What ${model.model} printed last`} frame={toItsEnd}>
+          <pre>{output.split("\n").slice(-20).join("\n")}</pre>
+        </Scroller>
+      )}
+      <a href={linkTo("logs", { model: model.model })}>All of its output</a>
+    </div>
+  );
+}
+
+/** The last line is the one that matters. */
+function toItsEnd(element: HTMLElement | null): void {
+  element?.scrollTo({ top: element.scrollHeight });
+}
+
+function Buttons({ model }: { model: Model }) {
+  const isAsked = useSignal(false);
+  const name = model.model;
+  if (model.phase === "cold" || model.phase === "resting") {
+    return (
+      <Action label={`Load ${name}`} act={() => house.load(name)}>
+        Load
+      </Action>
+    );
+  }
+  const isLeaving = model.phase === "draining" || model.phase === "unloading";
+  const isInUse = model.in_flight + model.waiting > 0;
+  // One button whose look never changes while requests come and go; whether it asks first is decided when pressed.
+  const stop = async () => {
+    if (!isInUse) return house.stop(name, false);
+    isAsked.value = true;
+    return null;
+  };
+  return (
+    <>
+      <Action label={`Stop ${name}`} disabled={isLeaving} act={stop}>
+        Stop
+      </Action>
+      {isAsked.value && <AskToStop model={model} close={() => (isAsked.value = false)} />}
+    </>
+  );
+}
+
+function AskToStop({ model, close }: { model: Model; close: () => void }) {
+  const stop = (force: boolean) => {
+    close();
+    return house.stop(model.model, force);
+  };
+  return (
+    <Ask title={`Stop ${model.model}?`} close={close}>
+      <p>
+        {counted(model.in_flight, "request is", "requests are")} in flight and {model.waiting} waiting. Those
+        in flight may finish for a moment; whoever waits is refused.
+      </p>
+      <div class="tools">
+        <button type="button" onClick={close}>
+          Keep it
+        </button>
+        <Action act={() => stop(false)}>Let them finish, then stop</Action>
+        <Action kind="danger" act={() => stop(true)}>
+          Cut them and stop now
+        </Action>
+      </div>
+    </Ask>
+  );
+}
+
+function Story({ model }: { model: Model }) {
+  const story = useSignal<ModelStory | null>(null);
+  useEffect(() => {
+    house.story(model.model).then((told) => (story.value = told));
+  }, [model.model, model.phase]);
+  const told = story.value;
+  const since = model.phase_s === null ? null : now.value - model.phase_s - stale.value;
+  return (
+    <dl class="facts">
+      {model.description && <Fact name="description" value={model.description} />}
+      <Fact name="aliases" value={model.aliases.join(", ") || "none"} />
+      <Fact name="in this phase since" value={orDash(since, clock)} />
+      <Fact name="process" value={orDash(model.pid, String)} />
+      <Fact name="address" value={model.address ?? "–"} />
+      <Fact name="takes to load" value={orDash(model.load_s, duration)} />
+      <Fact
+        name="last started"
+        value={told?.last_start ? cause(told.last_start) : "never, as far as is known"}
+      />
+      <Fact
+        name="last stopped"
+        value={told?.last_stop ? cause(told.last_stop) : "never, as far as is known"}
+      />
+    </dl>
+  );
+}
+
+function cause({ at, because }: { at: number; because: string }): string {
+  return `${clock(at)} because ${because}`;
+}
+
+function Fact({ name, value }: { name: string; value: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,146 @@
+// What ran when, and why it changed.
+
+import { computed, useSignal } from "@preact/signals";
+import { finished, journal, models, now, observations, underWay } from "../house/live";
+import { download } from "../parts/actions";
+import { Card, Page } from "../parts/frame";
+import { PhaseChip } from "../parts/phase";
+import { type Column, Table } from "../parts/table";
+import { Chart } from "../timeline/chart";
+import { lanes, type Segment } from "../timeline/lanes";
+import { chromeTrace } from "../timeline/trace";
+import { moved, type Stretch, zoomed } from "../timeline/window";
+import { clock, counted, duration, firstLine } from "../words";
+
+const drawn = computed(() => lanes(journal.value, observations.value));
+
+const LENGTHS: [name: string, seconds: number][] = [
+  ["1 min", 60],
+  ["5 min", 300],
+  ["30 min", 1800],
+  ["3 h", 10_800],
+];
+const AHEAD = 0.03;
+
+export function TimelinePage() {
+  const length = useSignal(300);
+  const held = useSignal<Stretch | null>(null);
+  const { segments, swaps } = drawn.value;
+  const present = now.value;
+  const seen = held.value ?? ending(present, length.value);
+  const look = (wish: Stretch) => {
+    length.value = wish.to - wish.from;
+    const isNow = wish.to >= present && wish.from <= present;
+    held.value = isNow ? null : wish;
+  };
+  const follow = (seconds: number) => {
+    length.value = seconds;
+    held.value = null;
+  };
+  const names = (models.value ?? []).map(({ model }) => model);
+  return (
+    <Page
+      title="Timeline"
+      about={`What ran when, and why it changed: ${counted(changes(segments).length, "change")}, ${counted(swaps.length, "swap")}.`}
+      tools={<ExportButton />}
+    >
+      <Card
+        title="Lanes"
+        note={held.value ? `${clock(seen.from)} to ${clock(seen.to)}` : "following"}
+        tools={
+          <>
+            <fieldset class="choice">
+              <legend class="unseen">How much is seen</legend>
+              {LENGTHS.map(([name, seconds]) => (
+                <button
+                  key={name}
+                  type="button"
+                  aria-pressed={held.value === null && length.value === seconds}
+                  onClick={() => follow(seconds)}
+                >
+                  {name}
+                </button>
+              ))}
+            </fieldset>
+            <fieldset class="choice">
+              <legend class="unseen">Zoom and move</legend>
+              <button type="button" aria-label="Earlier" onClick={() => look(moved(seen, -0.5))}>
+                ←
+              </button>
+              <button type="button" aria-label="Later" onClick={() => look(moved(seen, 0.5))}>
+                →
+              </button>
+              <button type="button" aria-label="Zoom in" onClick={() => look(zoomed(seen, 0.5, 0.5))}>
+                +
+              </button>
+              <button type="button" aria-label="Zoom out" onClick={() => look(zoomed(seen, 2, 0.5))}>
+                −
+              </button>
+            </fieldset>
+          </>
+        }
+      >
+        <Chart
+          names={names}
+          lanes={drawn.value}
+          finished={finished.value}
+          underWay={underWay.value}
+          seen={seen}
+          now={present}
+          look={look}
+          follow={() => follow(length.value)}
+        />
+      </Card>
+      <Card title="Changes" note="the same as a table, newest first">
+        <Table
+          caption="Changes"
+          columns={COLUMNS}
+          rows={changes(segments).toReversed()}
+          keyOf={(segment) => `${segment.model} ${segment.phase} ${segment.from}`}
+          empty="Nothing was started or stopped yet."
+        />
+      </Card>
+    </Page>
+  );
+}
+
+function ending(at: number, length: number): Stretch {
+  return { from: at - length * (1 - AHEAD), to: at + length * AHEAD };
+}
+
+function changes(segments: readonly Segment[]): Segment[] {
+  return segments.filter(({ phase, because }) => phase !== "ready" && because);
+}
+
+const COLUMNS: Column<Segment>[] = [
+  { name: "when", by: ({ from }) => from, cell: ({ from }) => clock(from, true) },
+  { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
+  { name: "what", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
+  {
+    name: "cause",
+    by: ({ cause }) => cause,
+    cell: ({ cause, phase }) => cause || (phase === "loading" ? "request" : "–"),
+  },
+  { name: "because", cell: because, kind: "long" },
+  { name: "took", by: took, cell: (segment) => duration(took(segment)), kind: "number" },
+];
+
+function because({ because, outcome, said }: Segment) {
+  return outcome ? `${because}; it ${outcome}: ${firstLine(said).cause}` : because;
+}
+
+function took({ from, to }: Segment): number {
+  return (to ?? now.value) - from;
+}
+
+function ExportButton() {
+  const save = () => {
+    const trace = chromeTrace(drawn.value.segments, finished.value, now.value);
+    download("hotseat-trace.json", "application/json", trace);
+  };
+  return (
+    <button type="button" title="Open it in Perfetto or chrome://tracing" onClick={save}>
+      Export as trace
+    </button>
+  );
+}

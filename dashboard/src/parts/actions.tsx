@@ -1,0 +1,108 @@
+// Buttons that ask hotseat for something, and the one place where answers and troubles are told.
+
+import { signal, useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { refresh } from "../house/live";
+
+export interface Notice {
+  kind: "done" | "trouble";
+  text: string;
+}
+
+export const notice = signal<Notice | null>(null);
+const DONE_SHOWN_MS = 5000;
+
+export function tell(text: string): void {
+  const news: Notice = { kind: "done", text };
+  notice.value = news;
+  setTimeout(() => notice.value === news && dismissNotice(), DONE_SHOWN_MS);
+}
+
+export function tellTrouble(problem: unknown): void {
+  notice.value = { kind: "trouble", text: problem instanceof Error ? problem.message : String(problem) };
+}
+
+export function dismissNotice(): void {
+  notice.value = null;
+}
+
+interface ActionWishes {
+  children: ComponentChildren;
+  /** null: nothing was asked of hotseat after all. */
+  act: () => Promise<{ message: string } | null>;
+  label?: string;
+  kind?: "primary" | "danger";
+  disabled?: boolean;
+}
+
+/** Asks once, shows that it is asking, tells what came of it. */
+export function Action({ children, act, label, kind, disabled = false }: ActionWishes) {
+  const isAsking = useSignal(false);
+  const ask = async () => {
+    isAsking.value = true;
+    try {
+      const asked = act();
+      void refresh();
+      const answer = await asked;
+      if (answer) tell(answer.message);
+    } catch (problem) {
+      tellTrouble(problem);
+    } finally {
+      isAsking.value = false;
+      void refresh();
+    }
+  };
+  return (
+    <button
+      type="button"
+      class={kind}
+      aria-label={label}
+      aria-busy={isAsking.value}
+      disabled={disabled || isAsking.value}
+      onClick={ask}
+    >
+      {children}
+    </button>
+  );
+}
+
+/** Puts a text on the clipboard; where the browser keeps it from us, shows it to be copied by hand. */
+export function CopyButton({ children, text }: { children: ComponentChildren; text: () => string }) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      tell("copied");
+    } catch {
+      tellTrouble(`This browser allows no copying here. Copy it by hand:\n${text()}`);
+    }
+  };
+  return (
+    <button type="button" onClick={copy}>
+      {children}
+    </button>
+  );
+}
+
+export function download(name: string, kind: string, text: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: kind }));
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+export function NoticeBar() {
+  const news = notice.value;
+  return (
+    <div class="notices" role="status" aria-live="polite">
+      {news && (
+        <div class={`notice ${news.kind}`}>
+          <pre>{news.text}</pre>
+          <button type="button" class="quiet" aria-label="Dismiss this notice" onClick={dismissNotice}>
+            ✕
+          </button>
+        </div>
+      )}
+    </div>
+  );
+}

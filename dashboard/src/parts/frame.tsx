@@ -1,0 +1,57 @@
+// What every page is made of.
+
+import type { ComponentChildren } from "preact";
+
+interface PageWishes {
+  title: string;
+  about: ComponentChildren;
+  tools?: ComponentChildren;
+  children: ComponentChildren;
+}
+
+export function Page({ title, about, tools, children }: PageWishes) {
+  return (
+    <>
+      <header class="page-head">
+        <div>
+          <h1>{title}</h1>
+          <p class="muted">{about}</p>
+        </div>
+        {tools && <div class="tools">{tools}</div>}
+      </header>
+      {children}
+    </>
+  );
+}
+
+interface CardWishes {
+  title: string;
+  note?: ComponentChildren;
+  tools?: ComponentChildren;
+  children: ComponentChildren;
+}
+
+export function Card({ title, note, tools, children }: CardWishes) {
+  return (
+    <section class="card" aria-label={title}>
+      <header class="card-head">
+        <h2>{title}</h2>
+        {note && <span class="muted">{note}</span>}
+        {tools && <div class="tools">{tools}</div>}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+export function Figure({ name, value, note }: { name: string; value: string; note?: string }) {
+  return (
+    <div class="figure">
+      <dt>{name}</dt>
+      <dd>
+        {value}
+        {note && <small>{note}</small>}
+      </dd>
+    </div>
+  );
+}

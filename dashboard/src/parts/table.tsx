@@ -1,0 +1,85 @@
+// A table whose columns sort, by mouse and by keyboard. Narrow screens scroll it sideways instead of squeezing it.
+
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { Scroller } from "./scroller";
+
+export interface Column<Row> {
+  name: string;
+  /** What to sort by; a column without it does not sort. */
+  by?: (row: Row) => string | number;
+  cell: (row: Row) => ComponentChildren;
+  kind?: "number" | "long" | "action";
+}
+
+interface Wishes<Row> {
+  caption: string;
+  columns: Column<Row>[];
+  rows: readonly Row[];
+  keyOf: (row: Row) => string | number;
+  empty: string;
+  most?: number;
+}
+
+export function Table<Row>({ caption, columns, rows, keyOf, empty, most = 200 }: Wishes<Row>) {
+  const order = useSignal<{ column: number; down: boolean } | null>(null);
+  const by = order.value && columns[order.value.column]?.by;
+  const sorted = by ? [...rows].sort((one, other) => compared(by(one), by(other))) : rows;
+  const shown = (order.value?.down ? sorted.toReversed() : sorted).slice(0, most);
+  const turn = (column: number) => {
+    const isSame = order.value?.column === column;
+    order.value = isSame && order.value?.down ? null : { column, down: isSame };
+  };
+  const sortOf = (column: number): Sort => {
+    if (order.value?.column !== column) return undefined;
+    return order.value.down ? "descending" : "ascending";
+  };
+  return (
+    <Scroller class="table" label={caption}>
+      <table>
+        <caption class="unseen">{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map((column, at) => (
+              <th key={column.name} scope="col" class={column.kind} aria-sort={sortOf(at)}>
+                {column.by ? (
+                  <button type="button" onClick={() => turn(at)}>
+                    {column.name}
+                    <span aria-hidden="true">{arrowOf(sortOf(at))}</span>
+                  </button>
+                ) : column.kind === "action" ? (
+                  <span class="unseen">{column.name}</span>
+                ) : (
+                  column.name
+                )}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map((row) => (
+            <tr key={keyOf(row)}>
+              {columns.map((column) => (
+                <td key={column.name} class={column.kind}>
+                  {column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {rows.length === 0 && <p class="empty">{empty}</p>}
+    </Scroller>
+  );
+}
+
+type Sort = "ascending" | "descending" | undefined;
+
+function arrowOf(sort: Sort): string {
+  if (sort === undefined) return "";
+  return sort === "ascending" ? " ↑" : " ↓";
+}
+
+function compared(one: string | number, other: string | number): number {
+  return typeof one === "string" ? one.localeCompare(String(other)) : one - Number(other);
+}

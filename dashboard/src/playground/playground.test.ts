@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { test } from "node:test";
+import { grown, NOTHING_HEARD } from "./heard";
+import { asCurl, type ChatRequest } from "./request";
+
+const SAID = `it's "quoted"\nand $HOME`;
+const CHAT: ChatRequest = {
+  model: "qwen",
+  messages: [{ role: "user", content: SAID }],
+  temperature: 0.7,
+  max_tokens: 8,
+  stream: true,
+};
+
+test("a shell hands curl exactly what was said", () => {
+  const command = asCurl(CHAT, "http://box/").replace(/^curl/, "printf '%s\\n'");
+  const words = execFileSync("bash", ["-c", command], { encoding: "utf8" });
+
+  assert.deepEqual(JSON.parse(words.slice(words.indexOf("{"))), CHAT);
+});
+
+test("an answer grows by its chunks, and the server's own figures win", () => {
+  const first = grown(NOTHING_HEARD, { choices: [{ delta: { content: "Hel" } }] }, 2);
+  const second = grown(first, { choices: [{ delta: { content: "lo" } }] }, 3);
+  const last = grown(second, { choices: [], timings: { predicted_n: 9, predicted_per_second: 4.5 } }, 4);
+
+  assert.equal(second.text, "Hello");
+  assert.deepEqual([second.firstTokenS, second.tokens, second.tokensPerS], [2, 2, 1]);
+  assert.deepEqual([last.tokens, last.tokensPerS], [9, 4.5]);
+});
+
+test("an error within a stream is told in its own words", () => {
+  assert.equal(grown(NOTHING_HEARD, { error: { message: "qwen failed" } }, 1).trouble, "qwen failed");
+  assert.equal(grown(NOTHING_HEARD, { error: "plain" }, 1).trouble, "plain");
+});

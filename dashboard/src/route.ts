@@ -1,0 +1,17 @@
+// Which page is seen: the part of the address behind #, so that every page can be linked and no server must know.
+
+import { computed, signal } from "@preact/signals";
+
+const heard = signal(location.hash);
+addEventListener("hashchange", () => (heard.value = location.hash));
+
+/** `#/logs?model=qwen` is the page "logs" with one question. */
+export const route = computed(() => {
+  const [path = "", query = ""] = heard.value.replace(/^#\/?/, "").split("?");
+  return { page: path || "models", query: new URLSearchParams(query) };
+});
+
+export function linkTo(page: string, query: Record<string, string> = {}): string {
+  const asked = new URLSearchParams(query).toString();
+  return `#/${page}${asked && `?${asked}`}`;
+}

@@ -1,0 +1,132 @@
+// The lanes as something one can move about in: by dragging, by wheel, and by keyboard.
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import type { Finished, UnderWay } from "../house/shapes";
+import type { Lanes } from "./lanes";
+import { AXIS, Grid, Paper, Phases, Requests, Swaps } from "./layers";
+import { moved, type Stretch, zoomed } from "./window";
+
+interface ChartWishes {
+  names: readonly string[];
+  lanes: Lanes;
+  finished: readonly Finished[];
+  underWay: readonly UnderWay[];
+  seen: Stretch;
+  now: number;
+  look: (wish: Stretch) => void;
+  follow: () => void;
+}
+
+type Frame = { current: HTMLDivElement | null };
+
+const GUIDE = "Point at something to read about it. Drag to move, Ctrl and wheel to zoom.";
+const LABEL =
+  "Lanes of the models. Arrow keys move, plus and minus zoom, End follows the present. The table below says the same.";
+
+export function Chart({ names, lanes, finished, underWay, seen, now, look, follow }: ChartWishes) {
+  const frame = useRef<HTMLDivElement>(null);
+  const hint = useSignal("");
+  const paper = new Paper(names, seen, now, useWidth(frame));
+  const tell = (text: string) => {
+    hint.value = text;
+  };
+  useWheel(frame, seen, look);
+  return (
+    <div class="lanes">
+      <ol class="lane-names" aria-hidden="true">
+        {names.map((name) => (
+          <li key={name}>{name}</li>
+        ))}
+      </ol>
+      {/* biome-ignore lint/a11y/useSemanticElements: a fieldset would announce a form */}
+      <div
+        ref={frame}
+        class="lane-frame"
+        role="group"
+        aria-label={LABEL}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: it takes the arrow keys
+        tabIndex={0}
+        onKeyDown={(event) => onKeyDown(event, seen, look, follow)}
+        {...useDrag(frame, seen, look)}
+      >
+        <svg width={paper.width} height={paper.height} role="img" aria-label={`${names.length} lanes`}>
+          <Grid paper={paper} />
+          <Requests paper={paper} finished={finished} underWay={underWay} tell={tell} />
+          <Swaps paper={paper} swaps={lanes.swaps} />
+          <Phases paper={paper} segments={lanes.segments} tell={tell} />
+          <line class="present" x1={paper.x(now)} x2={paper.x(now)} y1={AXIS - 6} y2={paper.height} />
+        </svg>
+      </div>
+      <p class="lane-hint muted">{hint.value || GUIDE}</p>
+    </div>
+  );
+}
+
+const BY_KEY: Record<string, (seen: Stretch) => Stretch> = {
+  ArrowLeft: (seen) => moved(seen, -0.2),
+  ArrowRight: (seen) => moved(seen, 0.2),
+  "+": (seen) => zoomed(seen, 0.5, 0.5),
+  "=": (seen) => zoomed(seen, 0.5, 0.5),
+  "-": (seen) => zoomed(seen, 2, 0.5),
+};
+
+function onKeyDown(event: KeyboardEvent, seen: Stretch, look: ChartWishes["look"], follow: () => void): void {
+  const wish = BY_KEY[event.key]?.(seen);
+  if (wish) look(wish);
+  else if (event.key === "End") follow();
+  else return;
+  event.preventDefault();
+}
+
+/** With Ctrl the wheel zooms, sideways it moves; otherwise it scrolls the page as everywhere. */
+function useWheel(frame: Frame, seen: Stretch, look: ChartWishes["look"]): void {
+  const latest = useRef({ seen, look });
+  latest.current = { seen, look };
+  useEffect(() => {
+    const element = frame.current as HTMLDivElement;
+    const onWheel = (event: WheelEvent) => {
+      const { seen, look } = latest.current;
+      const box = element.getBoundingClientRect();
+      if (event.ctrlKey)
+        look(zoomed(seen, Math.exp(event.deltaY / 300), (event.clientX - box.left) / box.width));
+      else if (event.deltaX) look(moved(seen, event.deltaX / box.width));
+      else return;
+      event.preventDefault();
+    };
+    // Not as a property: only a listener that says it is not passive may keep the page from scrolling.
+    element.addEventListener("wheel", onWheel, { passive: false });
+    return () => element.removeEventListener("wheel", onWheel);
+  }, []);
+}
+
+function useDrag(frame: Frame, seen: Stretch, look: ChartWishes["look"]) {
+  const grip = useRef<number | null>(null);
+  const letGo = () => {
+    grip.current = null;
+  };
+  return {
+    onPointerDown: (event: PointerEvent) => {
+      grip.current = event.clientX;
+    },
+    onPointerMove: (event: PointerEvent) => {
+      if (grip.current === null || !frame.current) return;
+      look(moved(seen, (grip.current - event.clientX) / frame.current.clientWidth));
+      grip.current = event.clientX;
+    },
+    onPointerUp: letGo,
+    onPointerLeave: letGo,
+  };
+}
+
+function useWidth(frame: Frame): number {
+  const width = useSignal(800);
+  useEffect(() => {
+    const watch = new ResizeObserver(([entry]) => {
+      width.value = entry?.contentRect.width ?? 800;
+    });
+    watch.observe(frame.current as HTMLDivElement);
+    return () => watch.disconnect();
+  }, []);
+  return width.value;
+}

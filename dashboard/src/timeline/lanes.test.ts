@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { JournalEntry, JournalThing } from "../house/shapes";
+import { lanes, type Observation, type Segment } from "./lanes";
+
+function happened(at: number, event: JournalThing, ...commands: JournalThing[]): JournalEntry {
+  return { n: at, at, event, commands };
+}
+
+const start = (model: string): JournalThing => ({
+  type: "StartUpstream",
+  model,
+  because: "1 request waits for it",
+});
+const stop = (model: string, because: string): JournalThing => ({
+  type: "StopUpstream",
+  model,
+  because,
+  cause: "eviction",
+});
+const arrived = (model: string): JournalThing => ({ type: "RequestArrived", model });
+const ready = (model: string): JournalThing => ({ type: "UpstreamReady", model });
+const exited = (model: string): JournalThing => ({ type: "UpstreamExited", model, how: "it was killed" });
+const seen = (model: string, phase: Observation["phase"], at: number): Observation => ({
+  model,
+  phase,
+  at,
+  why: "as seen",
+});
+
+const shown = (segments: Segment[]) => segments.map(({ model, phase, from, to }) => [model, phase, from, to]);
+
+const SWAP = [
+  happened(10, arrived("qwen"), start("qwen")),
+  happened(14, ready("qwen")),
+  happened(20, arrived("gemma"), stop("qwen", "gemma needs its room")),
+  happened(21, exited("qwen"), start("gemma")),
+  happened(25, ready("gemma")),
+];
+
+test("a swap is told with its phases and its cause", () => {
+  const { segments, swaps } = lanes(SWAP, []);
+
+  assert.deepEqual(shown(segments), [
+    ["qwen", "loading", 10, 14],
+    ["qwen", "ready", 14, 20],
+    ["qwen", "unloading", 20, 21],
+    ["gemma", "loading", 21, 25],
+    ["gemma", "ready", 25, null],
+  ]);
+  assert.deepEqual(swaps, [{ at: 21, left: "qwen", came: "gemma" }]);
+  assert.deepEqual([segments[2]?.because, segments[2]?.cause], ["gemma needs its room", "eviction"]);
+});
+
+test("when draining began is known from what was seen", () => {
+  const { segments } = lanes(SWAP, [seen("qwen", "draining", 17)]);
+
+  assert.deepEqual(shown(segments).slice(1, 4), [
+    ["qwen", "ready", 14, 17],
+    ["qwen", "draining", 17, 20],
+    ["qwen", "unloading", 20, 21],
+  ]);
+});
+
+test("what was seen a moment before it was told is one phase, with what was told", () => {
+  const { segments } = lanes(SWAP, [seen("qwen", "unloading", 19.99)]);
+
+  assert.equal(segments.filter(({ phase }) => phase === "unloading").length, 1);
+  assert.equal(segments.find(({ phase }) => phase === "unloading")?.because, "gemma needs its room");
+});
+
+test("what was seen late does not undo what was told", () => {
+  assert.deepEqual(lanes(SWAP, [seen("gemma", "loading", 21.1), seen("qwen", "cold", 21)]), lanes(SWAP, []));
+});
+
+test("a model that ran before the journal begins is drawn from when it was seen to begin", () => {
+  assert.deepEqual(shown(lanes([], [seen("qwen", "ready", 5)]).segments), [["qwen", "ready", 5, null]]);
+});
+
+test("a start that failed and a crash are marked, a wished end is not", () => {
+  const failed: JournalThing = {
+    type: "UpstreamFailed",
+    model: "dud",
+    error: { code: "x", message: "no such file" },
+  };
+  const { segments } = lanes(
+    [
+      happened(1, arrived("dud"), start("dud")),
+      happened(2, failed),
+      happened(10, arrived("qwen"), start("qwen")),
+      happened(14, ready("qwen")),
+      happened(15, exited("qwen")),
+    ],
+    [],
+  );
+
+  assert.deepEqual(
+    segments.map(({ outcome, said }) => [outcome, said]),
+    [
+      ["failed", "no such file"],
+      [null, ""],
+      ["crashed", "it was killed"],
+    ],
+  );
+  assert.ok(lanes(SWAP, []).segments.every(({ outcome }) => outcome === null));
+});

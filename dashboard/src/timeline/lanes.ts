@@ -1,0 +1,148 @@
+// PURE: from what happened to what is drawn. The journal's entries and what was seen between them become one lane per
+// model, cut into phases, with the cause of each.
+
+import type { JournalEntry, JournalThing, Phase } from "../house/shapes";
+
+export interface Observation {
+  model: string;
+  phase: Phase;
+  /** When the phase began. */
+  at: number;
+  /** What was said about it then. */
+  why: string;
+}
+
+export type Outcome = "failed" | "crashed";
+
+export interface Segment {
+  model: string;
+  phase: Phase;
+  from: number;
+  /** null: it lasts. */
+  to: number | null;
+  because: string;
+  /** Of an unload: eviction, ttl, operator, configuration or shutdown. */
+  cause: string;
+  /** How it ended, where that was not as wished. */
+  outcome: Outcome | null;
+  said: string;
+}
+
+/** One model made room and another one took it. */
+export interface Swap {
+  at: number;
+  left: string;
+  came: string;
+}
+
+export interface Lanes {
+  segments: Segment[];
+  swaps: Swap[];
+}
+
+type Fact = { at: number; entry: JournalEntry } | { at: number; seen: Observation };
+
+const AT_REST: readonly Phase[] = ["cold", "resting"];
+/** Two clocks are read one after the other; what differs by less is the same moment. */
+const SAME_MOMENT_S = 0.25;
+
+export function lanes(journal: readonly JournalEntry[], observations: readonly Observation[]): Lanes {
+  const facts: Fact[] = [
+    ...journal.map((entry) => ({ at: entry.at, entry })),
+    ...observations.map((seen) => ({ at: seen.at, seen })),
+  ].sort((one, other) => one.at - other.at);
+  const drawing = new Drawing();
+  for (const fact of facts) {
+    if ("entry" in fact) drawing.happened(fact.entry);
+    else drawing.seen(fact.seen);
+  }
+  return { segments: drawing.segments, swaps: drawing.swaps };
+}
+
+class Drawing {
+  readonly segments: Segment[] = [];
+  readonly swaps: Swap[] = [];
+  private readonly open = new Map<string, Segment>();
+  private readonly closedAt = new Map<string, number>();
+
+  happened({ at, event, commands }: JournalEntry): void {
+    this.fact(at, event);
+    for (const command of commands) this.command(at, command);
+    const came = commands.find(({ type }) => type === "StartUpstream")?.model;
+    if (event.type === "UpstreamExited" && event.model && came)
+      this.swaps.push({ at, left: event.model, came });
+  }
+
+  seen({ at, model, phase, why }: Observation): void {
+    const open = this.open.get(model);
+    if (AT_REST.includes(phase)) {
+      if (open && at >= open.from) this.close(model, at);
+    } else if (open === undefined) {
+      if (at > (this.closedAt.get(model) ?? 0) + SAME_MOMENT_S)
+        this.enter(model, phase, at, { because: why });
+    } else if (open.phase !== phase && at > open.from + SAME_MOMENT_S) {
+      this.enter(model, phase, at, { because: why });
+    }
+  }
+
+  private fact(at: number, event: JournalThing): void {
+    const model = event.model ?? "";
+    const open = this.open.get(model);
+    switch (event.type) {
+      case "UpstreamReady":
+        if (open?.phase !== "unloading") this.enter(model, "ready", at, { because: open?.because ?? "" });
+        break;
+      case "UpstreamFailed":
+        if (open?.phase !== "unloading") this.spoil(model, "failed", event.error?.message ?? "");
+        this.close(model, at);
+        break;
+      case "UpstreamExited":
+        if (open?.phase !== "unloading") this.spoil(model, "crashed", event.how ?? "");
+        this.close(model, at);
+        break;
+    }
+  }
+
+  private command(at: number, { type, model = "", because = "", cause = "" }: JournalThing): void {
+    if (type === "StartUpstream") this.enter(model, "loading", at, { because });
+    if (type === "StopUpstream") this.enter(model, "unloading", at, { because, cause });
+  }
+
+  private enter(
+    model: string,
+    phase: Phase,
+    at: number,
+    why: { because?: string; cause?: string } = {},
+  ): void {
+    const open = this.open.get(model);
+    if (open?.phase === phase && at - open.from < SAME_MOMENT_S) {
+      Object.assign(open, why); // seen a moment before it was told; the telling knows more
+      return;
+    }
+    this.close(model, at);
+    const segment: Segment = {
+      model,
+      phase,
+      from: at,
+      to: null,
+      because: why.because ?? "",
+      cause: why.cause ?? "",
+      outcome: null,
+      said: "",
+    };
+    this.open.set(model, segment);
+    this.segments.push(segment);
+  }
+
+  private spoil(model: string, outcome: Outcome, said: string): void {
+    const open = this.open.get(model);
+    if (open) Object.assign(open, { outcome, said });
+  }
+
+  private close(model: string, at: number): void {
+    const open = this.open.get(model);
+    if (open) open.to = Math.max(at, open.from);
+    this.open.delete(model);
+    this.closedAt.set(model, at);
+  }
+}

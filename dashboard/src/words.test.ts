@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { bytes, duration, firstLine } from "./words";
+
+const plain = (text: string) => text.replaceAll("\u00a0", " ");
+
+test("a duration is as precise as a glance needs", () => {
+  const told = [0.004, 0.25, 9.94, 9.96, 59.4, 59.6, 61, 3600, 3720, 90_000].map(duration).map(plain);
+
+  assert.deepEqual(told, [
+    "4 ms",
+    "0.3 s",
+    "9.9 s",
+    "10 s",
+    "59 s",
+    "1 min",
+    "1 min 1 s",
+    "1 h",
+    "1 h 2 min",
+    "1 d 1 h",
+  ]);
+});
+
+test("sizes are told in the unit people configure them in", () => {
+  const told = [512, 14 * 2 ** 30, 1.5 * 2 ** 30, 300 * 2 ** 20].map(bytes).map(plain);
+
+  assert.deepEqual(told, ["512 B", "14 GiB", "1.5 GiB", "300 MiB"]);
+});
+
+test("a cause is told apart from the output that explains it", () => {
+  const told = firstLine("it exited with code 1; its last output was:\nline one\nline two");
+
+  assert.deepEqual(told, { cause: "it exited with code 1", output: "line one\nline two" });
+});

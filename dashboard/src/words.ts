@@ -1,0 +1,58 @@
+// PURE: figures in words, the same everywhere.
+
+/** Between a figure and its unit: they stay on one line. */
+const NB = "\u00a0";
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+export function duration(seconds: number): string {
+  if (seconds < 0.0995) return `${Math.round(seconds * 1000)}${NB}ms`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)}${NB}s`;
+  if (seconds < 59.5) return `${Math.round(seconds)}${NB}s`;
+  const whole = Math.round(seconds);
+  if (whole < 3600) return pair(Math.floor(whole / 60), "min", whole % 60, "s");
+  if (whole < 86_400) return pair(Math.floor(whole / 3600), "h", Math.floor((whole % 3600) / 60), "min");
+  return pair(Math.floor(whole / 86_400), "d", Math.floor((whole % 86_400) / 3600), "h");
+}
+
+function pair(large: number, largeUnit: string, small: number, smallUnit: string): string {
+  return small ? `${large}${NB}${largeUnit} ${small}${NB}${smallUnit}` : `${large}${NB}${largeUnit}`;
+}
+
+/** For what is perhaps not known. */
+export function orDash<Value>(value: Value | null | undefined, tell: (value: Value) => string): string {
+  return value === null || value === undefined ? "–" : tell(value);
+}
+
+export function bytes(count: number): string {
+  let unit = 0;
+  let value = count;
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  const digits = unit === 0 || value >= 100 || Number.isInteger(value) ? 0 : 1;
+  return `${value.toFixed(digits)}${NB}${UNITS[unit]}`;
+}
+
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
+export function clock(at: number, withTenths = false): string {
+  const moment = new Date(at * 1000);
+  const [hours, minutes, seconds] = [moment.getHours(), moment.getMinutes(), moment.getSeconds()].map(
+    twoDigits,
+  );
+  const tenths = withTenths ? `.${Math.floor(moment.getMilliseconds() / 100)}` : "";
+  return `${hours}:${minutes}:${seconds}${tenths}`;
+}
+
+function twoDigits(number: number): string {
+  return String(number).padStart(2, "0");
+}
+
+/** The cause, and what the server printed before it, apart. */
+export function firstLine(text: string): { cause: string; output: string } {
+  const [cause = "", ...rest] = text.split("\n");
+  return { cause: cause.replace(/; its last output was:$/, ""), output: rest.join("\n") };
+}

@@ -1,0 +1,162 @@
+"""`just screenshots`: every page of the dashboard, light and dark, with real model servers and some traffic.
+
+The models are tiny ones under the names of large ones and take a few seconds to load, so that there is something to
+see; one has no file, so that there is something to complain about.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.support.browser import PAGES, REPOSITORY, Visit, open_browser
+from tests.support.hotseat import Hotseat
+from tests.support.llama import EMBEDDINGS, SERVER, model_file, present
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Browser, Page
+
+FOLDER = REPOSITORY / "docs/screenshots"
+GIB = 1 << 30
+TRAFFIC_S = 45.0
+"""What the timeline shows."""
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="hotseat-") as name:
+        os.chdir(name)  # what is photographed says `-m qwen3-14b.gguf`, not where this machine keeps it
+        stage(Path(name))
+        with Hotseat(CONFIG, Path(name)) as hotseat, open_browser() as browser, ThreadPoolExecutor() as pool:
+            over = threading.Event()
+            for client in clients(hotseat, over):
+                pool.submit(client)
+            try:
+                over.wait(TRAFFIC_S)
+                for scheme in ("light", "dark"):
+                    photograph(browser, hotseat.url, scheme)
+            finally:
+                over.set()
+
+
+# The stage
+
+
+def stage(folder: Path) -> None:
+    """Model files under their new names, and a llama-server that takes its time."""
+    for name, weights in WEIGHTS.items():
+        (folder / f"{name}.gguf").symlink_to(model_file(weights))
+    server = folder / "llama-server"
+    server.write_text(f'#!/bin/sh\nsleep "$DELAY"\nexec {shlex.quote(str(present(SERVER)))} "$@"\n')
+    server.chmod(0o755)
+    os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+
+
+WEIGHTS = {"qwen3-14b": "alpha", "gemma-3-12b": "beta", "nomic-embed": "embed"}
+
+
+def model(file: str, gib: int, delay_s: int, options: str = "", **settings: object) -> dict[str, Any]:
+    cmd = f"llama-server -m {file}.gguf --port ${{PORT}} -c 8192 -t 1 -tb 1 {options}".rstrip()
+    return {"cmd": cmd, "memory": gib * GIB, "env": [f"DELAY={delay_s}"], **settings}
+
+
+CONFIG = {
+    "unloadTimeout": 2,
+    "devices": {"gpu0": {"memory": 24 * GIB, "reserve": GIB}},
+    "models": {
+        "qwen3-14b": model("qwen3-14b", 14, 4, name="Qwen3 14B", aliases=["gpt-4o"], ttl=300),
+        "gemma-3-12b": model("gemma-3-12b", 12, 3, name="Gemma 3 12B"),
+        "nomic-embed": model("nomic-embed", 2, 0, EMBEDDINGS, pinned=True),
+        "mistral-small": model("mistral-small", 16, 0),
+    },
+}
+
+
+# Traffic
+
+
+def clients(hotseat: Hotseat, over: threading.Event) -> list[Callable[[], None]]:
+    def again_and_again(ask: Callable[[], object], pause_s: float, after_s: float) -> Callable[[], None]:
+        def go_on() -> None:
+            over.wait(after_s)
+            while not over.is_set():
+                with suppress(OSError):  # on a busy machine a turn may take longer than a client's patience
+                    ask()
+                over.wait(pause_s)
+
+        return go_on
+
+    embed = {"model": "nomic-embed", "input": "a sentence"}
+    return [
+        lambda: complain(hotseat),
+        again_and_again(lambda: hotseat.chat("qwen3-14b", 900), 0.7, 0.5),
+        again_and_again(lambda: hotseat.chat("qwen3-14b", 1800), 0.0, 2.0),
+        again_and_again(lambda: hotseat.chat("gemma-3-12b", 1200), 5.0, 8.0),
+        again_and_again(lambda: hotseat.chat("gemma-3-12b", 500), 3.0, 9.0),
+        again_and_again(lambda: hotseat.call("POST", "/v1/embeddings", embed), 1.5, 0.0),
+    ]
+
+
+def complain(hotseat: Hotseat) -> None:
+    hotseat.chat("mistral-small")
+
+
+# Pictures
+
+
+def photograph(browser: Browser, url: str, scheme: str) -> None:
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 1120, "height": 700}, reduced_motion="reduce")  # type: ignore[arg-type]  # one of its literals
+    visit = Visit(context.new_page(), url)
+    for name in PAGES:
+        page = visit.go(name)
+        PREPARED.get(name, settle)(page)
+        page.screenshot(path=FOLDER / f"{name}-{scheme}.png")
+    context.close()
+
+
+def settle(page: Page) -> None:
+    """Let the first beats of the page pass: plots are drawn and figures have come."""
+    page.wait_for_timeout(1500)
+
+
+def while_somebody_loads(page: Page) -> None:
+    page.locator("[data-phase=loading]").first.wait_for(timeout=60_000)
+    settle(page)
+
+
+def while_somebody_waits(page: Page) -> None:
+    page.get_by_role("button", name="Cancel").first.wait_for(timeout=60_000)
+    settle(page)
+
+
+def zoomed(page: Page) -> None:
+    page.get_by_role("button", name="1 min", exact=True).click()
+    settle(page)
+
+
+def talking(page: Page) -> None:
+    page.get_by_role("combobox", name="Model").select_option("qwen3-14b")
+    page.get_by_label("Most tokens").fill("60")
+    page.get_by_label("Your message").fill("What is a hot seat?")
+    page.get_by_label("Your message").press("Enter")
+    page.locator(".speed").filter(has_text="tokens/s").wait_for(timeout=60_000)
+    settle(page)
+
+
+PREPARED: dict[str, Callable[[Page], None]] = {
+    "models": while_somebody_loads,
+    "line": while_somebody_waits,
+    "timeline": zoomed,
+    "playground": talking,
+}
+
+if __name__ == "__main__":
+    main()

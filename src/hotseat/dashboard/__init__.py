@@ -1,0 +1,63 @@
+"""The web interface: files that a browser runs, made from dashboard/ by `just dashboard`.
+
+It knows nothing of the house. What it shows it asks of the public API, like any other client.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from fastapi.responses import RedirectResponse
+from fastapi.staticfiles import StaticFiles
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from fastapi.responses import Response
+    from starlette.types import Scope
+
+ASSETS = Path(__file__).parent / "assets"
+
+# Nothing inline, nothing from elsewhere: what a model or a log says can only ever be text.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+PAGE = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+FILE = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+router = APIRouter(include_in_schema=False)
+
+
+def add_to(app: FastAPI) -> None:
+    """Serve the dashboard at /hotseat/ui/."""
+    app.include_router(router)
+    app.mount("/hotseat/ui", Files(directory=ASSETS, html=True))
+
+
+# The relay sends only browsers that navigate here; to everybody else these paths are the model server's.
+@router.get("/")
+@router.get("/ui")
+async def lead_to_the_dashboard() -> RedirectResponse:
+    # Relative, because a reverse proxy may have put something in front of our paths.
+    return RedirectResponse("hotseat/ui/")
+
+
+@router.get("/hotseat/ui")
+async def add_the_slash() -> RedirectResponse:
+    return RedirectResponse("ui/")
+
+
+class Files(StaticFiles):
+    """A file whose name holds its own checksum never changes; the page that names them is asked for each time."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(FILE if path.startswith("files/") else PAGE)
+        return response

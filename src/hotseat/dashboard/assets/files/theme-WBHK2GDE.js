@@ -1,0 +1,1 @@
+"use strict";(()=>{var t="hotseat.theme";function m(){let e=localStorage.getItem(t);return e==="light"||e==="dark"?e:"system"}function o(e){e==="system"?delete document.documentElement.dataset.theme:document.documentElement.dataset.theme=e}function n(e){localStorage.setItem(t,e),o(e)}o(m());})();

@@ -1,0 +1,68 @@
+"""The installed program, real model servers and a real browser, shared by the journeys through the dashboard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.browser import Visit, open_browser
+from tests.support.hotseat import Hotseat
+from tests.support.llama import EMBEDDINGS, SERVER, llama, present
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser
+
+    Visits = Callable[..., Visit]
+
+GIB = 1 << 30
+
+
+def config() -> dict[str, Any]:
+    """Two chat models of which one fits, one for embeddings beside either, and one that cannot start."""
+    broken = {"cmd": f"{present(SERVER)} -m /nowhere/model.gguf --port ${{PORT}}", "memory": GIB}
+    return {
+        "unloadTimeout": 2,
+        "devices": {"gpu0": {"memory": 10 * GIB}},
+        "models": {
+            "alpha": llama("alpha", memory=6 * GIB, ttl=600),
+            "beta": llama("beta", memory=6 * GIB),
+            "embed": llama("embed", EMBEDDINGS, memory=1 * GIB, pinned=True),
+            "broken": broken,
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def hotseat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
+    with Hotseat(config(), tmp_path_factory.mktemp("hotseat")) as hotseat:
+        yield hotseat
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def visits(hotseat: Hotseat, browser: Browser) -> Iterator[Visits]:
+    """Somebody opens the dashboard; afterwards the page must have behaved."""
+    begun: list[Visit] = []
+
+    def visit(**context: Any) -> Visit:
+        context.setdefault("viewport", {"width": 1280, "height": 900})
+        begun.append(Visit(browser.new_context(**context).new_page(), hotseat.url))
+        return begun[-1]
+
+    yield visit
+    faults = [fault for visit in begun for fault in [*visit.complaints, *visit.violations()]]
+    for visit_ in begun:
+        visit_.page.context.close()
+    assert faults == []
+
+
+@pytest.fixture
+def visit(visits: Visits) -> Visit:
+    return visits()

@@ -1,0 +1,329 @@
+"""What a person does with the dashboard: each page's main thing, in a real browser, with real model servers."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+from tests.support.browser import PAGES
+from tests.support.client import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Locator, Page
+    from tests.support.browser import Visit
+    from tests.support.client import Stream
+    from tests.support.hotseat import Hotseat
+
+    Visits = Callable[..., Visit]
+
+pytestmark = pytest.mark.llama
+
+LONG = 8000
+"""Tokens; several seconds even for a tiny model."""
+FOCUSED = """({
+  text: document.activeElement.textContent,
+  outline: getComputedStyle(document.activeElement).outlineStyle,
+})"""
+
+
+def row(page: Page, model: str) -> Locator:
+    return page.locator(f"[data-model='{model}']")
+
+
+@pytest.fixture
+def long_stream(hotseat: Hotseat) -> Iterator[Stream]:
+    """Somebody else is in the middle of a long answer of alpha."""
+    stream = hotseat.stream("alpha", LONG).until_it_speaks()
+    yield stream
+    stream.leave()
+
+
+def test_the_bare_address_shows_the_dashboard(visit: Visit, hotseat: Hotseat) -> None:
+    """Who types the address into a browser arrives."""
+    visit.page.goto(hotseat.url)
+
+    expect(visit.page).to_have_url(f"{hotseat.url}/hotseat/ui/")
+    expect(visit.page.get_by_role("heading", level=1)).to_have_text("Models")
+    expect(visit.page.get_by_role("status").first).to_have_text("live")
+
+
+def test_a_model_is_loaded_and_stopped(visit: Visit, hotseat: Hotseat) -> None:
+    """Two buttons do what two commands do."""
+    page = visit.go("models")
+    page.get_by_role("button", name="Load embed").click()
+    expect(row(page, "embed")).to_have_attribute("data-phase", "ready")
+    running = hotseat.running()
+    page.get_by_role("button", name="Stop embed").click()
+    expect(row(page, "embed")).to_have_attribute("data-phase", "cold")
+
+    assert "embed" in running
+    assert "embed" not in hotseat.running()
+
+
+def test_a_swap_is_seen_as_it_happens(visit: Visit, hotseat: Hotseat) -> None:
+    """Nothing is reloaded: one model leaves, the other comes, and both say why."""
+    hotseat.load("alpha")
+    page = visit.go("models")
+    expect(row(page, "alpha")).to_have_attribute("data-phase", "ready")
+    hotseat.chat("beta")
+
+    expect(row(page, "beta")).to_have_attribute("data-phase", "ready")
+    expect(row(page, "alpha")).to_have_attribute("data-phase", "cold")
+    expect(row(page, "alpha").locator(".why")).to_have_text("stopped because beta needs its room")
+    expect(page.locator(".dots li").first.get_by_role("img")).to_have_attribute("aria-label", "cold")
+
+
+def test_a_failed_load_shows_what_the_server_said(visit: Visit) -> None:
+    """The cause in one line and the last output are there without asking for logs."""
+    page = visit.go("models")
+    page.get_by_role("button", name="Load broken").click()
+
+    expect(row(page, "broken").locator(".last-error")).to_contain_text("exited with code 1")
+    expect(row(page, "broken").locator(".output")).to_contain_text("/nowhere/model.gguf")
+    expect(page.locator(".notice.trouble")).to_contain_text("cannot start broken")
+    # Chromium itself writes down every answer of 400 and more.
+    visit.complaints[:] = [each for each in visit.complaints if "status of 503" not in each]
+
+
+def test_stopping_a_model_in_use_asks_first(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
+    """Whoever would cut requests is told how many; Escape changes nothing, the red button cuts."""
+    page = visit.go("models")
+    expect(row(page, "alpha").locator("dd").first).to_have_text("1")
+    page.get_by_role("button", name="Stop alpha").click()
+    expect(page.get_by_role("dialog")).to_contain_text("1 request is in flight")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    still_running = hotseat.running()
+    page.get_by_role("button", name="Stop alpha").click()
+    page.get_by_role("button", name="Cut them and stop now").click()
+    expect(row(page, "alpha")).to_have_attribute("data-phase", "cold")
+    long_stream.read()
+
+    assert "alpha" in still_running
+    assert not long_stream.done
+
+
+def test_the_timeline_tells_a_swap_with_its_cause(visit: Visit, hotseat: Hotseat) -> None:
+    """A lane per model, a band per phase, and the same as a table."""
+    hotseat.load("alpha")
+    hotseat.load("beta")
+    page = visit.go("timeline")
+
+    expect(page.locator(".band.ready").first).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="beta needs its room").first).to_contain_text("eviction")
+    assert page.locator(".swaps path").count() >= 1
+    assert page.locator(".lane-names li").all_inner_texts() == ["alpha", "beta", "embed", "broken"]
+
+
+def test_the_timeline_obeys_the_keyboard(visit: Visit, hotseat: Hotseat) -> None:
+    """Arrows leave the present, End returns to it."""
+    hotseat.load("alpha")
+    page = visit.go("timeline")
+    page.locator(".lane-frame").focus()
+    page.keyboard.press("+")
+    for _ in range(6):
+        page.keyboard.press("ArrowLeft")
+    left = page.get_by_text(re.compile(r"^\d\d:\d\d:\d\d to \d\d:\d\d:\d\d$"))
+    expect(left).to_be_visible()
+    page.keyboard.press("End")
+
+    expect(left).to_have_count(0)
+    expect(page.get_by_text("following")).to_be_visible()
+
+
+def test_the_timeline_is_exported_as_a_trace(visit: Visit, hotseat: Hotseat) -> None:
+    """The file holds named lanes, phases with causes, and requests."""
+    hotseat.chat("alpha")
+    page = visit.go("timeline")
+    expect(page.locator(".requests rect").first).to_be_attached()
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="Export as trace").click()
+    events = json.loads(Path(saving.value.path()).read_text())["traceEvents"]
+
+    assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} >= {"alpha"}
+    assert any(event["name"] == "loading" and event["args"]["because"] for event in events)
+    assert any(event["name"] == "POST /v1/chat/completions" for event in events)
+
+
+def test_memory_is_shown_against_the_budget(visit: Visit, hotseat: Hotseat) -> None:
+    """What is resident, what is free, and a bar that says both to a screen reader."""
+    hotseat.load("alpha")
+    hotseat.call("DELETE", "/upstream/embed")
+    page = visit.go("memory")
+
+    expect(page.get_by_role("img", name="gpu0: alpha 6 GiB, free 4 GiB")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="beta")).to_contain_text("6 GiB")
+
+
+def test_who_waits_is_seen_and_can_be_cancelled(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
+    """The line says for whom, why and how long; cancelling answers the client."""
+    page = visit.go("line")
+    with ThreadPoolExecutor() as pool:
+        asking = pool.submit(hotseat.chat, "beta")
+        waiting = page.get_by_role("row").filter(has_text="beta")
+        expect(waiting).to_contain_text("alpha")
+        waiting.get_by_role("button", name="Cancel").click()
+        answer = asking.result(timeout=10)
+
+    assert answer.status == 503
+    assert "an operator ended this request" in answer.json()["error"]
+    expect(page.get_by_text("Nobody waits.")).to_be_visible()
+
+
+def test_requests_are_listed_as_they_come_and_end(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
+    """One in flight, which can be cancelled, and those that ended, with their times."""
+    hotseat.chat("alpha")
+    page = visit.go("activity")
+    recent = page.get_by_role("region", name="Recent requests").get_by_role("row")
+    expect(recent.nth(1)).to_contain_text("POST /v1/chat/completions")
+    under_way = page.get_by_role("region", name="Requests under way").get_by_role("row")
+    expect(under_way.nth(1)).to_contain_text("answering")
+    under_way.nth(1).get_by_role("button", name="Cancel").click()
+    long_stream.read()
+
+    assert not long_stream.done
+    expect(page.get_by_text("Nothing is under way.")).to_be_visible()
+    assert page.locator(".plot canvas").count() == 2
+
+
+def test_a_table_sorts_by_its_columns(visit: Visit, hotseat: Hotseat) -> None:
+    """By a press of Enter on a heading: up, down, and as it was."""
+    page = visit.go("memory")
+    first = page.get_by_role("region", name="Memory of the models").locator("tbody td").first
+    page.get_by_role("button", name="model").press("Enter")
+    expect(first).to_have_text("alpha")
+    page.get_by_role("button", name="model").press("Enter")
+
+    expect(first).to_have_text("embed")
+    expect(page.get_by_role("columnheader", name="model")).to_have_attribute("aria-sort", "descending")
+
+
+def test_logs_are_followed_filtered_paused_and_kept(visit: Visit, hotseat: Hotseat) -> None:
+    """New lines come by themselves, unless one pauses; what is seen can be saved."""
+    hotseat.load("alpha")
+    page = visit.go("logs", "?model=alpha")
+    lines = page.locator(".log > div")
+    expect(lines.filter(has_text="model loaded").first).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    seen = lines.count()
+    hotseat.chat("alpha")
+    eventually(lambda: "print_timing" in hotseat.cli("logs", "alpha").stdout)
+    assert lines.count() == seen
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_label("Show only lines that contain").fill("PRINT_TIMING")
+    expect(lines.first).to_contain_text("print_timing")
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="Download").click()
+
+    saved = Path(saving.value.path()).read_text().splitlines()
+    assert saved
+    assert all("print_timing" in line for line in saved)
+
+
+def test_the_playground_streams_an_answer(visits: Visits) -> None:
+    """A question, its answer as it grows, its speed, and the same question as a command that works."""
+    visit = visits(permissions=["clipboard-read", "clipboard-write"])
+    page = visit.go("playground")
+    page.get_by_role("combobox", name="Model").select_option("alpha")
+    page.get_by_label("Most tokens").fill("24")
+    page.get_by_label("Your message").fill("hello")
+    page.get_by_label("Your message").press("Enter")
+    expect(page.locator(".speed")).to_contain_text("tokens/s")
+    expect(page.locator(".said.assistant")).to_contain_text("alpha")
+    page.get_by_role("button", name="Copy as curl").click()
+    expect(page.locator(".notice")).to_contain_text("copied")
+    command: str = page.evaluate("navigator.clipboard.readText()")
+    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20)
+
+    assert page.locator(".said.assistant p").inner_text().strip()
+    assert '"content"' in said.stdout
+    assert said.stdout.strip().endswith("data: [DONE]")
+
+
+def test_the_configuration_is_read_again_and_complained_about(visit: Visit, hotseat: Hotseat) -> None:
+    """A mistake in the file changes nothing, and the page says what and where."""
+    page = visit.go("config")
+    expect(page.get_by_text("All models run together as long as they fit into gpu0")).to_be_visible()
+    good = hotseat.config.read_text()
+    hotseat.config.write_text(good + "\nlisen: 8080\n")
+    page.get_by_role("button", name="Read the file again").click()
+    expect(page.locator(".sentences.trouble")).to_contain_text('lisen: unknown key. Did you mean "listen"?')
+    hotseat.config.write_text(good)
+    page.get_by_role("button", name="Read the file again").click()
+
+    expect(page.locator(".sentences.trouble")).to_have_count(0)
+    visit.complaints[:] = [each for each in visit.complaints if "status of 422" not in each]
+
+
+def test_the_dashboard_comes_back_after_hotseat_does(visit: Visit, hotseat: Hotseat) -> None:
+    """Who loses the connection is told, and nothing has to be reloaded."""
+    page = visit.go("models")
+    standing = page.get_by_role("status").first
+    expect(standing).to_have_text("live")
+    page.context.set_offline(True)
+    expect(standing).to_have_text("not connected")
+    page.context.set_offline(False)
+    expect(standing).to_have_text("live")
+    hotseat.load("beta")
+
+    expect(row(page, "beta")).to_have_attribute("data-phase", "ready")
+    visit.complaints[:] = [each for each in visit.complaints if "ERR_INTERNET_DISCONNECTED" not in each]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_accessible(visits: Visits, hotseat: Hotseat, scheme: str) -> None:
+    """axe-core finds nothing serious, whatever the colours."""
+    hotseat.chat("alpha")
+    visit = visits(color_scheme=scheme, reduced_motion="reduce")
+    findings = {}
+    for page in PAGES:
+        visit.go(page)
+        findings[page] = visit.findings()
+
+    assert findings == {page: [] for page in PAGES}
+
+
+def test_every_page_fits_a_phone(visits: Visits) -> None:
+    """At 400 pixels nothing reaches beyond the edge, and the menu leads everywhere."""
+    visit = visits(viewport={"width": 400, "height": 800})
+    widths = {}
+    for name in PAGES:
+        page = visit.go("models")
+        page.get_by_role("button", name="Menu").click()
+        page.locator(f"nav a[href='#/{name}']").click()
+        page.get_by_role("heading", level=1, name=name.capitalize()).wait_for()
+        widths[name] = page.evaluate("document.documentElement.scrollWidth")
+
+    assert widths == dict.fromkeys(PAGES, 400)
+
+
+def test_the_focus_is_always_seen(visit: Visit) -> None:
+    """Whoever walks by Tab sees where they are, beginning with the way past the menu."""
+    page = visit.go("models")
+    walked = []
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        walked.append(page.evaluate(FOCUSED))
+
+    assert walked[0] == {"text": "Skip to the content", "outline": "solid"}
+    assert {step["outline"] for step in walked} == {"solid"}
+
+
+def test_a_chosen_theme_is_kept(visit: Visit) -> None:
+    """Dark in a light system, also after coming back."""
+    page = visit.go("models")
+    light = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    page.get_by_role("button", name="dark").click()
+    page.reload()
+    dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+
+    assert (light, dark) == ("rgb(250, 250, 248)", "rgb(21, 21, 19)")
+    expect(page.get_by_role("button", name="dark")).to_have_attribute("aria-pressed", "true")

@@ -1,0 +1,93 @@
+"""A real Chromium, and a page of it that writes down everything a good page never does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import sync_playwright
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, ConsoleMessage, Page
+
+REPOSITORY = Path(__file__).parents[2]
+AXE = REPOSITORY / "dashboard/node_modules/axe-core/axe.min.js"
+PAGES = ("models", "timeline", "memory", "line", "activity", "logs", "playground", "config")
+
+NOTE_VIOLATIONS = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.violations.push(`${event.violatedDirective} ${event.blockedURI}`);
+});
+"""
+
+
+def chromium() -> str:
+    """Where Debian's Chromium is; HOTSEAT_CHROMIUM points elsewhere."""
+    found = os.environ.get("HOTSEAT_CHROMIUM") or shutil.which("chromium")
+    assert found, "chromium is missing: install Debian's package `chromium`, or set HOTSEAT_CHROMIUM"
+    return found
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # As root, which CI is, Chromium's own sandbox refuses to start.
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Visit:
+    """One person in front of the dashboard."""
+
+    page: Page
+    url: str
+    complaints: list[str] = field(default_factory=list)
+    """Of the page: errors, warnings, requests that left the host."""
+
+    def __post_init__(self) -> None:
+        self.page.set_default_timeout(15_000)
+        self.page.add_init_script(NOTE_VIOLATIONS)
+        self.page.on("console", self._on_console)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        self.page.on("request", lambda request: self._on_request(request.url))
+
+    def go(self, page: str, query: str = "") -> Page:
+        """Open a page of the dashboard and wait until it knows the models."""
+        self.page.goto(f"{self.url}/hotseat/ui/#/{page}{query}")
+        self.page.locator(".dots li").first.wait_for(state="attached")
+        self.page.get_by_role("heading", level=1, name=page.capitalize()).wait_for()
+        return self.page
+
+    def findings(self) -> list[str]:
+        """What axe-core finds on the page as it is now, if it is serious or worse."""
+        self.page.evaluate(AXE.read_text())
+        found: dict[str, Any] = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{finding['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+            for finding in found["violations"]
+            if finding["impact"] in ("serious", "critical")
+            for node in finding["nodes"]
+        ]
+
+    def violations(self) -> list[str]:
+        return list(self.page.evaluate("window.violations"))
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.type}: {message.text}")
+
+    def _on_request(self, url: str) -> None:
+        if not url.startswith((self.url, "blob:", "data:")):
+            self.complaints.append(f"asked {urlsplit(url).netloc}")
