@@ -70,6 +70,7 @@ def model(file: str, gib: int, delay_s: int, options: str = "", **settings: obje
 
 CONFIG = {
     "unloadTimeout": 2,
+    "scheduler": {"patience": 1},  # short turns, so that a minute holds several
     "devices": {"gpu0": {"memory": 24 * GIB, "reserve": GIB}},
     "models": {
         "qwen3-14b": model("qwen3-14b", 14, 4, name="Qwen3 14B", aliases=["gpt-4o"], ttl=300),
@@ -113,7 +114,7 @@ def complain(hotseat: Hotseat) -> None:
 
 
 def photograph(browser: Browser, url: str, scheme: str) -> None:
-    context = browser.new_context(color_scheme=scheme, viewport={"width": 1120, "height": 700}, reduced_motion="reduce")  # type: ignore[arg-type]  # one of its literals
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 1080, "height": 690}, reduced_motion="reduce")  # type: ignore[arg-type]  # one of its literals
     visit = Visit(context.new_page(), url)
     for name in PAGES:
         page = visit.go(name)

@@ -432,7 +432,9 @@ class Program:
         for sock in self._sockets:
             host, port = sock.getsockname()[:2]
             scheme = self._relay.scheme.decode()
-            log.info("listening on %s://%s:%d (API documentation at /swagger, Ctrl-C stops)", scheme, host, port)
+            log.info(
+                "listening on %s://%s:%d (dashboard at /hotseat/ui/, API at /swagger, Ctrl-C stops)", scheme, host, port
+            )
 
     def _greeting(self) -> Greeting:
         scheme = self._relay.scheme.decode()

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.management import STARTED_AT
 from tests.support.puppets import come_true
 
 from hotseat.api import observing
@@ -67,6 +68,17 @@ async def test_a_loading_model_shows_how_much_it_has_read(waiting_house: Managem
     assert (rows["slow"]["progress"], rows["alpha"]["progress"]) == (0.417, None)
     assert story["progress"] == 0.417
     assert listed["status"] == {"value": "loading", "progress": 0.417}
+
+
+async def test_the_models_come_with_what_they_may_take_and_a_clock(house: Management) -> None:
+    """Who shows durations needs our time, and who kept numbers must learn that we were started anew."""
+    told = (await house.get("/hotseat/models")).json()
+
+    assert told["started_at"] == STARTED_AT
+    assert told["at"] > STARTED_AT
+    assert told["budgets"] == {}
+    assert {model["memory"] for model in told["models"]} == {None}
+    assert not any(model["pinned"] for model in told["models"])
 
 
 async def test_a_models_story_has_the_causes(house: Management) -> None:

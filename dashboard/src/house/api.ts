@@ -5,6 +5,7 @@ import type { ConfigReport, ModelStory, Models, Queue, Requests, Result } from "
 
 const HOTSEAT = new URL("..", document.baseURI);
 export const ROOT = new URL("..", HOTSEAT);
+const LONGEST_LOOK_MS = 10_000;
 
 /** What went wrong, in hotseat's own sentence where it said one. */
 export class Trouble extends Error {
@@ -17,16 +18,16 @@ export class Trouble extends Error {
 }
 
 export const house = {
-  models: () => json<Models>("GET", "models"),
-  story: (model: string) => json<ModelStory>("GET", `models/${encoded(model)}`),
-  queue: () => json<Queue>("GET", "queue"),
-  requests: (after: number) => json<Requests>("GET", `requests?after=${after}`),
-  config: () => json<ConfigReport>("GET", "config"),
-  reload: () => json<Result>("POST", "reload"),
-  load: (model: string) => json<Result>("GET", new URL(`upstream/${encoded(model)}/load`, ROOT)),
+  models: () => told<Models>("models"),
+  story: (model: string) => told<ModelStory>(`models/${encoded(model)}`),
+  queue: () => told<Queue>("queue"),
+  requests: (after: number) => told<Requests>(`requests?after=${after}`),
+  config: () => told<ConfigReport>("config"),
+  reload: () => done("POST", "reload"),
+  load: (model: string) => done("GET", new URL(`upstream/${encoded(model)}/load`, ROOT)),
   stop: (model: string, force: boolean) =>
-    json<Result>("DELETE", new URL(`upstream/${encoded(model)}${force ? "?force=true" : ""}`, ROOT)),
-  dismiss: (ticket: number) => json<Result>("DELETE", `requests/${ticket}`),
+    done("DELETE", new URL(`upstream/${encoded(model)}${force ? "?force=true" : ""}`, ROOT)),
+  dismiss: (ticket: number) => done("DELETE", `requests/${ticket}`),
 };
 
 /** Under hotseat's own paths, or anywhere with a whole URL. */
@@ -36,7 +37,13 @@ export async function call(path: string | URL, options: RequestInit = {}): Promi
   return response;
 }
 
-async function json<Shape>(method: string, path: string | URL): Promise<Shape> {
+/** What is only read is there at once, or not at all: a look that hangs must not keep the next one from being taken. */
+async function told<Shape>(path: string): Promise<Shape> {
+  return (await call(path, { signal: AbortSignal.timeout(LONGEST_LOOK_MS) })).json();
+}
+
+/** A load takes as long as it takes. */
+async function done(method: string, path: string | URL): Promise<Result> {
   return (await call(path, { method })).json();
 }
 

@@ -34,9 +34,10 @@ const isPictureMissing = signal(false);
 const pictureAt = signal(Date.now() / 1000);
 let clockOffset = 0;
 let newest = 0;
+let startedAt = 0;
+let leaveFeed = () => {};
 
 export function begin(): void {
-  follow(() => `events?after=${newest}`, { heard, stands: (news) => (feed.value = news) });
   void refresh();
   setInterval(beat, BEAT_MS);
   document.addEventListener("visibilitychange", () => void refresh());
@@ -50,7 +51,8 @@ export async function refresh(): Promise<void> {
   }
   isRefreshing = true;
   try {
-    await Promise.all([takePicture(), takeLine(), takeRequests()]);
+    await takePicture();
+    await Promise.all([takeLine(), takeRequests()]);
     isPictureMissing.value = false;
   } catch {
     isPictureMissing.value = true; // the next beat tries again
@@ -76,6 +78,7 @@ function beat(): void {
 
 async function takePicture(): Promise<void> {
   const picture = await house.models();
+  if (picture.started_at !== startedAt) beginAnew(picture.started_at);
   clockOffset = picture.at - Date.now() / 1000;
   models.value = picture.models;
   budgets.value = picture.budgets ?? {};
@@ -113,22 +116,21 @@ function observe(at: number, seen: Model[]): void {
 }
 
 function heard(event: ServerEvent): void {
-  if (event.event === "gap") {
-    forgetIfRestarted(JSON.parse(event.data).n);
-  } else {
-    note(JSON.parse(event.data));
-  }
+  // After a gap only history is missing: what is so now is asked for anyway.
+  if (event.event === "gap") newest = JSON.parse(event.data).n;
+  else note(JSON.parse(event.data));
   void refresh();
 }
 
-/** A gap that ends before what we know was told by a new hotseat, which counts from one. */
-function forgetIfRestarted(n: number): void {
-  if (n < newest) {
-    journal.value = [];
-    observations.value = [];
-    finished.value = [];
-  }
-  newest = n;
+/** Another hotseat counts from one again: what the one before told belongs to no lane of this one. */
+function beginAnew(started: number): void {
+  startedAt = started;
+  newest = 0;
+  journal.value = [];
+  observations.value = [];
+  finished.value = [];
+  leaveFeed();
+  leaveFeed = follow(() => `events?after=${newest}`, { heard, stands: (news) => (feed.value = news) });
 }
 
 function note(entry: JournalEntry): void {

@@ -33,6 +33,7 @@ export interface Model {
 
 export interface Models {
   at: number;
+  started_at: number;
   models: Model[];
   budgets: ByDevice;
 }
@@ -43,8 +44,9 @@ export interface Ticket {
   client: string;
   waited_s: number;
   why: string;
-  /** How long it will still wait, where the scheduler dares to say. */
-  estimate_s?: number | null;
+  /** How long it will probably still wait, and how long at most. */
+  expected_s?: number | null;
+  at_most_s?: number | null;
 }
 
 export interface Queue {
@@ -71,6 +73,17 @@ export interface JournalThing {
   cause?: string;
   how?: string;
   error?: { code: string; message: string };
+}
+
+/** The journal's command that sums up a swap. */
+export interface SwapReport extends JournalThing {
+  type: "ReportSwap";
+  model: string;
+  client: string | null;
+  waited_s: number;
+  predicted_s: number;
+  measured_s: number;
+  evicted: { model: string; age_s: number; served: number; because: string }[];
 }
 
 export interface JournalEntry {
@@ -103,7 +116,6 @@ export interface Finished {
   waited_s: number;
   first_byte_s: number | null;
   seconds: number;
-  tokens_per_s?: number | null;
 }
 
 export interface Requests {

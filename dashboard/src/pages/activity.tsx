@@ -121,7 +121,7 @@ function FirstByteCard() {
     ];
   }, [lately.value]);
   return (
-    <Card title="Time to first byte" note="each request; loads and waiting included">
+    <Card title="Time to first byte" note="loads and waiting included">
       <Plot
         label="Time to first byte of each request of the last five minutes; the table of recent requests says the same."
         series={[{ name: "first byte", colour: "--draining", look: "points" }]}

@@ -1,7 +1,7 @@
 // Who waits, for what, why, and for how long still.
 
 import { house } from "../house/api";
-import { line, models, stale } from "../house/live";
+import { line, stale } from "../house/live";
 import type { Ticket } from "../house/shapes";
 import { Action } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
@@ -35,26 +35,27 @@ export function LinePage() {
 
 const waited = ({ waited_s }: Ticket) => waited_s + stale.value;
 
-/** What the scheduler says, else what is left of a load that was measured before. */
-function estimate({ estimate_s, model }: Ticket): number | null {
-  if (estimate_s !== undefined && estimate_s !== null) return Math.max(0, estimate_s - stale.value);
-  const wanted = models.value?.find((each) => each.model === model);
-  if (wanted?.phase !== "loading" || wanted.load_s === null || wanted.phase_s === null) return null;
-  return Math.max(0, wanted.load_s - wanted.phase_s - stale.value);
-}
+const left = (seconds: number | null | undefined) =>
+  seconds === null || seconds === undefined ? null : Math.max(0, seconds - stale.value);
 
 const COLUMNS: Column<Ticket>[] = [
-  { name: "ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number" },
   { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "client", by: ({ client }) => client, cell: ({ client }) => client },
+  { name: "why", cell: ({ why }) => why, kind: "long" },
   { name: "has waited", by: waited, cell: (ticket) => duration(waited(ticket)), kind: "number" },
   {
-    name: "estimate",
-    by: (ticket) => estimate(ticket) ?? 1e9,
-    cell: (ticket) => orDash(estimate(ticket), duration),
+    name: "expected in",
+    by: ({ expected_s }) => expected_s ?? Number.MAX_VALUE,
+    cell: ({ expected_s }) => orDash(left(expected_s), duration),
     kind: "number",
   },
-  { name: "why", cell: ({ why }) => why, kind: "long" },
+  {
+    name: "at most",
+    by: ({ at_most_s }) => at_most_s ?? Number.MAX_VALUE,
+    cell: ({ at_most_s }) => orDash(left(at_most_s), duration),
+    kind: "number",
+  },
+  { name: "client", by: ({ client }) => client, cell: ({ client }) => client },
+  { name: "ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number" },
   {
     name: "cancel",
     cell: ({ ticket }) => (

@@ -170,7 +170,6 @@ function Buttons({ model }: { model: Model }) {
       </Action>
     );
   }
-  const isLeaving = model.phase === "draining" || model.phase === "unloading";
   const isInUse = model.in_flight + model.waiting > 0;
   // One button whose look never changes while requests come and go; whether it asks first is decided when pressed.
   const stop = async () => {
@@ -180,7 +179,7 @@ function Buttons({ model }: { model: Model }) {
   };
   return (
     <>
-      <Action label={`Stop ${name}`} disabled={isLeaving} act={stop}>
+      <Action label={`Stop ${name}`} disabled={model.phase === "unloading"} act={stop}>
         Stop
       </Action>
       {isAsked.value && <AskToStop model={model} close={() => (isAsked.value = false)} />}

@@ -198,7 +198,7 @@ function ModelState({ name }: { name: string }) {
   if (!model) return null;
   return (
     <p class="muted">
-      <PhaseChip phase={model.phase} /> {model.phase === "ready" ? "" : "It is loaded when you send."}
+      <PhaseChip phase={model.phase} /> {model.phase === "cold" && " · loaded when you send"}
     </p>
   );
 }

@@ -7,7 +7,7 @@ import { Card, Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";
 import { type Column, Table } from "../parts/table";
 import { Chart } from "../timeline/chart";
-import { lanes, type Segment } from "../timeline/lanes";
+import { lanes, type ReportedSwap, type Segment, swapReports } from "../timeline/lanes";
 import { chromeTrace } from "../timeline/trace";
 import { moved, type Stretch, zoomed } from "../timeline/window";
 import { clock, counted, duration, firstLine } from "../words";
@@ -91,7 +91,16 @@ export function TimelinePage() {
           follow={() => follow(length.value)}
         />
       </Card>
-      <Card title="Changes" note="the same as a table, newest first">
+      <Card title="Swaps" note="what each was for and what it cost, newest first">
+        <Table
+          caption="Swaps"
+          columns={SWAP_COLUMNS}
+          rows={swapReports(journal.value).toReversed()}
+          keyOf={({ n, model }) => `${n} ${model}`}
+          empty="No model had to make room for another one yet."
+        />
+      </Card>
+      <Card title="Changes" note="the lanes as a table, newest first">
         <Table
           caption="Changes"
           columns={COLUMNS}
@@ -124,6 +133,35 @@ const COLUMNS: Column<Segment>[] = [
   { name: "because", cell: because, kind: "long" },
   { name: "took", by: took, cell: (segment) => duration(took(segment)), kind: "number" },
 ];
+
+const SWAP_COLUMNS: Column<ReportedSwap>[] = [
+  { name: "when", by: ({ at }) => at, cell: ({ at }) => clock(at, true) },
+  { name: "to", by: ({ model }) => model, cell: ({ model }) => model },
+  { name: "for", by: ({ client }) => client ?? "", cell: ({ client }) => client ?? "–" },
+  { name: "instead of", cell: ({ evicted }) => evicted.map(wentBy).join("; ") || "–", kind: "long" },
+  {
+    name: "waited",
+    by: ({ waited_s }) => waited_s,
+    cell: ({ waited_s }) => duration(waited_s),
+    kind: "number",
+  },
+  {
+    name: "predicted",
+    by: ({ predicted_s }) => predicted_s,
+    cell: ({ predicted_s }) => duration(predicted_s),
+    kind: "number",
+  },
+  {
+    name: "took",
+    by: ({ measured_s }) => measured_s,
+    cell: ({ measured_s }) => duration(measured_s),
+    kind: "number",
+  },
+];
+
+function wentBy({ model, age_s, served }: ReportedSwap["evicted"][number]): string {
+  return `${model} after ${duration(age_s)} and ${counted(served, "request")}`;
+}
 
 function because({ because, outcome, said }: Segment) {
   return outcome ? `${because}; it ${outcome}: ${firstLine(said).cause}` : because;

@@ -3,6 +3,7 @@
 import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { refresh } from "../house/live";
+import { firstLine } from "../words";
 
 export interface Notice {
   kind: "done" | "trouble";
@@ -18,8 +19,10 @@ export function tell(text: string): void {
   setTimeout(() => notice.value === news && dismissNotice(), DONE_SHOWN_MS);
 }
 
+/** The sentence; what a server printed besides is on the pages. */
 export function tellTrouble(problem: unknown): void {
-  notice.value = { kind: "trouble", text: problem instanceof Error ? problem.message : String(problem) };
+  const text = problem instanceof Error ? problem.message : String(problem);
+  notice.value = { kind: "trouble", text: firstLine(text).cause };
 }
 
 export function dismissNotice(): void {
@@ -73,7 +76,10 @@ export function CopyButton({ children, text }: { children: ComponentChildren; te
       await navigator.clipboard.writeText(text());
       tell("copied");
     } catch {
-      tellTrouble(`This browser allows no copying here. Copy it by hand:\n${text()}`);
+      notice.value = {
+        kind: "trouble",
+        text: `This browser allows no copying here. Copy it by hand:\n${text()}`,
+      };
     }
   };
   return (

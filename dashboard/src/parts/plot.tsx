@@ -60,6 +60,7 @@ function options(series: Series[], unit: "count" | "seconds", width: number): uP
   return {
     width,
     height: HEIGHT,
+    padding: [8, 28, 0, 0], // the last label reaches beyond the last mark
     legend: { show: false },
     cursor: { show: false },
     scales: { x: { time: true, auto: false }, y: scaleOf(unit) },

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { JournalEntry, JournalThing } from "../house/shapes";
-import { lanes, type Observation, type Segment } from "./lanes";
+import { lanes, type Observation, type Segment, swapReports } from "./lanes";
 
 function happened(at: number, event: JournalThing, ...commands: JournalThing[]): JournalEntry {
   return { n: at, at, event, commands };
@@ -103,4 +103,11 @@ test("a start that failed and a crash are marked, a wished end is not", () => {
     ],
   );
   assert.ok(lanes(SWAP, []).segments.every(({ outcome }) => outcome === null));
+});
+
+test("what a swap was for and what it cost is read from where it became ready", () => {
+  const report = { type: "ReportSwap", model: "gemma", measured_s: 5, evicted: [] };
+  const [swap] = swapReports([...SWAP, { n: 26, at: 26, event: ready("gemma"), commands: [report] }]);
+
+  assert.deepEqual([swap?.model, swap?.at, swap?.measured_s], ["gemma", 26, 5]);
 });

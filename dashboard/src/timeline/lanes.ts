@@ -1,7 +1,7 @@
 // PURE: from what happened to what is drawn. The journal's entries and what was seen between them become one lane per
 // model, cut into phases, with the cause of each.
 
-import type { JournalEntry, JournalThing, Phase } from "../house/shapes";
+import type { JournalEntry, JournalThing, Phase, SwapReport } from "../house/shapes";
 
 export interface Observation {
   model: string;
@@ -145,4 +145,20 @@ class Drawing {
     this.open.delete(model);
     this.closedAt.set(model, at);
   }
+}
+
+export interface ReportedSwap extends SwapReport {
+  n: number;
+  at: number;
+}
+
+/** What each swap was for and what it cost, as the scheduler wrote it down. */
+export function swapReports(journal: readonly JournalEntry[]): ReportedSwap[] {
+  return journal.flatMap(({ n, at, commands }) =>
+    commands.filter(isReport).map((report) => ({ ...report, n, at })),
+  );
+}
+
+function isReport(command: JournalThing): command is SwapReport {
+  return command.type === "ReportSwap";
 }

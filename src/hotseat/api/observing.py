@@ -45,6 +45,7 @@ async def models(here: Here) -> Models:
     view, catalog = here.dispatcher.view(), here.dispatcher.catalog
     return Models(
         at=time.time(),
+        started_at=here.started_at,
         models=[model(here, view, seen, catalog.models.get(seen.name)) for seen in view.models],
         budgets=by_device(catalog.budgets),
     )

@@ -131,6 +131,7 @@ class Model(BaseModel):
 
 class Models(BaseModel):
     at: Annotated[float, Field(description="Unix time of this answer, by hotseat's own clock.")]
+    started_at: Annotated[float, Field(description="When hotseat was started: numbers count from there.")]
     models: list[Model]
     budgets: Annotated[
         dict[str, int], Field(description="Bytes that models may take per device; empty: no `devices` are configured.")
