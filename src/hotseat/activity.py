@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +49,10 @@ class Finished(NamedTuple):
     seconds: Seconds
 
 
+Row: TypeAlias = "tuple[float, ModelName, ClientId, bytes, bytes, int, Seconds, Seconds | None, Seconds]"
+"""The same without its number, as a plain tuple: that is made in a third of the time."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnderWay:
     """A request that has not ended, and how long what it did has taken so far."""
@@ -71,7 +75,7 @@ class Activity:
     def __init__(self, ledger: Ledger, wall_clock: Callable[[], float] = time.time) -> None:
         self._ledger = ledger
         self._wall_clock = wall_clock
-        self._finished: deque[Finished] = deque(maxlen=KEPT)
+        self._finished: deque[Row] = deque(maxlen=KEPT)
         self.n = 0
 
     def finished(
@@ -86,21 +90,10 @@ class Activity:
     ) -> None:
         self._ledger.finished(model, status, waited_s, first_byte_s, seconds)
         self.n += 1
-        self._finished.append(
-            Finished(
-                self.n,
-                self._wall_clock(),
-                model,
-                client,
-                asked.method,
-                asked.target[:LONGEST_PATH],
-                status,
-                waited_s,
-                first_byte_s,
-                seconds,
-            )
-        )
+        now, method, target = self._wall_clock(), asked.method, asked.target[:LONGEST_PATH]
+        self._finished.append((now, model, client, method, target, status, waited_s, first_byte_s, seconds))
 
     def recent(self, after: int = 0) -> list[Finished]:
         """Those that ended after number `after` and are still kept, oldest first."""
-        return [finished for finished in self._finished if finished.n > after]
+        first = self.n - len(self._finished) + 1
+        return [Finished(n, *row) for n, row in enumerate(self._finished, first) if n > after]
