@@ -12,7 +12,7 @@ interface ScrollerWishes {
 
 export function Scroller({ class: look, label, children, frame = null, onScroll }: ScrollerWishes) {
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: see above
+    // In the tab order: see above
     <section class={look} aria-label={label} tabIndex={0} ref={frame} onScroll={onScroll}>
       {children}
     </section>

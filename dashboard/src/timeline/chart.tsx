@@ -39,13 +39,13 @@ export function Chart({ names, lanes, finished, underWay, seen, now, look, follo
           <li key={name}>{name}</li>
         ))}
       </ol>
-      {/* biome-ignore lint/a11y/useSemanticElements: a fieldset would announce a form */}
+      {/* No fieldset: it would announce a form */}
       <div
         ref={frame}
         class="lane-frame"
         role="group"
         aria-label={LABEL}
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: it takes the arrow keys
+        // It takes the arrow keys
         tabIndex={0}
         onKeyDown={(event) => onKeyDown(event, seen, look, follow)}
         {...useDrag(frame, seen, look)}
