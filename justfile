@@ -86,6 +86,10 @@ bench-estimates *options:
 bench-scheduling *options:
     python -m bench.scheduling "$@"
 
+# everything goes wrong at once, for minutes: [--seed N] [--minutes M] [--requests N]
+chaos *options:
+    python -m bench.chaos "$@"
+
 # regenerate the pages that are made from the code
 docs:
     python scripts/make_docs.py

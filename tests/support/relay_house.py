@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -74,7 +75,7 @@ class ScriptHands(Puppets):
         started = await super().start(command)
         if not isinstance(started, UpstreamReady):
             return started
-        return replace(started, upstream=Upstream(self.addresses[command.model], started.upstream.pid))
+        return replace(started, upstream=Upstream(self.addresses[command.model], os.getpid()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,17 @@ class Line:
         return await within(by, asyncio.shield(self.over))
 
     async def reset(self) -> None:
+        await self._stop_reading()
+        self.wire.reset()
+
+    async def close(self) -> None:
+        """As a server does that is tired of an idle client: what still comes is answered by the kernel."""
+        await self._stop_reading()
+        self.wire.hang_up()
+
+    async def _stop_reading(self) -> None:
         self.reader.cancel()
         await asyncio.wait([self.reader])
-        self.wire.reset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from hotseat.activity import UnderWay
 from hotseat.catalog.leads import RemoteModel, Selector
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, UNCHANGED, LoadingState, ModelSpec
 from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, UpstreamError
+from hotseat.relay.dying import is_dying
 from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
 from hotseat.relay.naming import MANAGEMENT, MODEL_IN_BODY, name_for_v1
 from hotseat.relay.refusals import one_line, stream_error
@@ -307,6 +308,11 @@ class Exchange:
         return self.request.head.method == b"HEAD"
 
     @property
+    def only_reads(self) -> bool:
+        """May it be asked twice without anything being done twice?"""
+        return self.request.head.method in (b"GET", b"HEAD")
+
+    @property
     def is_feed(self) -> bool:
         """Does it watch hotseat itself: events or logs, as long as there are any?"""
         return self._spec is None and self._head is not None and self._head.is_event_stream
@@ -314,6 +320,11 @@ class Exchange:
     @property
     def response_ends_with_connection(self) -> bool:
         return self._head is not None and self._head.ends_with_the_connection
+
+    @property
+    def server_is_dying(self) -> bool:
+        pid = self._upstream.pid if self._upstream is not None else None
+        return pid is not None and is_dying(pid)
 
     def head_received(self, head: ResponseHead) -> None:
         self._stage = ANSWERING

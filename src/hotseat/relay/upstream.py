@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from hotseat.errors import UpstreamError
 from hotseat.relay.answer import Answer, DechunkedAnswer, Switched, sent_more
 from hotseat.relay.known import known_response, split_length
+from hotseat.relay.taken import is_untaken
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import Timeouts
@@ -62,6 +63,7 @@ class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
         "_answer",
         "_body",
+        "_earlier",
         "_exchange",
         "_held",
         "_interim_heads",
@@ -76,6 +78,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_rest_s",
         "_rest_until",
         "_sent",
+        "_size",
         "_stage",
         "_to_learn",
         "_transport",
@@ -93,6 +96,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._stage = RESTING
         self._requests = 0
+        self._earlier: Bytes = 0
+        """What was sent before the present request, and how much that one is."""
+        self._size: Bytes = 0
         self._rest_s: Seconds = REST_S
         self._longest_rest_s: Seconds = REST_S
         self._most_requests = MOST_REQUESTS
@@ -133,6 +139,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._exchange = exchange
         self._stage = ASKED
         self._requests += 1
+        self._earlier, self._size = self._earlier + self._size, len(head) + body.size
         if body.is_spooled:
             self._transport.write(head)
             self._body, self._sent = body, 0
@@ -213,11 +220,16 @@ class UpstreamConnection(asyncio.Protocol):
             return self._pool.forget(self)
         if stage is TUNNEL:
             return exchange.tunnel_ended()
-        if stage is BODY and exchange.response_ends_with_connection and exc is None:
+        if stage is BODY and exc is None and exchange.response_ends_with_connection and not exchange.server_is_dying:
             return exchange.ended(self._pool.now())
-        # Closed while it rested, just as we used it again: not one byte came back, so nothing was begun.
         was_stale = stage is ASKED and self._requests > 1
-        return exchange.connection_lost(may_retry=was_stale)
+        return exchange.connection_lost(may_retry=was_stale and (exchange.only_reads or self._is_untaken(exc)))
+
+    def _is_untaken(self, problem: Exception | None) -> bool:
+        """Was it closed while it rested, just as we used it again?"""
+        if self.address.tls:
+            return False  # what TLS makes of our bytes is not counted here
+        return is_untaken(self._transport.get_extra_info("socket"), self._earlier, problem)
 
     # Heads
 

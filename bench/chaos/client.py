@@ -1,0 +1,161 @@
+"""One client: it asks, reads with an eye on the framing, and writes down exactly how its answer ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from bench.chaos.wishes import PATIENCE_S, Kind, Manner
+
+if TYPE_CHECKING:
+    from bench.chaos.wishes import Wish
+
+Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class End(Enum):
+    WHOLE = "whole answer"
+    ERROR = "honest error"
+    BROKEN = "broken visibly"
+    LEFT = "hung up itself"
+    SILENT = "closed without a word"
+    UNREACHED = "no connection"
+    TOO_LATE = "no end in time"
+
+
+class Broken(Exception):
+    """The answer ended, and its framing shows that it is not whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one client can tell of one request."""
+
+    wish: Wish
+    end: End
+    status: int
+    text: str
+    """What the model said, or why it did not."""
+    began: float
+    ended: float
+
+
+class Client:
+    """Keeps its connection as long as it is good, as SDKs do."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._wire: Wire | None = None
+
+    async def ask(self, wish: Wish) -> Told:
+        began = time.monotonic()
+        answer = Answer(wish)
+        limit = wish.leaves_after_s if wish.manner is Manner.HANGS_UP else PATIENCE_S
+        try:
+            async with asyncio.timeout(limit):
+                end = await self._converse(wish, answer)
+        except TimeoutError:
+            end = End.LEFT if wish.manner is Manner.HANGS_UP else End.TOO_LATE
+        if end is not End.WHOLE or answer.closes:
+            self.close()
+        return Told(wish, end, answer.status, answer.said(), began, time.monotonic())
+
+    async def _converse(self, wish: Wish, answer: Answer) -> End:
+        try:
+            reader, writer = self._wire = self._wire or await asyncio.open_connection("127.0.0.1", self._port)
+        except OSError:
+            return End.UNREACHED
+        try:
+            writer.write(request_bytes(wish))
+            await writer.drain()
+        except OSError:
+            pass  # it may have answered before it had read everything
+        try:
+            await answer.read(reader)
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, Broken, ValueError):
+            return End.BROKEN if answer.status else End.SILENT
+        return End.WHOLE if answer.status == 200 else End.ERROR
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire[1].transport.abort()
+            self._wire = None
+
+
+class Answer:
+    def __init__(self, wish: Wish) -> None:
+        self._wish = wish
+        self.status = 0
+        self.closes = False
+        self._is_stream = False
+        self._body = bytearray()
+
+    async def read(self, reader: asyncio.StreamReader) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+        lines = head.split("\r\n")
+        fields = dict(line.split(": ", 1) for line in lines[1:] if line)
+        self.status = int(lines[0].split(" ")[1])
+        self.closes = fields.get("connection") == "close"
+        self._is_stream = fields.get("content-type", "").startswith("text/event-stream")
+        if "content-length" in fields:
+            self._body += await reader.readexactly(int(fields["content-length"]))
+        elif fields.get("transfer-encoding") == "chunked":
+            await self._read_chunks(reader)
+        else:
+            self.closes = True
+            self._body += await reader.read(-1)
+
+    async def _read_chunks(self, reader: asyncio.StreamReader) -> None:
+        while size := int(await reader.readuntil(b"\r\n"), 16):
+            self._body += await reader.readexactly(size)
+            if await reader.readexactly(2) != b"\r\n":
+                raise Broken
+            if self._wish.manner is Manner.SLOW and size > 1:
+                await asyncio.sleep(0.0002)
+        if await reader.readexactly(2) != b"\r\n":
+            raise Broken
+
+    def said(self) -> str:
+        """The model's words; whatever else came, as it came."""
+        try:
+            return self._words() if self.status == 200 else str(json.loads(self._body)["error"])
+        except (ValueError, KeyError, TypeError):
+            return self._body[:200].decode("latin-1")
+
+    def _words(self) -> str:
+        if not self._is_stream:
+            said = json.loads(self._body)
+            return str(said["text"] if "text" in said else said["choices"][0]["message"]["content"])
+        *events, done, _ = self._body.decode().split("\n\n")
+        if done != "data: [DONE]":
+            raise ValueError("a stream without its last event")
+        heard = [json.loads(event.removeprefix("data: ")) for event in events]
+        if self._wish.is_obeyed:
+            return " ".join(word["text"] for word in heard)
+        return "".join(delta["delta"].get("content") or "" for word in heard for delta in word["choices"])
+
+
+def request_bytes(wish: Wish) -> bytes:
+    if wish.kind is Kind.UPLOAD:
+        target = f"/upstream/{wish.model}/upload/{wish.id}/{wish.fault or 'none'}"
+        return framed(target, "application/octet-stream", wish.upload())
+    asked = {
+        "model": wish.model,
+        "id": wish.id,
+        "fault": wish.fault,
+        "words": wish.words,
+        "stream": wish.kind is Kind.STREAM,
+        "messages": [{"role": "user", "content": "hello"}],
+        "max_tokens": wish.words,
+        "temperature": 0,
+    }
+    return framed("/v1/chat/completions", "application/json", json.dumps(asked).encode())
+
+
+def framed(target: str, kind: str, body: bytes) -> bytes:
+    head = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body

@@ -1,0 +1,197 @@
+"""What befalls the house while clients use it: one fault after the other, drawn from the seed."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.chaos.house import send_signal
+from bench.chaos.wishes import REAL, STUBS
+from tests.support.processes import command_line
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Callable
+
+    from bench.chaos.house import House
+
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.2
+LASTS_S = 1.5
+AFTERMATH_S = 1.0
+"""How long after its end a fault may still be the reason of something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """A fault that was injected, and when it was over."""
+
+    name: str
+    began: float
+    ended: float
+
+    def may_explain(self, began: float, ended: float) -> bool:
+        return self.began <= ended and began <= self.ended + AFTERMATH_S
+
+
+class Injector:
+    def __init__(self, house: House, dice: random.Random) -> None:
+        self._house, self._dice = house, dice
+        self.injected: list[Injected] = []
+        self.trouble: list[str] = []
+        """What went wrong with the house itself."""
+        self.asked_thief = 0
+        self._faults: dict[str, Callable[[], Awaitable[None]]] = {
+            "kill -9 of a server": self._kill_server,
+            "SIGSTOP of a server": self._stop_server,
+            "health check hangs": lambda: self._mood("hang", 4.5),
+            "exits at its start": lambda: self._mood("exit", LASTS_S),
+            "loads slowly": lambda: self._mood("slow", LASTS_S),
+            "port is stolen": self._steal_port,
+            "unload by an operator": self._unload,
+            "load by an operator": self._load,
+            "reload with a changed model": lambda: self._reload(changed=self._any_stub()),
+            "reload without a model": lambda: self._reload(without=self._any_stub()),
+            "reload of nonsense": self._reload_nonsense,
+            "descriptors run out": self._run_out_of_descriptors,
+            "disk is full": self._fill_disk,
+            "SIGTERM and a new start": self._restart,
+            "kill -9 of hotseat": self._kill_hotseat,
+            "kill -9 of the guard": self._kill_guard,
+        }
+        self._weights = [8, 4, 2, 2, 3, 2, 3, 4, 3, 2, 2, 2, 2, 1, 1, 1]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._faults)
+
+    async def run(self) -> None:
+        """Until cancelled; a fault that has begun is ended first, so that the house is whole again."""
+        while True:
+            await asyncio.sleep(self._dice.uniform(SHORTEST_PAUSE_S, LONGEST_PAUSE_S))
+            await asyncio.shield(self.inject(self._dice.choices(self.names, self._weights)[0]))
+
+    async def inject(self, name: str) -> None:
+        began = time.monotonic()
+        await self._faults[name]()
+        self.injected.append(Injected(name, began, time.monotonic()))
+
+    # Servers
+
+    def _any_stub(self) -> str:
+        return self._dice.choice(list(STUBS))
+
+    def _any_server(self) -> list[int]:
+        """The processes of some model that runs, of the drawn one where it does."""
+        models = [*STUBS, REAL]
+        self._dice.shuffle(models)
+        return next((servers for model in models if (servers := self._house.servers(model))), [])
+
+    async def _kill_server(self) -> None:
+        for pid in self._any_server():
+            send_signal(pid, signal.SIGKILL)
+
+    async def _stop_server(self) -> None:
+        stopped = self._any_server()
+        for pid in stopped:
+            send_signal(pid, signal.SIGSTOP)
+        await asyncio.sleep(self._dice.uniform(0.1, LASTS_S))
+        for pid in stopped:
+            send_signal(pid, signal.SIGCONT)
+
+    async def _mood(self, mood: str, lasts_s: float) -> None:
+        model = self._any_stub()
+        self._house.set_mood(model, mood)
+        for pid in self._house.servers(model):
+            send_signal(pid, signal.SIGKILL)
+        await asyncio.sleep(lasts_s)
+        self._house.set_mood(model, "")
+
+    async def _steal_port(self) -> None:
+        """A stranger listens where the next server should, and says that he is healthy."""
+        async with asyncio.TaskGroup() as group:
+            thief = group.create_task(self._be_thief())
+            await self._mood("steal", LASTS_S)
+            await asyncio.sleep(0.5)
+            thief.cancel()
+
+    async def _be_thief(self) -> None:
+        thieves = []
+        try:
+            while True:
+                for port in self._house.stolen_ports():
+                    with suppress(OSError):
+                        thieves.append(await asyncio.start_server(self._pretend, "127.0.0.1", port))
+                    self._house.tell_taken(port)
+                await asyncio.sleep(0.01)
+        finally:
+            for thief in thieves:
+                thief.close()
+
+    async def _pretend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"POST"):
+                self.asked_thief += 1
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            await writer.drain()
+        writer.close()
+
+    # Operators
+
+    async def _unload(self) -> None:
+        force = self._dice.choice(["", "?force=true"])
+        await self._house.ask("DELETE", f"/upstream/{self._any_stub()}{force}")
+
+    async def _load(self) -> None:
+        await self._house.ask("GET", f"/upstream/{self._any_stub()}/load")
+
+    async def _reload(self, changed: str = "", without: str = "") -> None:
+        self._house.write(changed, without)
+        self._house.reload()
+        await asyncio.sleep(self._dice.uniform(0, LASTS_S))
+        self._house.write()
+        self._house.reload()
+
+    async def _reload_nonsense(self) -> None:
+        self._house.write_nonsense()
+        self._house.reload()
+        await asyncio.sleep(0.2)
+        self._house.write()
+
+    # The machine
+
+    async def _run_out_of_descriptors(self) -> None:
+        await self._limited(resource.RLIMIT_NOFILE, self._house.descriptors() + 2)
+
+    async def _fill_disk(self) -> None:
+        """No file of it may grow beyond so much: to whoever writes, that is a full disk."""
+        await self._limited(resource.RLIMIT_FSIZE, 1 << 20)
+
+    async def _limited(self, what: int, soft: int) -> None:
+        self._house.limit(what, soft)
+        await asyncio.sleep(self._dice.uniform(0.1, LASTS_S))
+        self._house.limit(what, -1)
+
+    # hotseat itself
+
+    async def _restart(self) -> None:
+        code = await self._house.end(signal.SIGTERM)
+        if code != 0:
+            self.trouble.append(f"hotseat ended with {code} after SIGTERM")
+        if left := self._house.processes():
+            self.trouble.append(f"after SIGTERM of hotseat there are still {[command_line(pid) for pid in left]}")
+        await self._house.start()
+
+    async def _kill_hotseat(self) -> None:
+        await self._house.end(signal.SIGKILL)
+        await self._house.start()
+
+    async def _kill_guard(self) -> None:
+        for pid in self._house.processes("hotseat.upstreams.guard"):
+            send_signal(pid, signal.SIGKILL)
+        await asyncio.sleep(0.5)

@@ -1,0 +1,146 @@
+"""The hotseat under test: started, killed, started again on the same port, and looked at from the outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from bench.chaos.wishes import REAL, REAL_GIB, ROOM_GIB, STUBS
+from tests.support.hotseat import MARK, PROGRAM, free_port
+from tests.support.llama import llama
+from tests.support.processes import all_pids, command_line, environment
+
+STUB = Path(__file__).with_name("upstream.py")
+START_WITHIN_S = 20.0
+
+
+class House:
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.folder = folder
+        (folder / "moods" / "alive").mkdir(parents=True)
+        self.log = folder / "hotseat.log"
+        self._mark = f"{MARK}={folder}".encode()
+        self._config = folder / "config.yaml"
+        self._process: subprocess.Popen[bytes]
+        self.lives = 0
+
+    # Its life
+
+    async def start(self) -> None:
+        """Return when it answers."""
+        self.lives += 1
+        self._spawn()
+        async with asyncio.timeout(START_WITHIN_S):
+            while not await self.ask("GET", "/health"):
+                if self._process.poll() is not None:
+                    raise AssertionError(f"hotseat ended with {self._process.returncode}:\n{self.log.read_text()}")
+                await asyncio.sleep(0.02)
+
+    def _spawn(self) -> None:
+        argv = [str(PROGRAM), "serve", "--config", str(self._config), "--listen", f"127.0.0.1:{self.port}"]
+        ours = {MARK: str(self.folder), "XDG_STATE_HOME": str(self.folder / "state"), "TMPDIR": str(self.folder)}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **ours})
+
+    async def end(self, number: int) -> int:
+        """Signal it, and give its exit code once it is gone."""
+        self._process.send_signal(number)
+        return await asyncio.to_thread(self._process.wait, 40)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def reload(self) -> None:
+        self._process.send_signal(signal.SIGHUP)
+
+    def limit(self, what: int, soft: int) -> None:
+        """Lower a limit of the running process; -1 takes it away again."""
+        _, hard = resource.prlimit(self.pid, what)
+        resource.prlimit(self.pid, what, (hard if soft == -1 else soft, hard))
+
+    # What can be seen of it
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def processes(self, name: str = "") -> list[int]:
+        """Every process of this run, however it got away from its parents."""
+        return [pid for pid in all_pids() if self._mark in environment(pid) and name in command_line(pid)]
+
+    def servers(self, model: str) -> list[int]:
+        """The model's living servers: one, unless something is wrong."""
+        if model not in STUBS:
+            return self.processes("llama-server -m")
+        noted = [int(path.stem) for path in (self.folder / "moods" / "alive").glob(f"*.{model}")]
+        return [pid for pid in noted if self._mark in environment(pid)]
+
+    async def ask(self, method: str, path: str) -> Any:
+        """The JSON of one of its own answers; None where there is none."""
+        with suppress(OSError, TimeoutError, ValueError, IndexError):
+            async with asyncio.timeout(20):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                try:
+                    writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+                    return json.loads((await reader.read(-1)).split(b"\r\n\r\n", 1)[1])
+                finally:
+                    writer.transport.abort()
+        return None
+
+    # Its configuration
+
+    def write(self, changed: str = "", without: str = "") -> None:
+        """Every model; `changed` gets another command, `without` is left out."""
+        models = {name: self._stub(name, gib, is_changed=name == changed) for name, gib in STUBS.items()}
+        models[REAL] = {**llama("alpha"), "memory": f"{REAL_GIB}GiB"}
+        models.pop(without, None)
+        config = {
+            "devices": {"gpu0": {"memory": f"{ROOM_GIB}GiB"}},
+            "healthCheckTimeout": 4,
+            "unloadTimeout": 2,
+            "scheduler": {"maxQueue": 48},
+            "limits": {"idleTimeout": 10, "bodyTimeout": 5},
+            "models": models,
+        }
+        self._config.write_text(yaml.safe_dump(config, sort_keys=False, width=10_000))
+
+    def write_nonsense(self) -> None:
+        self._config.write_text("models: {red: {cmdd: nothing}}\n")
+
+    def _stub(self, name: str, gib: int, *, is_changed: bool) -> dict[str, Any]:
+        words = [sys.executable, "-I", "-S", str(STUB), "${PORT}", name, str(self.folder / "moods")]
+        command = " ".join(word if word == "${PORT}" else shlex.quote(word) for word in words)
+        extra = " again" if is_changed else ""
+        return {"cmd": command + extra, "memory": f"{gib}GiB", "timeouts": {"responseHeader": 3}}
+
+    def set_mood(self, model: str, mood: str) -> None:
+        """How the next starts of a model go; empty: well."""
+        (self.folder / "moods" / model).write_text(mood)
+
+    def stolen_ports(self) -> list[int]:
+        """Ports whose rightful server waits for them to be stolen."""
+        moods = self.folder / "moods"
+        return [int(path.suffix[1:]) for path in moods.glob("stolen.*") if not self._taken(path).exists()]
+
+    def tell_taken(self, port: int) -> None:
+        (self.folder / "moods" / f"taken.{port}").touch()
+
+    @staticmethod
+    def _taken(stolen: Path) -> Path:
+        return stolen.with_name(f"taken{stolen.suffix}")
+
+
+def send_signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -1,0 +1,53 @@
+"""What a run prints: each fault, how often it was injected, and what clients saw of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from bench.chaos.client import End
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from bench.chaos.checker import Evidence
+    from bench.chaos.client import Told
+    from bench.chaos.run import Outcome
+
+MOST_SHOWN = 40
+
+
+def report(outcome: Outcome) -> str:
+    told = outcome.evidence.told
+    statuses = Counter(each.status for each in told if each.end is End.ERROR)
+    lines = [
+        f"seed {outcome.seed}: {len(told)} requests and {len(outcome.evidence.injected)} faults"
+        f" in {outcome.seconds:.0f} s and {outcome.lives} lives of hotseat",
+        "",
+        *table(outcome.evidence),
+        "",
+        "errors by status: " + ", ".join(f"{status}: {count}" for status, count in sorted(statuses.items())),
+        f"longest wait: {max((each.ended - each.began for each in told), default=0.0):.1f} s",
+        f"violations: {len(outcome.violations)}",
+        *(f"  {problem}" for problem in outcome.violations[:MOST_SHOWN]),
+    ]
+    return "\n".join(lines)
+
+
+def table(evidence: Evidence) -> Iterator[str]:
+    """What clients saw: of the faults of requests exactly, of the others while they lasted."""
+    yield f"{'fault':<30}{'times':>7}" + "".join(f"{end.value:>23}" for end in End)
+    by_wish: dict[str, list[Told]] = {}
+    for told in evidence.told:
+        by_wish.setdefault(told.wish.fault or "(no fault of its own)", []).append(told)
+    for fault, those in sorted(by_wish.items()):
+        yield row(fault, len(those), those)
+    for name in sorted({fault.name for fault in evidence.injected}):
+        times = [fault for fault in evidence.injected if fault.name == name]
+        during = [told for told in evidence.told if any(f.may_explain(told.began, told.ended) for f in times)]
+        yield row(name, len(times), during)
+
+
+def row(name: str, times: int, those: Iterable[Told]) -> str:
+    ends = Counter(told.end for told in those)
+    return f"{name:<30}{times:>7}" + "".join(f"{ends[end]:>23}" for end in End)

@@ -1,0 +1,208 @@
+"""A model server that obeys: it answers by a rule anybody can check, and fails as each request or its folder says.
+
+    python -I -S upstream.py PORT MODEL FOLDER
+
+It notes in FOLDER/record what it executed and whom it found alive when it was born. FOLDER/MODEL holds how its next
+start goes: `hang`, `exit`, `slow` or `steal`. Standard library and threads only, because it should start at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import BinaryIO
+
+RESET = struct.pack("ii", 1, 0)
+SLOW_S, LATE_S = 0.003, 600.0
+
+
+class Server:
+    def __init__(self, port: int, model: str, folder: str) -> None:
+        self._port, self._model, self._folder = port, model, folder
+        self._record = os.open(f"{folder}/record", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._mood = self._read_mood()
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        self.note("born", pid=os.getpid(), company=self._company())
+        self._release_wanderer()
+        if self._mood == "exit":
+            print("told to exit at the start", flush=True)
+            os._exit(1)
+        if self._mood == "slow":
+            time.sleep(1.0)
+        if self._mood == "steal":
+            self._let_be_stolen()
+        with socket.create_server(("127.0.0.1", self._port), backlog=128) as listener:
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+
+    def note(self, what: str, **facts: object) -> None:
+        line = json.dumps({"what": what, "model": self._model, "at": time.monotonic(), **facts}) + "\n"
+        os.write(self._record, line.encode())
+
+    def _read_mood(self) -> str:
+        try:
+            with open(f"{self._folder}/{self._model}") as mood:
+                return mood.read()
+        except FileNotFoundError:
+            return ""
+
+    def _company(self) -> list[str]:
+        """The models of servers that are alive now, by the notes they left; then a note of our own."""
+        alive = f"{self._folder}/alive"
+        found = []
+        for name in os.listdir(alive):
+            pid, _, model = name.partition(".")
+            if os.path.exists(f"/proc/{pid}"):
+                found.append(model)
+            else:
+                os.unlink(f"{alive}/{name}")
+        with open(f"{alive}/{os.getpid()}.{self._model}", "w"):
+            return found
+
+    def _release_wanderer(self) -> None:
+        """A child in a session of its own, deaf to SIGTERM: it must not outlive us either."""
+        if os.fork():
+            return
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.close(self._record)
+        while True:
+            signal.pause()
+
+    def _let_be_stolen(self) -> None:
+        """Wait until somebody else has our port, as if he had been quicker."""
+        with open(f"{self._folder}/stolen.{self._port}", "w"):
+            pass
+        while not os.path.exists(f"{self._folder}/taken.{self._port}"):
+            time.sleep(0.01)
+
+    # One connection
+
+    def _converse(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with connection, connection.makefile("rb") as incoming:
+            try:
+                while request := read_request(incoming):
+                    self._answer(connection, *request)
+            except OSError:
+                return  # whoever asked is gone, or we told him so
+
+    def _answer(self, connection: socket.socket, line: str, body: bytes) -> None:
+        method, target, _ = line.split(" ")
+        if method == "GET":
+            if self._mood == "hang" and target == "/health":
+                time.sleep(LATE_S)
+            return connection.sendall(framed(b"{}", 200 if target == "/health" else 404))
+        if target.startswith("/upload/"):
+            _, _, name, fault = target.split("/")
+            text, is_stream = hashlib.sha256(body).hexdigest(), False
+        else:
+            asked = json.loads(body)
+            name, fault, is_stream = asked["id"], asked["fault"], asked["stream"]
+            text = " ".join(f"{self._model}/{name}/{n}" for n in range(asked["words"]))
+        self.note("ran", id=name, pid=os.getpid())
+        return Speaker(connection, text, fault, is_stream=is_stream).speak()
+
+
+class Speaker:
+    """One answer, well or badly told."""
+
+    def __init__(self, connection: socket.socket, text: str, fault: str, *, is_stream: bool) -> None:
+        self._connection, self._fault = connection, fault
+        self._pieces = events(text) if is_stream else [json.dumps({"text": text}).encode()]
+        self._head, self._pieces = chunked(self._pieces) if is_stream else with_length(self._pieces[0])
+        if fault.startswith("close-"):
+            self._head, self._pieces = until_closed(text, is_stream=is_stream)
+
+    def speak(self) -> None:
+        match self._fault:
+            case "late":
+                time.sleep(LATE_S)
+            case "reset-early" | "fin-early" | "die-early":
+                return self._leave(self._fault)
+            case "garble-head":
+                self._connection.sendall(b"\x16\x03\x01 SSH-2.0 200 what\r\n\r\n")
+                return self._leave("fin")
+            case "error":
+                return self._connection.sendall(framed(b'{"error": "told to fail"}', 500))
+        self._connection.sendall(self._head)
+        half = len(self._pieces) // 2
+        for n, piece in enumerate(self._pieces):
+            if n == half and self._fault in BREAKS:
+                return self._break()
+            if self._fault == "slow":
+                time.sleep(SLOW_S)
+            self._connection.sendall(piece)
+        return self._leave("fin") if self._fault == "close-end" else None
+
+    def _break(self) -> None:
+        if self._fault == "garble-mid":
+            self._connection.sendall(b"zz\r\nnonsense\r\n")
+        if self._fault == "stall-mid":
+            time.sleep(LATE_S)
+        self._leave(self._fault)
+
+    def _leave(self, how: str) -> None:
+        if how.startswith("die"):
+            os._exit(7)
+        if how.startswith("reset") or how == "close-reset":
+            # Closing at once would take back what was just sent and not delivered yet.
+            time.sleep(0.005)
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self._connection.shutdown(socket.SHUT_RDWR) if how.startswith("fin") else self._connection.close()
+        raise ConnectionResetError(how)
+
+
+BREAKS = ("reset-mid", "fin-mid", "garble-mid", "stall-mid", "die-mid", "close-reset")
+
+
+def read_request(incoming: BinaryIO) -> tuple[str, bytes] | None:
+    line = incoming.readline()
+    if not line:
+        return None
+    length = 0
+    while (field := incoming.readline().strip()) != b"":
+        name, _, value = field.partition(b":")
+        length = int(value) if name.lower() == b"content-length" else length
+    return line.decode("latin-1").strip(), incoming.read(length)
+
+
+def framed(body: bytes, status: int) -> bytes:
+    head = f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def events(text: str) -> list[bytes]:
+    return [*(b"data: %b\n\n" % json.dumps({"text": word}).encode() for word in text.split()), b"data: [DONE]\n\n"]
+
+
+def chunked(pieces: list[bytes]) -> tuple[bytes, list[bytes]]:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head, [*(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n"]
+
+
+def with_length(body: bytes) -> tuple[bytes, list[bytes]]:
+    """In pieces, so that there is a middle to break in."""
+    head = framed(body, 200)[: -len(body)]
+    step = max(1, len(body) // 8)
+    return head, [body[at : at + step] for at in range(0, len(body), step)]
+
+
+def until_closed(text: str, *, is_stream: bool) -> tuple[bytes, list[bytes]]:
+    kind = b"text/event-stream" if is_stream else b"application/json"
+    pieces = events(text) if is_stream else with_length(json.dumps({"text": text}).encode())[1]
+    return b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nConnection: close\r\n\r\n" % kind, pieces
+
+
+if __name__ == "__main__":
+    Server(int(sys.argv[1]), sys.argv[2], sys.argv[3]).run()

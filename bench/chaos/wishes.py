@@ -1,0 +1,79 @@
+"""What clients want and how they behave, drawn from the seed: the same seed asks for the same things."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from enum import Enum
+
+PATIENCE_S = 45.0
+"""Whoever has no answer after this time has waited too long, whatever went wrong meanwhile."""
+
+REAL = "alpha"
+"""The model that a real llama-server answers for."""
+STUBS = {"red": 4, "green": 4, "blue": 6, "white": 10}
+"""The models that obey, and how many GiB each takes."""
+ROOM_GIB, REAL_GIB = 10, 4
+
+REQUEST_FAULTS = (
+    "late", "slow", "error", "reset-early", "fin-early", "die-early", "garble-head", "reset-mid", "fin-mid", "die-mid",
+    "garble-mid", "stall-mid", "close-end", "close-reset",
+)  # fmt: skip
+"""What the upstream does to one request."""
+RATES = [0.3 if fault.startswith("die") else 2 for fault in REQUEST_FAULTS]
+"""Who dies takes others along, and must not be all there is to see."""
+
+
+class Kind(Enum):
+    UNARY = "unary"
+    STREAM = "stream"
+    UPLOAD = "upload"
+
+
+class Manner(Enum):
+    PATIENT = "patient"
+    HANGS_UP = "hangs up"
+    SLOW = "reads slowly"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    id: str
+    model: str
+    kind: Kind
+    fault: str
+    """Empty: the upstream does what it should."""
+    manner: Manner
+    words: int
+    leaves_after_s: float
+    """For those who hang up."""
+
+    @property
+    def expected(self) -> str:
+        """The only right answer of a model that obeys."""
+        if self.kind is Kind.UPLOAD:
+            return hashlib.sha256(self.upload()).hexdigest()
+        return " ".join(f"{self.model}/{self.id}/{n}" for n in range(self.words))
+
+    def upload(self) -> bytes:
+        return random.Random(self.id).randbytes(1 << 16) * (20 + self.words % 20)
+
+    @property
+    def is_obeyed(self) -> bool:
+        return self.model in STUBS
+
+
+def draw(dice: random.Random, name: str) -> Wish:
+    model = dice.choices([*STUBS, REAL], [4, 4, 3, 1, 1])[0]
+    kind = dice.choices(list(Kind), [6, 6, 0.2 if model in STUBS else 0])[0]
+    fault = dice.choices(REQUEST_FAULTS, RATES)[0] if model in STUBS and dice.random() < 0.12 else ""
+    if kind is not Kind.STREAM and fault == "garble-mid":
+        fault = "fin-mid"  # a body with a length has no frame to garble
+    manner = dice.choices(list(Manner), [16, 2, 1])[0]
+    if fault in ("stall-mid", "late"):
+        manner = Manner.HANGS_UP
+    words = dice.choice([1, 8, 40, 40, 400]) if model in STUBS else 8
+    if manner is Manner.SLOW and model in STUBS:
+        words = 2_000
+    return Wish(name, model, kind, fault, manner, words, dice.choice([0.0, 0.02, 0.2, 1.0, 4.0]))

@@ -1,0 +1,30 @@
+"""Is a server about to end? An answer that ends with its connection looks whole also when its server was killed.
+
+Linux marks a process as exiting before it closes what the process had open, so whoever sees the end of the connection
+can see that mark, or that the process is gone.
+"""
+
+from __future__ import annotations
+
+PF_EXITING = 0x4
+"""A bit of the ninth field of /proc/PID/stat."""
+
+
+def is_dying(pid: int) -> bool:
+    """False also where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            state, *fields = stat.read().rpartition(b")")[2].split()  # a name may hold spaces and brackets
+    except FileNotFoundError:
+        return _tells_of_processes()
+    except OSError:  # it went while we looked
+        return True
+    return state in (b"Z", b"X") or bool(int(fields[5]) & PF_EXITING)
+
+
+def _tells_of_processes() -> bool:
+    try:
+        with open("/proc/self/stat"):
+            return True
+    except OSError:
+        return False

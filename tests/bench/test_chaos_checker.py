@@ -1,0 +1,71 @@
+"""The judge of the chaos run finds what must not happen, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bench.chaos.checker import Evidence, violations
+from bench.chaos.client import End, Told
+from bench.chaos.faults import Injected
+from bench.chaos.wishes import Kind, Manner, Wish
+
+WISH = Wish("3-7", "red", Kind.STREAM, "", Manner.PATIENT, words=3, leaves_after_s=0)
+RIGHT = "red/3-7/0 red/3-7/1 red/3-7/2"
+RAN = {"what": "ran", "model": "red", "id": "3-7", "pid": 1, "at": 0.0}
+
+
+def told(end: End, text: str = "", status: int = 200) -> Told:
+    return Told(WISH, end, status, text, began=10.0, ended=11.0)
+
+
+def judged(one: Told, *record: dict[str, Any], injected: str = "") -> list[str]:
+    faults = [Injected(injected, 9.0, 9.5)] if injected else []
+    return violations(Evidence([one], list(record), faults, reference="hello"))
+
+
+@pytest.mark.parametrize(
+    ("one", "record", "injected"),
+    [
+        (told(End.WHOLE, RIGHT), [RAN], ""),
+        (told(End.ERROR, "red failed: it is gone", 502), [RAN], ""),
+        (told(End.ERROR, "the line is full", 429), [], ""),
+        (told(End.BROKEN, "red/3-7/0"), [RAN], "kill -9 of a server"),
+        (told(End.SILENT), [], "kill -9 of hotseat"),
+        (told(End.LEFT), [RAN], ""),
+    ],
+)
+def test_what_may_happen_is_no_violation(one: Told, record: list[dict[str, Any]], injected: str) -> None:
+    """A right answer, an honest error, or a break that somebody caused."""
+    assert judged(one, *record, injected=injected) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "record", "says"),
+    [
+        (told(End.WHOLE, "red/3-7/0 red/3-7/1"), [RAN], "a clean end after a part"),
+        (told(End.WHOLE, RIGHT.replace("red", "blue")), [RAN], "another answer"),
+        (told(End.WHOLE, RIGHT), [RAN, RAN], "executed 2 times"),
+        (told(End.WHOLE, RIGHT), [], "never executed"),
+        (told(End.ERROR, "", 502), [RAN], "with the reason ''"),
+        (told(End.ERROR, "teapot", 418), [RAN], "418"),
+        (told(End.BROKEN, "red/3-7/0"), [RAN], "for no reason"),
+        (told(End.SILENT), [], "for no reason"),
+        (told(End.UNREACHED), [], "for no reason"),
+        (told(End.TOO_LATE), [RAN], "no end after"),
+    ],
+)
+def test_what_must_not_happen_is_found(one: Told, record: list[dict[str, Any]], says: str) -> None:
+    """Each kind of violation, once."""
+    (found,) = judged(one, *record)
+
+    assert says in found
+
+
+@pytest.mark.parametrize("company", [["white"], ["red"], ["green", "green"]])
+def test_too_little_room_is_found(company: list[str]) -> None:
+    """Ten GiB hold neither fourteen, nor twelve, nor the same model twice."""
+    born = {"what": "born", "model": "red", "pid": 2, "at": 1.0, "company": company}
+    (found,) = judged(told(End.WHOLE, RIGHT), RAN, born)
+
+    assert "too little room" in found
