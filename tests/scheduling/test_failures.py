@@ -25,7 +25,7 @@ from tests.support.playbook import (
 )
 
 from hotseat.errors import LoadFailed
-from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.moves import rest_s
 
 if TYPE_CHECKING:
@@ -33,11 +33,14 @@ if TYPE_CHECKING:
 
 
 def fails_twice(yard: Playbook) -> Playbook:
-    """qwen failed to start twice and rests for a second."""
-    yard >> arrives(901, "qwen") << starts("qwen")
-    yard >> failed("qwen") << refuses(901)
+    """qwen crashed twice in a row and rests for a second."""
+    yard.with_ready("qwen")
+    yard >> exited("qwen") << nothing
     yard >> arrives(902, "qwen") << starts("qwen")
-    return yard >> failed("qwen") << refuses(902) << wakes_at(yard.now + 1)
+    yard >> ready("qwen") << grants(902)
+    yard >> exited("qwen") << wakes_at(yard.now + 1)
+    yard >> leaves(902) << nothing
+    return yard
 
 
 def test_a_failed_start_is_told_to_all_who_waited(yard: Playbook) -> None:
@@ -47,14 +50,19 @@ def test_a_failed_start_is_told_to_all_who_waited(yard: Playbook) -> None:
 
     yard >> failed("qwen") << refuses(1, LoadFailed) << refuses(2, LoadFailed)
     assert yard.error.message == "qwen exited with code 1"
+    yard << wakes_at(yard.now + 10)
 
 
-def test_the_first_restart_is_immediate(yard: Playbook) -> None:
-    """One failure is an accident: the next request tries again at once."""
+def test_a_failed_start_is_not_tried_again_at_once(yard: Playbook) -> None:
+    """An SDK that asks three times whatever it is told starts a broken model once, not three times."""
     yard >> arrives(1, "qwen") << starts("qwen")
-    yard >> failed("qwen") << refuses(1)
+    yard >> failed("qwen") << refuses(1) << wakes_at(yard.now + 10)
 
-    yard >> arrives(2, "qwen") << starts("qwen")
+    yard.after(2) >> arrives(2, "qwen") << refuses(2, LoadFailed)
+    assert yard.error.message.startswith("qwen failed and rests for 8 s more;")
+    assert "Last failure: qwen exited with code 1" in yard.error.message
+    yard.after(8) >> clock << nothing
+    yard >> arrives(3, "qwen") << starts("qwen")
 
 
 def test_a_resting_model_fails_fast(yard: Playbook) -> None:
@@ -64,7 +72,7 @@ def test_a_resting_model_fails_fast(yard: Playbook) -> None:
     yard.after(0.25) >> arrives(1, "qwen") << refuses(1, LoadFailed)
     assert yard.error.retry_after == 0.75
     assert "failed 2 times in a row" in yard.error.message
-    assert "Last failure: qwen exited with code 1" in yard.error.message
+    assert "Last failure: qwen was killed by SIGKILL" in yard.error.message
 
 
 def test_a_rest_ends(yard: Playbook) -> None:
@@ -77,8 +85,9 @@ def test_a_rest_ends(yard: Playbook) -> None:
 
 
 def test_rests_grow() -> None:
-    """The wait doubles from one second to a minute."""
-    assert [rest_s(failures) for failures in range(1, 10)] == [0, 1, 2, 4, 8, 16, 32, 60, 60]
+    """The wait doubles from one second to a minute; after a failed start it is ten seconds at least."""
+    assert [rest_s(failures, Move.CRASH) for failures in range(1, 10)] == [0, 1, 2, 4, 8, 16, 32, 60, 60]
+    assert [rest_s(failures, Move.FAIL) for failures in range(1, 9)] == [10, 10, 10, 10, 10, 16, 32, 60]
 
 
 def test_an_explicit_load_forgives(yard: Playbook) -> None:
@@ -94,7 +103,7 @@ def test_others_pass_while_it_rests(yard: Playbook) -> None:
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing
 
-    yard >> failed("qwen") << refuses(1) << starts("llama")
+    yard >> failed("qwen") << refuses(1) << starts("llama") << wakes_at(yard.now + 10)
 
 
 def test_a_crash_in_use(yard: Playbook) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.events import RequestLeft, UpstreamExited
+    from hotseat.scheduling.lifecycle import Move
     from hotseat.scheduling.line import Ticket
     from hotseat.scheduling.plan import Prospect
     from hotseat.terms import Instant, TicketId
@@ -120,7 +121,7 @@ def pinned_models_are_evicted(state: State, wanted: object, resident: ModelState
     return False
 
 
-def a_failing_model_is_tried_without_rest(failures: int) -> float:
+def a_failing_model_is_tried_without_rest(failures: int, move: Move) -> float:
     return 0.0
 
 

@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 
 FIRST_REST_S: Seconds = 1.0
 LONGEST_REST_S: Seconds = 60.0
+FAILED_START_S: Seconds = 10.0
+"""Longer than SDKs wait that ask three times whatever they are told: each would start it in vain."""
 STABLE_S: Seconds = 60.0
 """A server that lived this long has shown that it can: its earlier failures are forgotten."""
 
 
-def rest_s(failures: int) -> Seconds:
-    """The first restart is immediate, then the wait doubles."""
-    return 0.0 if failures < 2 else min(LONGEST_REST_S, FIRST_REST_S * 2 ** (failures - 2))
+def rest_s(failures: int, move: Move) -> Seconds:
+    """After a crash the first restart is immediate, then the wait doubles; a failed start is not tried again soon."""
+    doubling = 0.0 if failures < 2 else min(LONGEST_REST_S, FIRST_REST_S * 2 ** (failures - 2))
+    return max(FAILED_START_S, doubling) if move is Move.FAIL else doubling
 
 
 class Moves:
@@ -207,7 +210,7 @@ class Moves:
             self._forget_failures(model)
         model.failures += 1
         model.last_error = error
-        model.rest_until = self.now + rest_s(model.failures)
+        model.rest_until = self.now + rest_s(model.failures, move)
         self._enter(model, move, error)
         self._bury(model)
 

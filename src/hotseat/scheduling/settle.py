@@ -56,8 +56,9 @@ def _end_rests(moves: Moves) -> Instant:
 
 def rests(model: ModelState, now: Instant) -> LoadFailed:
     left: Seconds = model.rest_until - now
+    often = "failed" if model.failures == 1 else f"failed {model.failures} times in a row"
     text = (
-        f"{model.name} failed {model.failures} times in a row and rests for {left:.0f} s more;"
+        f"{model.name} {often} and rests for {left:.0f} s more;"
         f" load it explicitly to try at once. Last failure: {model.last_error}"
     )
     return LoadFailed(text, retry_after=left)
