@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.client import eventually
+from tests.support.hotseat import Hotseat
 
 if TYPE_CHECKING:
-    from tests.support.hotseat import Hotseat
+    from pathlib import Path
 
 pytestmark = pytest.mark.llama
 
@@ -32,4 +35,48 @@ def test_sigterm_lets_a_stream_finish(house: Hotseat) -> None:
 
     assert (len(stream.words), stream.done) == (2000, True)
     assert house.terminate() == 0
+    assert house.processes() == []
+
+
+def guard_of(house: Hotseat) -> int:
+    (guard,) = house.processes("hotseat.upstreams.guard")
+    return guard
+
+
+def test_a_killed_guard_takes_its_servers_along_and_is_replaced(house: Hotseat) -> None:
+    """kill -9 of the guard ends the model servers; the next request starts what it needs."""
+    before = house.load("alpha")
+    guard = guard_of(house)
+    os.kill(guard, signal.SIGKILL)
+    eventually(lambda: before not in house.upstreams(), within=5)
+    answer = house.chat("alpha")
+
+    assert answer.status == 200
+    assert guard_of(house) != guard
+    assert len(house.upstreams()) == 1
+
+
+def test_when_hotseat_and_its_guard_are_killed_at_once_the_server_does_not_stay(house: Hotseat) -> None:
+    """Nobody is left to end it, so the kernel does."""
+    house.load("alpha")
+    guard = guard_of(house)
+    os.kill(guard, signal.SIGSTOP)  # it cannot even begin
+    house.process.kill()
+    os.kill(guard, signal.SIGKILL)
+    house.process.wait()
+
+    assert eventually(lambda: not house.processes(), within=5)
+
+
+def test_the_next_start_takes_over_cleanly(house: Hotseat, tmp_path: Path) -> None:
+    """After kill -9 the same port and the same models are there again at once."""
+    house.load("alpha")
+    house.process.kill()
+    house.process.wait()
+    folder = tmp_path / "next"
+    folder.mkdir()
+    with Hotseat(house.config, folder, port=house.port) as successor:
+        answer = successor.chat("alpha")
+
+    assert answer.status == 200
     assert house.processes() == []

@@ -35,8 +35,9 @@ class Hotseat:
         program: Sequence[str] = (str(PROGRAM),),
         environ: Mapping[str, str] | None = None,
         options: tuple[str, ...] = (),
+        port: int | None = None,
     ) -> None:
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.config = config if isinstance(config, Path) else folder / "config.yaml"
         if not isinstance(config, Path):
