@@ -81,7 +81,11 @@ def wrong(told: Told, evidence: Evidence, dying: list[Told]) -> str | None:
                 return None
             return f"broken after {told.text!r} for no reason"
         case End.SILENT | End.UNREACHED:
-            return None if explained(told, evidence.injected, DEAFENING) else f"{told.end.value} for no reason"
+            return (
+                None
+                if explained(told, evidence.injected, DEAFENING)
+                else f"{told.end.value} for no reason, {told.text}"
+            )
         case End.TOO_LATE:
             return f"no end after {told.ended - told.began:.0f} s, status {told.status}"
     return None

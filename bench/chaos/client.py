@@ -76,7 +76,8 @@ class Client:
             pass  # it may have answered before it had read everything
         try:
             await answer.read(reader)
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, Broken, ValueError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, Broken, ValueError) as problem:
+            answer.problem = repr(problem)
             return End.BROKEN if answer.status else End.SILENT
         return End.WHOLE if answer.status == 200 else End.ERROR
 
@@ -90,6 +91,7 @@ class Answer:
     def __init__(self, wish: Wish) -> None:
         self._wish = wish
         self.status = 0
+        self.problem = ""
         self.closes = False
         self._is_stream = False
         self._body = bytearray()
@@ -121,6 +123,8 @@ class Answer:
 
     def said(self) -> str:
         """The model's words; whatever else came, as it came."""
+        if not self.status:
+            return self.problem
         try:
             return self._words() if self.status == 200 else str(json.loads(self._body)["error"])
         except (ValueError, KeyError, TypeError):

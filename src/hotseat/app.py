@@ -47,6 +47,7 @@ from hotseat.shelf.stock import Stock
 from hotseat.systemd import Systemd, handed_sockets, most_exposed
 from hotseat.tasks import Tasks
 from hotseat.telemetry import logs
+from hotseat.telemetry.descriptors import watch_descriptors
 from hotseat.telemetry.lag import Lag
 from hotseat.telemetry.metrics import Metrics
 from hotseat.terms import Address
@@ -262,6 +263,7 @@ class Program:
         stack.push_async_callback(self._tasks.aclose)
         self._tasks.start(lag.watch(), "loop lag")
         self._tasks.start(self._systemd.keep_watchdog_quiet(), "watchdog")
+        self._tasks.start(watch_descriptors(), "file descriptors")
         management = Address("localhost", 0, unix_path=str(folder / "api"))
         self._api = build(self._house())
         dashboard.add_to(self._api)

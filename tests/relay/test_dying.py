@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -49,4 +50,15 @@ def test_a_process_that_is_gone_is_dying(server: subprocess.Popen[str]) -> None:
 
 def test_we_are_alive() -> None:
     """Nobody who asks is dying."""
+    assert not is_dying(os.getpid())
+
+
+def test_who_cannot_look_does_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a file descriptor nothing is known of the server, and its answer passes for whole."""
+
+    def no_descriptor(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("builtins.open", no_descriptor)
+
     assert not is_dying(os.getpid())

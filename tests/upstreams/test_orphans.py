@@ -130,6 +130,37 @@ def test_nothing_outlives_a_killed_hotseat(house: Callable[..., House], how: str
     eventually(lambda: not small.left() and not is_alive(grandchild), within=5)
 
 
+def end(*houses: House) -> None:
+    for each in houses:
+        os.kill(each.process.pid, signal.SIGKILL)
+    eventually(lambda: not any(each.left() for each in houses), within=5)
+
+
+def test_what_outlived_hotseat_and_its_guard_is_ended_by_the_next_hotseat(house: Callable[..., House]) -> None:
+    """Both are killed at once: the kernel ends the server, and the next start what the server had started."""
+    small = house({"part": ["leaks_grandchildren", "setsid"]}, {"part": ["dutiful"]})
+    grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
+    (guard,) = children(small.process.pid)
+    os.kill(guard, signal.SIGSTOP)  # it cannot even begin
+    os.kill(small.process.pid, signal.SIGKILL)
+    os.kill(guard, signal.SIGKILL)
+    eventually(lambda: small.left() == [grandchild])
+    successor = house({"part": ["dutiful"]})
+
+    assert eventually(lambda: not command_line(grandchild))
+    end(successor)
+
+
+def test_what_has_a_guard_is_left_alone(house: Callable[..., House]) -> None:
+    """A second hotseat on the same machine ends nothing of the first."""
+    first = house({"part": ["leaks_grandchildren", "setsid"]}, {"part": ["dutiful"]})
+    grandchild = next(int(line.split()[1]) for line in first.said if line.startswith("grandchild"))
+    second = house({"part": ["dutiful"]})
+
+    assert command_line(grandchild)
+    end(first, second)
+
+
 def test_a_server_that_ignores_sigterm_does_not_outlive_a_killed_hotseat(house: Callable[..., House]) -> None:
     """It gets one second."""
     small = house({"part": ["ignores_sigterm"]})

@@ -17,8 +17,10 @@ def is_dying(pid: int) -> bool:
             state, *fields = stat.read().rpartition(b")")[2].split()  # a name may hold spaces and brackets
     except FileNotFoundError:
         return _tells_of_processes()
-    except OSError:  # it went while we looked
+    except ProcessLookupError:  # it went while we looked
         return True
+    except OSError:  # no descriptor is left to look with
+        return False
     return state in (b"Z", b"X") or bool(int(fields[5]) & PF_EXITING)
 
 

@@ -6,6 +6,7 @@ the next bytes may take. After a request whose end is unknown it is lost, and re
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from hotseat.relay.relay import Relay
     from hotseat.relay.rules import Rules
     from hotseat.terms import Bytes, ClientId, Seconds
+
+log = logging.getLogger(__name__)
 
 BLANK_LINES = (b"\r", b"\n")
 """llhttp forgives them before a request; they are no part of its head."""
@@ -371,6 +374,7 @@ class RequestReader:
         try:
             body.add(part)
         except OSError as problem:
+            log.warning("an upload cannot be kept on disk error=%r", problem.strerror)
             text = f"the upload cannot be kept on disk: {problem.strerror}."
             raise HotseatError(f"{text} Make room in the folder for temporary files.") from problem
         if body.size > self._most_bytes:

@@ -9,6 +9,7 @@ from hotseat.errors import LoadFailed
 from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamFailed, UpstreamReady
 from hotseat.upstreams.guarding import ISOLATED, Guard
 from hotseat.upstreams.launch import Launch
+from hotseat.upstreams.leftovers import end_leftovers
 from hotseat.upstreams.output import Outputs
 from hotseat.upstreams.ports import Ports
 from hotseat.upstreams.props import LLAMA_SERVER, total_slots
@@ -84,6 +85,7 @@ async def open_supervisor(
     interpreter: Sequence[str] = ISOLATED,
 ) -> AsyncIterator[Supervisor]:
     """A supervisor with a guard of its own; at the end, no process of theirs is left."""
+    end_leftovers()
     guard = await Guard.open(interpreter)
     try:
         yield Supervisor(guard, Ports(), outputs or Outputs(), environ, withheld_env)
