@@ -50,6 +50,8 @@ def place(device: str) -> Place:
         ("unloadTimeout: 1m30s", "unload_timeout_s", 90.0),
         ("unloadTimeout: 0", "unload_timeout_s", 10.0),
         ("drainTimeout: 0", "drain_timeout_s", 0.0),
+        ("maxRequestDuration: 5m", "max_request_s", 300.0),
+        ("maxRequestDuration: 0", "max_request_s", None),
         ("ttl: 60", "ttl_s", 60.0),
         ("ttl: '60'", "ttl_s", 60.0),
         ("ttl: 0", "ttl_s", None),

@@ -8,6 +8,7 @@ import resource
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.client import eventually
 from tests.support.stubs import stub
 
@@ -56,3 +57,25 @@ def test_a_full_disk_is_told_and_survived(serve: Callable[..., Hotseat]) -> None
     assert "cannot be kept on disk" in refused.json()["error"]
     assert "an upload cannot be kept on disk" in house.log()
     assert taken.status == 404
+
+
+def test_a_request_that_never_ends_is_cut_visibly(serve: Callable[..., Hotseat]) -> None:
+    """After `maxRequestDuration` the stream breaks with the reason, and the model is free for the next."""
+    house = serve({"a": stub("a", "--token-delay 0.05", maxRequestDuration=1)})
+    stream = house.stream("a", max_tokens=1000).until_it_speaks()
+    with pytest.raises(http.client.IncompleteRead) as broken:
+        stream.response.read()
+    stream.leave()
+
+    assert b"maxRequestDuration" in broken.value.partial
+    assert house.chat("a", max_tokens=1).status == 200
+    assert house.call("GET", "/hotseat/models/a").json()["in_flight"] == 0
+
+
+def test_a_request_that_is_never_begun_is_an_error(serve: Callable[..., Hotseat]) -> None:
+    """Where nothing was answered yet, the client gets a status and the reason."""
+    house = serve({"a": stub("a", "--token-delay 1", maxRequestDuration=0.5)})
+    answer = house.chat("a", max_tokens=30)
+
+    assert answer.status == 502
+    assert "maxRequestDuration" in answer.json()["error"]

@@ -109,6 +109,8 @@ class ModelSpec:
     health_check_timeout_s: Seconds = 120.0
     unload_timeout_s: Seconds = 10.0
     drain_timeout_s: Seconds = 10.0
+    max_request_s: Seconds | None = None
+    """How long one request may use the model; None: as long as it takes."""
     ttl_s: Seconds | None = None
     """Idle time after which the model is unloaded; None: never."""
     concurrency_limit: int | None = None

@@ -111,6 +111,8 @@ class ModelForm(Form):
     """Time a stopping server has before it is killed; 0 is the global value."""
     drain_timeout: Duration = 10.0
     """Time requests in flight have to finish when the model is unloaded by hand."""
+    max_request_duration: Duration = 0.0
+    """Time one request may use the model before it is cut visibly; 0 is no limit."""
     aliases: tuple[str, ...] = ()
     """Other names of the model."""
     name: str = ""

@@ -94,6 +94,7 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
         "healthCheckTimeout": spec.health_check_timeout_s,
         "unloadTimeout": spec.unload_timeout_s,
         "drainTimeout": spec.drain_timeout_s,
+        "maxRequestDuration": spec.max_request_s or 0.0,
         "ttl": spec.ttl_s or 0,
         "concurrencyLimit": spec.concurrency_limit or 0,
         "urgency": spec.urgency,

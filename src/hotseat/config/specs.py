@@ -73,6 +73,7 @@ class SpecMaker:
             health_check_timeout_s=form.health_check_timeout or self._defaults.health_check_timeout_s,
             unload_timeout_s=form.unload_timeout or self._defaults.unload_timeout_s,
             drain_timeout_s=form.drain_timeout,
+            max_request_s=form.max_request_duration or None,
             ttl_s=ttl or None,
             concurrency_limit=_limit(name, form),
             urgency=form.urgency if "urgency" in form.model_fields_set else self._urgencies.get(name, 1.0),

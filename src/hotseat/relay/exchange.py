@@ -90,6 +90,8 @@ class Exchange:
     _kind: type[UpstreamConnection] = UpstreamConnection
     _pending: asyncio.Task[None] | asyncio.TimerHandle | None = None
     """The end of the grace, the attempt to reach the upstream or the next one, or the end of our patience with it."""
+    _limit: asyncio.TimerHandle | None = None
+    """The end of the time for which it may use the model."""
     _early: EarlyAnswer | None = None
     _head: ResponseHead | None = None
     _granted_at: Instant | None = None
@@ -286,6 +288,8 @@ class Exchange:
         self._connection = connection
         spec = self._spec
         key = spec.api_key if isinstance(spec, RemoteModel) else ""
+        if isinstance(spec, ModelSpec) and spec.max_request_s is not None and self._limit is None:
+            self._limit = self._relay.later(spec.max_request_s, self._takes_too_long, spec.max_request_s)
         if spec is not None and spec.timeouts.response_header_s is not None:
             self._pending = self._relay.later(spec.timeouts.response_header_s, self._is_too_slow)
         head = self._relay.upstream_head(self.request, connection.address, self._peer, key)
@@ -295,6 +299,10 @@ class Exchange:
         assert self._spec is not None
         seconds = self._spec.timeouts.response_header_s
         self._break(UpstreamError(f"{self._who()} did not answer within {seconds:g} s (timeouts.responseHeader)."))
+
+    def _takes_too_long(self, limit_s: Seconds) -> None:
+        text = f"{self._who()} was used for {limit_s:g} s, longer than one request may (maxRequestDuration)."
+        self._break(UpstreamError(text))
 
     def _stop_clock(self) -> None:
         if self._pending is not None:
@@ -471,6 +479,8 @@ class Exchange:
         self._stage = OVER
         if self._pending is not None:
             self._stop_clock()
+        if self._limit is not None:
+            self._limit.cancel()
         connection, self._connection = self._connection, None
         if connection is not None and connection.serves(self):
             connection.release()
