@@ -81,11 +81,8 @@ def wrong(told: Told, evidence: Evidence, dying: list[Told]) -> str | None:
                 return None
             return f"broken after {told.text!r} for no reason"
         case End.SILENT | End.UNREACHED:
-            return (
-                None
-                if explained(told, evidence.injected, DEAFENING)
-                else f"{told.end.value} for no reason, {told.text}"
-            )
+            is_explained = explained(told, evidence.injected, DEAFENING)
+            return None if is_explained else f"{told.end.value} for no reason, {told.text}"
         case End.TOO_LATE:
             return f"no end after {told.ended - told.began:.0f} s, status {told.status}"
     return None

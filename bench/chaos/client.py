@@ -60,7 +60,8 @@ class Client:
                 end = await self._converse(wish, answer)
         except TimeoutError:
             end = End.LEFT if wish.manner is Manner.HANGS_UP else End.TOO_LATE
-        if end is not End.WHOLE or answer.closes:
+        # Who reads slowly may still be at it when the other end has long gone, and would take that for silence.
+        if end is not End.WHOLE or answer.closes or wish.manner is Manner.SLOW:
             self.close()
         return Told(wish, end, answer.status, answer.said(), began, time.monotonic())
 
