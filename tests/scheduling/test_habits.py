@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.catalogs import model, with_budget
-from tests.support.playbook import arrives, exited, failed, grants, leaves, nothing, ready, refuses, starts, stops
+from tests.support.playbook import (
+    arrives,
+    clock,
+    exited,
+    failed,
+    grants,
+    leaves,
+    nothing,
+    ready,
+    refuses,
+    starts,
+    stops,
+    wakes_at,
+)
 
 from hotseat.scheduling.habits import FRESH, KEPT_CLIENTS, KEPT_GAPS, UNKNOWN_LOAD_S, UNKNOWN_STOP_S, Habit, Habits
 from hotseat.terms import ClientId, ModelName
@@ -53,11 +66,12 @@ def test_a_model_never_seen_is_like_the_others() -> None:
 def test_only_finished_loads_count(yard: Playbook) -> None:
     """A start that failed says nothing about how long a load takes."""
     yard >> arrives(1, "qwen") << starts("qwen")
-    yard.at(3) >> failed("qwen") << refuses(1)
+    yard.at(3) >> failed("qwen") << refuses(1) << wakes_at(13)
     assert yard.view("qwen").load_s is None
+    yard.at(13) >> clock << nothing
     yard >> arrives(2, "qwen") << starts("qwen")
     yard >> leaves(2) << nothing
-    yard.at(11) >> ready("qwen") << nothing
+    yard.at(21) >> ready("qwen") << nothing
 
     assert yard.view("qwen").load_s == 8
 

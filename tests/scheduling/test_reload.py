@@ -82,14 +82,12 @@ def test_a_changed_model_that_is_loading(yard: Playbook) -> None:
 
 def test_a_changed_model_that_rests(yard: Playbook) -> None:
     """A new configuration starts with a clean slate."""
-    for ticket in (1, 2):
-        yard >> arrives(ticket, "qwen") << starts("qwen")
-        yard >> failed("qwen") << refuses(ticket)
-    yard << wakes_at(1)
+    yard >> arrives(1, "qwen") << starts("qwen")
+    yard >> failed("qwen") << refuses(1) << wakes_at(10)
     yard >> changed(NEW_QWEN) << nothing
     assert yard.view("qwen").failures == 0
 
-    yard >> arrives(3, "qwen") << starts("qwen")
+    yard >> arrives(2, "qwen") << starts("qwen")
 
 
 def test_a_changed_model_that_is_cold(yard: Playbook) -> None:

@@ -127,11 +127,9 @@ def test_unloading_what_is_cold(yard: Playbook) -> None:
 def test_unloading_what_rests(yard: Playbook) -> None:
     """A model that failed is not running."""
     yard >> load(1, "qwen") << starts("qwen")
-    yard >> failed("qwen") << refuses(1)
-    yard >> arrives(2, "qwen") << starts("qwen")
-    yard >> failed("qwen") << refuses(2) << wakes_at(1)
+    yard >> failed("qwen") << refuses(1) << wakes_at(10)
 
-    yard >> unload(3, "qwen") << refuses(3, NotRunning)
+    yard >> unload(2, "qwen") << refuses(2, NotRunning)
 
 
 def test_unloading_what_nobody_knows(yard: Playbook) -> None:

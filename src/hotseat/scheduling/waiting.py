@@ -196,7 +196,7 @@ def served_in_s(state: State, model: ModelState, ahead: int) -> Seconds:
 
 def waited_for(model: ModelState, ticket: Ticket) -> str:
     """After the fact: what a ticket waited for that is granted now."""
-    if ticket.since > model.ready_at:
+    if ticket.since >= model.ready_at:
         return f"all slots of {model.name} were in use"
     gone = ", ".join(each.model for each in model.evicted_for_it)
     return f"{model.name} had to be loaded{f', and {gone} had to leave first' if gone else ''}"
