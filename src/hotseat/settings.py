@@ -56,6 +56,16 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Readiness:
+    """When `/hotseat/ready` says no."""
+
+    oldest_wait_s: Seconds = 900.0
+    """Longer than any sane load: whoever waits this long waits for something that does not come."""
+    longest_unload_s: Seconds = 60.0
+    """A server that is there so long after it was killed, in the middle of a driver call perhaps, keeps its room."""
+
+
+@dataclass(frozen=True, slots=True)
 class Logging:
     level: str = "info"
     """debug, info, warn or error."""
@@ -70,6 +80,7 @@ class Settings:
     listen: tuple[str, int] = ("127.0.0.1", 8080)
     access: Access = Access()
     limits: Limits = Limits()
+    readiness: Readiness = Readiness()
     logging: Logging = Logging()
     error_format: ErrorFormat = ErrorFormat.AUTO
     metrics: bool = True

@@ -12,6 +12,9 @@ from tests.support.puppets import come_true
 from hotseat.api import observing
 from hotseat.api.house import ReloadResult
 from hotseat.catalog.catalog import CatalogChange
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.view import ModelView, View
+from hotseat.settings import Readiness, Settings
 from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
@@ -119,15 +122,22 @@ async def test_readiness_ends_with_the_shutdown(house: Management) -> None:
     assert "shutting down" in after.json()["error"]
 
 
-async def test_readiness_ends_when_somebody_waits_far_too_long(
-    waiting_house: Management, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_house: Management) -> None:
     """A line that does not move is not ready for more."""
-    monkeypatch.setattr(observing, "TOO_OLD_S", 0.0)
+    waiting_house.settings = Settings(readiness=Readiness(oldest_wait_s=0.0))
     answer = await waiting_house.get("/hotseat/ready")
 
     assert answer.status_code == 503
     assert "/hotseat/queue" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(("for_s", "says"), [(59.0, None), (61.0, "qwen has been stopping for 61 s")])
+def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None) -> None:
+    """Its room is not free, whatever was done to it."""
+    stuck = ModelView(ModelName("qwen"), Phase.UNLOADING, since=0.0, upstream=None, in_flight=0, waiting=0, why="")
+    told = observing.unready(View(now=for_s, models=(stuck,), line=()), Readiness())
+
+    assert told == (says and f"{says} (ready.longestUnload)")
 
 
 async def test_a_reload_tells_what_it_touched(house: Management) -> None:

@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     from hotseat.api.house import House
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.view import ModelView, TicketView, View
+    from hotseat.settings import Readiness
     from hotseat.terms import Bytes, Place
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
-TOO_OLD_S = 900.0
-"""Longer than any sane load: whoever waits this long waits for something that does not come."""
 STORY = 20
 """How many of the last entries about a model are shown."""
 
@@ -61,14 +60,15 @@ async def one_model(name: str, here: Here) -> ModelStory:
 @router.get(
     "/ready",
     summary="Should it be sent requests?",
-    responses={503: {"model": Failure, "description": "It shuts down, or somebody has waited far too long."}},
+    responses={
+        503: {"model": Failure, "description": "It shuts down, somebody waits far too long, or a server is stuck."}
+    },
 )
 async def ready(here: Here) -> Result:
     if here.is_closing():
         raise ShuttingDown("hotseat is shutting down; ask another one")
-    oldest = oldest_s(here.dispatcher.view())
-    if oldest > TOO_OLD_S:
-        raise ShuttingDown(f"a request has waited for {oldest:.0f} s; GET /hotseat/queue says why")
+    if problem := unready(here.dispatcher.view(), here.settings().readiness):
+        raise ShuttingDown(problem)
     return Result(message="hotseat is ready")
 
 
@@ -150,6 +150,17 @@ def ticket(view: View, waiting: TicketView) -> Ticket:
         expected_s=None if waiting.expected_in_s is None else round(waiting.expected_in_s, 3),
         at_most_s=None if waiting.not_later_than is None else round(max(0.0, waiting.not_later_than - view.now), 3),
     )
+
+
+def unready(view: View, limits: Readiness) -> str | None:
+    """Why nobody should be sent here."""
+    oldest = oldest_s(view)
+    if oldest > limits.oldest_wait_s:
+        return f"a request has waited for {oldest:.0f} s (ready.oldestWait); GET /hotseat/queue says why"
+    for seen in view.models:
+        if seen.phase is Phase.UNLOADING and view.now - seen.since > limits.longest_unload_s:
+            return f"{seen.name} has been stopping for {view.now - seen.since:.0f} s (ready.longestUnload)"
+    return None
 
 
 def oldest_s(view: View) -> float:

@@ -14,7 +14,7 @@ from hotseat.config.leads import LeadMaker
 from hotseat.config.matrix import MatrixMaker
 from hotseat.config.priorities import urgencies
 from hotseat.config.specs import SpecMaker
-from hotseat.settings import Access, ApiKey, ErrorFormat, Limits, Logging, Role, Settings
+from hotseat.settings import Access, ApiKey, ErrorFormat, Limits, Logging, Readiness, Role, Settings
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def _settings(config: Config, notebook: Notebook) -> Settings:
         listen=config.listen,
         access=_access(config, notebook),
         limits=_limits(config),
+        readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),
         logging=Logging(config.log_level, config.log_time_format, config.log_to_stdout),
         error_format=ErrorFormat(config.error_format),
         metrics=config.metrics,

@@ -72,6 +72,10 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "logLevel": logging.level,
         "logTimeFormat": logging.time_format,
         "logToStdout": logging.to_stdout,
+        "ready": {
+            "oldestWait": settings.readiness.oldest_wait_s,
+            "longestUnload": settings.readiness.longest_unload_s,
+        },
         "limits": {
             "header": limits.header,
             "body": limits.body,

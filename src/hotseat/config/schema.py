@@ -79,6 +79,13 @@ class LimitsForm(Form):
     """Time a client may leave a connection, or a stream it should read, alone."""
 
 
+class ReadyForm(Form):
+    oldest_wait: Duration = _DEFAULT.readiness.oldest_wait_s
+    """Not ready while a request has waited longer than this."""
+    longest_unload: Duration = _DEFAULT.readiness.longest_unload_s
+    """Not ready while a server has been stopping for longer than this."""
+
+
 class Startup(Form):
     preload: tuple[str, ...] = ()
     """Models loaded when hotseat starts, in this order."""
@@ -165,6 +172,8 @@ class Config(Form):
     """Memory of the devices; lets models run together as long as they fit."""
     limits: LimitsForm = LimitsForm()
     """What clients may send."""
+    ready: ReadyForm = ReadyForm()
+    """When /hotseat/ready answers 503."""
 
     health_check_timeout: Duration = 120.0
     """Time until a server must be ready."""
