@@ -1,0 +1,63 @@
+"""More clients than anybody can serve: an honest refusal, bounded memory, and nothing left when they leave."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.client import chat_body, eventually
+from tests.support.processes import peak_memory
+from tests.support.stubs import stub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.hotseat import Hotseat
+
+MANY = 10_000
+MOST_EACH = 24 << 10
+"""Bytes that one waiting request may take; a connection, its request, its ticket."""
+
+
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def ask(stack: ExitStack, house: Hotseat) -> socket.socket:
+    body = json.dumps(chat_body("a", 4)).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    client = stack.enter_context(socket.create_connection(("127.0.0.1", house.port), timeout=30))
+    client.sendall(head.encode() + body)
+    return client
+
+
+def waiting(house: Hotseat) -> int:
+    return int(house.call("GET", "/hotseat/models").json()["models"][0]["waiting"])
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("descriptors")
+def test_ten_thousand_wait_and_leave(serve: Callable[..., Hotseat]) -> None:
+    """They cost a few KiB each, the next one is told to come back, and when they hang up nobody is left in line."""
+    settings = {"scheduler": {"maxQueue": MANY}, "limits": {"connections": MANY + 100}, "logLevel": "warn"}
+    house = serve({"a": stub("a", "--load-seconds 600", healthCheckTimeout=600)}, **settings)
+    before = peak_memory(house.process.pid)
+    with ExitStack() as stack:
+        for _ in range(MANY):
+            ask(stack, house)
+        eventually(lambda: waiting(house) == MANY, within=60)
+        one_more = ask(stack, house).recv(1000)
+        grown = peak_memory(house.process.pid) - before
+    eventually(lambda: waiting(house) == 0, within=20)
+
+    assert one_more.startswith(b"HTTP/1.1 429 ")
+    assert b"Retry-After: " in one_more
+    assert grown < MANY * MOST_EACH
