@@ -8,6 +8,7 @@ the new values are in memory, and what is around them stays in the file.
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, TypeVar
 
 from hotseat.relay.multipart import FormReader
@@ -91,7 +92,8 @@ class Body:
     def close(self) -> None:
         self._parts = []
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what a full disk did not take is not needed any more
+                self._file.close()
 
     def _spool(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="hotseat-body-")  # noqa: SIM115 - lives as long as the body
