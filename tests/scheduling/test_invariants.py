@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.catalogs import model, one_at_a_time, with_budget
+from tests.support.catalogs import in_sets, model, one_at_a_time, with_budget
 from tests.support.playbook import upstream_of
 
 from hotseat.scheduling import invariants
@@ -129,4 +129,14 @@ def test_an_empty_house_with_a_line_is_told() -> None:
     state.line.join(TICKET)
 
     with pytest.raises(BrokenPromise, match="nothing runs, yet"):
+        invariants.check(state)
+
+
+def test_two_run_whom_no_set_of_the_matrix_holds() -> None:
+    """Each may run, but not beside the other."""
+    state = State(in_sets("qwen", "llama", models=("qwen", "llama")))
+    run(state, QWEN, Phase.READY)
+    run(state, LLAMA, Phase.READY)
+
+    with pytest.raises(BrokenPromise, match="no set of the matrix holds them all"):
         invariants.check(state)
