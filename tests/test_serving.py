@@ -11,7 +11,8 @@ from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
 
-from hotseat.app import FAILED, INVALID, ServeOptions, bound, serve
+from hotseat.app import FAILED, INVALID, ServeOptions, serve
+from hotseat.doors import bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

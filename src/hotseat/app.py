@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import logging
 import os
 import resource
 import signal
-import socket
 import ssl
 import sys
 import tempfile
 import time
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import uvicorn
 
 from hotseat import __version__, dashboard
 from hotseat.activity import Activity
 from hotseat.api.app import build
 from hotseat.api.house import ConfigReport, House, ReloadResult
+from hotseat.api.server import served
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
@@ -32,6 +29,7 @@ from hotseat.config.resolved import resolved
 from hotseat.config.units import is_loopback
 from hotseat.config.watch import Watch
 from hotseat.dispatcher import Dispatcher
+from hotseat.doors import bound, tls_context
 from hotseat.errors import HotseatError
 from hotseat.greeting import Greeting, url_of
 from hotseat.habit_keeper import HabitKeeper
@@ -56,22 +54,17 @@ from hotseat.upstreams.output import Outputs
 from hotseat.upstreams.supervisor import Supervisor, open_supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator
-
-    from fastapi import FastAPI
+    import socket
+    from collections.abc import AsyncGenerator, Coroutine, Iterable
 
     from hotseat.activity import UnderWay
     from hotseat.journal import Entry
     from hotseat.settings import Settings
     from hotseat.terms import ModelName, Seconds
 
-    LookUp = Callable[..., Iterable[tuple[int, int, int, str, Any]]]
-
 log = logging.getLogger(__name__)
 
 FAILED, INVALID = 1, 3
-NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""What binding fails with where the hosts file gives `localhost` to ::1 and IPv6 is off."""
 FOLDER_LOOK_S: Seconds = 2.0
 """How often a folder of models is looked into."""
 DRAIN_S: Seconds = 10.0
@@ -135,48 +128,6 @@ def load(options: ServeOptions, stock: Stock) -> Loaded:
 def complain(*sentences: str) -> int:
     print(*sentences, sep="\n", file=sys.stderr)
     return INVALID
-
-
-def bound(listen: tuple[str, int], look_up: LookUp = socket.getaddrinfo) -> list[socket.socket]:
-    """Sockets for every address of a name: `localhost` may be two. OSError where one is taken or none is ours."""
-    host, port = listen
-    found = look_up(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    absent: OSError | None = None
-    with ExitStack() as unless_all_bind:
-        sockets = []
-        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
-            try:
-                sockets.append(unless_all_bind.enter_context(bound_socket(family, address)))
-            except OSError as problem:
-                if problem.errno not in NOT_OF_THIS_MACHINE:
-                    raise
-                absent = problem
-        if absent and not sockets:
-            raise absent
-        unless_all_bind.pop_all()
-    return sockets
-
-
-def bound_socket(family: int, address: Any) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(address)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def tls_context(files: tuple[Path, Path | None] | None) -> ssl.SSLContext | None:
-    if files is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_alpn_protocols(["http/1.1"])
-    context.load_cert_chain(*files)
-    return context
 
 
 def raise_file_limit() -> None:
@@ -479,45 +430,3 @@ class ModelLogs:
 
     def follow(self, model: ModelName) -> AsyncGenerator[str, None]:
         return self._supervisor.outputs.of(model).follow()
-
-
-class ApiServer(uvicorn.Server):
-    """uvicorn without its own signal handling: signals are ours."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.answers = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.answers.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-@asynccontextmanager
-async def served(app: FastAPI, address: Address) -> AsyncIterator[None]:
-    """Serve the management app on its private socket; inside the block it answers."""
-    assert address.unix_path is not None
-    config = uvicorn.Config(
-        app,
-        uds=address.unix_path,
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=1,
-    )
-    server = ApiServer(config)
-    tasks = Tasks()
-    serving = tasks.start(server.serve(), "management api")
-    await server.answers.wait()
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await asyncio.wait([serving])

@@ -12,7 +12,7 @@ from tests.support.names import standing_for
 from tests.support.relay_house import HELLO, get
 from tests.support.transport import Wire
 
-from hotseat.app import bound
+from hotseat.doors import bound
 
 if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse

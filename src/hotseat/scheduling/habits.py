@@ -155,8 +155,9 @@ def _take_over(habit: Habit, plain: dict[str, Any]) -> None:
 
 def _seconds(value: object) -> Seconds | None:
     """A span of time, if it is one."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and isfinite(value) and value >= 0 else None  # type: ignore[operator, arg-type]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if isfinite(value) and value >= 0 else None
 
 
 def _list(value: object) -> list[object]:
