@@ -1,4 +1,4 @@
-"""A server that is killed amid an answer that ends with its connection."""
+"""A server that is killed: amid an answer that ends with its connection, or as somebody turns to it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.puppets import come_true
+from tests.support.relay_house import HELLO, chat
 
 from hotseat.relay.dying import is_dying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.support.relay_house import RelayHouse
 
 SERVER = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
 HOLDING = SERVER + "kept = s.accept()[0]; kept.send(b'x'); time.sleep(60)"
@@ -62,3 +66,55 @@ def test_who_cannot_look_does_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.open", no_descriptor)
 
     assert not is_dying(os.getpid())
+
+
+def die(server: subprocess.Popen[str]) -> None:
+    """At its end, not yet collected: what the kernel still keeps open of it is the test's."""
+    server.kill()
+    os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+
+
+def replace_server(house: RelayHouse) -> None:
+    """Its end is noticed, and the next one lives."""
+    del house.hands.pids["alpha"]
+    house.hands.crash("alpha", "killed by signal 9")
+
+
+async def test_a_connection_that_a_dying_server_still_takes_gets_no_request(
+    house: RelayHouse, server: subprocess.Popen[str]
+) -> None:
+    """Its kernel accepts what nobody will read; who asks gets the next server instead of an error."""
+    house.hands.pids["alpha"] = server.pid
+    die(server)
+    client = await house.send(chat())
+    await come_true(lambda: bool(house.alpha.lines))
+    await house.alpha.lines[0].ended()
+    replace_server(house)
+    await (await house.alpha.call()).say(HELLO)
+
+    assert (await client.message()).status == 200
+    assert house.alpha.requests == 1
+
+
+async def test_when_one_connection_shows_that_a_server_dies_the_resting_ones_are_left_alone(
+    house: RelayHouse, server: subprocess.Popen[str]
+) -> None:
+    """They end in the same moment, and what is sent on them is lost."""
+    house.hands.pids["alpha"] = server.pid
+    (one, first), (other, second) = await house.reached(chat()), await house.reached(chat())
+    for client, call in ((one, first), (other, second)):
+        await call.say(HELLO)
+        await client.message()
+    die(server)
+    await one.send(chat())
+    lost = await house.alpha.call()
+    lost.hang_up()
+    assert (await one.message()).status == 502
+    resting = first.line if lost.line is second.line else second.line
+    await resting.ended()
+    await one.send(chat())
+    await come_true(lambda: len(house.alpha.lines) == 3)
+    replace_server(house)
+    await (await house.alpha.call()).say(HELLO)
+
+    assert (await one.message()).status == 200

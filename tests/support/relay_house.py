@@ -70,12 +70,15 @@ class ScriptHands(Puppets):
     def __init__(self, addresses: dict[str, Address]) -> None:
         super().__init__(slow=("slow",))
         self.addresses = addresses
+        self.pids: dict[str, int] = {}
+        """Of models whose server is a process other than ours."""
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         started = await super().start(command)
         if not isinstance(started, UpstreamReady):
             return started
-        return replace(started, upstream=Upstream(self.addresses[command.model], os.getpid()))
+        pid = self.pids.get(command.model, os.getpid())
+        return replace(started, upstream=Upstream(self.addresses[command.model], pid))
 
 
 @dataclass(frozen=True, slots=True)

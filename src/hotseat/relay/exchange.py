@@ -256,9 +256,13 @@ class Exchange:
 
     def _connected(self, connection: UpstreamConnection) -> None:
         self._pending = None
+        if self.server_is_dying:  # its listener may outlive its connections by a moment
+            connection.close()
+            return self._not_connected("it is ending")
         self._send(connection)
         if self._client.is_full:  # of an answer that began early
             connection.pause()
+        return None
 
     def _not_connected(self, problem: str) -> None:
         """Perhaps the server has just died and nobody knows yet: if nothing was sent, ask once more in a moment."""
@@ -387,6 +391,8 @@ class Exchange:
     def connection_lost(self, *, may_retry: bool) -> None:
         assert self._connection is not None
         self._stop_clock()
+        if self.server_is_dying:
+            self._relay.pool.leave(self._connection.address)
         if may_retry:
             return self._dial(self._connection.address)
         when = "before it answered" if self._head is None else "in the middle of its answer"

@@ -56,6 +56,11 @@ class Pool:
         if connection in resting:
             resting.remove(connection)
 
+    def leave(self, address: Address) -> None:
+        """Whoever listened there is ending."""
+        for connection in self._resting.pop(address, []):
+            connection.close()
+
     def dial(
         self,
         address: Address,
