@@ -63,7 +63,7 @@ async def test_connections_that_nobody_needs_are_closed(house: RelayHouse) -> No
     await house.exchange(get())
     await house.later(4.0)
 
-    assert await house.alpha.lines[0].ended(by=5) in End
+    assert await house.alpha.lines[0].ended(by=15) in End
 
 
 async def test_resting_connections_that_are_still_good_are_kept(house: RelayHouse) -> None:
@@ -75,7 +75,7 @@ async def test_resting_connections_that_are_still_good_are_kept(house: RelayHous
     await two.say(HELLO)
     await second.message()
     await house.later(1.5)
-    await one.ended(by=5)
+    await one.ended(by=15)
     await house.exchange(get())
 
     assert len(house.alpha.lines) == 2

@@ -361,7 +361,7 @@ async def test_an_upstream_may_answer_before_it_has_read_everything(house: Relay
     await line.wire.send(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
     answered = await client.message()
     house.alpha.listens.set()
-    await line.ended(by=5)
+    await line.ended(by=15)
     await client.send(get())
     await (await house.alpha.call()).say(HELLO)
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 PATIENCE_S = 30.0
 
 
-def eventually(fact: Callable[[], T], within: float = 10.0) -> T:
+def eventually(fact: Callable[[], T], within: float = 20.0) -> T:
     """The first truthy value of `fact`; fails when the time is up."""
     until = time.monotonic() + within
     while not (value := fact()):

@@ -61,7 +61,7 @@ class Hotseat:
     def __exit__(self, *problem: object) -> None:
         try:
             self.terminate()
-            eventually(lambda: not self.processes(), within=5)
+            eventually(lambda: not self.processes())
         finally:
             self._kill_all()
 

@@ -77,7 +77,7 @@ class Puppets:
         return not self._gone[name].done()
 
 
-async def come_true(fact: Callable[[], object], within: float = 5.0) -> None:
+async def come_true(fact: Callable[[], object], within: float = 15.0) -> None:
     """Return when `fact` holds; fail when the time is up."""
     async with asyncio.timeout(within):
         while not fact():

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-DEADLINE_S = 5.0
-PROMPTLY_S = 0.25
+DEADLINE_S = 15.0
+PROMPTLY_S = 1.0
 """Milliseconds in truth; a busy machine needs some slack."""
 
 Fields = list[tuple[str, str]]

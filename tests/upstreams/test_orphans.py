@@ -127,13 +127,13 @@ def test_nothing_outlives_a_killed_hotseat(house: Callable[..., House], how: str
     grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
     os.kill(small.process.pid, signal.SIGKILL)
 
-    eventually(lambda: not small.left() and not is_alive(grandchild), within=5)
+    eventually(lambda: not small.left() and not is_alive(grandchild))
 
 
 def end(*houses: House) -> None:
     for each in houses:
         os.kill(each.process.pid, signal.SIGKILL)
-    eventually(lambda: not any(each.left() for each in houses), within=5)
+    eventually(lambda: not any(each.left() for each in houses))
 
 
 def test_what_outlived_hotseat_and_its_guard_is_ended_by_the_next_hotseat(house: Callable[..., House]) -> None:
@@ -166,7 +166,7 @@ def test_a_server_that_ignores_sigterm_does_not_outlive_a_killed_hotseat(house: 
     small = house({"part": ["ignores_sigterm"]})
     os.kill(small.process.pid, signal.SIGKILL)
 
-    eventually(lambda: not small.left(), within=5)
+    eventually(lambda: not small.left())
 
 
 def test_a_stop_command_is_run_for_a_killed_hotseat(house: Callable[..., House], tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_stop_command_is_run_for_a_killed_hotseat(house: Callable[..., House],
     os.kill(small.process.pid, signal.SIGKILL)
 
     assert eventually(lambda: note.exists() and note.read_text().endswith("\n") and note.read_text())
-    eventually(lambda: not small.left(), within=5)
+    eventually(lambda: not small.left())
 
 
 @pytest.mark.parametrize("stop", [played_by("fail_to_stop", "${PID}"), ("{}", "${PID}"), ("dockr", "stop")])
@@ -191,7 +191,7 @@ def test_a_stop_command_that_fails_does_not_save_the_server(
     small = house({"part": ["ignores_sigterm"], "stop": stop})
     os.kill(small.process.pid, signal.SIGKILL)
 
-    eventually(lambda: not small.left(), within=5)
+    eventually(lambda: not small.left())
 
 
 def test_a_stop_command_that_hangs_ends_with_the_unload_timeout(house: Callable[..., House]) -> None:
@@ -199,7 +199,7 @@ def test_a_stop_command_that_hangs_ends_with_the_unload_timeout(house: Callable[
     small = house({"part": ["ignores_sigterm"], "stop": stop, "unload_timeout_s": 0.5})
     os.kill(small.process.pid, signal.SIGKILL)
 
-    eventually(lambda: not small.left(), within=5)
+    eventually(lambda: not small.left())
 
 
 class House:
