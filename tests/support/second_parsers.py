@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.support.scripted_upstream import ScriptedUpstream
 
-QUIET_S = 0.15
+QUIET_S = 1.0
 """Whoever says nothing for so long waits for more."""
 LAST = b"GET /last?model=alpha HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 """Said after every request: where the request ends, this one begins."""

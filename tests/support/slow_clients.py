@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONNECTIONS = 200
-LONGEST_S = 15
-PATIENCE_S = 3
+LONGEST_S = 45
+PATIENCE_S = 10
 """Of its own question, once a second, whether the service is still available."""
 NOBODY_LEFT = "No open connections left"
 
@@ -46,7 +46,7 @@ class SlowClients:
     def __exit__(self, *problem: object) -> None:
         if self.go_on:
             self._process.send_signal(signal.SIGINT)
-        self._process.wait(timeout=5)
+        self._process.wait(timeout=20)
         self.report = self._read_report()
 
     @property

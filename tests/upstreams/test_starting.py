@@ -130,7 +130,7 @@ async def test_a_server_that_is_never_ready_fails_at_its_time(stage: Stage) -> N
 
 async def test_after_a_failure_no_process_is_left(stage: Stage) -> None:
     """The next model may have the memory at once."""
-    await stage.failed(model("leaks_grandchildren", "setsid", check_endpoint="/nowhere", health_check_timeout_s=0.5))
+    await stage.failed(model("leaks_grandchildren", "setsid", check_endpoint="/nowhere", health_check_timeout_s=2.0))
     grandchild = int(await stage.said("grandchild "))
 
     assert not is_alive(grandchild)

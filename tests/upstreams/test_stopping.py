@@ -121,7 +121,7 @@ async def test_a_stop_command_is_not_run_for_a_server_that_is_gone(stage: Stage,
 async def test_a_stop_in_the_middle_of_a_start_runs_the_stop_command_too(stage: Stage, tmp_path: Path) -> None:
     """A container that is still loading is stopped like one that runs."""
     note = tmp_path / "note"
-    spec = model("never_ready", stop=played_by("stop_politely", "${PID}", str(note)), health_check_timeout_s=0.5)
+    spec = model("never_ready", stop=played_by("stop_politely", "${PID}", str(note)), health_check_timeout_s=2.0)
     error = await stage.failed(spec)
 
     assert "timed out" in error
