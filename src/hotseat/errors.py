@@ -49,6 +49,11 @@ class UnknownTicket(ClientError):
     code = "ticket_not_found"
 
 
+class UnknownDevice(ClientError):
+    status = 404
+    code = "device_not_found"
+
+
 class NotRunning(ClientError):
     status = 409
     code = "model_not_running"
@@ -137,6 +142,22 @@ class Dismissed(UpstreamError):
 class Busy(HotseatError):
     status = 429
     code = "line_full"
+    retry_helps = True
+
+
+class NoRoom(HotseatError):
+    """It would fit, but others than models use the device at present."""
+
+    status = 503
+    code = "no_room_at_present"
+    retry_helps = True
+
+
+class MakingWay(HotseatError):
+    """Models have to be gone for somebody who has precedence."""
+
+    status = 503
+    code = "making_way"
     retry_helps = True
 
 

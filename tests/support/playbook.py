@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tests.support.catalogs import GIB, gpu
+
 from hotseat.errors import HotseatError, LoadFailed
 from hotseat.scheduling import invariants
 from hotseat.scheduling.commands import (
@@ -28,8 +30,10 @@ from hotseat.scheduling.commands import (
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
+    DevicesChanged,
     Event,
     LoadRequested,
+    MemoryMeasured,
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
@@ -213,6 +217,16 @@ def ready(model: str, launch: int | None = None) -> Sketch:
 
 def slots_learned(model: str, total_slots: int) -> Sketch:
     return lambda yard: SlotsLearned(ModelName(model), _launch(yard, model, None), total_slots)
+
+
+def measured(model: str, gib: float, on: int = 0) -> Sketch:
+    memory = {gpu(on): int(gib * GIB)}
+    return lambda yard: MemoryMeasured(ModelName(model), _launch(yard, model, None), memory)
+
+
+def left_by_others(gib: float) -> DevicesChanged:
+    """So much of GPU 0."""
+    return DevicesChanged({gpu(0): int(gib * GIB)})
 
 
 def failed(model: str, launch: int | None = None) -> Sketch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from hotseat.catalog.spec import ModelSpec
 from hotseat.errors import HotseatError
 from hotseat.journal import Gap
 from hotseat.scheduling.commands import StartUpstream, StopUpstream, WakeAt
-from hotseat.terms import Address
+from hotseat.terms import Address, Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,10 +52,12 @@ def plain(thing: Any) -> Any:
             return list(thing.models)
         case HotseatError():
             return {"code": thing.code, "message": thing.message}
-        case Address():
+        case Address() | Place():
             return str(thing)
-        case tuple():
+        case tuple() | frozenset():
             return [plain(each) for each in thing]
+        case Mapping():
+            return {plain(key): plain(value) for key, value in thing.items()}
     if not is_dataclass(thing):
         return thing
     values = {field.name: getattr(thing, field.name) for field in fields(thing)}

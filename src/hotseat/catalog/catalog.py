@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hotseat.catalog.leads import Lead, Profile, RemoteModel, Selector, Servable
+    from hotseat.catalog.spec import Footprint
     from hotseat.terms import Bytes, ModelName, Place, Seconds
 
 
@@ -43,12 +44,18 @@ class Catalog:
     selectors: Mapping[str, Selector] = field(default_factory=lambda: NOTHING)
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     active_profile: str | None = None
+    available: Mapping[Place, Bytes] = field(default_factory=lambda: NOTHING)
+    """What others leave of a device at present, where that was measured."""
+    limits: Mapping[Place, Bytes] = field(init=False, repr=False, compare=False)
+    """What models may take now: the budgets, or what others leave of them."""
     _called: Mapping[str, ModelSpec] = field(init=False, repr=False, compare=False)
     """Our models by all their names, whatever profile is active."""
     _leads: Mapping[str, Lead] = field(init=False, repr=False, compare=False)
     """What each name leads to for a client now."""
 
     def __post_init__(self) -> None:
+        limits = {place: min(budget, self.available.get(place, budget)) for place, budget in self.budgets.items()}
+        object.__setattr__(self, "limits", limits)
         own = {alias: called(spec, alias) for spec in self.models.values() for alias in spec.aliases}
         own |= {name: called(spec, name) for name, spec in self.models.items()}
         object.__setattr__(self, "_called", own)
@@ -90,6 +97,10 @@ class Catalog:
     def with_profile(self, name: str | None) -> Catalog:
         """The same with this profile active, if there is one of that name."""
         return replace(self, active_profile=name) if name in self.profiles else self
+
+    def with_learned(self, name: ModelName, learned: Footprint) -> Catalog:
+        """The same with this known of the memory of one of its models."""
+        return replace(self, models={**self.models, name: replace(self.models[name], learned=learned)})
 
     # What operators ask for: profiles do not matter to them
 

@@ -98,6 +98,22 @@ class Capabilities:
         return self != Capabilities()
 
 
+class Source(Enum):
+    """Who says how much memory a model takes."""
+
+    DECLARED = "declared"
+    MEASURED = "measured"
+    ESTIMATED = "estimated"
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """How much memory a model takes of each device, and who says so."""
+
+    memory: Mapping[Place, Bytes]
+    source: Source
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     name: ModelName
@@ -118,7 +134,9 @@ class ModelSpec:
     urgency: float = 1.0
     pinned: bool = False
     memory: Mapping[Place, Bytes] | None = None
-    """None: unknown, so it takes a whole device."""
+    """What the configuration says it takes."""
+    learned: Footprint | None = None
+    """What it was measured or estimated to take: counts where the configuration says nothing."""
     changes: BodyChanges = UNCHANGED
     loading_state: LoadingState = LoadingState.OFF
     changes_by_name: Mapping[str, BodyChanges] = field(default_factory=lambda: NOTHING)
@@ -128,3 +146,8 @@ class ModelSpec:
     """Websockets reach it while it runs, but neither start it nor keep it."""
     metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     capabilities: Capabilities = Capabilities()
+
+    @property
+    def footprint(self) -> Footprint | None:
+        """What it counts as; None: unknown, so it takes a whole device."""
+        return self.learned if self.memory is None else Footprint(self.memory, Source.DECLARED)

@@ -59,6 +59,9 @@ class Cause(Enum):
     """Why a server is stopped, for those who count; `because` is the same for those who read."""
 
     EVICTION = "eviction"
+    CROWDED = "crowded"
+    """More was taken than there is: others came, or a model grew."""
+    YIELD = "yield"
     TTL = "ttl"
     OPERATOR = "operator"
     CONFIGURATION = "configuration"

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotseat.catalog.catalog import Catalog
     from hotseat.errors import LoadFailed
-    from hotseat.terms import ClientId, LaunchId, ModelName, TicketId, Upstream
+    from hotseat.terms import Bytes, ClientId, LaunchId, ModelName, Place, TicketId, Upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,36 @@ class SlotsLearned:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryMeasured:
+    """What a server was seen to take: the most of its last few lives, this one included."""
+
+    model: ModelName
+    launch: LaunchId
+    memory: Mapping[Place, Bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesChanged:
+    """Others take another share of the devices: so much of each is left for models."""
+
+    available: Mapping[Place, Bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class WayMade:
+    """Somebody at this machine has precedence; models have to be gone from these devices, or from all."""
+
+    because: str
+    places: frozenset[Place] = frozenset()
+    """Empty: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayRegained:
+    """Whoever had precedence is gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class UpstreamFailed:
     """A start came to nothing; no process of it is left."""
 
@@ -107,6 +139,10 @@ Event: TypeAlias = (
     | RequestLeft
     | UpstreamReady
     | SlotsLearned
+    | MemoryMeasured
+    | DevicesChanged
+    | WayMade
+    | WayRegained
     | UpstreamFailed
     | UpstreamExited
     | ClockReached

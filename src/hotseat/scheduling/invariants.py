@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.errors import HotseatError
+from hotseat.scheduling.crowding import is_in_its_way
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.room import within_budget
 from hotseat.scheduling.state import takes_slot
@@ -30,8 +31,11 @@ def check(state: State) -> None:
 
 def _room(state: State) -> Iterator[str]:
     residents = state.with_process()
-    if not within_budget((model.spec for model in residents), state.catalog):
+    is_as_promised = not state.catalog.available and all(model.measured is None for model in residents)
+    if is_as_promised and not within_budget((model.spec for model in residents), state.catalog):
         yield f"over budget: {[model.name for model in residents]}"
+    if in_its_way := [model.name for model in residents if not model.is_leaving and is_in_its_way(state, model.spec)]:
+        yield f"{in_its_way} stay, but way is made: {state.way}"
     matrix, names = state.catalog.groups.matrix, [model.name for model in residents]
     if matrix is not None and names and matrix.pushed_out(names[0], names[1:]):
         yield f"{names} run together, but no set of the matrix holds them all"

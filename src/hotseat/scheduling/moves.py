@@ -240,7 +240,7 @@ class Moves:
     def _bury(self, model: ModelState) -> None:
         """No process is left. Leases on it end when their connections break; they no longer count for the model."""
         model.evicted_for_it = ()
-        model.launch = model.upstream = model.cut_at = model.cause = model.slots_told = None
+        model.launch = model.upstream = model.cut_at = model.cause = model.slots_told = model.measured = None
         model.ready_at = model.idle_since = LONG_AGO
         for ticket in model.leases:
             del self.state.leases[ticket]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.view import ModelView, TicketView, View
+from hotseat.scheduling.room import room_taken
+from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
 from hotseat.scheduling.waiting import served_in_s, waits
 
 if TYPE_CHECKING:
@@ -20,7 +21,17 @@ def picture(state: State, now: Instant) -> View:
     known = waits(state, now) if state.line else {}
     models = tuple(_model(state, model, known.get(model.name), now) for model in state.models.values())
     line = [ticket for name, wait in known.items() for ticket in _tickets(state, state.models[name], wait)]
-    return View(now, models, tuple(sorted(line, key=lambda ticket: (ticket.since, ticket.ticket))))
+    in_order = tuple(sorted(line, key=lambda ticket: (ticket.since, ticket.ticket)))
+    return View(now, models, in_order, _devices(state), state.way.because if state.way else "")
+
+
+def _devices(state: State) -> tuple[DeviceView, ...]:
+    catalog = state.catalog
+    taken = room_taken((model.spec for model in state.with_process()), catalog)
+    return tuple(
+        DeviceView(place, budget, catalog.limits[place], taken.get(place, 0))
+        for place, budget in catalog.budgets.items()
+    )
 
 
 def why(state: State, model: ModelState, now: Instant) -> str:
@@ -43,6 +54,10 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         expires_at=None if model.spec.pinned else model.expires_at(),
         last_used=now if model.leases else model.idle_since,
         load_s=state.habits.measured_load_s(model.name),
+        footprint=model.spec.footprint if state.catalog.budgets else None,
+        measured=model.measured,
+        launch=model.launch,
+        served=model.served,
     )
 
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hotseat.errors import NeverFits
 from hotseat.scheduling.eviction import choose_victims
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import Floor, Occupancy, is_in_the_way, needs, shortage
+from hotseat.scheduling.room import Floor, Occupancy, is_in_the_way, needs, refusal
 from hotseat.scheduling.turns import LOOKED_AT, NEVER, Bench, Hold, Keeps, begin, hold, is_protected, turn_s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.errors import NeverFits, NoRoom
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.state import ModelState, State
     from hotseat.terms import Bytes, Instant, ModelName, Place
@@ -58,7 +57,7 @@ class Prospect(NamedTuple):
     others: tuple[ModelState, ...] = ()
     """Victims, those leaving, loading or before it, as the step says."""
     holds: tuple[Hold, ...] = ()
-    error: NeverFits | None = None
+    error: NeverFits | NoRoom | None = None
 
     @property
     def look_again(self) -> Instant:
@@ -111,7 +110,7 @@ class Plan:
         """Does it wait for nothing but the end of stops? Then the loader is as good as taken."""
         return not any(is_in_the_way(each.spec, spec, self._state.catalog) for each in self._floor.draining)
 
-    def _never_fits(self, spec: ModelSpec) -> NeverFits | None:
+    def _never_fits(self, spec: ModelSpec) -> NeverFits | NoRoom | None:
         """Could it be had if everybody left who may? Asked before anything is evicted for it."""
         group = self._state.catalog.groups.of(spec.name)
         staying_for_good = self._for_good.get(id(group))
@@ -119,7 +118,7 @@ class Plan:
             protected = [model for model in self._floor.staying if is_protected(self._state, spec.name, model)]
             staying_for_good = Occupancy(self._state.catalog, (model.spec for model in protected))
             self._for_good[id(group)] = staying_for_good
-        return None if staying_for_good.admits(spec) else never_fits(spec, staying_for_good.models, self._state.catalog)
+        return None if staying_for_good.admits(spec) else refusal(spec, staying_for_good.models, self._state.catalog)
 
     def _without_room(self, claim: Claim, model: ModelState, spec: ModelSpec) -> Prospect:
         missing = self._floor.then.lacks(spec)
@@ -196,10 +195,3 @@ class Plan:
 def loader_busy_with(state: State) -> ModelState | None:
     """A load that nobody waits for any more does not count."""
     return next((model for model in state.in_phase(Phase.LOADING) if state.line.count(model.name)), None)
-
-
-def never_fits(spec: ModelSpec, for_good: Sequence[ModelSpec], catalog: Catalog) -> NeverFits:
-    return NeverFits(
-        f"{spec.name} never fits: it {shortage(spec, for_good, catalog)}."
-        " Raise the budget, unpin a model or choose a smaller quantisation."
-    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotseat.errors import NeverFits, NoRoom
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,7 +13,11 @@ if TYPE_CHECKING:
     from hotseat.catalog.groups import Group
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Bytes, Place
+    from hotseat.terms import Bytes, Place, Seconds
+
+NEVER_FITS_HINT = "Raise the budget, unpin a model or choose a smaller quantisation."
+OTHERS_S: Seconds = 30.0
+"""When to ask again for room that somebody else uses: nobody knows, but it is not a matter of seconds."""
 
 
 class Occupancy:
@@ -47,13 +53,19 @@ class Occupancy:
 
     def lacks(self, spec: ModelSpec) -> dict[Place, Bytes]:
         """How much memory is missing for it, and where; of places where nothing is missing, nothing is said."""
-        budgets, taken = self._catalog.budgets, self._taken
+        limits, taken = self._catalog.limits, self._taken
         missing = {}
         for place, bytes_ in needs(spec, self._catalog).items():
-            lack = bytes_ + taken.get(place, 0) - budgets.get(place, 0)
+            lack = bytes_ + taken.get(place, 0) - limits.get(place, 0)
             if lack > 0:
                 missing[place] = lack
         return missing
+
+    def excess(self) -> dict[Place, Bytes]:
+        """How much more they take than there is, and where."""
+        limits = self._catalog.limits
+        over = {place: bytes_ - limits.get(place, 0) for place, bytes_ in self._taken.items()}
+        return {place: bytes_ for place, bytes_ in over.items() if bytes_ > 0}
 
 
 class Floor:
@@ -140,20 +152,42 @@ def needs(spec: ModelSpec, catalog: Catalog) -> Mapping[Place, Bytes]:
         return {}
     if spec.memory is not None:
         return spec.memory
+    if spec.learned is not None:
+        return spec.learned.memory
     first = next(iter(catalog.budgets))
-    return {first: catalog.budgets[first]}
+    return {first: catalog.limits[first]}
 
 
-def shortage(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> str:
-    """In numbers, why `spec` cannot be had beside these, for a person."""
+def most_of(one: Mapping[Place, Bytes], other: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
+    """The more of both, place by place."""
+    return {place: max(one.get(place, 0), other.get(place, 0)) for place in {**one, **other}}
+
+
+def refusal(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> NeverFits | NoRoom:
+    """In numbers, why `spec` cannot be had beside these, who stay for good: never, or not at present."""
     taken = room_taken(beside, catalog)
     for place, bytes_ in needs(spec, catalog).items():
-        budget, used = catalog.budgets.get(place, 0), taken.get(place, 0)
-        if bytes_ + used > budget:
-            pinned = f", of which {in_gib(used)} are taken for good" if used else ""
-            return f"needs {in_gib(bytes_)}, the budget of {place} is {in_gib(budget)}{pinned}"
+        used, limit = taken.get(place, 0), catalog.limits.get(place, 0)
+        if bytes_ + used > limit:
+            return _lack(spec, place, used, catalog)
     neighbour = catalog.groups.pushed_out(spec.name, [each.name for each in beside])[0]
-    return f"may not run beside {neighbour}, which is pinned"
+    return NeverFits(f"{spec.name} never fits: it may not run beside {neighbour}, which is pinned. {NEVER_FITS_HINT}")
+
+
+def _lack(spec: ModelSpec, place: Place, used: Bytes, catalog: Catalog) -> NeverFits | NoRoom:
+    bytes_, budget = needs(spec, catalog)[place], catalog.budgets.get(place, 0)
+    needed = f"it needs {in_gib(bytes_)}{_source(spec)}, the budget of {place} is {in_gib(budget)}"
+    pinned = f", of which {in_gib(used)} are taken for good" if used else ""
+    if bytes_ + used > budget:
+        return NeverFits(f"{spec.name} never fits: {needed}{pinned}. {NEVER_FITS_HINT}")
+    left = f", and others than models leave {in_gib(catalog.limits[place])} of it"
+    text = f"{spec.name} does not fit at present: {needed}{pinned}{left}. Ask again when they are done."
+    return NoRoom(text, retry_after=OTHERS_S)
+
+
+def _source(spec: ModelSpec) -> str:
+    """Who says so, where it is not the configuration."""
+    return f" ({spec.learned.source.value})" if spec.learned is not None and spec.memory is None else ""
 
 
 def in_gib(bytes_: Bytes) -> str:

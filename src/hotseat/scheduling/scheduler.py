@@ -7,16 +7,20 @@ answered first, without looking at anything else: they cannot change anybody els
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from hotseat.catalog.catalog import compare, must_restart
+from hotseat.catalog.spec import NOTHING, Footprint, Source
 from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloaded
 from hotseat.scheduling.commands import Cause, Grant, WakeAt
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
+    DevicesChanged,
     Event,
     LoadRequested,
+    MemoryMeasured,
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
@@ -25,11 +29,14 @@ from hotseat.scheduling.events import (
     UpstreamExited,
     UpstreamFailed,
     UpstreamReady,
+    WayMade,
+    WayRegained,
 )
 from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.line import Ticket, Wish
 from hotseat.scheduling.moves import Moves
 from hotseat.scheduling.picture import picture, why
+from hotseat.scheduling.room import most_of
 from hotseat.scheduling.settle import settle
 from hotseat.scheduling.state import State
 from hotseat.scheduling.turns import NEVER, serves_at_once, unkept_max_wait
@@ -42,6 +49,8 @@ if TYPE_CHECKING:
     from hotseat.scheduling.state import ModelState
     from hotseat.scheduling.view import View
     from hotseat.terms import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
+
+AboutLaunch: TypeAlias = UpstreamReady | SlotsLearned | MemoryMeasured | UpstreamFailed | UpstreamExited
 
 LONGEST_RETRY_S: Seconds = 60.0
 SHUTTING_DOWN = "hotseat is shutting down. Ask again in a moment."
@@ -150,6 +159,14 @@ class Scheduler:
                 self._ready(moves, event)
             case SlotsLearned():
                 self._slots_learned(event)
+            case MemoryMeasured():
+                self._memory_measured(event)
+            case DevicesChanged():
+                self._state.catalog = replace(self.catalog, available=event.available)
+            case WayMade():
+                self._state.way = event
+            case WayRegained():
+                self._state.way = None
             case UpstreamFailed():
                 self._failed(moves, event)
             case UpstreamExited():
@@ -214,6 +231,21 @@ class Scheduler:
         if model and model.upstream:
             model.slots_told = event.total_slots
 
+    def _memory_measured(self, event: MemoryMeasured) -> None:
+        """What the configuration says stands. A server that was not used yet may not have touched all it needs."""
+        if not (model := self._of_launch(event)):
+            return
+        model.measured = event.memory
+        if model.spec.memory is not None:
+            return
+        before = model.spec.learned.memory if model.spec.learned else NOTHING
+        measured = event.memory if model.served else most_of(before, event.memory)
+        learned = Footprint({**before, **measured}, Source.MEASURED)
+        in_catalog = self.catalog.models.get(model.name)
+        if in_catalog and not must_restart(model.spec, in_catalog):
+            self._state.catalog = self.catalog.with_learned(model.name, learned)
+        model.spec = replace(model.spec, learned=learned)
+
     def _failed(self, moves: Moves, event: UpstreamFailed) -> None:
         if not (model := self._of_launch(event)):
             return
@@ -233,7 +265,7 @@ class Scheduler:
             moves.fail(model, Move.CRASH, f"{model.name} {event.how}")
         self._follow_catalog(model)
 
-    def _of_launch(self, event: UpstreamReady | SlotsLearned | UpstreamFailed | UpstreamExited) -> ModelState | None:
+    def _of_launch(self, event: AboutLaunch) -> ModelState | None:
         """The model whose present process this fact is about."""
         model = self._state.models.get(event.model)
         return model if model and model.launch == event.launch else None
@@ -248,7 +280,7 @@ class Scheduler:
     def _catalog_changed(self, moves: Moves, event: CatalogChanged) -> None:
         """Touch only what changed: the rest keeps its process and its streams."""
         state, change = self._state, compare(self.catalog, event.catalog)
-        state.catalog = event.catalog
+        state.catalog = replace(event.catalog, available=self.catalog.available)
         for name in change.removed:
             moves.refuse_all(name, removed(name), "removed from the configuration")
         for name in (*change.removed, *change.changed):

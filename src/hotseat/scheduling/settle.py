@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.crowding import make_way, relieve
 from hotseat.scheduling.eviction import price_in_words
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.plan import Prospect, Step, prospects
@@ -33,7 +34,9 @@ def settle(moves: Moves) -> Instant:
 
 def _pass(moves: Moves) -> Instant:
     wake = min(_end_rests(moves), _cut_late_leases(moves))
+    make_way(moves)
     _serve_residents(moves)
+    wake = min(wake, relieve(moves))
     _stop_drained(moves)
     wake = min(wake, _make_room(moves), _retire_idle(moves))
     _stop_drained(moves)
@@ -127,7 +130,7 @@ def _carry_out(moves: Moves, prospect: Prospect) -> None:
     model = prospect.model
     match prospect.step:
         case Step.REFUSE if prospect.error:
-            moves.refuse_all(model.name, prospect.error, "it never fits")
+            moves.refuse_all(model.name, prospect.error, "there is no room for it")
         case Step.START:
             moves.start(model, reason_to_start(moves.state, model.name))
         case Step.EVICT:

@@ -12,10 +12,13 @@ from hotseat.scheduling.line import Line, Ticket, Wish
 from hotseat.terms import LaunchId
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.commands import Cause, Evicted
-    from hotseat.terms import Instant, ModelName, Seconds, TicketId, Upstream
+    from hotseat.scheduling.events import WayMade
+    from hotseat.terms import Bytes, Instant, ModelName, Place, Seconds, TicketId, Upstream
 
 LONG_AGO: Instant = float("-inf")
 
@@ -38,6 +41,8 @@ class ModelState:
     """How many of the leases take a slot."""
     slots_told: int | None = None
     """How many requests its server works on at a time, as the server itself says."""
+    measured: Mapping[Place, Bytes] | None = None
+    """What its present process was seen to take."""
     served: int = 0
     """Leases granted since it became ready."""
     ready_at: Instant = LONG_AGO
@@ -94,6 +99,8 @@ class State:
         self.claims = Claims()
         self.leases: dict[TicketId, ModelState] = {}
         self.is_closing = False
+        self.way: WayMade | None = None
+        """Set while models have to be gone for somebody who has precedence."""
         self._launches = 0
 
     def next_launch(self) -> LaunchId:

@@ -6,8 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.catalog.spec import Footprint
     from hotseat.scheduling.lifecycle import Phase
-    from hotseat.terms import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
+    from hotseat.terms import (
+        Bytes,
+        ClientId,
+        Instant,
+        LaunchId,
+        ModelName,
+        Place,
+        Seconds,
+        TicketId,
+        Upstream,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +43,14 @@ class ModelView:
     """Now for a model in use, else when its last request ended or it became ready."""
     load_s: Seconds | None = None
     """How long it takes to load, as measured; None: never seen."""
+    footprint: Footprint | None = None
+    """What it counts as; None: unknown, so it takes a whole device."""
+    measured: Mapping[Place, Bytes] | None = None
+    """What its present process was seen to take."""
+    launch: LaunchId | None = None
+    """Its present process life."""
+    served: int = 0
+    """Requests granted in it."""
 
     @property
     def is_running(self) -> bool:
@@ -52,11 +73,25 @@ class TicketView:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceView:
+    place: Place
+    budget: Bytes
+    available: Bytes
+    """What models may take now: less than the budget where others use the device."""
+    taken: Bytes
+    """What the models that are there count as."""
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     now: Instant
     models: tuple[ModelView, ...]
     line: tuple[TicketView, ...]
     """Who waits, oldest first."""
+    devices: tuple[DeviceView, ...] = ()
+    """Those with a budget."""
+    making_way: str = ""
+    """For whom models have to be gone; empty: nobody."""
 
     def model(self, name: ModelName) -> ModelView:
         return next(model for model in self.models if model.name == name)

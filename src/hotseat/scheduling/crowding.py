@@ -1,0 +1,85 @@
+"""Models leave though nobody else wants their room: others came to the device, a model grew, somebody has precedence.
+
+Requests in flight are never cut for it. What is unused leaves at once, what is in use as soon as it is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.errors import MakingWay
+from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.eviction import choose_victims
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.room import OTHERS_S, Floor, in_gib, needs
+from hotseat.scheduling.turns import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.scheduling.moves import Moves
+    from hotseat.scheduling.state import ModelState, State
+    from hotseat.terms import Bytes, Instant, Place, Seconds
+
+LOOK_AGAIN_S: Seconds = 1.0
+"""While too much is taken by models in use: the end of a request is told to nobody."""
+
+
+def relieve(moves: Moves) -> Instant:
+    """Where more is taken than there is, unused models leave, the cheapest first; return when to look again."""
+    state, floor = moves.state, Floor(moves.state)
+    excess = floor.then.excess()
+    if not excess:
+        return NEVER
+    for model in _who_goes(state, floor, excess, moves.now):
+        moves.dismiss(model, Cause.CROWDED, _in_words(excess, state))
+    return moves.now + LOOK_AGAIN_S
+
+
+def _who_goes(state: State, floor: Floor, excess: Mapping[Place, Bytes], now: Instant) -> tuple[ModelState, ...]:
+    """The cheapest that are enough; where all are not, all of them are better than none."""
+    free = [model for model in floor.staying if _may_go(state, model, excess)]
+    victims = choose_victims(state, free, excess, now)
+    return tuple(free) if victims is None else victims
+
+
+def _may_go(state: State, model: ModelState, excess: Mapping[Place, Bytes]) -> bool:
+    """Unused, not there for good, and its going helps."""
+    if model.phase is not Phase.READY or not state.is_idle(model) or model.spec.pinned:
+        return False
+    if state.catalog.groups.of(model.name).persistent:
+        return False
+    return not excess.keys().isdisjoint(needs(model.spec, state.catalog))
+
+
+def _in_words(excess: Mapping[Place, Bytes], state: State) -> str:
+    place, over = max(excess.items(), key=lambda each: each[1])
+    return f"models take {in_gib(over)} more of {place} than the {in_gib(state.catalog.limits[place])} there are"
+
+
+# Precedence
+
+
+def make_way(moves: Moves) -> None:
+    """Everybody on the devices that were asked for leaves, and whoever waits for them is told so."""
+    state, way = moves.state, moves.state.way
+    if way is None:
+        return
+    told = MakingWay(f"no model can be loaded at present: {way.because}. Ask again later.", retry_after=OTHERS_S)
+    for name in state.line.models():
+        if is_in_its_way(state, state.models[name].spec):
+            moves.refuse_all(name, told, way.because)
+    for model in state.with_process():
+        if not model.is_leaving and is_in_its_way(state, model.spec):
+            moves.dismiss(model, Cause.YIELD, way.because)
+
+
+def is_in_its_way(state: State, spec: ModelSpec) -> bool:
+    """Without budgets nobody knows who is where, so everybody is."""
+    way = state.way
+    if way is None:
+        return False
+    if not way.places or not state.catalog.budgets:
+        return True
+    return not way.places.isdisjoint(needs(spec, state.catalog))

@@ -1,0 +1,279 @@
+"""Memory as it is measured: figures that are learned, others on the device, and people who have precedence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.catalogs import GIB, gpu, model, with_budget, with_model
+from tests.support.playbook import (
+    arrives,
+    changed,
+    clock,
+    exited,
+    grants,
+    leaves,
+    left_by_others,
+    measured,
+    nothing,
+    refuses,
+    starts,
+    stops,
+    wakes_at,
+)
+
+from hotseat.catalog.groups import TOGETHER, Group, Groups
+from hotseat.catalog.spec import Footprint, Source
+from hotseat.errors import MakingWay, NeverFits, NoRoom
+from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.events import MemoryMeasured, WayMade, WayRegained
+from hotseat.scheduling.invariants import BrokenPromise, check
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.room import needs
+from hotseat.scheduling.view import DeviceView
+from hotseat.terms import LaunchId, ModelName
+
+if TYPE_CHECKING:
+    from tests.support.playbook import Playbook, Stage
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
+
+GAME = WayMade("game.exe runs (pid 4242)")
+
+
+def guessed(name: str, gib: int, **known: Any) -> ModelSpec:
+    return model(name, learned=Footprint({gpu(0): gib * GIB}, Source.ESTIMATED), **known)
+
+
+def with_persistent(catalog: Catalog, name: str) -> Catalog:
+    group = Group("for good", swap=False, exclusive=False, persistent=True, members=(ModelName(name),))
+    return replace(catalog, groups=Groups((group,), TOGETHER))
+
+
+# Figures
+
+
+def test_an_estimate_counts_where_nothing_is_declared(stage: Stage) -> None:
+    """Two models that are estimated to fit run together."""
+    yard = stage(with_budget(guessed("qwen", 10), guessed("llama", 14)))
+    yard.with_ready("qwen", 1)
+
+    yard >> arrives(2, "llama") << starts("llama")
+
+
+def test_a_declared_figure_stands_against_an_estimate(stage: Stage) -> None:
+    """The configuration is the word of whoever knows."""
+    yard = stage(with_budget(replace(guessed("qwen", 23), memory={gpu(0): GIB}), model("llama", gib=20)))
+
+    assert yard.view("qwen").footprint == Footprint({gpu(0): GIB}, Source.DECLARED)
+
+
+def test_what_was_measured_replaces_the_estimate(stage: Stage) -> None:
+    """Once the server was used its estimate is forgotten, and what it does not take is there for others."""
+    yard = stage(with_budget(guessed("qwen", 20), guessed("llama", 10)))
+    yard.with_ready("qwen", 1)
+    yard >> measured("qwen", 12) << nothing
+
+    yard >> arrives(2, "llama") << starts("llama")
+    assert yard.view("qwen").footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
+
+
+def test_a_server_that_was_not_used_yet_keeps_its_estimate(stage: Stage) -> None:
+    """Pages that nobody has touched are not there, but they will be."""
+    yard = stage(with_budget(guessed("qwen", 20)))
+    yard.with_ready("qwen")
+    yard >> measured("qwen", 3) << nothing
+
+    assert yard.view("qwen").footprint == Footprint({gpu(0): 20 * GIB}, Source.MEASURED)
+    assert yard.view("qwen").measured == {gpu(0): 3 * GIB}
+
+
+def test_a_model_without_any_figure_is_measured(stage: Stage) -> None:
+    """It has a whole device to itself only until somebody has seen what it takes."""
+    yard = stage(with_budget(model("qwen"), model("llama", gib=10)))
+    yard.with_ready("qwen", 1)
+    yard >> measured("qwen", 12) << nothing
+
+    yard >> arrives(2, "llama") << starts("llama")
+
+
+def test_the_next_load_counts_what_was_measured(stage: Stage) -> None:
+    """A figure outlives the process that it was learned from."""
+    yard = stage(with_budget(guessed("qwen", 4)))
+    yard.with_ready("qwen", 1)
+    yard >> measured("qwen", 30) << wakes_at(11)
+    yard >> leaves(1) << nothing
+    yard.at(11) >> clock << stops("qwen", cause=Cause.CROWDED)
+    yard >> exited("qwen") << nothing
+
+    yard >> arrives(2, "qwen") << refuses(2, NeverFits)
+    assert "needs 30 GiB (measured), the budget of gpu0 is 24 GiB" in yard.error.message
+
+
+def test_a_declared_figure_stands_against_what_was_measured(stage: Stage) -> None:
+    """What was seen is shown, and does not count."""
+    yard = stage(with_budget(model("qwen", gib=8), model("llama", gib=16)))
+    yard.with_ready("qwen", 1)
+    yard >> measured("qwen", 12) << nothing
+
+    yard >> arrives(2, "llama") << starts("llama")
+    assert yard.view("qwen").measured == {gpu(0): 12 * GIB}
+
+
+def test_a_measurement_of_a_process_that_is_gone(stage: Stage) -> None:
+    """It says nothing about anybody who is there."""
+    yard = stage(with_budget(guessed("qwen", 4)))
+    yard.with_ready("qwen", 1)
+    yard >> MemoryMeasured(ModelName("qwen"), LaunchId(99), {gpu(0): GIB}) << nothing
+
+    assert yard.view("qwen").measured is None
+
+
+def test_a_measurement_of_a_process_whose_configuration_has_changed(stage: Stage) -> None:
+    """The new command's figure is not touched by what the old command took."""
+    catalog = with_budget(guessed("qwen", 20))
+    yard = stage(catalog)
+    yard.with_ready("qwen", 1)
+    yard >> changed(with_model(catalog, guessed("qwen", 6, version=2))) << nothing
+    yard >> measured("qwen", 12) << nothing
+
+    assert needs(yard.scheduler.catalog.resolve("qwen"), yard.scheduler.catalog) == {gpu(0): 6 * GIB}
+
+
+# Others on the device
+
+
+def test_an_idle_model_leaves_when_others_come(stage: Stage) -> None:
+    """The cheapest of them; whoever is in use stays."""
+    yard = stage(with_budget(*(model(name, gib=8) for name in ("a", "b", "c"))))
+    yard.with_ready("a", 1).with_ready("b", 2).with_ready("c", 3)
+    yard.at(40) >> leaves(2) << nothing
+    yard.at(41) >> leaves(3) << nothing
+
+    yard >> left_by_others(20) << stops("b", cause=Cause.CROWDED)
+    assert yard.because == "models take 4 GiB more of gpu0 than the 20 GiB there are"
+    assert yard.phase("a") is Phase.READY
+
+
+def test_models_in_use_are_not_cut_for_others(stage: Stage) -> None:
+    """They leave as soon as their requests have ended, and not before."""
+    yard = stage(with_budget(model("qwen", gib=8)))
+    yard.with_ready("qwen", 1)
+    yard >> left_by_others(4) << wakes_at(11)
+    yard.at(11) >> clock << wakes_at(12)
+    yard.at(11.5) >> leaves(1) << nothing
+
+    yard.at(12) >> clock << stops("qwen")
+
+
+def test_whoever_cannot_help_stays(stage: Stage) -> None:
+    """A model on another device is none of the crowd's business; neither are those that are there for good."""
+    pinned, persistent = model("pinned", gib=8, pinned=True), model("kept", gib=8)
+    catalog = with_budget(pinned, persistent, model("far", gib=8, on=1), gib={0: 24, 1: 24})
+    yard = stage(with_persistent(catalog, "kept"))
+    yard.with_ready("pinned").with_ready("kept").with_ready("far")
+
+    yard >> left_by_others(4) << wakes_at(31)
+
+
+def test_room_that_others_use_is_refused_with_the_figures(stage: Stage) -> None:
+    """It is not said to never fit, and nothing is evicted for it."""
+    yard = stage(with_budget(model("big", gib=20), model("small", gib=2)))
+    yard.with_ready("small")
+    yard >> left_by_others(10) << nothing
+
+    yard >> arrives(1, "big") << refuses(1, NoRoom)
+    assert yard.error.message == (
+        "big does not fit at present: it needs 20 GiB, the budget of gpu0 is 24 GiB,"
+        " and others than models leave 10 GiB of it. Ask again when they are done."
+    )
+    assert yard.error.retry_after == 30
+    assert yard.phase("small") is Phase.READY
+
+
+def test_others_who_have_gone_give_the_budget_back(stage: Stage) -> None:
+    """The budget is what the configuration says, however much more is free."""
+    yard = stage(with_budget(model("big", gib=20)))
+    yard >> left_by_others(10) << nothing
+    yard >> left_by_others(80) << nothing
+
+    yard >> arrives(1, "big") << starts("big")
+    assert yard.scheduler.view(0).devices == (DeviceView(gpu(0), 24 * GIB, 24 * GIB, 20 * GIB),)
+
+
+def test_what_others_take_is_remembered_over_a_reload(stage: Stage) -> None:
+    """A new configuration does not make them go."""
+    catalog = with_budget(model("big", gib=20))
+    yard = stage(catalog)
+    yard >> left_by_others(10) << nothing
+    yard >> changed(catalog) << nothing
+
+    yard >> arrives(1, "big") << refuses(1, NoRoom)
+
+
+# Precedence
+
+
+def test_everybody_makes_way(yard: Playbook) -> None:
+    """A model in use finishes its requests first; whoever asks meanwhile hears why not."""
+    yard.with_ready("qwen", 1)
+    yard >> GAME << nothing
+    yard >> arrives(2, "qwen") << refuses(2, MakingWay)
+    assert yard.error.message == "no model can be loaded at present: game.exe runs (pid 4242). Ask again later."
+
+    yard >> leaves(1) << stops("qwen", cause=Cause.YIELD)
+    assert yard.scheduler.view(yard.now).making_way == "game.exe runs (pid 4242)"
+
+
+def test_a_load_is_given_up_to_make_way(yard: Playbook) -> None:
+    """Also one that somebody waits for: he is told at once."""
+    yard >> arrives(1, "qwen") << starts("qwen")
+
+    yard >> GAME << refuses(1, MakingWay) << stops("qwen", cause=Cause.YIELD)
+
+
+def test_models_come_back_when_the_way_is_regained(yard: Playbook) -> None:
+    """The next request loads its model as if nothing had been."""
+    yard >> GAME << nothing
+    yard >> WayRegained() << nothing
+
+    yard >> arrives(1, "qwen") << starts("qwen")
+
+
+def test_way_is_made_on_one_device_only(stage: Stage) -> None:
+    """Models elsewhere neither leave nor are they refused."""
+    yard = stage(with_budget(model("near", gib=8), model("far", gib=8, on=1), gib={0: 24, 1: 24}))
+    yard.with_ready("near").with_ready("far")
+
+    yard >> WayMade("training", frozenset({gpu(0)})) << stops("near")
+    yard >> arrives(1, "far") << grants(1)
+
+
+def test_who_waits_for_another_device_waits_on(stage: Stage) -> None:
+    """Only those are refused who need what somebody else has now."""
+    yard = stage(with_budget(model("near", gib=8), model("far", gib=8, on=1), gib={0: 24, 1: 24}))
+    yard >> arrives(1, "far") << starts("far")
+
+    yard >> WayMade("training", frozenset({gpu(0)})) << nothing
+    yard >> arrives(2, "near") << refuses(2, MakingWay)
+
+
+def test_one_device_without_budgets_is_every_device(yard: Playbook) -> None:
+    """Nobody knows who is where."""
+    yard.with_ready("qwen")
+
+    yard >> WayMade("training", frozenset({gpu(0)})) << stops("qwen")
+
+
+# The promises
+
+
+def test_models_that_do_not_make_way_are_told(yard: Playbook) -> None:
+    """Precedence is a promise too."""
+    yard.with_ready("qwen")
+    yard.scheduler._state.way = GAME
+
+    with pytest.raises(BrokenPromise, match=r"\['qwen'\] stay, but way is made"):
+        check(yard.scheduler._state)
