@@ -35,7 +35,8 @@ from hotseat.greeting import Greeting, url_of
 from hotseat.habit_keeper import HabitKeeper
 from hotseat.homecoming import Homecoming
 from hotseat.journal import Journal
-from hotseat.keeper import Keeper, state_directory
+from hotseat.keeper import LEARNED, Keeper, state_directory
+from hotseat.memory.steward import Steward, devices_for_models
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
 from hotseat.scheduling.events import CatalogChanged, UpstreamReady
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterable
 
     from hotseat.activity import UnderWay
+    from hotseat.config.load import LookAgain
     from hotseat.journal import Entry
     from hotseat.settings import Settings
     from hotseat.terms import ModelName, Seconds
@@ -116,7 +118,13 @@ def serve(options: ServeOptions) -> int:
 
 def load(options: ServeOptions, stock: Stock) -> Loaded:
     """The configuration, with what the command line says on top."""
-    loaded = read(options.config, environ=os.environ, lenient=options.lenient, offer=stock.look)
+    loaded = read(
+        options.config,
+        environ=os.environ,
+        lenient=options.lenient,
+        offer=stock.look,
+        find_devices=devices_for_models,
+    )
     settings = loaded.settings
     if options.listen is not None:
         settings = replace(settings, listen=options.listen)
@@ -167,6 +175,8 @@ class Program:
         self._tasks = Tasks()
         self._complaints: list[str] = []
         """What the scheduler cannot keep, as far as it was said already."""
+        self._reloading = asyncio.Lock()
+        """Held by whoever reads files and changes the catalog after them: reading is done in a thread."""
         self._stop_wished = asyncio.Event()
         self._stop_now = asyncio.Event()
 
@@ -198,14 +208,20 @@ class Program:
         )
         raise_file_limit()  # after the guard has started: model servers keep the limit we were given
         self._journal = Journal()
-        self._scheduler = Scheduler(self._loaded.catalog)
-        learned = Keeper(state_directory(os.environ) / "learned.json")
+        learned = Keeper(state_directory(os.environ) / LEARNED)
+        self._memory = Steward(learned, self._supervisor.pids)
+        catalog = await asyncio.to_thread(self._memory.fill, self._loaded.catalog)
+        self._loaded = replace(self._loaded, catalog=catalog)
+        self._scheduler = Scheduler(catalog)
         keeper = HabitKeeper(learned.section("habits"), self._scheduler.habits)
         keeper.recall()
         self._journal.listen(keeper.watch)
         self._journal.listen(self._check_promises)
         stack.callback(keeper.save)
-        self._dispatcher = Dispatcher(self._scheduler, self._supervisor, self._journal)
+        hands = self._memory.hands(self._supervisor, lambda: self._scheduler.catalog)
+        self._dispatcher = Dispatcher(self._scheduler, hands, self._journal)
+        self._memory.watch_over(self._dispatcher, lambda: self.settings.yield_to, self._tasks)
+        self._journal.listen(lambda entry: self._memory.hear(entry.event))
         lag = Lag()
         self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked)
         self._journal.listen(self._metrics.watch)
@@ -264,6 +280,7 @@ class Program:
             under_way=self._under_way,
             config=self._config_report,
             reload=self.reload,
+            precedence=self._memory.precedence,
             metrics=self._metrics.render,
             is_closing=self._stop_wished.is_set,
             started_at=time.time(),
@@ -292,9 +309,13 @@ class Program:
 
     async def reload(self) -> ReloadResult:
         """Validate first and keep the old configuration on failure; apply only the difference."""
+        async with self._reloading:
+            return await self._reload()
+
+    async def _reload(self) -> ReloadResult:
         try:
             self._note_use()
-            loaded = load(self._options, self._stock)
+            loaded = await asyncio.to_thread(self._load_with_figures)
         except ConfigError as error:
             return self._kept_old(*map(str, error.complaints))
         if problem := refuse_open(replace(loaded.settings, listen=self.settings.listen)):
@@ -304,6 +325,10 @@ class Program:
         except (OSError, ssl.SSLError) as problem:
             return self._kept_old(f"cannot use the certificate: {problem}")
         return self._apply(loaded)
+
+    def _load_with_figures(self) -> Loaded:
+        loaded = load(self._options, self._stock)
+        return replace(loaded, catalog=self._memory.fill(loaded.catalog))
 
     async def _watch_files(self) -> None:
         watch = Watch(self._options.config)
@@ -350,17 +375,18 @@ class Program:
         """Looking works where events do not, as on network file systems, and costs a glance at each file."""
         while True:
             await asyncio.sleep(FOLDER_LOOK_S)
-            if self._loaded.models_dir:
-                await self._look_into(self._loaded.models_dir)
+            async with self._reloading:
+                if self._loaded.models_dir and self._loaded.look_again:
+                    await self._look_into(self._loaded.models_dir, self._loaded.look_again)
 
-    async def _look_into(self, folder: Path) -> None:
+    async def _look_into(self, folder: Path, look_again: LookAgain) -> None:
         before = self._stock.offered
         self._note_use()
         offered = await asyncio.to_thread(self._stock.look, folder)
-        if offered == before or self._loaded.models_dir != folder or self._loaded.look_again is None:
+        if offered == before:
             return None
         try:
-            catalog = self._loaded.look_again(lambda _: offered)
+            catalog = await asyncio.to_thread(lambda: self._memory.fill(look_again(lambda _: offered)))
         except ConfigError as error:
             return log.error("models of a folder were not taken up complaint=%r", str(error))
         self._loaded = replace(self._loaded, catalog=catalog)

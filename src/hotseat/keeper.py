@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LEARNED = "learned.json"
+"""The file, in the state directory."""
 FORMAT = 1
 MOST = 200
 """Facts in a section; those that were not renewed for longest are forgotten first."""

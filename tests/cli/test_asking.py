@@ -28,8 +28,20 @@ async def test_ps_shows_what_is_alive(desk: Desk) -> None:
     await desk.type("load", "qwen")
     after = await desk.type("ps")
 
-    assert before.out.split() == ["MODEL", "PHASE", "PID", "PORT", "IN", "FLIGHT", "WAITING", "TTL", "LEFT", "SINCE"]
-    assert after.out.splitlines()[1].split() == ["qwen", "ready", "7001", "40001", "0", "0", "5m00s", "0s"]
+    assert before.out.split() == [
+        "MODEL",
+        "PHASE",
+        "PID",
+        "PORT",
+        "IN",
+        "FLIGHT",
+        "WAITING",
+        "MEMORY",
+        "TTL",
+        "LEFT",
+        "SINCE",
+    ]
+    assert after.out.splitlines()[1].split() == ["qwen", "ready", "7001", "40001", "0", "0", "-", "5m00s", "0s"]
 
 
 async def test_the_shell_completes_models(desk: Desk) -> None:

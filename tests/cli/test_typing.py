@@ -38,6 +38,7 @@ COMMANDS = (
     "logs",
     "why",
     "devices",
+    "yield",
     "reload",
     "profile",
     "record",

@@ -24,7 +24,8 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
         (TWO + "listen: here", '4:1: error: listen: must be host:port such as 127.0.0.1:8080, not "here"'),
         (
             TWO + "devices: auto",
-            "4:1: error: devices: auto is not available yet. List the devices: gpu0: {memory: 24GiB}",
+            "4:1: error: devices: auto finds no device whose memory is known here."
+            " List the devices: gpu0: {memory: 24GiB}",
         ),
         (TWO + "devices: all", '4:1: error: devices: must be auto, not "all"'),
         (TWO + "defaultModel: bea", '4:1: error: defaultModel: no model is called "bea". Did you mean "bee"?'),

@@ -13,6 +13,7 @@ from hotseat.catalog.groups import TOGETHER, Group
 from hotseat.catalog.spec import LoadingState
 from hotseat.config.complaints import Notebook
 from hotseat.config.document import Document
+from hotseat.config.load import read
 from hotseat.config.specs import preferred_ports
 from hotseat.config.validate import validate
 from hotseat.settings import ApiKey, ErrorFormat, Limits, Logging, Role, Settings
@@ -184,6 +185,22 @@ def test_devices_turn_groups_of_one_into_a_budget(desk: Desk) -> None:
     assert catalog.budgets == {place("gpu0"): 23 * GIB, place("gpu1"): 8 * GIB}
     assert catalog.groups.default is TOGETHER
     assert catalog.policy == Policy(3.0, 9)
+
+
+def test_auto_devices_are_found(desk: Desk) -> None:
+    """What the machine has is the budget, and a plain size means the first of it."""
+    file = desk.write("config.yaml", "devices: auto\nmodels: {m: {cmd: 'server ${PORT}', memory: 2GiB}}\n")
+    found = {DeviceName("gpu0"): 23 * GIB, DeviceName("ram"): 56 * GIB}
+    catalog = read([file], environ={}, find_devices=lambda: found).catalog
+
+    assert catalog.budgets == {place("gpu0"): 23 * GIB, place("ram"): 56 * GIB}
+    assert catalog.groups.default is TOGETHER
+    assert catalog.resolve("m").memory == {place("gpu0"): 2 * GIB}
+
+
+def test_programs_that_have_precedence(desk: Desk) -> None:
+    """Names, as a shell would match them."""
+    assert desk.load(MODEL + "yieldTo: [game.exe, blender*]").settings.yield_to == ("game.exe", "blender*")
 
 
 @pytest.mark.parametrize(

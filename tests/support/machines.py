@@ -24,6 +24,7 @@ class Pool:
     free: int = 48 * GiB
     taken: Mapping[int, Use] | None = None
     label: str = "a pool"
+    has_own_memory: bool = True
 
     def read(self) -> DeviceReading | None:
         return DeviceReading(self.total, self.free)

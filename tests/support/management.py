@@ -17,6 +17,7 @@ from hotseat.api.app import build
 from hotseat.api.house import ConfigReport, House, ReloadResult
 from hotseat.dispatcher import Dispatcher
 from hotseat.journal import Journal
+from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Settings
 from hotseat.tasks import Tasks
@@ -136,6 +137,7 @@ def application(house: Management) -> FastAPI:
             under_way=lambda: house.under_way,
             config=lambda: house.config_report,
             reload=reload,
+            precedence=Precedence(house.dispatcher.tell, tuple, tuple),
             metrics=house.metrics.render,
             is_closing=lambda: house.is_closing,
             started_at=STARTED_AT,

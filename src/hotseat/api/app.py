@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
-from hotseat.api import asking, configured, feeds, listing, management, observing, pages, profiles, recording
+from hotseat.api import (
+    asking,
+    configured,
+    feeds,
+    listing,
+    management,
+    observing,
+    pages,
+    profiles,
+    recording,
+    yielding,
+)
 from hotseat.api.failures import tell_failures
 from hotseat.api.manners import Manners
 
@@ -19,7 +30,7 @@ def build(house: House) -> FastAPI:
     # FastAPI's own pages load from the internet; ours are in pages.py.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.house = house
-    for room in (management, listing, observing, asking, configured, profiles, feeds, recording, pages):
+    for room in (management, listing, observing, asking, configured, profiles, yielding, feeds, recording, pages):
         app.include_router(room.router)
     app.mount("/hotseat/assets", pages.assets)
     app.add_middleware(Manners)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hotseat.dispatcher import Dispatcher
     from hotseat.journal import Journal
     from hotseat.settings import Settings
-    from hotseat.terms import ModelName
+    from hotseat.terms import ModelName, Place
 
 
 class Logs(Protocol):
@@ -23,6 +23,15 @@ class Logs(Protocol):
     def models(self) -> Iterable[ModelName]: ...
     def tail(self, model: ModelName, lines: int) -> list[str]: ...
     def follow(self, model: ModelName) -> AsyncGenerator[str, None]: ...
+
+
+class Precedence(Protocol):
+    """Lets models make way for somebody."""
+
+    def make_way(self, because: str, places: frozenset[Place] = frozenset()) -> None: ...
+
+    def resume(self) -> str:
+        """Returns for whom models make way all the same; empty: for nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,7 @@ class House:
     """Every request to a model that has not ended."""
     config: Callable[[], ConfigReport]
     reload: Callable[[], Awaitable[ReloadResult]]
+    precedence: Precedence
     metrics: Callable[[], bytes]
     """Prometheus text."""
     is_closing: Callable[[], bool]

@@ -12,7 +12,19 @@ from fastapi.responses import JSONResponse
 from hotseat.api.context import Here
 from hotseat.api.failures import failure
 from hotseat.api.management import UNKNOWN
-from hotseat.api.shapes import Failure, Model, Models, ModelStory, Queue, Reloaded, ReloadFailure, Result, Ticket
+from hotseat.api.shapes import (
+    Device,
+    Failure,
+    Footprint,
+    Model,
+    Models,
+    ModelStory,
+    Queue,
+    Reloaded,
+    ReloadFailure,
+    Result,
+    Ticket,
+)
 from hotseat.api.telling import about, last_cause, told
 from hotseat.errors import ShuttingDown
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
@@ -23,7 +35,7 @@ if TYPE_CHECKING:
 
     from hotseat.api.house import House
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.scheduling.view import ModelView, TicketView, View
+    from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
     from hotseat.settings import Readiness
     from hotseat.terms import Bytes, Place
 
@@ -47,6 +59,8 @@ async def models(here: Here) -> Models:
         started_at=here.started_at,
         models=[model(here, view, seen, catalog.models.get(seen.name)) for seen in view.models],
         budgets=by_device(catalog.budgets),
+        devices=[device(seen) for seen in view.devices],
+        making_way=view.making_way,
     )
 
 
@@ -115,8 +129,22 @@ def model(here: House, view: View, seen: ModelView, spec: ModelSpec | None) -> M
         load_s=seen.load_s,
         pinned=spec.pinned if spec else False,
         memory=by_device(spec.memory) if spec and spec.memory is not None else None,
+        footprint=footprint(seen) if view.devices else None,
         progress=progress(here, seen),
     )
+
+
+def footprint(seen: ModelView) -> Footprint:
+    known = seen.footprint
+    return Footprint(
+        counts_as=by_device(known.memory) if known else None,
+        source=known.source.value if known else "unknown",
+        measured=None if seen.measured is None else by_device(seen.measured),
+    )
+
+
+def device(seen: DeviceView) -> Device:
+    return Device(device=str(seen.place), budget=seen.budget, available=seen.available, taken=seen.taken)
 
 
 def by_device(sizes: Mapping[Place, Bytes]) -> dict[str, int]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from hotseat.api.house import House
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.view import View
     from hotseat.terms import LaunchId
 
@@ -96,6 +97,10 @@ class Stopwatch:
             yield {"t": what, "model": event.model, "seconds": round(entry.at - since, 6)}
 
 
+def figures(spec: ModelSpec) -> dict[str, int] | None:
+    return {str(place): bytes_ for place, bytes_ in spec.footprint.memory.items()} if spec.footprint else None
+
+
 def house(catalog: Catalog, view: View) -> dict[str, Any]:
     """What may run beside what. Of a model only what the scheduler knows: recipes may hold secrets."""
     load_s = {seen.name: seen.load_s for seen in view.models}
@@ -110,7 +115,7 @@ def house(catalog: Catalog, view: View) -> dict[str, Any]:
                 "name": spec.name,
                 "load_s": load_s.get(spec.name),
                 "slots": spec.concurrency_limit,
-                "memory": {str(place): bytes_ for place, bytes_ in spec.memory.items()} if spec.memory else None,
+                "memory": figures(spec),
                 "ttl_s": spec.ttl_s,
                 "urgency": spec.urgency,
                 "pinned": spec.pinned,

@@ -104,6 +104,23 @@ class Queue(BaseModel):
     oldest_s: float
 
 
+class Footprint(BaseModel):
+    """How much memory a model takes of each device, in bytes."""
+
+    counts_as: Annotated[dict[str, int] | None, Field(description="What is set aside for it; null: a whole device.")]
+    source: Annotated[Literal["declared", "measured", "estimated", "unknown"], Field(description="Who says so.")]
+    measured: Annotated[dict[str, int] | None, Field(description="What its present process was seen to take.")]
+
+
+class Device(BaseModel):
+    """A device with a budget, in bytes."""
+
+    device: str
+    budget: int
+    available: Annotated[int, Field(description="What models may take now; less than the budget where others use it.")]
+    taken: Annotated[int, Field(description="What the models that are there count as.")]
+
+
 class Model(BaseModel):
     model: str
     aliases: list[str]
@@ -124,9 +141,8 @@ class Model(BaseModel):
     load_s: Annotated[float | None, Field(description="How long it takes to load, as measured.")]
     progress: Annotated[float | None, Field(description=SHARE_READ)]
     pinned: Annotated[bool, Field(description="Never evicted.")]
-    memory: Annotated[
-        dict[str, int] | None, Field(description="Configured bytes per device; null: unknown, it takes a whole one.")
-    ]
+    memory: Annotated[dict[str, int] | None, Field(description="Configured bytes per device; null: it says nothing.")]
+    footprint: Annotated[Footprint | None, Field(description="Null where no device has a budget.")]
 
 
 class Models(BaseModel):
@@ -136,6 +152,8 @@ class Models(BaseModel):
     budgets: Annotated[
         dict[str, int], Field(description="Bytes that models may take per device; empty: no `devices` are configured.")
     ]
+    devices: list[Device]
+    making_way: Annotated[str, Field(description="For whom models have to be gone; empty: nobody.")]
 
 
 class RequestUnderWay(BaseModel):

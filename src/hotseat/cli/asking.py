@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.problems import BadConfig
-from hotseat.cli.tables import duration, table, without_escapes, without_escapes_but_lines
+from hotseat.cli.tables import duration, gib, table, without_escapes, without_escapes_but_lines
 
 if TYPE_CHECKING:
     from hotseat.cli.client import Server
 
 STOPPABLE = ("loading", "ready", "draining", "unloading")
 NOT_RUNNING = 409
+ALIVE = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "MEMORY", "TTL LEFT", "SINCE")
+"""The columns of `alive_row`."""
 
 
 def ps(server: Server, as_json: bool) -> None:
     models = [model for model in server.ask("GET", "/hotseat/models")["models"] if is_alive(model)]
     if as_json:
         return show_json(models)
-    head = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "TTL LEFT", "SINCE")
-    return print(table(head, [alive_row(model) for model in models]))
+    return print(table(ALIVE, [alive_row(model) for model in models]))
 
 
 def is_alive(model: dict[str, Any]) -> bool:
@@ -38,6 +39,7 @@ def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
         str(model["port"] or ""),
         str(model["in_flight"]),
         str(model["waiting"]),
+        memory_in_words(model["footprint"]),
         duration(model["ttl_left_s"]),
         duration(model["phase_s"]),
     )
@@ -47,6 +49,16 @@ def phase_of(model: dict[str, Any]) -> str:
     """`loading 42%` where it is known how far it has come."""
     progress = model.get("progress")
     return str(model["phase"]) if progress is None else f"{model['phase']} {progress:.0%}"
+
+
+def memory_in_words(footprint: dict[str, Any] | None) -> str:
+    """`ram 1.2 GiB (estimated)`; nothing where memory does not decide."""
+    if footprint is None:
+        return ""
+    if footprint["counts_as"] is None:
+        return "a whole device"
+    sizes = ", ".join(f"{device} {gib(size)}" for device, size in footprint["counts_as"].items())
+    return f"{sizes or 'none'} ({footprint['source']})"
 
 
 def list_models(server: Server, as_json: bool) -> None:
@@ -152,6 +164,11 @@ def profile(server: Server, name: str | None, off: bool, as_json: bool) -> None:
 def profile_row(answer: dict[str, Any], profile: dict[str, Any]) -> tuple[str, ...]:
     pins = ", ".join(f"{name} → {target or 'off'}" for name, target in profile["pins"].items())
     return profile["name"], "yes" if profile["name"] == answer["active"] else "", pins, profile["description"]
+
+
+def make_way(server: Server, device: str | None, resume: bool) -> None:
+    query = {"device": device} if device else {}
+    print(server.ask("DELETE" if resume else "POST", "/hotseat/yield", **query)["message"])
 
 
 def show_json(answer: object) -> None:

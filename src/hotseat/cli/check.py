@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hotseat.config.complaints import Complaint, ConfigError, Severity
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
 from hotseat.config.resolved import resolved, together
+from hotseat.config.units import size_text
+from hotseat.memory.steward import devices_for_models, with_figures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
 
 FINE, INVALID = 0, 3
 FORMATS = ("text", "json", "github")
@@ -23,7 +29,8 @@ FORMATS = ("text", "json", "github")
 def check(paths: list[Path], format: str, lenient: bool) -> int:  # noqa: A002  # the option's own name
     """Say what is wrong with a configuration and what it means; 0 when hotseat could start with it, else 3."""
     try:
-        loaded = read(paths, environ=os.environ, lenient=lenient)
+        loaded = read(paths, environ=os.environ, lenient=lenient, find_devices=devices_for_models)
+        loaded = replace(loaded, catalog=with_figures(loaded.catalog))
     except ConfigError as error:
         _report(format, error.complaints, None)
         return INVALID
@@ -54,11 +61,24 @@ def _summary(complaints: Sequence[Complaint], loaded: Loaded | None) -> str:
     warnings = sum(complaint.severity is Severity.WARNING for complaint in complaints)
     lines = [f"ok: {_count(len(loaded.catalog.models), 'model')}, {_count(warnings, 'warning')}."]
     lines += together(loaded.catalog)
+    lines += memory_of_models(loaded.catalog)
     if sentence := refuse_open(loaded.settings):
         lines.append(f"serve will refuse this address: {sentence}")
     if loaded.differences:
         lines += ["Otherwise than in llama-swap:", *map(str, loaded.differences)]
     return "\n".join(lines)
+
+
+def memory_of_models(catalog: Catalog) -> list[str]:
+    """What each model counts as and who says so, where memory decides."""
+    return [f"{name} counts as {_figure(spec)}." for name, spec in catalog.models.items()] if catalog.budgets else []
+
+
+def _figure(spec: ModelSpec) -> str:
+    if (footprint := spec.footprint) is None:
+        return "a whole device: its memory is neither declared nor known"
+    sizes = " and ".join(f"{size_text(size)} of {place}" for place, size in footprint.memory.items())
+    return f"{sizes or 'nothing'} ({footprint.source.value})"
 
 
 def _count(number: int, thing: str) -> str:

@@ -254,6 +254,19 @@ def devices(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> No
     devices(Server(url, api_key), as_json)
 
 
+@app.command("yield", epilog="Example: hotseat yield --device gpu0")
+def make_way(
+    device: Annotated[str | None, typer.Option(help="Only models on this device. [default: all models]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Let models come back.")] = False,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Let models make way for something else; requests get 503 until `hotseat yield --resume`."""
+    if resume and device:
+        raise typer.BadParameter("--resume lets all models come back: leave out --device")
+    asking.make_way(Server(url, api_key), device, resume)
+
+
 @app.command(epilog="Example: hotseat reload")
 def reload(url: Url = HERE, api_key: Key = None) -> None:
     """Read the configuration again; unchanged models keep running."""

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from hotseat.cli.asking import show_json
 from hotseat.cli.problems import Problem
-from hotseat.cli.tables import table
+from hotseat.cli.tables import gib, table
 from hotseat.config.units import is_loopback
 from hotseat.hardware.machine import find_machine
 
@@ -76,7 +76,3 @@ def told_use(use: dict[str, int] | None) -> str:
     if use is None:
         return UNKNOWN
     return gib(use["anonymous"]) + (f" + {gib(use['file_backed'])} of files" if use["file_backed"] else "")
-
-
-def gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB"

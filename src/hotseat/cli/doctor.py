@@ -14,6 +14,7 @@ from hotseat.cli.tables import without_escapes
 from hotseat.config.complaints import ConfigError
 from hotseat.config.load import Loaded, read
 from hotseat.greeting import url_of
+from hotseat.memory.steward import devices_for_models
 from hotseat.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def understood(config: Sequence[Path]) -> tuple[Loaded | None, Iterable[Finding]
         named = ", ".join(map(str, config))
         return None, [Finding("configuration", State.FAIL, f"there is no {named}", "`hotseat init` writes one")]
     try:
-        return read(config, environ=os.environ), ()
+        return read(config, environ=os.environ, find_devices=devices_for_models), ()
     except ConfigError as error:
         return None, [Finding("configuration", State.FAIL, str(complaint)) for complaint in error.complaints]
 

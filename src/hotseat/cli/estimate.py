@@ -19,6 +19,7 @@ from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
 from hotseat.estimates.lines import Backing, CannotEstimate, Where
 from hotseat.estimates.machine import Gpu
+from hotseat.memory.steward import devices_for_models
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +58,7 @@ def estimate_model(name: str, config: Sequence[Path], wishes: Wishes) -> Estimat
 
 def _spec(name: str, config: Sequence[Path]) -> ModelSpec:
     try:
-        return read(config, environ=os.environ).catalog.resolve(name)
+        return read(config, environ=os.environ, find_devices=devices_for_models).catalog.resolve(name)
     except ConfigError as error:
         raise BadConfig("\n".join(["the configuration has errors:", *map(str, error.complaints)])) from None
     except UnknownModel as unknown:

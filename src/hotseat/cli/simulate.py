@@ -13,6 +13,7 @@ from hotseat.cli.tables import table
 from hotseat.config.complaints import ConfigError
 from hotseat.config.load import read
 from hotseat.config.units import parse_size
+from hotseat.memory.steward import devices_for_models, with_figures
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.figures import Figures, figures
 from hotseat.simulation.house import Turns, play
@@ -77,7 +78,7 @@ def changed(catalog: Catalog, trace: Trace, changes: Changes) -> Catalog:
 
 def configured(files: list[Path], trace: Trace) -> Catalog:
     try:
-        catalog = read(files, environ=os.environ).catalog
+        catalog = with_figures(read(files, environ=os.environ, find_devices=devices_for_models).catalog)
     except ConfigError as error:
         raise BadConfig("\n".join(map(str, error.complaints))) from None
     missing = [model.name for model in trace.models if model.name not in catalog.models]
@@ -92,7 +93,7 @@ def budgets(catalog: Catalog, wished: tuple[str, ...]) -> dict[str, int]:
     known = [place.device for place in catalog.budgets]
     for device in (device for device in devices if known and device and device not in known):
         raise Problem(f"--memory {device}=…: there is no such device, only {', '.join(known)}")
-    unsized = [name for name, spec in catalog.models.items() if spec.memory is None]
+    unsized = [name for name, spec in catalog.models.items() if spec.footprint is None]
     if unsized:
         print(f"of unknown size, so each takes a whole device: {', '.join(unsized)}", file=sys.stderr)
     return devices

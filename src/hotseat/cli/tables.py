@@ -30,6 +30,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
+
+
 def duration(seconds: float | None) -> str:
     """`42s`, `3m05s`, `2h07m`, `4d02h`; a dash where there is none."""
     if seconds is None:

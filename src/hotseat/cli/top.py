@@ -11,7 +11,7 @@ import tty
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.asking import alive_row, is_alive, show_json
+from hotseat.cli.asking import ALIVE, alive_row, is_alive, show_json
 from hotseat.cli.problems import Problem
 from hotseat.cli.tables import NOTHING, duration, table, without_escapes
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EVERY_S = 1.0
 QUIT = b"qQ\x04"
 """Also Ctrl-D, which a terminal in this mode hands on as it is."""
-MODELS = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "TTL LEFT", "SINCE", "WHY")
+MODELS = (*ALIVE, "WHY")
 LINE = ("REQUEST", "MODEL", "CLIENT", "WAITED", "WHY")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hotseat.cli.problems import Problem
 from hotseat.config.complaints import ConfigError
 from hotseat.config.load import read
+from hotseat.memory.steward import devices_for_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,7 +128,7 @@ def account() -> str:
 
 def addresses(config: Path) -> Iterator[str]:
     try:
-        host, port = read([config], environ=os.environ).settings.listen
+        host, port = read([config], environ=os.environ, find_devices=devices_for_models).settings.listen
     except ConfigError as error:
         raise Problem(f"the configuration has errors: {error.complaints[0]}") from None
     names = ("127.0.0.1", "::1") if host == "localhost" else (host,)

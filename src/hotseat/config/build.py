@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
@@ -18,7 +18,7 @@ from hotseat.settings import Access, ApiKey, ErrorFormat, Limits, Logging, Readi
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from hotseat.catalog.matrix import Matrix
     from hotseat.config.complaints import Path
@@ -31,10 +31,19 @@ class Built:
     settings: Settings
 
 
-def build(config: Config, names: Collection[str], notebook: Notebook) -> Built:
+FindDevices: TypeAlias = "Callable[[], Mapping[DeviceName, Bytes]]"
+"""What models may take of each device of this machine."""
+
+
+def no_devices() -> Mapping[DeviceName, Bytes]:
+    """For whoever only reads the configuration, and not on the machine that it is for."""
+    return {}
+
+
+def build(config: Config, names: Collection[str], notebook: Notebook, find_devices: FindDevices = no_devices) -> Built:
     """What the configuration means. `names` are all models it speaks of, those with mistakes included."""
     checks = CrossCheck(config, names, notebook)
-    budgets = _budgets(config, notebook)
+    budgets = _budgets(config, notebook, find_devices)
     checks.names()
     checks.routing()
     checks.memory(budgets)
@@ -65,11 +74,14 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[s
     )
 
 
-def _budgets(config: Config, notebook: Notebook) -> Mapping[Place, Bytes]:
-    if isinstance(config.devices, str):
-        notebook.error(("devices",), "auto is not available yet", "List the devices: gpu0: {memory: 24GiB}")
-        return MappingProxyType({})
+def _budgets(config: Config, notebook: Notebook, find_devices: FindDevices) -> Mapping[Place, Bytes]:
     budgets = {}
+    if isinstance(config.devices, str):
+        found = find_devices()
+        if not found:
+            hint = "List the devices: gpu0: {memory: 24GiB}"
+            notebook.error(("devices",), "auto finds no device whose memory is known here", hint)
+        return MappingProxyType({Place(LOCAL_HOST, name): size for name, size in found.items()})
     for name, device in config.devices.items():
         if device.reserve >= device.memory:
             notebook.error(("devices", name, "reserve"), "reserve leaves nothing of the device's memory")
@@ -123,6 +135,7 @@ def _settings(config: Config, notebook: Notebook) -> Settings:
         metrics=config.metrics,
         include_aliases_in_list=config.include_aliases_in_list,
         ignore_paths=tuple(config.upstream.ignore_paths),
+        yield_to=config.yield_to,
     )
 
 

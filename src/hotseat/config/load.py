@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hotseat.catalog.template import holes
-from hotseat.config.build import Built, build
+from hotseat.config.build import Built, FindDevices, build, no_devices
 from hotseat.config.complaints import Complaint, Notebook, Path, Severity, Spot, value_at
 from hotseat.config.document import Document, parse
 from hotseat.config.leads import warn_of_proxies
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
 
 
+LookAgain: TypeAlias = "Callable[[Offer], Catalog]"
+
+
 @dataclass(frozen=True)
 class Loaded:
     catalog: Catalog
@@ -43,36 +46,53 @@ class Loaded:
     """What happens otherwise than it would in llama-swap."""
     models_dir: FilePath | None = None
     """A folder whose files are models."""
-    look_again: Callable[[Offer], Catalog] | None = field(default=None, compare=False)
+    look_again: LookAgain | None = field(default=None, compare=False)
     """The catalog of the same text with what the folder offers now; what was written to the text since is not read."""
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a text is understood by, besides itself."""
+
+    environ: Mapping[str, str]
+    find_devices: FindDevices
+    lenient: bool
+
+
 def read(
-    paths: Sequence[FilePath], *, environ: Mapping[str, str], lenient: bool = False, offer: Offer = offered_by
+    paths: Sequence[FilePath],
+    *,
+    environ: Mapping[str, str],
+    lenient: bool = False,
+    offer: Offer = offered_by,
+    find_devices: FindDevices = no_devices,
 ) -> Loaded:
-    """Read files and directories of files as one configuration; ConfigError carries everything that is wrong."""
+    """Read files and directories of files as one configuration; ConfigError carries everything that is wrong.
+
+    `offer` says what is in a folder of models, `find_devices` what `devices: auto` stands for.
+    """
     name = str(paths[0]) if paths else ""
     notebook = Notebook(name)
     files = _files(paths, notebook)
     document = _document(files, environ, notebook)
 
+    around = Surroundings(environ, find_devices, lenient)
+
     def understood(offer: Offer, notebook: Notebook) -> Loaded:
-        return _understood(document, offer, notebook, environ, lenient)
+        return _understood(document, offer, notebook, around)
 
     loaded = understood(offer, notebook)
     return replace(loaded, files=files, look_again=lambda offer: understood(offer, Notebook(name)).catalog)
 
 
-def _understood(
-    written: Document, offer: Offer, notebook: Notebook, environ: Mapping[str, str], lenient: bool
-) -> Loaded:
+def _understood(written: Document, offer: Offer, notebook: Notebook, around: Surroundings) -> Loaded:
     notebook.spots = written.spots
     document = with_files(written, offer, notebook)
     notebook.spots = document.spots
     value = expand_all(without_foreign_keys(document), notebook)
-    config = validate(value, document, notebook, lenient=lenient)
-    built = _built(config, document.value, notebook)
-    warn_of_proxies(built.catalog, environ, notebook)
+    config = validate(value, document, notebook, lenient=around.lenient)
+    built = _built(config, document.value, notebook, around.find_devices)
+    warn_of_proxies(built.catalog, around.environ, notebook)
     return Loaded(
         built.catalog,
         built.settings,
@@ -83,10 +103,10 @@ def _understood(
     )
 
 
-def _built(config: Config | None, value: dict[str, Any], notebook: Notebook) -> Built:
+def _built(config: Config | None, value: dict[str, Any], notebook: Notebook, find_devices: FindDevices) -> Built:
     models = value.get("models")
     names = list(models) if isinstance(models, dict) else []
-    built = build(config, names, notebook) if config else None
+    built = build(config, names, notebook, find_devices) if config else None
     notebook.raise_errors()
     assert built is not None, "a configuration without complaints is a configuration"
     return built

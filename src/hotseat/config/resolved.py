@@ -69,6 +69,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "metrics": settings.metrics,
         "includeAliasesInList": settings.include_aliases_in_list,
         "upstream": {"ignorePaths": list(settings.ignore_paths)},
+        "yieldTo": list(settings.yield_to),
         "logLevel": logging.level,
         "logTimeFormat": logging.time_format,
         "logToStdout": logging.to_stdout,
@@ -103,7 +104,7 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
         "concurrencyLimit": spec.concurrency_limit or 0,
         "urgency": spec.urgency,
         "pinned": spec.pinned,
-        "memory": None if spec.memory is None else {str(place): size for place, size in spec.memory.items()},
+        "memory": _memory(spec),
         "useModelName": spec.changes.model_name or "",
         "sendLoadingState": spec.loading_state.value,
         "filters": _filters(spec.changes, spec.changes_by_name),
@@ -118,6 +119,13 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
             "context": spec.capabilities.context,
         },
     }
+
+
+def _memory(spec: ModelSpec) -> dict[str, Any] | None:
+    """What it counts as and who says so; null: unknown, so it takes a whole device."""
+    if (footprint := spec.footprint) is None:
+        return None
+    return {"devices": {str(place): size for place, size in footprint.memory.items()}, "source": footprint.source.value}
 
 
 def _filters(changes: BodyChanges, by_name: Mapping[str, BodyChanges]) -> dict[str, Any]:

@@ -120,9 +120,9 @@ class Ui(Form):
 
 
 class Performance(Form):
-    disabled: Annotated[Switch, Later("Devices are not polled; declared sizes count")] = False
+    disabled: Annotated[Switch, Later("Memory is measured where devices are listed")] = False
     """No polling of processor, memory and devices."""
-    every: Annotated[Duration, Field(ge=1), Later("Devices are not polled")] = 5.0
+    every: Annotated[Duration, Field(ge=1), Later("Memory is measured every 5 s while a model runs")] = 5.0
     """Polling period."""
 
 
@@ -169,7 +169,9 @@ class Config(Form):
     devices: Annotated[
         Annotated[Literal["auto"], AsText] | Annotated[dict[str, DeviceForm], AsMapping], TextOrMapping
     ] = Field(default_factory=dict)
-    """Memory of the devices; lets models run together as long as they fit."""
+    """Memory of the devices, or auto; lets models run together as long as they fit."""
+    yield_to: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Names of programs that have precedence (`*` and `?` as in a shell): while one runs, no model does."""
     limits: LimitsForm = LimitsForm()
     """What clients may send."""
     ready: ReadyForm = ReadyForm()

@@ -33,7 +33,7 @@ def sysctl(name: str) -> int | None:
 
 
 class MacRam:
-    label = "this machine's RAM"
+    label, has_own_memory = "this machine's RAM", True
 
     def __init__(self, ask: Sysctl = sysctl) -> None:
         self._ask = ask

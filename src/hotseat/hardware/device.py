@@ -17,6 +17,10 @@ class Device(Protocol):
     def label(self) -> str:
         """What people call it."""
 
+    @property
+    def has_own_memory(self) -> bool:
+        """False where it works in the machine's RAM."""
+
     def read(self) -> DeviceReading | None:
         """None where it does not answer any more; it is asked again next time."""
 
@@ -52,7 +56,3 @@ class Card(Device, Protocol):
     @property
     def part(self) -> int | None:
         """Which slice of the card it is, where the card is divided; None: all of it."""
-
-    @property
-    def has_own_memory(self) -> bool:
-        """False where it works in the machine's RAM."""

@@ -49,9 +49,8 @@ class Machine:
 
     @property
     def borrowers(self) -> frozenset[DeviceName]:
-        """Cards that work in the machine's RAM."""
-        devices = self._devices.items()
-        return frozenset(name for name, device in devices if not getattr(device, "has_own_memory", True))
+        """Cards that work in the machine's RAM: their bytes and those of `ram` are the same."""
+        return frozenset(name for name, device in self._devices.items() if not device.has_own_memory)
 
     def devices(self) -> dict[DeviceName, DeviceReading]:
         return {name: reading for name, device in self._devices.items() if (reading := device.read())}

@@ -18,7 +18,7 @@ LARGE: Bytes = 64 << 20
 
 
 class Ram:
-    label = "this machine's RAM"
+    label, has_own_memory = "this machine's RAM", True
 
     def __init__(self, proc: Path = PROC, cgroups: Path = SYS / "fs/cgroup") -> None:
         self._proc, self._cgroups = proc, cgroups

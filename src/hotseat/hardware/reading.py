@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
@@ -83,6 +83,12 @@ class Reading:
 
     def _anonymous_on(self, device: DeviceName) -> Bytes:
         return sum(uses[device].anonymous for uses in self.processes.values() if device in uses)
+
+
+def folded(reading: Reading, ram: DeviceName, into: DeviceName) -> Reading:
+    """The same for a machine whose GPU works in the RAM: what a process takes of both counts on the GPU."""
+    both = {pid: uses.get(ram, Use()) + uses.get(into, Use()) for pid, uses in reading.processes.items()}
+    return replace(reading, processes={pid: {**uses, into: both[pid]} for pid, uses in reading.processes.items()})
 
 
 def footprint(pid: int, now: Reading, before: Reading) -> dict[DeviceName, Use]:

@@ -57,6 +57,11 @@ class Launch:
         taken = taken_in(self._child.pid) if self._child and self._weight else 0
         return min(taken / self._weight, 1.0) if taken else None
 
+    @property
+    def pid(self) -> int | None:
+        """None: its process has not begun."""
+        return self._child.pid if self._child else None
+
     async def bring_up(self) -> Upstream:
         """The server, ready; or LoadFailed, and then no process of it is left."""
         try:

@@ -35,6 +35,10 @@ class Supervisor:
         self._withheld_env = withheld_env
         self._launches: dict[LaunchId, Launch] = {}
 
+    def pids(self) -> dict[ModelName, int]:
+        """Whose server has which process, from its first breath to its last."""
+        return {launch.model: launch.pid for launch in self._launches.values() if launch.pid is not None}
+
     def withhold(self, withheld_env: Collection[str]) -> None:
         """From now on, servers are started without these of our variables."""
         self._withheld_env = withheld_env

@@ -1,0 +1,32 @@
+"""PURE: `devices: auto`, what models may take of each device where the configuration leaves that to us."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.hardware.machine import RAM
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from hotseat.hardware.reading import DeviceReading
+    from hotseat.terms import Bytes, DeviceName
+
+RAM_KEPT = 8
+"""One part in so many of the RAM is left to everybody else on the machine."""
+CARD_KEPT: Bytes = 256 << 20
+"""Of a card, for what a server takes beyond its buffers and for whoever draws on it."""
+
+
+def budgets_of(seen: Mapping[DeviceName, DeviceReading], borrowers: Collection[DeviceName]) -> dict[DeviceName, Bytes]:
+    """Each byte is budgeted once: cards with memory of their own and the RAM, or the one card that borrows the RAM."""
+    own = {name: reading for name, reading in seen.items() if name not in borrowers and name != RAM}
+    borrowed = next((name for name in seen if name in borrowers), None)
+    if not own and borrowed is not None:
+        return {borrowed: _without_share(seen[borrowed].total)}
+    cards = {name: reading.total - CARD_KEPT for name, reading in own.items() if reading.total > CARD_KEPT}
+    return {**cards, **({RAM: _without_share(seen[RAM].total)} if RAM in seen else {})}
+
+
+def _without_share(total: Bytes) -> Bytes:
+    return total - total // RAM_KEPT

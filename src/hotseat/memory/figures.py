@@ -1,0 +1,85 @@
+"""What each model counts as, where the configuration does not say: as it was measured, else as it is estimated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.spec import Footprint, Source
+from hotseat.estimates.files import Disk
+from hotseat.estimates.lines import Backing, Where
+from hotseat.estimates.machine import Gpu
+from hotseat.hardware.footprints import key_of
+from hotseat.hardware.machine import RAM
+from hotseat.memory.guessing import Guesses, Placing
+from hotseat.terms import LOCAL_HOST, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+    from hotseat.hardware.footprints import Footprints, RecipeKey
+    from hotseat.hardware.machine import Machine
+    from hotseat.hardware.reading import Use
+    from hotseat.terms import Bytes, DeviceName
+
+
+class Figures:
+    """Fills catalogs, and knows what of a measured figure nobody would miss."""
+
+    def __init__(self, footprints: Footprints, environ: Mapping[str, str], machine: Callable[[], Machine]) -> None:
+        self._footprints, self._environ, self._machine = footprints, environ, machine
+        self._guesses: dict[Gpu, Guesses] = {}
+        self._spare: dict[RecipeKey, Bytes] = {}
+        """Pages of files that a server only reads to load: resident while there is room, and missed by nobody."""
+
+    def fill(self, catalog: Catalog) -> Catalog:
+        """The catalog with a figure for every model that can be given one.
+
+        Reads files and asks drivers, so it is not for the event loop.
+        """
+        if not catalog.budgets:
+            return catalog
+        machine, budgets = self._machine(), catalog.budgets
+        totals = {Place(LOCAL_HOST, name): reading.total for name, reading in machine.devices().items()}
+        has_card = any(place.device != RAM for place in {**totals, **budgets})
+        guesses = self._guesses_with(Gpu.SOME if has_card else Gpu.NONE)
+        place = Placing(budgets, totals, is_unified=is_unified(budgets, machine.borrowers))
+        models = {name: self._filled(spec, guesses, place) for name, spec in catalog.models.items()}
+        return replace(catalog, models=models)
+
+    def peak(self, recipe: LaunchRecipe, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
+        """What it was seen to take, without what nobody would miss, on the places that have a budget."""
+        key = key_of(recipe)
+        spare = self._spare.get(key, 0)
+        seen = {Place(LOCAL_HOST, name): needed(use, spare) for name, use in (self._footprints.peak(key) or {}).items()}
+        return {place: size for place, size in seen.items() if place in budgets}
+
+    def _guesses_with(self, gpu: Gpu) -> Guesses:
+        if gpu not in self._guesses:
+            self._guesses[gpu] = Guesses(Disk(Path.cwd()), self._environ, gpu)
+        return self._guesses[gpu]
+
+    def _filled(self, spec: ModelSpec, guesses: Guesses, placing: Placing) -> ModelSpec:
+        """What was measured of a place goes before what was guessed of it."""
+        if spec.memory is not None:
+            return spec
+        guessed: dict[Place, Bytes] = {}
+        if guess := guesses.of(spec):
+            guessed = placing.of(guess)
+            self._spare[key_of(spec.recipe)] = guess.backed(Where.HOST, Backing.READ_ONCE)
+        if measured := self.peak(spec.recipe, placing.budgets):
+            return replace(spec, learned=Footprint({**guessed, **measured}, Source.MEASURED))
+        return replace(spec, learned=Footprint(guessed, Source.ESTIMATED) if guessed else None)
+
+
+def needed(use: Use, spare: Bytes) -> Bytes:
+    """PURE: a device's memory is all anonymous, so nothing is spared there."""
+    return use.anonymous + max(0, use.file_backed - spare)
+
+
+def is_unified(budgets: Collection[Place], borrowers: Collection[DeviceName]) -> bool:
+    """PURE: is the only budget that of a card which works in the RAM?"""
+    return len(budgets) == 1 and next(iter(budgets)).device in borrowers

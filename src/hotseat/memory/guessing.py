@@ -1,0 +1,90 @@
+"""What a model will take, read from its files and its command line; nothing where that cannot be said."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from hotseat.catalog.template import PORT, fill_hole
+from hotseat.estimates.estimate import estimate
+from hotseat.estimates.lines import CannotEstimate, Where
+from hotseat.hardware.machine import RAM
+from hotseat.terms import LOCAL_HOST, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.estimates.lines import Estimate
+    from hotseat.estimates.machine import Files, Gpu
+    from hotseat.terms import Bytes
+
+    Key: TypeAlias = tuple[object, ...]
+
+log = logging.getLogger(__name__)
+
+RAM_PLACE = Place(LOCAL_HOST, RAM)
+
+
+class Guesses:
+    """Estimates, made again only when a command line, an environment or a file has changed."""
+
+    def __init__(self, files: Files, environ: Mapping[str, str], gpu: Gpu) -> None:
+        self._files, self._environ, self._gpu = files, environ, gpu
+        self._known: dict[Key, Estimate | None] = {}
+
+    def of(self, spec: ModelSpec) -> Estimate | None:
+        """Reads files, so it is not for the event loop. Never raises: a model without a figure takes a whole device."""
+        key = (spec.recipe.argv, spec.recipe.env, *stamps(spec.recipe.argv))
+        if key not in self._known:
+            self._known[key] = self._guess(spec)
+        return self._known[key]
+
+    def _guess(self, spec: ModelSpec) -> Estimate | None:
+        argv = tuple(fill_hole(word, PORT, 0) for word in spec.recipe.argv)
+        try:
+            return estimate(argv, self._files, env={**self._environ, **dict(spec.recipe.env)}, gpu=self._gpu)
+        except CannotEstimate as problem:
+            log.info("memory cannot be estimated model=%s reason=%r", spec.name, problem.message)
+        except Exception:  # a file of a kind nobody thought of must not keep the house from opening
+            log.exception("memory could not be estimated model=%s", spec.name)
+        return None
+
+
+def stamps(argv: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
+    """When each file of a command line was written, and how large it is."""
+    for word in argv:
+        try:
+            told = os.stat(word)
+        except (OSError, ValueError):
+            continue
+        yield word, told.st_mtime_ns, told.st_size
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """PURE: where the parts of an estimate lie: a device's on the first card with a budget, the host's on the RAM.
+
+    What lies where nothing has a budget is not counted. Where the GPU works in the RAM, there is one budget for both.
+    """
+
+    budgets: Mapping[Place, Bytes]
+    totals: Mapping[Place, Bytes]
+    """What the devices have."""
+    is_unified: bool = False
+
+    def of(self, guess: Estimate) -> dict[Place, Bytes]:
+        card = next((place for place in self.budgets if place != RAM_PLACE), None)
+        host = guess.needed(Where.HOST)
+        found = {RAM_PLACE: host} if RAM_PLACE in self.budgets else {}
+        if card is None:
+            return found
+        return {card: self._on(card, guess) + (host if self.is_unified else 0), **found}
+
+    def _on(self, card: Place, guess: Estimate) -> Bytes:
+        """Some servers take a part of the card, whatever they need."""
+        if guess.device_share is None:
+            return guess.needed(Where.DEVICE)
+        return int(guess.device_share * self.totals.get(card, self.budgets[card]))

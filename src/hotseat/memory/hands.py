@@ -1,0 +1,103 @@
+"""Hands that wait until the memory of whoever left is really free before they start the next server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.errors import LoadFailed
+from hotseat.hardware.settling import WITHIN_S, until_free
+from hotseat.scheduling.events import UpstreamFailed
+from hotseat.scheduling.room import in_gib, needs
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.hardware.settling import Watches
+    from hotseat.scheduling.commands import StartUpstream, StopUpstream
+    from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamReady
+    from hotseat.terms import Bytes, DeviceName, Instant, LaunchId, Seconds
+
+log = logging.getLogger(__name__)
+
+FRESH_S: Seconds = 10.0
+"""An end that is longer ago has given back what it will: whoever is short of memory then waits for others."""
+SLACK = 0.95
+"""Of what is needed: figures are estimates, and a wait for the last percent would be one for nothing."""
+
+
+class Hands(Protocol):
+    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed: ...
+    async def watch(self, ready: UpstreamReady) -> UpstreamExited: ...
+    async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
+    async def stop(self, command: StopUpstream) -> None: ...
+
+
+class PatientHands:
+    def __init__(
+        self, hands: Hands, gauge: Watches, catalog: Callable[[], Catalog], within_s: Seconds = WITHIN_S
+    ) -> None:
+        self._hands, self._gauge, self._catalog, self._within_s = hands, gauge, catalog, within_s
+        self._ended_at: Instant = float("-inf")
+        self._waiting: dict[LaunchId, asyncio.Task[None]] = {}
+        self._tasks = Tasks()
+
+    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
+        if not await self._may_begin(command):
+            stopped = LoadFailed(f"{command.model} was stopped before it was started")
+            return UpstreamFailed(command.model, command.launch, stopped)
+        started = await self._hands.start(command)
+        if isinstance(started, UpstreamFailed):
+            self._note_end()
+        return started
+
+    async def watch(self, ready: UpstreamReady) -> UpstreamExited:
+        exited = await self._hands.watch(ready)
+        self._note_end()
+        return exited
+
+    async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
+        return await self._hands.ask_slots(ready)
+
+    async def stop(self, command: StopUpstream) -> None:
+        if waiting := self._waiting.get(command.launch):
+            waiting.cancel()
+        else:
+            await self._hands.stop(command)
+
+    def _note_end(self) -> None:
+        self._ended_at = asyncio.get_running_loop().time()
+
+    async def _may_begin(self, command: StartUpstream) -> bool:
+        """Wait for memory where some was just given back; False where the launch was stopped meanwhile."""
+        wanted = self._wanted(command)
+        if not wanted or asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
+            return True
+        waiting = self._tasks.start(self._until_free(command, wanted), f"memory for {command.model}")
+        self._waiting[command.launch] = waiting
+        try:
+            await asyncio.wait([waiting])
+        finally:
+            del self._waiting[command.launch]
+        return not waiting.cancelled()
+
+    def _wanted(self, command: StartUpstream) -> dict[DeviceName, Bytes]:
+        figures = needs(command.spec, self._catalog())
+        return {place.device: int(SLACK * bytes_) for place, bytes_ in figures.items() if bytes_}
+
+    async def _until_free(self, command: StartUpstream, wanted: Mapping[DeviceName, Bytes]) -> None:
+        """What is free then decides: the server is started, and says itself if it is not enough."""
+        freed = await until_free(self._gauge, wanted, self._within_s)
+        for device, lack in freed.missing.items():
+            log.warning(
+                "memory was not given back model=%s device=%s needed=%r free=%r missing=%r waited_s=%.1f",
+                command.model,
+                device,
+                in_gib(wanted[device]),
+                in_gib(freed.free[device]),
+                in_gib(lack),
+                freed.took_s,
+            )

@@ -1,0 +1,74 @@
+"""Who has precedence over models: programs that the configuration names, and an operator who says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from hotseat.hardware.bystanders import present
+from hotseat.scheduling.events import WayMade, WayRegained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from hotseat.hardware.bystanders import Bystander
+    from hotseat.scheduling.events import Event
+    from hotseat.terms import Place, Seconds
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Seconds = 2.0
+
+
+class Precedence:
+    """Tells the scheduler when models have to make way, and when they may come back."""
+
+    def __init__(
+        self,
+        tell: Callable[[Event], None],
+        patterns: Callable[[], Collection[str]],
+        ours: Callable[[], Collection[int]],
+        look: Callable[[Collection[str], Collection[int]], Sequence[Bystander]] = present,
+        every_s: Seconds = EVERY_S,
+    ) -> None:
+        self._tell, self._patterns, self._ours, self._look, self._every_s = tell, patterns, ours, look, every_s
+        self._wished: WayMade | None = None
+        """By an operator."""
+        self._needed: WayMade | None = None
+        """For a program."""
+        self._told: WayMade | None = None
+
+    def make_way(self, because: str, places: frozenset[Place] = frozenset()) -> None:
+        self._wished = WayMade(because, places)
+        self._decide()
+
+    def resume(self) -> str:
+        """Take the operator's wish back; returns for whom models make way all the same, if for anybody."""
+        self._wished = None
+        self._decide()
+        return self._needed.because if self._needed else ""
+
+    async def walk(self) -> None:
+        """Look for programs; never returns."""
+        while True:
+            await self.look()
+            await asyncio.sleep(self._every_s)
+
+    async def look(self) -> None:
+        patterns = tuple(self._patterns())
+        found = await asyncio.to_thread(self._look, patterns, tuple(self._ours())) if patterns else ()
+        self._needed = WayMade(f"{found[0].name} runs (pid {found[0].pid})") if found else None
+        self._decide()
+
+    def _decide(self) -> None:
+        """A program needs all devices, so it goes before an operator who may need one."""
+        way = self._needed or self._wished
+        if way == self._told:
+            return None
+        self._told = way
+        if way is None:
+            log.info("models may come back")
+            return self._tell(WayRegained())
+        log.info("models make way because=%r", way.because)
+        return self._tell(way)

@@ -1,0 +1,141 @@
+"""From looks at the machine to facts for the scheduler: what each model takes, and what others leave of a device."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.catalog.spec import Source
+from hotseat.hardware.footprints import key_of
+from hotseat.hardware.machine import RAM
+from hotseat.hardware.reading import folded
+from hotseat.memory.figures import is_unified
+from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.room import in_gib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.hardware.footprints import Footprints
+    from hotseat.hardware.reading import Reading
+    from hotseat.hardware.rounds import Measured
+    from hotseat.memory.figures import Figures
+    from hotseat.scheduling.events import Event
+    from hotseat.scheduling.view import ModelView, View
+    from hotseat.terms import Bytes, DeviceName, ModelName, Place
+
+log = logging.getLogger(__name__)
+
+WORTH_TELLING = 0.01
+"""A figure that changes by less is not told: a server in use grows by a page now and then."""
+LOOKS = 3
+"""Others count when they were there in so many looks in a row: memory that was given back is not free at once."""
+ALWAYS_THERE = 0.05
+"""Others who take less than this part of a device do not count: somebody draws the desktop, and budgets are round."""
+
+
+class House(Protocol):
+    """The dispatcher, as far as it is asked here."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def view(self) -> View: ...
+
+    def tell(self, event: Event) -> None: ...
+
+
+class MemoryWatch:
+    def __init__(
+        self, house: House, footprints: Footprints, figures: Figures, borrowers: Callable[[], Collection[DeviceName]]
+    ) -> None:
+        self._house, self._footprints, self._figures, self._borrowers = house, footprints, figures, borrowers
+        self._left: deque[Mapping[Place, Bytes]] = deque(maxlen=LOOKS)
+        self._warned: set[ModelName] = set()
+
+    def hear(self, measured: Measured) -> None:
+        """For `Rounds` to call with each look."""
+        if not measured.reading.devices:  # no driver answers, and nobody should wait for one here
+            return
+        budgets = self._house.catalog.budgets
+        reading = self._folded(measured.reading, budgets)
+        for seen in self._house.view().models:
+            if seen.upstream and seen.upstream.pid in reading.processes and seen.phase is Phase.READY:
+                self._note(seen, reading)
+        self._note_others(reading, budgets)
+
+    def _folded(self, reading: Reading, budgets: Mapping[Place, Bytes]) -> Reading:
+        if not is_unified(budgets, self._borrowers()):
+            return reading
+        return folded(reading, RAM, next(iter(budgets)).device)
+
+    # Models
+
+    def _note(self, seen: ModelView, reading: Reading) -> None:
+        assert seen.upstream is not None
+        assert seen.upstream.pid is not None
+        assert seen.launch is not None
+        catalog = self._house.catalog
+        recipe = catalog.models[seen.name].recipe
+        self._footprints.note(key_of(recipe), seen.launch, reading.processes[seen.upstream.pid])
+        peak = self._figures.peak(recipe, catalog.budgets)
+        if peak and is_news(peak, seen):
+            self._house.tell(MemoryMeasured(seen.name, seen.launch, peak))
+            self._warn(seen, peak)
+
+    def _warn(self, seen: ModelView, peak: Mapping[Place, Bytes]) -> None:
+        """Once per model: the configuration stands, but whoever wrote it should know."""
+        footprint = seen.footprint
+        if footprint is None or footprint.source is not Source.DECLARED or seen.name in self._warned:
+            return
+        for place, bytes_ in peak.items():
+            declared = footprint.memory.get(place, 0)
+            if differs(bytes_, declared) and bytes_ > declared:
+                self._warned.add(seen.name)
+                sizes = (in_gib(bytes_), in_gib(declared))
+                log.warning(
+                    "takes more memory than declared model=%s device=%s took=%r declared=%r", seen.name, place, *sizes
+                )
+
+    # Others
+
+    def _note_others(self, reading: Reading, budgets: Mapping[Place, Bytes]) -> None:
+        self._left.append(left_by_others(reading, budgets))
+        most = {place: max(left.get(place, 0) for left in self._left) for place in self._left[-1]}
+        before = self._house.catalog.available
+        if any(differs(size, limit(before, place, budgets)) for place, size in most.items()):
+            for place, size in most.items():
+                log.info("others leave device=%s left=%r budget=%r", place, in_gib(size), in_gib(budgets[place]))
+            self._house.tell(DevicesChanged(most))
+
+
+def left_by_others(reading: Reading, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
+    """PURE: of each budget, what others leave; all of it where they take next to nothing."""
+    foreign = reading.foreign()
+    found = {}
+    for place, budget in budgets.items():
+        if seen := reading.devices.get(place.device):
+            others = foreign.get(place.device, 0)
+            found[place] = budget if others < ALWAYS_THERE * seen.total else min(budget, seen.total - others)
+    return found
+
+
+def limit(available: Mapping[Place, Bytes], place: Place, budgets: Mapping[Place, Bytes]) -> Bytes:
+    return min(budgets[place], available.get(place, budgets[place]))
+
+
+def is_news(peak: Mapping[Place, Bytes], seen: ModelView) -> bool:
+    """Is it worth telling? What counts is replaced once the model was used; until then it may still grow."""
+    if any(differs(size, (seen.measured or {}).get(place, 0)) for place, size in peak.items()):
+        return True
+    if not seen.served or (seen.footprint and seen.footprint.source is Source.DECLARED):
+        return False
+    counted = seen.footprint.memory if seen.footprint else {}
+    return any(differs(size, counted.get(place, 0)) for place, size in peak.items())
+
+
+def differs(one: Bytes, other: Bytes) -> bool:
+    return abs(one - other) > WORTH_TELLING * max(one, other)

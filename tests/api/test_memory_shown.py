@@ -1,0 +1,97 @@
+"""Memory over HTTP: what models count as, what devices have left, and models that make way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.catalogs import GIB, gpu, model, with_budget
+from tests.support.management import Management, management
+from tests.support.puppets import come_true
+
+from hotseat.catalog.spec import Footprint, Source
+from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
+from hotseat.terms import LaunchId, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+QWEN = ModelName("qwen")
+GUESS = Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)
+HOUSE = with_budget(model("qwen", learned=GUESS), model("llama", gib=8), model("unknown"))
+
+
+@pytest.fixture
+async def roomy(tmp_path: Path) -> AsyncIterator[Management]:
+    async with management(tmp_path / "socket", HOUSE) as house:
+        yield house
+
+
+async def test_every_figure_says_where_it_comes_from(roomy: Management) -> None:
+    """Declared, estimated, or not known at all."""
+    models = (await roomy.get("/hotseat/models")).json()["models"]
+
+    assert [each["footprint"] for each in models] == [
+        {"counts_as": {"gpu0": 4 * GIB}, "source": "estimated", "measured": None},
+        {"counts_as": {"gpu0": 8 * GIB}, "source": "declared", "measured": None},
+        {"counts_as": None, "source": "unknown", "measured": None},
+    ]
+
+
+async def test_what_was_measured_is_shown_with_the_devices(roomy: Management) -> None:
+    """The budget, what others leave of it, and what the models take."""
+    await roomy.dispatcher.load(QWEN)
+    roomy.dispatcher.tell(MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}))
+    roomy.dispatcher.tell(DevicesChanged({gpu(0): 20 * GIB}))
+    answer = (await roomy.get("/hotseat/models")).json()
+
+    assert answer["models"][0]["footprint"] == {
+        "counts_as": {"gpu0": 5 * GIB},
+        "source": "measured",
+        "measured": {"gpu0": 5 * GIB},
+    }
+    assert answer["devices"] == [{"device": "gpu0", "budget": 24 * GIB, "available": 20 * GIB, "taken": 5 * GIB}]
+
+
+async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
+    """Places are told by their names."""
+    await roomy.dispatcher.load(QWEN)
+    roomy.dispatcher.tell(MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}))
+    history = (await roomy.get("/hotseat/models/qwen")).json()["history"]
+
+    assert history[-1]["event"] == {
+        "type": "MemoryMeasured",
+        "model": "qwen",
+        "launch": 1,
+        "memory": {"gpu0": 5 * GIB},
+    }
+
+
+async def test_models_make_way_and_come_back(roomy: Management) -> None:
+    """Whoever asks meanwhile hears why not."""
+    await roomy.dispatcher.load(QWEN)
+    made = await roomy.client.post("/hotseat/yield")
+    await come_true(lambda: not roomy.dispatcher.view().running())
+    refused = await roomy.get("/upstream/qwen/load")
+    shown = (await roomy.get("/hotseat/models")).json()["making_way"]
+    back = await roomy.delete("/hotseat/yield")
+    loaded = await roomy.get("/upstream/qwen/load")
+
+    assert made.json()["message"] == "all models make way"
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+    assert shown == "an operator needs the memory"
+    assert back.json()["message"] == "models may come back"
+    assert loaded.status_code == 200
+
+
+async def test_one_device_is_yielded(roomy: Management) -> None:
+    """Its name is checked: a slip of the pen must not stop nothing silently."""
+    made = await roomy.client.post("/hotseat/yield?device=gpu0")
+    wrong = await roomy.client.post("/hotseat/yield?device=gpu7")
+
+    assert made.json()["message"] == "the models on gpu0 make way"
+    assert (wrong.status_code, wrong.json()["error"]) == (
+        404,
+        'no device called "gpu7" has a budget. Did you mean "gpu0"?',
+    )

@@ -1,0 +1,72 @@
+"""Memory on the command line: ps, check and yield."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.cli.asking import memory_in_words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.desk import Desk, Typed
+
+GiB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("memory", "words"),
+    [
+        (None, ""),
+        ({"counts_as": None, "source": "unknown"}, "a whole device"),
+        ({"counts_as": {}, "source": "measured"}, "none (measured)"),
+        ({"counts_as": {"gpu0": 4 * GiB, "ram": GiB}, "source": "estimated"}, "gpu0 4.0 GiB, ram 1.0 GiB (estimated)"),
+    ],
+)
+def test_ps_says_what_a_model_counts_as(memory: dict[str, object] | None, words: str) -> None:
+    """And who says so."""
+    assert memory_in_words(memory) == words
+
+
+async def test_models_make_way_until_somebody_resumes(desk: Desk) -> None:
+    """Two commands, one sentence each."""
+    await desk.type("load", "qwen")
+    made, refused, back = [await desk.type(*words) for words in (("yield",), ("load", "qwen"), ("yield", "--resume"))]
+
+    assert made.out == "all models make way\n"
+    assert "no model can be loaded at present: an operator needs the memory" in refused.err
+    assert back.out == "models may come back\n"
+
+
+async def test_resuming_is_for_all_devices(desk: Desk) -> None:
+    """A device beside --resume is a misunderstanding."""
+    said = await desk.type("yield", "--resume", "--device", "gpu0")
+
+    assert said.code == 2
+    assert "leave out --device" in said.err
+
+
+def test_check_says_what_models_count_as(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a hotseat that is started here and now would count them."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    config = tmp_path / "config.yaml"
+    models = "{small: {cmd: 'serve ${PORT}', memory: 2GiB}, other: {cmd: 'serve ${PORT}'}}"
+    config.write_text(f"devices: {{ram: {{memory: 8GiB}}}}\nmodels: {models}\n")
+    said = typed("check", str(config))
+
+    assert "small counts as 2 GiB of ram (declared)." in said.out
+    assert "other counts as a whole device: its memory is neither declared nor known." in said.out
+
+
+def test_auto_takes_what_this_machine_has(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every machine has at least its RAM."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    config = tmp_path / "config.yaml"
+    config.write_text("devices: auto\nmodels: {small: {cmd: 'serve ${PORT}', memory: {ram: 1MiB}}}\n")
+    said = typed("check", str(config))
+
+    assert said.code == 0
+    assert "run together as long as they fit into" in said.out
+    assert "small counts as 1 MiB of ram (declared)." in said.out

@@ -1,0 +1,50 @@
+"""`devices: auto`: each byte of a machine is budgeted once."""
+
+from __future__ import annotations
+
+from tests.support.machines import Pool
+
+from hotseat.hardware.budgets import CARD_KEPT, budgets_of
+from hotseat.hardware.machine import RAM, Machine
+from hotseat.hardware.reading import DeviceReading
+from hotseat.terms import DeviceName
+
+GiB = 1 << 30
+GPU0, GPU1 = DeviceName("gpu0"), DeviceName("gpu1")
+RAM_SEEN = {RAM: DeviceReading(64 * GiB, 50 * GiB)}
+
+
+def test_a_machine_without_a_card() -> None:
+    """Seven eighths of its RAM, however much of it is free at the moment."""
+    assert budgets_of(RAM_SEEN, ()) == {"ram": 56 * GiB}
+
+
+def test_a_card_with_memory_of_its_own() -> None:
+    """The card comes first: it is where a model without a figure runs."""
+    found = budgets_of({GPU0: DeviceReading(24 * GiB, 20 * GiB), **RAM_SEEN}, ())
+
+    assert list(found.items()) == [("gpu0", 24 * GiB - CARD_KEPT), ("ram", 56 * GiB)]
+
+
+def test_unified_memory_is_not_budgeted_twice() -> None:
+    """A Mac's GPU and its RAM are the same bytes, so there is one budget: what the GPU may take."""
+    assert budgets_of({GPU0: DeviceReading(48 * GiB, 20 * GiB), **RAM_SEEN}, {GPU0}) == {"gpu0": 42 * GiB}
+
+
+def test_a_card_beside_graphics_that_borrow_the_ram() -> None:
+    """The card and the RAM; the processor's graphics have nothing of their own."""
+    seen = {GPU0: DeviceReading(24 * GiB, 20 * GiB), GPU1: DeviceReading(40 * GiB, 30 * GiB), **RAM_SEEN}
+
+    assert list(budgets_of(seen, {GPU1})) == ["gpu0", "ram"]
+
+
+def test_a_card_too_small_to_share() -> None:
+    """What is smaller than what is kept back is no place for models."""
+    assert budgets_of({GPU0: DeviceReading(CARD_KEPT, 0)}, ()) == {}
+
+
+def test_a_machine_knows_which_devices_borrow() -> None:
+    """As the cards themselves say."""
+    machine = Machine({GPU0: Pool(has_own_memory=False), RAM: Pool()}, dict)
+
+    assert machine.borrowers == {"gpu0"}

@@ -1,0 +1,179 @@
+"""What each model counts as, from its files, its command and what was seen of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bench.estimates.shapes import Shape, write_zeros
+from tests.support.machines import Pool
+
+from hotseat.catalog.catalog import Catalog
+from hotseat.catalog.groups import TOGETHER, Groups
+from hotseat.catalog.spec import Footprint, LaunchRecipe, ModelSpec, Source
+from hotseat.estimates.lines import Backing, Estimate, Kind, Line, Where
+from hotseat.hardware.footprints import Footprints, key_of
+from hotseat.hardware.machine import RAM, Machine
+from hotseat.hardware.reading import Use
+from hotseat.memory.figures import Figures, is_unified, needed
+from hotseat.memory.guessing import Placing
+from hotseat.terms import LOCAL_HOST, DeviceName, LaunchId, ModelName, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MiB, GiB = 1 << 20, 1 << 30
+GPU = DeviceName("gpu0")
+CARD, MEMORY = Place(LOCAL_HOST, GPU), Place(LOCAL_HOST, RAM)
+QWEN = ModelName("qwen")
+SHAPE = Shape(layers=2, dim=256, ff=256, heads=4, kv_heads=4, vocab=512, context=512)
+
+
+class Memory:
+    """A keeper that forgets at the end."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    def recall(self) -> Mapping[str, Any]:
+        return self.kept
+
+    def keep(self, key: str, fact: Any) -> None:
+        self.kept[key] = fact
+
+
+def catalog(argv: tuple[str, ...], *places: Place, **known: Any) -> Catalog:
+    spec = ModelSpec(QWEN, LaunchRecipe(argv, "http://localhost:1"), **known)
+    return Catalog({QWEN: spec}, Groups(default=TOGETHER), dict.fromkeys(places or (MEMORY,), 8 * GiB))
+
+
+def figures(footprints: Footprints | None = None, **devices: Pool) -> Figures:
+    found = {DeviceName(name): pool for name, pool in (devices or {"ram": Pool()}).items()}
+    return Figures(footprints or Footprints(Memory()), {}, lambda: Machine(found, dict))
+
+
+def filled(house: Catalog, by: Figures | None = None) -> Footprint | None:
+    return (by or figures()).fill(house).models[QWEN].footprint
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> tuple[str, ...]:
+    """The command of a model of about a megabyte."""
+    return ("llama-server", "-m", str(write_zeros(tmp_path / "model.gguf", SHAPE)), "-c", "512", "--no-mmap")
+
+
+def test_a_model_without_a_figure_is_estimated(server: tuple[str, ...]) -> None:
+    """Its file and its command say what it will take, and on a machine without a card it takes that of the RAM."""
+    found = filled(catalog(server))
+
+    assert found is not None
+    assert found.source is Source.ESTIMATED
+    assert list(found.memory) == [MEMORY]
+    assert found.memory[MEMORY] > MiB
+
+
+def test_on_a_machine_with_a_card_the_weights_go_there(server: tuple[str, ...]) -> None:
+    """A llama-server uses a card wherever there is one."""
+    found = filled(catalog(server, CARD, MEMORY), figures(gpu0=Pool(), ram=Pool()))
+
+    assert found is not None
+    assert found.memory[CARD] > MiB
+    assert found.memory[MEMORY] > 0
+
+
+def test_a_declared_figure_is_left_alone(server: tuple[str, ...]) -> None:
+    """Nobody looks into files for what the configuration says."""
+    found = filled(catalog(server, memory={MEMORY: GiB}))
+
+    assert found == Footprint({MEMORY: GiB}, Source.DECLARED)
+
+
+def test_without_budgets_nothing_is_looked_at() -> None:
+    """Where memory does not decide, no driver and no file is asked."""
+
+    def machine() -> Machine:
+        raise AssertionError("nobody should look for devices")
+
+    house = Catalog({})
+
+    assert Figures(Footprints(Memory()), {}, machine).fill(house) is house
+
+
+def test_what_was_measured_goes_before_the_estimate(server: tuple[str, ...]) -> None:
+    """An earlier life of the same command has shown what it takes."""
+    footprints = Footprints(Memory())
+    house = catalog(server)
+    footprints.note(key_of(house.models[QWEN].recipe), LaunchId(1), {RAM: Use(3 * GiB, GiB), GPU: Use(GiB)})
+
+    assert filled(house, figures(footprints)) == Footprint({MEMORY: 4 * GiB}, Source.MEASURED)
+
+
+def test_a_server_that_nobody_knows_has_no_figure() -> None:
+    """It takes a whole device, as before."""
+    assert filled(catalog(("serve", "qwen"))) is None
+
+
+def test_a_file_that_changed_is_estimated_again(server: tuple[str, ...], tmp_path: Path) -> None:
+    """An estimate is kept for as long as the file is the same."""
+    house, by = catalog(server), figures()
+    before = filled(house, by)
+    again = filled(house, by)
+    write_zeros(tmp_path / "model.gguf", Shape(layers=8, dim=256, ff=256, heads=4, kv_heads=4, vocab=512, context=512))
+    after = filled(house, by)
+
+    assert before == again
+    assert before is not None
+    assert after is not None
+    assert after.memory[MEMORY] > before.memory[MEMORY]
+
+
+def test_a_file_that_breaks_the_reader_costs_only_the_figure(
+    server: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The house opens all the same, and the log says whose file it was."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("hotseat.memory.guessing.estimate", broken)
+
+    assert filled(catalog(server)) is None
+    assert "memory could not be estimated model=qwen" in caplog.text
+
+
+def test_pages_that_were_only_read_to_load_are_not_counted() -> None:
+    """The kernel may have them back, and nobody would miss them."""
+    assert needed(Use(100, 80), spare=70) == 110
+    assert needed(Use(100, 80), spare=90) == 100
+
+
+def guess(host: int, device: int, share: float | None = None) -> Estimate:
+    lines = (
+        Line("weights", device, Kind.WEIGHTS, Where.DEVICE),
+        Line("buffers", host, Kind.COMPUTE, Where.HOST),
+        Line("file", 7, Kind.WEIGHTS, Where.HOST, Backing.READ_ONCE),
+    )
+    return Estimate(lines, device_share=share)
+
+
+def test_parts_lie_where_there_is_a_budget() -> None:
+    """What is elsewhere is nobody's concern."""
+    budgets = {CARD: 10, MEMORY: 10}
+
+    assert Placing(budgets, {}).of(guess(1, 5)) == {CARD: 5, MEMORY: 1}
+    assert Placing({CARD: 10}, {}).of(guess(1, 5)) == {CARD: 5}
+    assert Placing({MEMORY: 10}, {}).of(guess(1, 5)) == {MEMORY: 1}
+
+
+def test_a_gpu_that_works_in_the_ram_holds_both_parts() -> None:
+    """There is one budget for the same bytes."""
+    assert Placing({CARD: 10}, {}, is_unified=True).of(guess(1, 5)) == {CARD: 6}
+    assert is_unified({CARD: 10}, {GPU})
+    assert not is_unified({CARD: 10, MEMORY: 5}, {GPU})
+
+
+def test_a_server_that_takes_a_part_of_the_card() -> None:
+    """It is a part of all there is, not of the budget."""
+    assert Placing({CARD: 100}, {CARD: 200}).of(guess(0, 5, share=0.9)) == {CARD: 180}
+    assert Placing({CARD: 100}, {}).of(guess(0, 5, share=0.9)) == {CARD: 90}

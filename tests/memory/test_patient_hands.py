@@ -1,0 +1,136 @@
+"""Hands that wait for memory: a gauge that is scripted, and time that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
+from tests.support.puppets import Puppets
+from tests.support.virtual_time import in_virtual_time
+
+from hotseat.dispatcher import Dispatcher
+from hotseat.hardware.reading import DeviceReading
+from hotseat.journal import Journal
+from hotseat.memory.hands import PatientHands
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.tasks import Tasks
+from hotseat.terms import DeviceName, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pytest
+
+    from hotseat.catalog.catalog import Catalog
+
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+TWO = with_budget(model("qwen", gib=20), model("llama", gib=20))
+
+
+class Card:
+    """Memory that is given back after a while."""
+
+    def __init__(self, free_at: float = 0) -> None:
+        self.free_at = free_at
+        self.asked = 0
+
+    async def devices(self) -> Mapping[DeviceName, DeviceReading]:
+        self.asked += 1
+        is_free = asyncio.get_running_loop().time() >= self.free_at
+        return {gpu(0).device: DeviceReading(24 * GIB, 24 * GIB if is_free else 2 * GIB)}
+
+
+def opened(card: Card, catalog: Catalog = TWO, **puppets: tuple[str, ...]) -> Dispatcher:
+    scheduler = Scheduler(catalog)
+    return Dispatcher(scheduler, PatientHands(Puppets(**puppets), card, lambda: scheduler.catalog), Journal())
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@in_virtual_time
+async def test_a_swap_waits_until_the_memory_is_free() -> None:
+    """A process is gone before its memory is."""
+    card = Card()
+    dispatcher = opened(card)
+    await dispatcher.load(QWEN)
+    card.free_at = now() + 2
+    await dispatcher.load(LLAMA)
+    loaded_at = now()
+    await dispatcher.shut_down(within=0)
+
+    assert card.free_at <= loaded_at < card.free_at + 0.5
+
+
+@in_virtual_time
+async def test_the_first_load_waits_for_nobody() -> None:
+    """Nothing was given back, so there is nothing to wait for."""
+    card = Card(free_at=1000)
+    dispatcher = opened(card)
+    await dispatcher.load(QWEN)
+    await dispatcher.shut_down(within=0)
+
+    assert card.asked == 0
+
+
+@in_virtual_time
+async def test_memory_that_never_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    """After five seconds the server is started all the same, and the log has the figures."""
+    card = Card()
+    dispatcher = opened(card)
+    await dispatcher.load(QWEN)
+    card.free_at = now() + 1000
+    began = now()
+    await dispatcher.load(LLAMA)
+    took = now() - began
+    await dispatcher.shut_down(within=0)
+
+    assert 5 <= took < 6
+    assert "memory was not given back model=llama device=gpu0 needed='19 GiB' free='2 GiB'" in caplog.text
+
+
+@in_virtual_time
+async def test_a_load_that_is_stopped_while_it_waits_for_memory() -> None:
+    """No server is started for nobody."""
+    card = Card()
+    dispatcher = opened(card)
+    await dispatcher.load(QWEN)
+    card.free_at = now() + 1000
+    tasks = Tasks()
+    loading = tasks.start(dispatcher.load(LLAMA), "load")
+    await asyncio.sleep(1)
+    await dispatcher.unload(LLAMA)
+    outcome = (await asyncio.gather(loading, return_exceptions=True))[0]
+    running = dispatcher.view().running()
+    await dispatcher.shut_down(within=0)
+
+    assert "stopped by an operator" in str(outcome)
+    assert running == ()
+
+
+@in_virtual_time
+async def test_a_failed_start_gives_memory_back_too() -> None:
+    """The next one waits for what it had taken."""
+    card = Card()
+    dispatcher = opened(card, broken=("qwen",))
+    await asyncio.gather(dispatcher.load(QWEN), return_exceptions=True)
+    card.free_at = now() + 2
+    await dispatcher.load(LLAMA)
+    loaded_at = now()
+    await dispatcher.shut_down(within=0)
+
+    assert loaded_at >= card.free_at
+
+
+@in_virtual_time
+async def test_without_budgets_nobody_asks_for_memory() -> None:
+    """A swap is not a microsecond longer for it."""
+    card = Card()
+    dispatcher = opened(card, one_at_a_time("qwen", "llama"))
+    await dispatcher.load(QWEN)
+    await dispatcher.load(LLAMA)
+    await dispatcher.shut_down(within=0)
+
+    assert card.asked == 0

@@ -1,0 +1,89 @@
+"""Programs and people who have precedence over models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.catalogs import gpu
+from tests.support.puppets import come_true
+
+from hotseat.hardware.bystanders import Bystander
+from hotseat.memory.precedence import Precedence
+from hotseat.scheduling.events import WayMade, WayRegained
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from hotseat.scheduling.events import Event
+
+GAME = Bystander(4242, "game.exe")
+
+
+class Street:
+    """Who is about, and what the scheduler was told of it."""
+
+    def __init__(self, *patterns: str) -> None:
+        self.about: list[Bystander] = []
+        self.told: list[Event] = []
+        self.asked: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
+        self.precedence = Precedence(self.told.append, lambda: patterns, lambda: (7, 8), self._look, every_s=0.001)
+
+    def _look(self, patterns: Collection[str], ours: Collection[int]) -> list[Bystander]:
+        self.asked.append((tuple(patterns), tuple(ours)))
+        return self.about
+
+
+async def test_models_make_way_while_a_program_runs() -> None:
+    """It is told once when the program comes and once when it has gone."""
+    street = Street("game*")
+    await street.precedence.look()
+    street.about = [GAME]
+    await street.precedence.look()
+    await street.precedence.look()
+    street.about = []
+    await street.precedence.look()
+
+    assert street.told == [WayMade("game.exe runs (pid 4242)"), WayRegained()]
+    assert street.asked[0] == (("game*",), (7, 8))
+
+
+async def test_nobody_is_looked_for_where_nobody_is_named() -> None:
+    """A look costs a pass over all processes."""
+    street = Street()
+    await street.precedence.look()
+
+    assert (street.asked, street.told) == ([], [])
+
+
+async def test_an_operator_asks_for_one_device() -> None:
+    """Until he takes it back."""
+    street = Street()
+    street.precedence.make_way("training", frozenset({gpu(0)}))
+    left = street.precedence.resume()
+
+    assert street.told == [WayMade("training", frozenset({gpu(0)})), WayRegained()]
+    assert left == ""
+
+
+async def test_an_operator_takes_his_wish_back_while_a_program_runs() -> None:
+    """Models go on making way, and he is told for whom."""
+    street = Street("game*")
+    street.precedence.make_way("training")
+    street.about = [GAME]
+    await street.precedence.look()
+    left = street.precedence.resume()
+
+    assert left == "game.exe runs (pid 4242)"
+    assert street.told[-1] == WayMade("game.exe runs (pid 4242)")
+
+
+async def test_programs_are_looked_for_again_and_again() -> None:
+    """For as long as the house is open."""
+    street = Street("game*")
+    tasks = Tasks()
+    tasks.start(street.precedence.walk(), "walk")
+    await come_true(lambda: len(street.asked) >= 3)
+    await tasks.aclose()
+
+    assert street.told == []

@@ -1,0 +1,164 @@
+"""From looks at the machine to facts: a real scheduler hears what a scripted gauge has seen."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.support.catalogs import GIB, gpu, model, with_budget
+from tests.support.puppets import FIRST_PID, Puppets
+
+from hotseat.catalog.spec import Footprint, Source
+from hotseat.dispatcher import Dispatcher
+from hotseat.hardware.footprints import Footprints
+from hotseat.hardware.machine import RAM, Machine
+from hotseat.hardware.reading import DeviceReading, Reading, Use
+from hotseat.hardware.rounds import Measured
+from hotseat.journal import Journal
+from hotseat.memory.figures import Figures
+from hotseat.memory.watch import MemoryWatch, left_by_others
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.terms import DeviceName, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping
+
+    import pytest
+
+    from hotseat.catalog.catalog import Catalog
+
+GPU = DeviceName("gpu0")
+QWEN = ModelName("qwen")
+PID = FIRST_PID + 1
+CARD = {GPU: DeviceReading(24 * GIB, 20 * GIB)}
+
+
+class Nowhere:
+    """A keeper with nothing to remember."""
+
+    def recall(self) -> Mapping[str, Any]:
+        return {}
+
+    def keep(self, key: str, fact: Any) -> None:
+        pass
+
+
+class Yard:
+    """A house with qwen ready in it, and a watch that is told what is seen."""
+
+    def __init__(self, dispatcher: Dispatcher, borrowers: Collection[DeviceName]) -> None:
+        footprints = Footprints(Nowhere())
+        figures = Figures(footprints, {}, lambda: Machine({}))
+        self.dispatcher = dispatcher
+        self._watch = MemoryWatch(dispatcher, footprints, figures, lambda: borrowers)
+
+    def see(self, taken_gib: float = 0, used_gib: float = 0, **more: Any) -> None:
+        """So much of the card is taken by qwen, and so much by all together."""
+        devices = {GPU: DeviceReading(24 * GIB, int((24 - used_gib) * GIB))}
+        uses = {PID: {GPU: Use(int(taken_gib * GIB))}} if taken_gib else {}
+        self._watch.hear(Measured(Reading(devices, uses, **more), {}))
+
+    def see_nothing(self) -> None:
+        self._watch.hear(Measured(Reading(), {}))
+
+    def hear(self, reading: Reading) -> None:
+        self._watch.hear(Measured(reading, {}))
+
+    @property
+    def footprint(self) -> Footprint | None:
+        return self.dispatcher.view().model(QWEN).footprint
+
+    @property
+    def available(self) -> float:
+        return self.dispatcher.view().devices[0].available / GIB
+
+
+@asynccontextmanager
+async def opened(catalog: Catalog, borrowers: Collection[DeviceName] = ()) -> AsyncIterator[Yard]:
+    dispatcher = Dispatcher(Scheduler(catalog), Puppets(), Journal())
+    await dispatcher.load(QWEN)
+    yield Yard(dispatcher, borrowers)
+    await dispatcher.shut_down(within=0)
+
+
+async def test_a_model_is_measured() -> None:
+    """A server that is larger than anybody thought counts as what it takes."""
+    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)))) as yard:
+        yard.see(taken_gib=6, used_gib=6)
+
+        assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
+
+
+async def test_growth_of_a_page_is_no_news() -> None:
+    """The scheduler is told when a figure changes by more than a hundredth."""
+    async with opened(with_budget(model("qwen"))) as yard:
+        yard.see(taken_gib=6, used_gib=6)
+        yard.see(taken_gib=6.01, used_gib=6.01)
+        small = yard.footprint
+        yard.see(taken_gib=7, used_gib=7)
+
+        assert small == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
+        assert yard.footprint == Footprint({gpu(0): 7 * GIB}, Source.MEASURED)
+
+
+async def test_more_than_declared_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The configuration stands, but whoever wrote it hears of it."""
+    async with opened(with_budget(model("qwen", gib=4))) as yard:
+        yard.see(taken_gib=6, used_gib=6)
+        yard.see(taken_gib=9, used_gib=9)
+
+        assert yard.footprint == Footprint({gpu(0): 4 * GIB}, Source.DECLARED)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["takes more memory than declared model=qwen device=gpu0 took='6 GiB' declared='4 GiB'"]
+
+
+async def test_others_count_when_they_stay() -> None:
+    """What was seen in one look may be memory that is being given back; three in a row are somebody."""
+    async with opened(with_budget(model("qwen", gib=4))) as yard:
+        yard.see(taken_gib=4, used_gib=4)
+        seen = []
+        for _ in range(3):
+            yard.see(taken_gib=4, used_gib=16)
+            seen.append(yard.available)
+
+        assert seen == [24, 24, 12]
+
+
+async def test_others_who_leave_are_noticed_at_once() -> None:
+    """Room that is there is used."""
+    async with opened(with_budget(model("qwen", gib=4))) as yard:
+        for _ in range(3):
+            yard.see(taken_gib=4, used_gib=16)
+        yard.see(taken_gib=4, used_gib=4)
+
+        assert yard.available == 24
+
+
+async def test_a_driver_that_does_not_answer_changes_nothing() -> None:
+    """Nothing is known then, and nothing is concluded from it."""
+    async with opened(with_budget(model("qwen", gib=4))) as yard:
+        for _ in range(3):
+            yard.see_nothing()
+
+        assert yard.available == 24
+
+
+async def test_on_unified_memory_both_kinds_are_one_models() -> None:
+    """What its server has in the RAM is no stranger's on the GPU that works there."""
+    async with opened(with_budget(model("qwen")), borrowers=(GPU,)) as yard:
+        for _ in range(3):
+            uses = {PID: {GPU: Use(10 * GIB), RAM: Use(2 * GIB)}}
+            yard.hear(Reading({GPU: DeviceReading(24 * GIB, 12 * GIB)}, uses))
+
+        assert yard.footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
+        assert yard.available == 24
+
+
+def test_a_desktop_is_always_there() -> None:
+    """Others who take next to nothing leave the budget as it is configured, however round it is."""
+    budgets = {gpu(0): 24 * GIB}
+
+    assert left_by_others(Reading({GPU: DeviceReading(24 * GIB, 23 * GIB)}), budgets) == {gpu(0): 24 * GIB}
+    assert left_by_others(Reading({GPU: DeviceReading(24 * GIB, 20 * GIB)}), budgets) == {gpu(0): 20 * GIB}
+    assert left_by_others(Reading({}), budgets) == {}
