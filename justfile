@@ -82,6 +82,10 @@ bench-relay *options:
 bench-estimates *options:
     python -m bench.estimates "$@"
 
+# models side by side as memory allows, and one at a time, with real servers
+bench-room *options:
+    python -m bench.room "$@"
+
 # who runs and who waits: the scheduler beside the rules of others, on a virtual clock
 bench-scheduling *options:
     python -m bench.scheduling "$@"
