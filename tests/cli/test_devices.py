@@ -54,23 +54,23 @@ async def test_a_running_server_adds_its_models(desk: Desk) -> None:
 
 def test_models_stand_beside_the_device_they_use() -> None:
     """Mapped files are told apart from what a server really needs."""
-    gpu, ram = (row(described(name, "a label", SEEN, PIDS)) for name in (GPU, RAM))
+    gpu, ram = (row(described(name, "a label", SEEN, PIDS, budget)) for name, budget in ((GPU, 20 * GiB), (RAM, None)))
 
-    assert gpu == ("gpu0", "24.0 GiB", "14.0 GiB", "10.0 GiB", "qwen 12.0 GiB", "a label")
-    assert ram[4] == "qwen 1.0 GiB, gemma 0.5 GiB + 4.0 GiB of files"
+    assert gpu == ("gpu0", "24.0 GiB", "14.0 GiB", "10.0 GiB", "20.0 GiB", "qwen 12.0 GiB", "a label")
+    assert ram[4:6] == ("", "qwen 1.0 GiB, gemma 0.5 GiB + 4.0 GiB of files")
 
 
 def test_a_model_in_a_container_is_named_without_a_figure() -> None:
     """It is somewhere on the machine; nobody can say where."""
     reading = Reading(SEEN.devices, SEEN.processes, elsewhere=(99,))
 
-    assert row(described(GPU, "", reading, PIDS))[4] == "qwen 12.0 GiB, llama not told"
+    assert row(described(GPU, "", reading, PIDS))[5] == "qwen 12.0 GiB, llama not told"
 
 
 def test_a_silent_device_says_so() -> None:
     """Not told is not the same as unused."""
     silent = Reading(SEEN.devices, SEEN.processes, silent=(GPU,))
 
-    assert row(described(GPU, "", silent, PIDS))[4] == "not told"
+    assert row(described(GPU, "", silent, PIDS))[5] == "not told"
     assert described(GPU, "", silent, PIDS)["models"] is None
     assert "models" not in described(GPU, "", silent, None)

@@ -25,32 +25,43 @@ UNKNOWN = "not told"
 def devices(server: Server, as_json: bool) -> None:
     """Measured here and now, whether or not a hotseat runs; models are told of one on this machine."""
     machine = find_machine()
-    pids = pids_of_models(server)
+    house = house_here(server)
+    pids = None if house is None else pids_of_models(house)
     reading = machine.sample(tuple((pids or {}).values()))
-    seen = [described(name, machine.labels[name], reading, pids) for name in reading.devices]
+    budgets = {device["device"]: device["available"] for device in house["devices"]} if house else {}
+    seen = [described(name, machine.labels[name], reading, pids, budgets.get(name)) for name in reading.devices]
     if as_json:
         return show_json(seen)
-    head = ("DEVICE", "TOTAL", "USED", "FREE", *(() if pids is None else ("MODELS",)), "WHAT")
+    head = ("DEVICE", "TOTAL", "USED", "FREE", *(() if pids is None else ("FOR MODELS", "MODELS")), "WHAT")
     return print(table(head, [row(device) for device in seen]))
 
 
-def pids_of_models(server: Server) -> dict[str, int] | None:
-    """None where no hotseat answers, or one of another machine, whose pids mean nothing here."""
+def house_here(server: Server) -> dict[str, Any] | None:
+    """None where no hotseat answers, or one of another machine, whose pids and devices mean nothing here."""
     host = urlsplit(server.url if "://" in server.url else f"http://{server.url}").hostname or ""
     if not is_loopback(host):
         return None
     try:
-        models = server.ask("GET", "/hotseat/models")["models"]
+        house: dict[str, Any] = server.ask("GET", "/hotseat/models")
     except Problem:
         return None
-    return {model["model"]: model["pid"] for model in models if model["pid"]}
+    return house
 
 
-def described(name: DeviceName, label: str, reading: Reading, pids: Mapping[str, int] | None) -> dict[str, Any]:
+def pids_of_models(house: dict[str, Any]) -> dict[str, int]:
+    return {model["model"]: model["pid"] for model in house["models"] if model["pid"]}
+
+
+def described(
+    name: DeviceName, label: str, reading: Reading, pids: Mapping[str, int] | None, for_models: int | None = None
+) -> dict[str, Any]:
+    """`for_models` is what models may take of it now; None: it has no budget."""
     seen = reading.devices[name]
     memory = {"total": seen.total, "used": seen.used, "free": seen.free}
-    models = {} if pids is None else {"models": None if name in reading.silent else uses_of(name, reading, pids)}
-    return {"device": name, "label": label, **memory, **models}
+    if pids is None:
+        return {"device": name, "label": label, **memory}
+    models = None if name in reading.silent else uses_of(name, reading, pids)
+    return {"device": name, "label": label, **memory, "for_models": for_models, "models": models}
 
 
 def uses_of(name: DeviceName, reading: Reading, pids: Mapping[str, int]) -> dict[str, dict[str, int] | None]:
@@ -61,8 +72,12 @@ def uses_of(name: DeviceName, reading: Reading, pids: Mapping[str, int]) -> dict
 
 
 def row(device: dict[str, Any]) -> tuple[str, ...]:
-    models = (told(device["models"]),) if "models" in device else ()
+    models = (told_budget(device["for_models"]), told(device["models"])) if "models" in device else ()
     return (device["device"], *(gib(device[key]) for key in ("total", "used", "free")), *models, device["label"])
+
+
+def told_budget(for_models: int | None) -> str:
+    return "" if for_models is None else gib(for_models)
 
 
 def told(models: dict[str, dict[str, int] | None] | None) -> str:
