@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from bench.room.journey import MIB, SMALL, make_models, play, trace
+from tests.support.client import eventually
+from tests.support.llama import llama
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.support.hotseat import Hotseat
 
 pytestmark = [pytest.mark.llama, pytest.mark.timeout(180)]
 
 BUDGET = 420 * MIB
+
+
+def test_models_make_way_for_a_program(serve: Callable[..., Hotseat], tmp_path: Path) -> None:
+    """While it runs nobody is served and everybody is told why; when it is gone the next request loads its model."""
+    house = serve({"alpha": llama("alpha")}, yieldTo=["precious*"])
+    house.load("alpha")
+    program = tmp_path / "precious-game"
+    shutil.copy(shutil.which("sleep") or "", program)
+    with subprocess.Popen([program, "60"]) as game:
+        try:
+            eventually(lambda: not house.upstreams(), within=20)
+            meanwhile = house.chat("alpha")
+        finally:
+            game.kill()
+    eventually(lambda: house.chat("alpha").status == 200, within=20)
+
+    assert (meanwhile.status, meanwhile.headers["Retry-After"]) == (503, "30")
+    assert f"precious-game runs (pid {game.pid})" in meanwhile.body.decode()
 
 
 def test_many_models_share_the_memory_there_is(tmp_path: Path) -> None:

@@ -66,6 +66,8 @@ OPERATE = [
     ("HEAD", "/hotseat/logs"),
     ("GET", "/hotseat/ui/"),
     ("POST", "/hotseat/reload"),
+    ("POST", "/hotseat/yield"),
+    ("DELETE", "/hotseat/yield"),
     ("POST", "/hotseat/profiles/night"),
     ("DELETE", "/hotseat/profiles"),
     ("DELETE", "/hotseat/requests/7"),

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.catalogs import GIB, gpu, model, with_budget, with_model
 from tests.support.playbook import (
     arrives,
@@ -20,25 +22,37 @@ from tests.support.playbook import (
     refuses,
     starts,
     stops,
+    upstream_of,
     wakes_at,
 )
 
 from hotseat.catalog.groups import TOGETHER, Group, Groups
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.errors import MakingWay, NeverFits, NoRoom
-from hotseat.scheduling.commands import Cause
-from hotseat.scheduling.events import MemoryMeasured, WayMade, WayRegained
+from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
+from hotseat.scheduling.events import (
+    DevicesChanged,
+    MemoryMeasured,
+    RequestArrived,
+    RequestLeft,
+    UpstreamExited,
+    UpstreamReady,
+    WayMade,
+    WayRegained,
+)
 from hotseat.scheduling.invariants import BrokenPromise, check
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.room import needs
+from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import DeviceView
-from hotseat.terms import LaunchId, ModelName
+from hotseat.terms import ClientId, LaunchId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.scheduling.events import Event
 
 GAME = WayMade("game.exe runs (pid 4242)")
 
@@ -277,3 +291,76 @@ def test_models_that_do_not_make_way_are_told(yard: Playbook) -> None:
 
     with pytest.raises(BrokenPromise, match=r"\['qwen'\] stay, but way is made"):
         check(yard.scheduler._state)
+
+
+# Whatever is measured
+
+
+class Weighed:
+    """A house whose servers take what they like, with others on its device; judges every start by what is known."""
+
+    def __init__(self) -> None:
+        names = ("a", "b", "c", "d")
+        self.scheduler = Scheduler(with_budget(*(guessed(name, 6) for name in names), max_queue=50))
+        self.names = [ModelName(name) for name in names]
+        self.now, self.tickets = 0.0, 0
+        self.counted = dict.fromkeys(names, 6 * GIB)
+        self.left = 24 * GIB
+        self.launches: dict[str, LaunchId] = {}
+        """Whose processes are there."""
+
+    def tell(self, event: Event) -> None:
+        self.now += 1
+        for command in self.scheduler.handle(event, self.now):
+            if isinstance(command, StartUpstream):
+                self.launches[command.model] = command.launch
+                taken = sum(self.counted[name] for name in self.launches)
+                assert taken <= min(24 * GIB, self.left), f"{command.model} is started without room"
+            if isinstance(command, StopUpstream):
+                assert command.cause in (Cause.EVICTION, Cause.CROWDED)
+        check(self.scheduler._state)
+
+    def ask(self, name: ModelName) -> None:
+        self.tickets += 1
+        self.tell(RequestArrived(TicketId(self.tickets), name, ClientId("someone")))
+
+    def measure(self, name: ModelName, gib: int) -> None:
+        if name not in self.launches:
+            return
+        view = self.scheduler.view(self.now).model(name)
+        self.counted[name] = gib * GIB if view.served else max(self.counted[name], gib * GIB)
+        self.tell(MemoryMeasured(name, self.launches[name], {gpu(0): gib * GIB}))
+
+    def come_and_go(self, gib: int) -> None:
+        self.left = gib * GIB
+        self.tell(DevicesChanged({gpu(0): self.left}))
+
+    def go_on(self, name: ModelName) -> None:
+        """Its process takes the next step that it can."""
+        phase = self.scheduler.view(self.now).model(name).phase
+        if phase is Phase.LOADING:
+            self.tell(UpstreamReady(name, self.launches[name], upstream_of(name)))
+        elif phase is Phase.UNLOADING:
+            launch = self.launches.pop(name)
+            self.tell(UpstreamExited(name, launch, "exited with code 0"))
+
+
+@given(st.data())
+def test_nothing_is_started_beyond_what_is_known(data: st.DataObject) -> None:
+    """Whatever is measured, whoever comes: a start always fits into what the device has left for models."""
+    house = Weighed()
+    for _ in range(data.draw(st.integers(1, 40))):
+        name = data.draw(st.sampled_from(house.names))
+        match data.draw(st.sampled_from(["ask", "go on", "go on", "leave", "measure", "others", "clock"])):
+            case "ask":
+                house.ask(name)
+            case "go on":
+                house.go_on(name)
+            case "leave":
+                house.tell(RequestLeft(TicketId(data.draw(st.integers(1, house.tickets + 1)))))
+            case "measure":
+                house.measure(name, data.draw(st.integers(1, 30)))
+            case "others":
+                house.come_and_go(data.draw(st.integers(0, 30)))
+            case _:
+                house.tell(clock)
