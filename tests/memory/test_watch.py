@@ -18,8 +18,9 @@ from hotseat.hardware.rounds import Measured
 from hotseat.journal import Journal
 from hotseat.memory.figures import Figures
 from hotseat.memory.watch import MemoryWatch, left_by_others
+from hotseat.scheduling.events import RequestArrived, RequestLeft
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.terms import DeviceName, ModelName
+from hotseat.terms import ClientId, DeviceName, ModelName, TicketId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -59,6 +60,11 @@ class Yard:
         uses = {PID: {GPU: Use(int(taken_gib * GIB))}} if taken_gib else {}
         self._watch.hear(Measured(Reading(devices, uses, **more), {}))
 
+    def use(self) -> None:
+        """One request, from its arrival to its last byte."""
+        self.dispatcher.tell(RequestArrived(TicketId(99), QWEN, ClientId("someone")))
+        self.dispatcher.tell(RequestLeft(TicketId(99)))
+
     def see_nothing(self) -> None:
         self._watch.hear(Measured(Reading(), {}))
 
@@ -88,6 +94,27 @@ async def test_a_model_is_measured() -> None:
         yard.see(taken_gib=6, used_gib=6)
 
         assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
+
+
+async def test_an_estimate_that_was_too_high_is_forgotten_once_the_model_was_used() -> None:
+    """Until then it stands: pages that nobody touched are not there yet."""
+    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)))) as yard:
+        yard.see(taken_gib=6, used_gib=6)
+        unused = yard.footprint
+        yard.use()
+        yard.see(taken_gib=6, used_gib=6)
+
+        assert unused == Footprint({gpu(0): 9 * GIB}, Source.MEASURED)
+        assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
+
+
+async def test_a_server_that_cannot_be_seen_is_not_measured() -> None:
+    """One in a container, for instance: its estimate stays."""
+    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)))) as yard:
+        yard.see(used_gib=6, elsewhere=(PID,))
+
+        assert yard.footprint == Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)
+        assert yard.available == 24
 
 
 async def test_growth_of_a_page_is_no_news() -> None:

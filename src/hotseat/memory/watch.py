@@ -105,8 +105,8 @@ class MemoryWatch:
     def _note_others(self, reading: Reading, budgets: Mapping[Place, Bytes]) -> None:
         self._left.append(left_by_others(reading, budgets))
         most = {place: max(left.get(place, 0) for left in self._left) for place in self._left[-1]}
-        before = self._house.catalog.available
-        if any(differs(size, limit(before, place, budgets)) for place, size in most.items()):
+        before = self._house.catalog.limits
+        if any(differs(size, before[place]) for place, size in most.items()):
             for place, size in most.items():
                 log.info("others leave device=%s left=%r budget=%r", place, in_gib(size), in_gib(budgets[place]))
             self._house.tell(DevicesChanged(most))
@@ -121,10 +121,6 @@ def left_by_others(reading: Reading, budgets: Mapping[Place, Bytes]) -> dict[Pla
             others = foreign.get(place.device, 0)
             found[place] = budget if others < ALWAYS_THERE * seen.total else min(budget, seen.total - others)
     return found
-
-
-def limit(available: Mapping[Place, Bytes], place: Place, budgets: Mapping[Place, Bytes]) -> Bytes:
-    return min(budgets[place], available.get(place, budgets[place]))
 
 
 def is_news(peak: Mapping[Place, Bytes], seen: ModelView) -> bool:
