@@ -28,7 +28,10 @@ LOOK_AGAIN_S: Seconds = 1.0
 
 def relieve(moves: Moves) -> Instant:
     """Where more is taken than there is, unused models leave, the cheapest first; return when to look again."""
-    state, floor = moves.state, Floor(moves.state)
+    state = moves.state
+    if not state.catalog.budgets:
+        return NEVER
+    floor = Floor(state)
     excess = floor.then.excess()
     if not excess:
         return NEVER
