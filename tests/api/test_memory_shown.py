@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 QWEN = ModelName("qwen")
 GUESS = Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)
-HOUSE = with_budget(model("qwen", learned=GUESS), model("llama", gib=8), model("unknown"))
+HOUSE = with_budget(model("qwen", estimated=GUESS.memory, learned=GUESS), model("llama", gib=8), model("unknown"))
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ async def test_every_figure_says_where_it_comes_from(roomy: Management) -> None:
     models = (await roomy.get("/hotseat/models")).json()["models"]
 
     assert [each["footprint"] for each in models] == [
-        {"counts_as": {"gpu0": 4 * GIB}, "source": "estimated", "measured": None},
-        {"counts_as": {"gpu0": 8 * GIB}, "source": "declared", "measured": None},
-        {"counts_as": None, "source": "unknown", "measured": None},
+        {"counts_as": {"gpu0": 4 * GIB}, "source": "estimated", "estimated": {"gpu0": 4 * GIB}, "measured": None},
+        {"counts_as": {"gpu0": 8 * GIB}, "source": "declared", "estimated": None, "measured": None},
+        {"counts_as": None, "source": "unknown", "estimated": None, "measured": None},
     ]
 
 
@@ -49,15 +49,17 @@ async def test_what_was_measured_is_shown_with_the_devices(roomy: Management) ->
     assert answer["models"][0]["footprint"] == {
         "counts_as": {"gpu0": 5 * GIB},
         "source": "measured",
+        "estimated": {"gpu0": 4 * GIB},
         "measured": {"gpu0": 5 * GIB},
     }
     assert answer["devices"] == [{"device": "gpu0", "budget": 24 * GIB, "available": 20 * GIB, "taken": 5 * GIB}]
 
 
 async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
-    """Places are told by their names."""
+    """Beside what had been expected, and what all models may take there; devices are told by their names."""
     await roomy.dispatcher.load(QWEN)
-    roomy.dispatcher.tell(MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}))
+    told = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS.memory, HOUSE.budgets)
+    roomy.dispatcher.tell(told)
     history = (await roomy.get("/hotseat/models/qwen")).json()["history"]
 
     assert history[-1]["event"] == {
@@ -65,6 +67,8 @@ async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
         "model": "qwen",
         "launch": 1,
         "memory": {"gpu0": 5 * GIB},
+        "estimated": {"gpu0": 4 * GIB},
+        "budgets": {"gpu0": 24 * GIB},
     }
 
 

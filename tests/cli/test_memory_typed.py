@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.catalogs import gpu, model, with_budget
 
 from hotseat.cli.asking import memory_in_words
+from hotseat.scheduling.events import DevicesChanged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,18 +18,50 @@ if TYPE_CHECKING:
 GiB = 1 << 30
 
 
+KNOWN = {"estimated": {"gpu0": 3 * GiB}, "measured": {"gpu0": 5 * GiB}}
+UNKNOWN = {"estimated": None, "measured": None}
+
+
 @pytest.mark.parametrize(
-    ("memory", "words"),
+    ("footprint", "words"),
     [
         (None, ""),
-        ({"counts_as": None, "source": "unknown"}, "a whole device"),
-        ({"counts_as": {}, "source": "measured"}, "none (measured)"),
-        ({"counts_as": {"gpu0": 4 * GiB, "ram": GiB}, "source": "estimated"}, "gpu0 4.0 GiB, ram 1.0 GiB (estimated)"),
+        ({"counts_as": None, "source": "unknown", **UNKNOWN}, "a whole device"),
+        ({"counts_as": {}, "source": "measured", **UNKNOWN}, "none (measured)"),
+        (
+            {"counts_as": {"gpu0": 4 * GiB, "ram": GiB}, "source": "estimated", **UNKNOWN},
+            "gpu0 4.0 GiB (estimated), ram 1.0 GiB (estimated)",
+        ),
+        (
+            {"counts_as": {"gpu0": 5 * GiB}, "source": "measured", **KNOWN},
+            "gpu0 5.0 GiB (measured, estimated 3.0 GiB)",
+        ),
+        (
+            {"counts_as": {"gpu0": 8 * GiB}, "source": "declared", **KNOWN},
+            "gpu0 8.0 GiB (declared, estimated 3.0 GiB, measured 5.0 GiB)",
+        ),
     ],
 )
-def test_ps_says_what_a_model_counts_as(memory: dict[str, object] | None, words: str) -> None:
-    """And who says so."""
-    assert memory_in_words(memory) == words
+def test_ps_says_what_a_model_counts_as(footprint: dict[str, object] | None, words: str) -> None:
+    """And who says so, and what the others say."""
+    assert memory_in_words(footprint) == words
+
+
+async def test_ps_says_what_the_devices_have(desk: Desk) -> None:
+    """The budget, what others leave of it, and what the models take; and for whom all of them are gone."""
+    desk.house.dispatcher.change_catalog(with_budget(model("qwen", gib=8)))
+    desk.house.dispatcher.tell(DevicesChanged({gpu(0): 20 * GiB}))
+    await desk.type("load", "qwen")
+    shown = await desk.type("ps")
+    await desk.type("yield")
+    without = await desk.type("ps")
+
+    assert "gpu0 8.0 GiB (declared)" in shown.out
+    assert [" ".join(line.split()) for line in shown.out.splitlines()[-2:]] == [
+        "DEVICE BUDGET FOR MODELS TAKEN",
+        "gpu0 24.0 GiB 20.0 GiB 8.0 GiB",
+    ]
+    assert without.out.endswith("\nmodels make way: an operator needs the memory\n")
 
 
 async def test_models_make_way_until_somebody_resumes(desk: Desk) -> None:

@@ -163,6 +163,33 @@ def test_memory_is_shown_against_the_budget(visit: Visit, hotseat: Hotseat) -> N
     expect(page.get_by_role("row").filter(has_text="beta")).to_contain_text("6 GiB")
 
 
+def test_memory_says_what_each_model_counts_as_and_by_whom(visit: Visit) -> None:
+    """What its files say stands beside what was declared."""
+    page = visit.go("memory")
+    expect(page.get_by_role("row").filter(has_text="alpha")).to_be_visible()
+    configured, estimated, _, counts, by = (
+        page.get_by_role("row").filter(has_text="alpha").get_by_role("cell").all()[2:]
+    )
+
+    expect(configured).to_have_text("6 GiB")
+    expect(estimated).to_have_text(re.compile(r"^\d+(\.\d)?\sMiB$"))
+    expect(counts).to_have_text("6 GiB")
+    expect(by).to_have_text("declared")
+
+
+def test_memory_says_for_whom_models_make_way(visit: Visit, hotseat: Hotseat) -> None:
+    """And no longer, when they may come back."""
+    page = visit.go("memory")
+    hotseat.call("POST", "/hotseat/yield?device=gpu0")
+    told = page.get_by_text("Models make way: an operator needs the memory of gpu0.")
+    try:
+        expect(told).to_be_visible()
+    finally:
+        hotseat.call("DELETE", "/hotseat/yield")
+
+    expect(told).not_to_be_visible()
+
+
 def test_who_waits_is_seen_and_can_be_cancelled(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
     """The line says for whom, why and how long; cancelling answers the client."""
     page = visit.go("line")

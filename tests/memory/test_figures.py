@@ -83,10 +83,13 @@ def test_on_a_machine_with_a_card_the_weights_go_there(server: tuple[str, ...]) 
 
 
 def test_a_declared_figure_is_left_alone(server: tuple[str, ...]) -> None:
-    """Nobody looks into files for what the configuration says."""
-    found = filled(catalog(server, memory={MEMORY: GiB}))
+    """What the files say is shown beside it, and changes nothing."""
+    spec = figures().fill(catalog(server, memory={MEMORY: GiB})).models[QWEN]
 
-    assert found == Footprint({MEMORY: GiB}, Source.DECLARED)
+    assert spec.footprint == Footprint({MEMORY: GiB}, Source.DECLARED)
+    assert spec.learned is None
+    assert spec.estimated is not None
+    assert MiB < spec.estimated[MEMORY] < GiB
 
 
 def test_without_budgets_nothing_is_looked_at() -> None:
@@ -105,8 +108,11 @@ def test_what_was_measured_goes_before_the_estimate(server: tuple[str, ...]) -> 
     footprints = Footprints(Memory())
     house = catalog(server)
     footprints.note(key_of(house.models[QWEN].recipe), LaunchId(1), {RAM: Use(3 * GiB, GiB), GPU: Use(GiB)})
+    spec = figures(footprints).fill(house).models[QWEN]
 
-    assert filled(house, figures(footprints)) == Footprint({MEMORY: 4 * GiB}, Source.MEASURED)
+    assert spec.footprint == Footprint({MEMORY: 4 * GiB}, Source.MEASURED)
+    assert spec.estimated is not None
+    assert spec.estimated[MEMORY] < GiB
 
 
 def test_a_server_that_nobody_knows_has_no_figure() -> None:

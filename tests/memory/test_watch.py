@@ -18,9 +18,9 @@ from hotseat.hardware.rounds import Measured
 from hotseat.journal import Journal
 from hotseat.memory.figures import Figures
 from hotseat.memory.watch import MemoryWatch, left_by_others
-from hotseat.scheduling.events import RequestArrived, RequestLeft
+from hotseat.scheduling.events import MemoryMeasured, RequestArrived, RequestLeft
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.terms import ClientId, DeviceName, ModelName, TicketId
+from hotseat.terms import ClientId, DeviceName, LaunchId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -48,10 +48,10 @@ class Nowhere:
 class Yard:
     """A house with qwen ready in it, and a watch that is told what is seen."""
 
-    def __init__(self, dispatcher: Dispatcher, borrowers: Collection[DeviceName]) -> None:
+    def __init__(self, dispatcher: Dispatcher, journal: Journal, borrowers: Collection[DeviceName]) -> None:
         footprints = Footprints(Nowhere())
         figures = Figures(footprints, {}, lambda: Machine({}))
-        self.dispatcher = dispatcher
+        self.dispatcher, self.journal = dispatcher, journal
         self._watch = MemoryWatch(dispatcher, footprints, figures, lambda: borrowers)
 
     def see(self, taken_gib: float = 0, used_gib: float = 0, **more: Any) -> None:
@@ -82,15 +82,37 @@ class Yard:
 
 @asynccontextmanager
 async def opened(catalog: Catalog, borrowers: Collection[DeviceName] = ()) -> AsyncIterator[Yard]:
-    dispatcher = Dispatcher(Scheduler(catalog), Puppets(), Journal())
+    journal = Journal()
+    dispatcher = Dispatcher(Scheduler(catalog), Puppets(), journal)
     await dispatcher.load(QWEN)
-    yield Yard(dispatcher, borrowers)
+    yield Yard(dispatcher, journal, borrowers)
     await dispatcher.shut_down(within=0)
 
 
 async def test_a_model_is_measured() -> None:
     """A server that is larger than anybody thought counts as what it takes."""
     async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)))) as yard:
+        yard.see(taken_gib=6, used_gib=6)
+
+        assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
+
+
+async def test_what_was_measured_is_told_beside_what_was_expected() -> None:
+    """Whoever follows the events need not ask for the estimate and the budget."""
+    async with opened(with_budget(model("qwen", estimated={gpu(0): 4 * GIB}))) as yard:
+        yard.see(taken_gib=6, used_gib=6)
+
+        told = yard.journal.entries()[-1].event
+        assert told == MemoryMeasured(
+            QWEN, LaunchId(1), {gpu(0): 6 * GIB}, estimated={gpu(0): 4 * GIB}, budgets={gpu(0): 24 * GIB}
+        )
+
+
+async def test_an_estimate_that_was_right_is_called_measured_once_the_model_was_used() -> None:
+    """The figure is the same, but now somebody has looked."""
+    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 6 * GIB}, Source.ESTIMATED)))) as yard:
+        yard.see(taken_gib=6, used_gib=6)
+        yard.use()
         yard.see(taken_gib=6, used_gib=6)
 
         assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
@@ -104,7 +126,7 @@ async def test_an_estimate_that_was_too_high_is_forgotten_once_the_model_was_use
         yard.use()
         yard.see(taken_gib=6, used_gib=6)
 
-        assert unused == Footprint({gpu(0): 9 * GIB}, Source.MEASURED)
+        assert unused == Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)
         assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
 
 

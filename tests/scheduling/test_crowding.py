@@ -100,7 +100,7 @@ def test_a_server_that_was_not_used_yet_keeps_its_estimate(stage: Stage) -> None
     yard.with_ready("qwen")
     yard >> measured("qwen", 3) << nothing
 
-    assert yard.view("qwen").footprint == Footprint({gpu(0): 20 * GIB}, Source.MEASURED)
+    assert yard.view("qwen").footprint == Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
     assert yard.view("qwen").measured == {gpu(0): 3 * GIB}
 
 

@@ -19,6 +19,9 @@ const SHORTEST_PAUSE_MS = 150;
 export const standing = computed<Standing>(() => (isPictureMissing.value ? "lost" : feed.value));
 export const models = signal<Model[] | null>(null);
 export const budgets = signal<ByDevice>({});
+/** What models may take of each device now. */
+export const available = signal<ByDevice>({});
+export const makingWay = signal("");
 export const line = signal<Ticket[]>([]);
 export const journal = signal<JournalEntry[]>([]);
 export const observations = signal<Observation[]>([]);
@@ -82,6 +85,8 @@ async function takePicture(): Promise<void> {
   clockOffset = picture.at - Date.now() / 1000;
   models.value = picture.models;
   budgets.value = picture.budgets ?? {};
+  available.value = Object.fromEntries((picture.devices ?? []).map((each) => [each.device, each.available]));
+  makingWay.value = picture.making_way ?? "";
   pictureAt.value = now.value = picture.at;
   observe(picture.at, picture.models);
 }

@@ -25,10 +25,25 @@ export interface Model {
   pinned?: boolean;
   /** Configured bytes per device. */
   memory?: ByDevice | null;
-  estimated?: ByDevice | null;
-  measured?: ByDevice | null;
+  footprint?: Footprint | null;
   /** Of a load, from 0 to 1. */
   progress?: number | null;
+}
+
+/** What is known of a model's memory; what counts is null where nobody knows. */
+export interface Footprint {
+  counts_as: ByDevice | null;
+  source: "declared" | "measured" | "estimated" | "unknown";
+  estimated: ByDevice | null;
+  measured: ByDevice | null;
+}
+
+/** A device with a budget; less of it is available while others than models use it. */
+export interface Device {
+  device: string;
+  budget: number;
+  available: number;
+  taken: number;
 }
 
 export interface Models {
@@ -36,6 +51,9 @@ export interface Models {
   started_at: number;
   models: Model[];
   budgets: ByDevice;
+  devices?: Device[];
+  /** For whom models have to be gone; empty: nobody. */
+  making_way?: string;
 }
 
 export interface Ticket {

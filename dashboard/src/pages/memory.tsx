@@ -1,6 +1,6 @@
 // What the resident models take of each device, against what they may take.
 
-import { budgets, models } from "../house/live";
+import { available, budgets, makingWay, models } from "../house/live";
 import type { ByDevice, Model } from "../house/shapes";
 import { Card, Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";
@@ -14,10 +14,11 @@ export function MemoryPage() {
   const devices = devicesOf(all, budgets.value);
   return (
     <Page title="Memory" about={about(devices.length, Object.keys(budgets.value).length)}>
+      {makingWay.value && <p role="status">Models make way: {makingWay.value}.</p>}
       {devices.map((device) => (
         <Device key={device} name={device} all={all} budget={budgets.value[device] ?? null} />
       ))}
-      <Card title="Models" note="bytes on all devices together">
+      <Card title="Models" note="what is measured is of the present process">
         <Table
           caption="Memory of the models"
           columns={COLUMNS}
@@ -33,7 +34,7 @@ export function MemoryPage() {
 function about(devices: number, budgeted: number): string {
   if (budgeted) return "What resident models take, against what they may take together.";
   if (devices) return "No budget is configured, so models take turns by their groups. `devices` sets one.";
-  return "Nothing is known of any device. Give `devices` a budget and each model a `memory`, and models that fit run together.";
+  return "Nothing is known of any device. With `devices: auto` in the configuration, models that fit run together.";
 }
 
 function devicesOf(all: Model[], budgeted: ByDevice): string[] {
@@ -41,9 +42,9 @@ function devicesOf(all: Model[], budgeted: ByDevice): string[] {
   return [...new Set([...Object.keys(budgeted), ...named])].sort();
 }
 
-/** The best figures there are. */
-function sizes({ measured, memory, estimated }: Model): ByDevice | null {
-  return measured ?? memory ?? estimated ?? null;
+/** What counts. */
+function sizes({ footprint, memory }: Model): ByDevice | null {
+  return footprint?.counts_as ?? memory ?? null;
 }
 
 interface DeviceWishes {
@@ -60,9 +61,10 @@ function Device({ name, all, budget }: DeviceWishes) {
   }));
   const taken = shares.reduce((sum, { size }) => sum + size, 0);
   const whole = Math.max(budget ?? 0, taken, 1);
-  const free = budget === null ? null : budget - taken;
+  const limit = budget === null ? null : (available.value[name] ?? budget);
+  const free = limit === null ? null : limit - taken;
   return (
-    <Card title={name} note={`${bytes(taken)} taken${budget === null ? "" : ` of ${bytes(budget)}`}`}>
+    <Card title={name} note={note(taken, budget, limit)}>
       <div class="room" role="img" aria-label={told(name, shares, free)}>
         {shares
           .filter(({ size }) => size > 0)
@@ -83,6 +85,12 @@ function Device({ name, all, budget }: DeviceWishes) {
   );
 }
 
+function note(taken: number, budget: number | null, limit: number | null): string {
+  if (budget === null || limit === null) return `${bytes(taken)} taken`;
+  const others = limit < budget ? `; others leave ${bytes(limit)}` : "";
+  return `${bytes(taken)} taken of ${bytes(budget)}${others}`;
+}
+
 function told(name: string, shares: { model: Model; size: number }[], free: number | null): string {
   const each = shares.map(({ model, size }) => `${model.model} ${bytes(size)}`);
   return `${name}: ${[...each, ...(free === null ? [] : [`free ${bytes(free)}`])].join(", ") || "nothing is taken"}`;
@@ -92,9 +100,10 @@ const COLUMNS: Column<Model>[] = [
   { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
   { name: "phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
   sizeColumn("configured", ({ memory }) => memory),
-  sizeColumn("estimated", ({ estimated }) => estimated),
-  sizeColumn("measured", ({ measured }) => measured),
-  { name: "devices", cell: (model) => Object.keys(sizes(model) ?? {}).join(", ") || "–" },
+  sizeColumn("estimated", ({ footprint }) => footprint?.estimated),
+  sizeColumn("measured", ({ footprint }) => footprint?.measured),
+  sizeColumn("counts as", sizes),
+  { name: "by", by: sourceOf, cell: sourceOf },
 ];
 
 function sizeColumn(name: string, of: (model: Model) => ByDevice | null | undefined): Column<Model> {
@@ -105,7 +114,18 @@ function sizeColumn(name: string, of: (model: Model) => ByDevice | null | undefi
   return {
     name,
     by: (model) => sum(model) ?? -1,
-    cell: (model) => orDash(sum(model), bytes),
+    cell: (model) => orDash(of(model) ?? null, perDevice),
     kind: "number",
   };
+}
+
+/** `1 GiB`, or each device by its name where there are several. */
+function perDevice(found: ByDevice): string {
+  const each = Object.entries(found);
+  if (each.length === 1) return each.map(([, size]) => bytes(size)).join();
+  return each.map(([device, size]) => `${device} ${bytes(size)}`).join(", ") || "–";
+}
+
+function sourceOf({ footprint }: Model): string {
+  return footprint ? footprint.source : "–";
 }

@@ -116,8 +116,8 @@ function Pair({ name, value, isQuiet }: { name: string; value: string; isQuiet: 
 }
 
 /** All devices together, by the best figure there is. */
-function memoryOf({ measured, memory, estimated }: Model): number | null {
-  const best = measured ?? memory ?? estimated;
+function memoryOf({ memory, footprint }: Model): number | null {
+  const best = footprint?.measured ?? footprint?.counts_as ?? memory;
   return best ? Object.values(best).reduce((sum, each) => sum + each, 0) : null;
 }
 

@@ -139,6 +139,7 @@ def footprint(seen: ModelView) -> Footprint:
     return Footprint(
         counts_as=by_device(known.memory) if known else None,
         source=known.source.value if known else "unknown",
+        estimated=None if seen.estimated is None else by_device(seen.estimated),
         measured=None if seen.measured is None else by_device(seen.measured),
     )
 

@@ -109,6 +109,10 @@ class Footprint(BaseModel):
 
     counts_as: Annotated[dict[str, int] | None, Field(description="What is set aside for it; null: a whole device.")]
     source: Annotated[Literal["declared", "measured", "estimated", "unknown"], Field(description="Who says so.")]
+    estimated: Annotated[
+        dict[str, int] | None,
+        Field(description="What its files and its command line let expect; null: they do not say."),
+    ]
     measured: Annotated[dict[str, int] | None, Field(description="What its present process was seen to take.")]
 
 

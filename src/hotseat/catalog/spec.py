@@ -135,6 +135,8 @@ class ModelSpec:
     pinned: bool = False
     memory: Mapping[Place, Bytes] | None = None
     """What the configuration says it takes."""
+    estimated: Mapping[Place, Bytes] | None = None
+    """What its files and its command line let expect, for people to compare."""
     learned: Footprint | None = None
     """What it was measured or estimated to take: counts where the configuration says nothing."""
     changes: BodyChanges = UNCHANGED

@@ -18,13 +18,25 @@ STOPPABLE = ("loading", "ready", "draining", "unloading")
 NOT_RUNNING = 409
 ALIVE = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "MEMORY", "TTL LEFT", "SINCE")
 """The columns of `alive_row`."""
+DEVICES = ("DEVICE", "BUDGET", "FOR MODELS", "TAKEN")
+"""The columns of `device_row`."""
 
 
 def ps(server: Server, as_json: bool) -> None:
-    models = [model for model in server.ask("GET", "/hotseat/models")["models"] if is_alive(model)]
+    house = server.ask("GET", "/hotseat/models")
+    models = [model for model in house["models"] if is_alive(model)]
     if as_json:
         return show_json(models)
-    return print(table(ALIVE, [alive_row(model) for model in models]))
+    print(table(ALIVE, [alive_row(model) for model in models]))
+    if house["devices"]:
+        print("\n" + table(DEVICES, [device_row(device) for device in house["devices"]]))
+    if house["making_way"]:
+        print(f"\nmodels make way: {house['making_way']}")
+    return None
+
+
+def device_row(device: dict[str, Any]) -> tuple[str, ...]:
+    return (device["device"], *(gib(device[key]) for key in ("budget", "available", "taken")))
 
 
 def is_alive(model: dict[str, Any]) -> bool:
@@ -52,13 +64,22 @@ def phase_of(model: dict[str, Any]) -> str:
 
 
 def memory_in_words(footprint: dict[str, Any] | None) -> str:
-    """`ram 1.2 GiB (estimated)`; nothing where memory does not decide."""
+    """`ram 1.2 GiB (measured, estimated 1.1 GiB)`; nothing where memory does not decide."""
     if footprint is None:
         return ""
     if footprint["counts_as"] is None:
         return "a whole device"
-    sizes = ", ".join(f"{device} {gib(size)}" for device, size in footprint["counts_as"].items())
-    return f"{sizes or 'none'} ({footprint['source']})"
+    devices = [
+        f"{device} {gib(size)} ({sources(footprint, device)})" for device, size in footprint["counts_as"].items()
+    ]
+    return ", ".join(devices) or f"none ({footprint['source']})"
+
+
+def sources(footprint: dict[str, Any], device: str) -> str:
+    """Who says what counts, and what the others say."""
+    others = [kind for kind in ("estimated", "measured") if kind != footprint["source"]]
+    told = [f"{kind} {gib(footprint[kind][device])}" for kind in others if device in (footprint[kind] or {})]
+    return ", ".join([footprint["source"], *told])
 
 
 def list_models(server: Server, as_json: bool) -> None:

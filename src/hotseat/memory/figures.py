@@ -63,16 +63,15 @@ class Figures:
         return self._guesses[gpu]
 
     def _filled(self, spec: ModelSpec, guesses: Guesses, placing: Placing) -> ModelSpec:
-        """What was measured of a place goes before what was guessed of it."""
-        if spec.memory is not None:
-            return spec
+        """What was measured of a place goes before what was guessed of it; what was declared goes before both."""
         guessed: dict[Place, Bytes] = {}
         if guess := guesses.of(spec):
             guessed = placing.of(guess)
             self._spare[key_of(spec.recipe)] = guess.backed(Where.HOST, Backing.READ_ONCE)
+        learned = Footprint(guessed, Source.ESTIMATED) if guessed else None
         if measured := self.peak(spec.recipe, placing.budgets):
-            return replace(spec, learned=Footprint({**guessed, **measured}, Source.MEASURED))
-        return replace(spec, learned=Footprint(guessed, Source.ESTIMATED) if guessed else None)
+            learned = Footprint({**guessed, **measured}, Source.MEASURED)
+        return replace(spec, estimated=guessed or None, learned=learned if spec.memory is None else None)
 
 
 def needed(use: Use, spare: Bytes) -> Bytes:

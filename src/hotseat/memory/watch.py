@@ -83,7 +83,8 @@ class MemoryWatch:
         self._footprints.note(key_of(recipe), seen.launch, reading.processes[seen.upstream.pid])
         peak = self._figures.peak(recipe, catalog.budgets)
         if peak and is_news(peak, seen):
-            self._house.tell(MemoryMeasured(seen.name, seen.launch, peak))
+            budgets = {place: catalog.budgets[place] for place in peak}
+            self._house.tell(MemoryMeasured(seen.name, seen.launch, peak, seen.estimated, budgets))
             self._warn(seen, peak)
 
     def _warn(self, seen: ModelView, peak: Mapping[Place, Bytes]) -> None:
@@ -127,10 +128,12 @@ def is_news(peak: Mapping[Place, Bytes], seen: ModelView) -> bool:
     """Is it worth telling? What counts is replaced once the model was used; until then it may still grow."""
     if any(differs(size, (seen.measured or {}).get(place, 0)) for place, size in peak.items()):
         return True
-    if not seen.served or (seen.footprint and seen.footprint.source is Source.DECLARED):
+    footprint = seen.footprint
+    if not seen.served or (footprint and footprint.source is Source.DECLARED):
         return False
-    counted = seen.footprint.memory if seen.footprint else {}
-    return any(differs(size, counted.get(place, 0)) for place, size in peak.items())
+    if footprint is None or footprint.source is Source.ESTIMATED:
+        return True
+    return any(differs(size, footprint.memory.get(place, 0)) for place, size in peak.items())
 
 
 def differs(one: Bytes, other: Bytes) -> bool:

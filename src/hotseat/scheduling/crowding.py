@@ -29,11 +29,12 @@ LOOK_AGAIN_S: Seconds = 1.0
 def relieve(moves: Moves) -> Instant:
     """Where more is taken than there is, unused models leave, the cheapest first; return when to look again."""
     state = moves.state
-    if not state.catalog.budgets:
+    if not state.may_be_crowded:
         return NEVER
     floor = Floor(state)
     excess = floor.then.excess()
     if not excess:
+        state.may_be_crowded = False
         return NEVER
     for model in _who_goes(state, floor, excess, moves.now):
         moves.dismiss(model, Cause.CROWDED, _in_words(excess, state))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+from hotseat.catalog.spec import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +75,10 @@ class MemoryMeasured:
     model: ModelName
     launch: LaunchId
     memory: Mapping[Place, Bytes]
+    estimated: Mapping[Place, Bytes] | None = None
+    """What had been expected, for those who read."""
+    budgets: Mapping[Place, Bytes] = field(default_factory=lambda: NOTHING)
+    """What all models together may take of those devices, for those who read."""
 
 
 @dataclass(frozen=True, slots=True)

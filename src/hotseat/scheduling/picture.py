@@ -55,6 +55,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         last_used=now if model.leases else model.idle_since,
         load_s=state.habits.measured_load_s(model.name),
         footprint=model.spec.footprint if state.catalog.budgets else None,
+        estimated=model.spec.estimated,
         measured=model.measured,
         launch=model.launch,
         served=model.served,

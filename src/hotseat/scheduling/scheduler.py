@@ -163,6 +163,7 @@ class Scheduler:
                 self._memory_measured(event)
             case DevicesChanged():
                 self._state.catalog = replace(self.catalog, available=event.available)
+                self._state.may_be_crowded = True
             case WayMade():
                 self._state.way = event
             case WayRegained():
@@ -240,11 +241,14 @@ class Scheduler:
             return
         before = model.spec.learned.memory if model.spec.learned else NOTHING
         measured = event.memory if model.served else most_of(before, event.memory)
+        if not model.served and measured == before:
+            return
         learned = Footprint({**before, **measured}, Source.MEASURED)
         in_catalog = self.catalog.models.get(model.name)
         if in_catalog and not must_restart(model.spec, in_catalog):
             self._state.catalog = self.catalog.with_learned(model.name, learned)
         model.spec = replace(model.spec, learned=learned)
+        self._state.may_be_crowded = True
 
     def _failed(self, moves: Moves, event: UpstreamFailed) -> None:
         if not (model := self._of_launch(event)):
@@ -281,6 +285,7 @@ class Scheduler:
         """Touch only what changed: the rest keeps its process and its streams."""
         state, change = self._state, compare(self.catalog, event.catalog)
         state.catalog = replace(event.catalog, available=self.catalog.available)
+        state.may_be_crowded = True
         for name in change.removed:
             moves.refuse_all(name, removed(name), "removed from the configuration")
         for name in (*change.removed, *change.changed):

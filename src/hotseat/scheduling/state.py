@@ -101,6 +101,8 @@ class State:
         self.is_closing = False
         self.way: WayMade | None = None
         """Set while models have to be gone for somebody who has precedence."""
+        self.may_be_crowded = False
+        """Figures have changed since all who are there were last seen to fit: starts alone never take too much."""
         self._launches = 0
 
     def next_launch(self) -> LaunchId:

@@ -45,6 +45,8 @@ class ModelView:
     """How long it takes to load, as measured; None: never seen."""
     footprint: Footprint | None = None
     """What it counts as; None: unknown, so it takes a whole device."""
+    estimated: Mapping[Place, Bytes] | None = None
+    """What its files and its command line let expect."""
     measured: Mapping[Place, Bytes] | None = None
     """What its present process was seen to take."""
     launch: LaunchId | None = None
