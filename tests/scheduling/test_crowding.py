@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.events import Event
 
 GAME = WayMade("game.exe runs (pid 4242)")
+WAYS: list[Event] = [GAME, WayMade("an operator needs gpu0", frozenset({gpu(0)})), WayRegained()]
 
 
 def guessed(name: str, gib: int, **known: Any) -> ModelSpec:
@@ -293,6 +294,17 @@ def test_models_that_do_not_make_way_are_told(yard: Playbook) -> None:
         check(yard.scheduler._state)
 
 
+def test_a_crowd_that_nobody_looks_at_is_told(stage: Stage) -> None:
+    """Whoever changes a figure must say that there may be a crowd now."""
+    yard = stage(with_budget(guessed("qwen", 6)))
+    yard.with_ready("qwen")
+    state = yard.scheduler._state
+    state.catalog = replace(state.catalog, available={gpu(0): GIB})
+
+    with pytest.raises(BrokenPromise, match="too much, and nobody looks"):
+        check(state)
+
+
 # Whatever is measured
 
 
@@ -317,7 +329,7 @@ class Weighed:
                 taken = sum(self.counted[name] for name in self.launches)
                 assert taken <= min(24 * GIB, self.left), f"{command.model} is started without room"
             if isinstance(command, StopUpstream):
-                assert command.cause in (Cause.EVICTION, Cause.CROWDED)
+                assert command.cause in (Cause.EVICTION, Cause.CROWDED, Cause.YIELD)
         check(self.scheduler._state)
 
     def ask(self, name: ModelName) -> None:
@@ -351,7 +363,7 @@ def test_nothing_is_started_beyond_what_is_known(data: st.DataObject) -> None:
     house = Weighed()
     for _ in range(data.draw(st.integers(1, 40))):
         name = data.draw(st.sampled_from(house.names))
-        match data.draw(st.sampled_from(["ask", "go on", "go on", "leave", "measure", "others", "clock"])):
+        match data.draw(st.sampled_from(["ask", "go on", "go on", "leave", "measure", "others", "way", "clock"])):
             case "ask":
                 house.ask(name)
             case "go on":
@@ -362,5 +374,7 @@ def test_nothing_is_started_beyond_what_is_known(data: st.DataObject) -> None:
                 house.measure(name, data.draw(st.integers(1, 30)))
             case "others":
                 house.come_and_go(data.draw(st.integers(0, 30)))
+            case "way":
+                house.tell(data.draw(st.sampled_from(WAYS)))
             case _:
                 house.tell(clock)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hotseat.errors import HotseatError
 from hotseat.scheduling.crowding import is_in_its_way
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import within_budget
+from hotseat.scheduling.room import Floor, within_budget
 from hotseat.scheduling.state import takes_slot
 from hotseat.scheduling.turns import serves_at_once
 
@@ -34,6 +34,8 @@ def _room(state: State) -> Iterator[str]:
     is_as_promised = not state.catalog.available and all(model.measured is None for model in residents)
     if is_as_promised and not within_budget((model.spec for model in residents), state.catalog):
         yield f"over budget: {[model.name for model in residents]}"
+    if not state.may_be_crowded and (excess := Floor(state).then.excess()):
+        yield f"models take {excess} too much, and nobody looks"
     if in_its_way := [model.name for model in residents if not model.is_leaving and is_in_its_way(state, model.spec)]:
         yield f"{in_its_way} stay, but way is made: {state.way}"
     matrix, names = state.catalog.groups.matrix, [model.name for model in residents]
