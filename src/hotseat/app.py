@@ -209,7 +209,7 @@ class Program:
         raise_file_limit()  # after the guard has started: model servers keep the limit we were given
         self._journal = Journal()
         learned = Keeper(state_directory(os.environ) / LEARNED)
-        self._memory = Steward(learned, self._supervisor.pids)
+        self._memory = Steward(learned, self._supervisor.pids, lambda: self.settings)
         catalog = await asyncio.to_thread(self._memory.fill, self._loaded.catalog)
         self._loaded = replace(self._loaded, catalog=catalog)
         self._scheduler = Scheduler(catalog)
@@ -220,7 +220,7 @@ class Program:
         stack.callback(keeper.save)
         hands = self._memory.hands(self._supervisor, lambda: self._scheduler.catalog)
         self._dispatcher = Dispatcher(self._scheduler, hands, self._journal)
-        self._memory.watch_over(self._dispatcher, lambda: self.settings.yield_to, self._tasks)
+        self._memory.watch_over(self._dispatcher, self._tasks)
         self._journal.listen(lambda entry: self._memory.hear(entry.event))
         lag = Lag()
         self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked)

@@ -66,6 +66,15 @@ class Readiness:
 
 
 @dataclass(frozen=True, slots=True)
+class Measuring:
+    """How memory is looked at, where devices have budgets."""
+
+    is_on: bool = True
+    """False: models count as declared or estimated, and nobody asks what others use."""
+    every_s: Seconds = 5.0
+
+
+@dataclass(frozen=True, slots=True)
 class Logging:
     level: str = "info"
     """debug, info, warn or error."""
@@ -81,6 +90,7 @@ class Settings:
     access: Access = Access()
     limits: Limits = Limits()
     readiness: Readiness = Readiness()
+    measuring: Measuring = Measuring()
     logging: Logging = Logging()
     error_format: ErrorFormat = ErrorFormat.AUTO
     metrics: bool = True

@@ -23,15 +23,16 @@ QWEN, GEMMA, GPU = ModelName("qwen"), ModelName("gemma"), DeviceName("gpu0")
 class House:
     """Models that run, and when somebody looked at them."""
 
-    running: dict[ModelName, int] = field(default_factory=dict)
+    running: dict[ModelName, int] | None = field(default_factory=dict)
     looks: list[tuple[float, dict[ModelName, int]]] = field(default_factory=list)
-    heard: list[Measured] = field(default_factory=list)
+    heard: list[Measured | None] = field(default_factory=list)
+    pause_s: float | None = 5.0
 
     def __post_init__(self) -> None:
-        self.rounds = Rounds(self, lambda: self.running, self.heard.append, every_s=5.0)
+        self.rounds = Rounds(self, lambda: self.running, self.heard.append, lambda: self.pause_s)
 
     async def sample(self, roots: Collection[int]) -> Reading:
-        self.looks.append((asyncio.get_running_loop().time(), dict(self.running)))
+        self.looks.append((asyncio.get_running_loop().time(), dict(self.running or {})))
         return Reading(processes={pid: {GPU: Use(pid)} for pid in roots if pid < 100})
 
 
@@ -45,13 +46,14 @@ async def test_while_something_runs_it_is_looked_at_every_few_seconds() -> None:
     await tasks.aclose()
 
     assert [at for at, _ in house.looks] == [0.0, 5.0, 10.0]
+    assert house.heard[0]
     assert house.heard[0].models == {QWEN: {GPU: Use(40)}}
 
 
 @in_virtual_time
 async def test_a_change_is_looked_at_at_once() -> None:
-    """After a start or a stop nobody waits for the next round; with nothing left, that look is the last."""
-    house = House({QWEN: 40})
+    """After a start or a stop nobody waits for the next round; without a pause to keep, that look is the last."""
+    house = House({QWEN: 40}, pause_s=None)
     tasks = Tasks()
     tasks.start(house.rounds.walk(), "rounds")
     await asyncio.sleep(1)
@@ -64,3 +66,15 @@ async def test_a_change_is_looked_at_at_once() -> None:
     await tasks.aclose()
 
     assert house.looks == [(0.0, {QWEN: 40}), (1.0, {}), (61.0, {GEMMA: 41})]
+
+
+@in_virtual_time
+async def test_nobody_looks_where_nobody_wants_to_know() -> None:
+    """No driver is woken, and whoever listens hears that nothing is known."""
+    house = House(None, pause_s=None)
+    tasks = Tasks()
+    tasks.start(house.rounds.walk(), "rounds")
+    await asyncio.sleep(60)
+    await tasks.aclose()
+
+    assert (house.looks, house.heard) == ([], [None])

@@ -134,3 +134,16 @@ async def test_without_budgets_nobody_asks_for_memory() -> None:
     await dispatcher.shut_down(within=0)
 
     assert card.asked == 0
+
+
+@in_virtual_time
+async def test_nobody_waits_where_nothing_is_measured() -> None:
+    """Whoever switched measuring off gets starts without a look."""
+    card = Card(free_at=100)
+    scheduler = Scheduler(TWO)
+    dispatcher = Dispatcher(scheduler, PatientHands(Puppets(), card, lambda: None), Journal())
+    await dispatcher.load(QWEN)
+    await dispatcher.load(LLAMA)
+    await dispatcher.shut_down(within=0)
+
+    assert card.asked == 0

@@ -18,7 +18,7 @@ from hotseat.hardware.rounds import Measured
 from hotseat.journal import Journal
 from hotseat.memory.figures import Figures
 from hotseat.memory.watch import MemoryWatch, left_by_others
-from hotseat.scheduling.events import MemoryMeasured, RequestArrived, RequestLeft
+from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, RequestArrived, RequestLeft
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.terms import ClientId, DeviceName, LaunchId, ModelName, TicketId
 
@@ -64,6 +64,10 @@ class Yard:
         """One request, from its arrival to its last byte."""
         self.dispatcher.tell(RequestArrived(TicketId(99), QWEN, ClientId("someone")))
         self.dispatcher.tell(RequestLeft(TicketId(99)))
+
+    def look_away(self) -> None:
+        """From now on nobody looks."""
+        self._watch.hear(None)
 
     def see_nothing(self) -> None:
         self._watch.hear(Measured(Reading(), {}))
@@ -182,6 +186,19 @@ async def test_others_who_leave_are_noticed_at_once() -> None:
         yard.see(taken_gib=4, used_gib=4)
 
         assert yard.available == 24
+
+
+async def test_others_are_forgotten_when_nobody_looks_any_more() -> None:
+    """A reload has switched measuring off: the budget is the budget again."""
+    async with opened(with_budget(model("qwen", gib=4))) as yard:
+        for _ in range(3):
+            yard.see(taken_gib=4, used_gib=16)
+        yard.look_away()
+        yard.look_away()
+
+        assert yard.available == 24
+        assert yard.journal.entries()[-1].event == DevicesChanged({})
+        assert sum(isinstance(entry.event, DevicesChanged) for entry in yard.journal.entries()) == 2
 
 
 async def test_a_driver_that_does_not_answer_changes_nothing() -> None:

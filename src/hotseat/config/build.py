@@ -14,7 +14,7 @@ from hotseat.config.leads import LeadMaker
 from hotseat.config.matrix import MatrixMaker
 from hotseat.config.priorities import urgencies
 from hotseat.config.specs import SpecMaker
-from hotseat.settings import Access, ApiKey, ErrorFormat, Limits, Logging, Readiness, Role, Settings
+from hotseat.settings import Access, ApiKey, ErrorFormat, Limits, Logging, Measuring, Readiness, Role, Settings
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ def _settings(config: Config, notebook: Notebook) -> Settings:
         metrics=config.metrics,
         include_aliases_in_list=config.include_aliases_in_list,
         ignore_paths=tuple(config.upstream.ignore_paths),
+        measuring=Measuring(not config.performance.disabled, config.performance.every),
         yield_to=config.yield_to,
     )
 

@@ -69,6 +69,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "metrics": settings.metrics,
         "includeAliasesInList": settings.include_aliases_in_list,
         "upstream": {"ignorePaths": list(settings.ignore_paths)},
+        "performance": {"disabled": not settings.measuring.is_on, "every": settings.measuring.every_s},
         "yieldTo": list(settings.yield_to),
         "logLevel": logging.level,
         "logTimeFormat": logging.time_format,

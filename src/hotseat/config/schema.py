@@ -120,10 +120,10 @@ class Ui(Form):
 
 
 class Performance(Form):
-    disabled: Annotated[Switch, Later("Memory is measured where devices are listed")] = False
-    """No polling of processor, memory and devices."""
-    every: Annotated[Duration, Field(ge=1), Later("Memory is measured every 5 s while a model runs")] = 5.0
-    """Polling period."""
+    disabled: Switch = False
+    """Measure no memory: models count as declared or estimated, and what others use is not seen."""
+    every: Annotated[Duration, Field(ge=1)] = _DEFAULT.measuring.every_s
+    """How often memory is measured while a model runs, where `devices` are configured."""
 
 
 class ModelsDir(ModelForm):

@@ -1,4 +1,4 @@
-"""When to look: every few seconds while something runs, and at once when something began or ended."""
+"""When to look: at once when something began or ended, and then as often as somebody wants to know."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from hotseat.hardware.reading import Reading, Use
     from hotseat.terms import DeviceName, ModelName, Seconds
-
-EVERY_S: Seconds = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +27,24 @@ class Samples(Protocol):
 
 
 class Rounds:
-    """Looks for as long as `walk` runs; `running` says whose server has which pid, `hear` gets what was seen."""
+    """Looks for as long as `walk` runs.
+
+    `running` says whose server has which pid, or None: then nobody wants to know. `hear` gets what was seen, None for
+    nothing. `pause_s` says when to look again; None: when something happens.
+    """
 
     def __init__(
         self,
         gauge: Samples,
-        running: Callable[[], Mapping[ModelName, int]],
-        hear: Callable[[Measured], None],
-        every_s: Seconds = EVERY_S,
+        running: Callable[[], Mapping[ModelName, int] | None],
+        hear: Callable[[Measured | None], None],
+        pause_s: Callable[[], Seconds | None],
     ) -> None:
-        self._gauge, self._running, self._hear, self._every_s = gauge, running, hear, every_s
+        self._gauge, self._running, self._hear, self._pause_s = gauge, running, hear, pause_s
         self._wished = asyncio.Event()
 
     def look_now(self) -> None:
-        """Something became ready or stopped: the next look is now, and with nothing running it is the last."""
+        """Something became ready or stopped, or is wanted otherwise: the next look is now."""
         self._wished.set()
 
     async def walk(self) -> None:
@@ -54,12 +56,13 @@ class Rounds:
 
     async def _look(self) -> None:
         pids = self._running()
+        if pids is None:
+            return self._hear(None)
         reading = await self._gauge.sample(tuple(pids.values()))
         models = {model: reading.processes[pid] for model, pid in pids.items() if pid in reading.processes}
-        self._hear(Measured(reading, models))
+        return self._hear(Measured(reading, models))
 
     async def _pause(self) -> None:
-        """Nobody looks at a machine where nothing of ours runs."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._every_s if self._running() else None):
+            async with asyncio.timeout(self._pause_s()):
                 await self._wished.wait()

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from hotseat.memory.hands import Hands
     from hotseat.memory.watch import House
     from hotseat.scheduling.events import Event
+    from hotseat.settings import Settings
     from hotseat.tasks import Tasks
-    from hotseat.terms import Bytes, DeviceName, ModelName
+    from hotseat.terms import Bytes, DeviceName, ModelName, Seconds
 
 SECTION = "memory"
 """Of what was learned."""
@@ -64,28 +65,43 @@ class ThisMachine:
 
 
 class Steward:
-    def __init__(self, learned: Keeper, pids: Callable[[], Mapping[ModelName, int]]) -> None:
+    def __init__(
+        self, learned: Keeper, pids: Callable[[], Mapping[ModelName, int]], settings: Callable[[], Settings]
+    ) -> None:
         self._footprints = Footprints(learned.section(SECTION))
         self._figures = Figures(self._footprints, os.environ, this_machine)
         self._gauge = Gauge(ThisMachine())
-        self._pids = pids
+        self._pids, self._settings = pids, settings
 
     def fill(self, catalog: Catalog) -> Catalog:
         """The catalog with a figure for each model. Reads files and asks drivers: not for the event loop."""
         return self._figures.fill(catalog)
 
     def hands(self, hands: Hands, catalog: Callable[[], Catalog]) -> PatientHands:
-        return PatientHands(hands, self._gauge, catalog)
+        return PatientHands(hands, self._gauge, lambda: catalog() if self._settings().measuring.is_on else None)
 
-    def watch_over(self, house: House, patterns: Callable[[], Collection[str]], tasks: Tasks) -> None:
+    def watch_over(self, house: House, tasks: Tasks) -> None:
         """From here on the house is told what is measured, and who has precedence."""
         watch = MemoryWatch(house, self._footprints, self._figures, lambda: this_machine().borrowers)
-        self._rounds = Rounds(self._gauge, lambda: self._pids() if house.catalog.budgets else {}, watch.hear)
-        self.precedence = Precedence(house.tell, patterns, lambda: self._pids().values())
+        self._rounds = Rounds(self._gauge, lambda: self._looked_at(house), watch.hear, lambda: self._pause_s(house))
+        self.precedence = Precedence(house.tell, lambda: self._settings().yield_to, lambda: self._pids().values())
         tasks.start(self._rounds.walk(), "measure memory")
         tasks.start(self.precedence.walk(), "look for programs with precedence")
+
+    def _looked_at(self, house: House) -> Mapping[ModelName, int] | None:
+        """None where memory decides nothing: no driver is woken then."""
+        return self._pids() if house.catalog.budgets and self._settings().measuring.is_on else None
+
+    def _pause_s(self, house: House) -> Seconds | None:
+        wants = wants_to_look(self._looked_at(house), house.catalog)
+        return self._settings().measuring.every_s if wants else None
 
     def hear(self, event: Event) -> None:
         """Something began or ended: its memory is looked at now."""
         if isinstance(event, CHANGES_MEMORY):
             self._rounds.look_now()
+
+
+def wants_to_look(running: Mapping[ModelName, int] | None, catalog: Catalog) -> bool:
+    """PURE: nobody looks where nothing of ours runs, unless others were seen: only a look tells that they have gone."""
+    return bool(running) or (running is not None and catalog.limits != catalog.budgets)

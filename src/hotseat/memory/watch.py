@@ -56,16 +56,18 @@ class MemoryWatch:
         self._left: deque[Mapping[Place, Bytes]] = deque(maxlen=LOOKS)
         self._warned: set[ModelName] = set()
 
-    def hear(self, measured: Measured) -> None:
-        """For `Rounds` to call with each look."""
+    def hear(self, measured: Measured | None) -> None:
+        """For `Rounds` to call with each look; None: nobody looks, so what others take is not known any more."""
+        if measured is None:
+            return self._forget_others()
         if not measured.reading.devices:  # no driver answers, and nobody should wait for one here
-            return
+            return None
         budgets = self._house.catalog.budgets
         reading = self._folded(measured.reading, budgets)
         for seen in self._house.view().models:
             if seen.upstream and seen.upstream.pid in reading.processes and seen.phase is Phase.READY:
                 self._note(seen, reading)
-        self._note_others(reading, budgets)
+        return self._note_others(reading, budgets)
 
     def _folded(self, reading: Reading, budgets: Mapping[Place, Bytes]) -> Reading:
         if not is_unified(budgets, self._borrowers()):
@@ -102,6 +104,11 @@ class MemoryWatch:
                 )
 
     # Others
+
+    def _forget_others(self) -> None:
+        self._left.clear()
+        if self._house.catalog.available:
+            self._house.tell(DevicesChanged({}))
 
     def _note_others(self, reading: Reading, budgets: Mapping[Place, Bytes]) -> None:
         self._left.append(left_by_others(reading, budgets))

@@ -1,0 +1,30 @@
+"""When the machine is looked at, and when it is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.support.catalogs import GIB, gpu, model, with_budget
+
+from hotseat.memory.steward import wants_to_look
+from hotseat.terms import ModelName
+
+HOUSE = with_budget(model("qwen", gib=8))
+CROWDED = replace(HOUSE, available={gpu(0): 4 * GIB})
+
+
+def test_an_idle_machine_is_left_alone() -> None:
+    """A look may wake a card that sleeps."""
+    assert wants_to_look({ModelName("qwen"): 7}, HOUSE)
+    assert not wants_to_look({}, HOUSE)
+
+
+def test_others_are_watched_until_they_are_gone() -> None:
+    """Their going is no event: without a look, models would be refused for them for ever."""
+    assert wants_to_look({}, CROWDED)
+    assert not wants_to_look({}, replace(CROWDED, available={gpu(0): 24 * GIB}))
+
+
+def test_whoever_measures_nothing_does_not_look() -> None:
+    """Whatever was seen before."""
+    assert not wants_to_look(None, CROWDED)
