@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
 from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
 
+from hotseat.catalog.spec import Footprint, Source
 from hotseat.dispatcher import Dispatcher
+from hotseat.errors import LoadFailed
 from hotseat.hardware.reading import DeviceReading
 from hotseat.journal import Journal
 from hotseat.memory.hands import PatientHands
@@ -19,8 +22,6 @@ from hotseat.terms import DeviceName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import pytest
 
     from hotseat.catalog.catalog import Catalog
 
@@ -76,10 +77,31 @@ async def test_the_first_load_waits_for_nobody() -> None:
 
 
 @in_virtual_time
-async def test_memory_that_never_comes_back(caplog: pytest.LogCaptureFixture) -> None:
-    """After five seconds the server is started all the same, and the log has the figures."""
+async def test_memory_that_never_comes_back() -> None:
+    """After five seconds what is measured decides: whoever waits is told the figures, and no server is started."""
     card = Card()
     dispatcher = opened(card)
+    await dispatcher.load(QWEN)
+    card.free_at = now() + 1000
+    began = now()
+    with pytest.raises(LoadFailed) as refused:
+        await dispatcher.load(LLAMA)
+    took = now() - began
+    await dispatcher.shut_down(within=0)
+
+    assert 5 <= took < 6
+    assert str(refused.value) == (
+        "llama needs 20 GiB of gpu0 (declared), but only 2 GiB are free there 5 s after another server left."
+        " See with hotseat devices who uses it."
+    )
+
+
+@in_virtual_time
+async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """It may be wrong: the server is started all the same and has the last word, and the log has the figures."""
+    card = Card()
+    guess = Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
+    dispatcher = opened(card, with_budget(model("qwen", gib=20), model("llama", learned=guess)))
     await dispatcher.load(QWEN)
     card.free_at = now() + 1000
     began = now()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from hotseat.catalog.spec import Source
 from hotseat.errors import LoadFailed
 from hotseat.hardware.settling import WITHIN_S, until_free
 from hotseat.scheduling.events import UpstreamFailed
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.hardware.settling import Watches
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.hardware.settling import Freed, Watches
     from hotseat.scheduling.commands import StartUpstream, StopUpstream
     from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamReady
     from hotseat.terms import Bytes, DeviceName, Instant, LaunchId, Seconds
@@ -43,13 +45,12 @@ class PatientHands:
         """`catalog` has the budgets that count; None: nobody looks at memory."""
         self._hands, self._gauge, self._catalog, self._within_s = hands, gauge, catalog, within_s
         self._ended_at: Instant = float("-inf")
-        self._waiting: dict[LaunchId, asyncio.Task[None]] = {}
+        self._waiting: dict[LaunchId, asyncio.Task[LoadFailed | None]] = {}
         self._tasks = Tasks()
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
-        if not await self._may_begin(command):
-            stopped = LoadFailed(f"{command.model} was stopped before it was started")
-            return UpstreamFailed(command.model, command.launch, stopped)
+        if obstacle := await self._obstacle(command):
+            return UpstreamFailed(command.model, command.launch, obstacle)
         started = await self._hands.start(command)
         if isinstance(started, UpstreamFailed):
             self._note_end()
@@ -72,26 +73,29 @@ class PatientHands:
     def _note_end(self) -> None:
         self._ended_at = asyncio.get_running_loop().time()
 
-    async def _may_begin(self, command: StartUpstream) -> bool:
-        """Wait for memory where some was just given back; False where the launch was stopped meanwhile."""
+    async def _obstacle(self, command: StartUpstream) -> LoadFailed | None:
+        """Wait for memory where some was just given back; says what keeps the launch from beginning, if anything."""
         wanted = self._wanted(command)
         if not wanted or asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
-            return True
-        waiting = self._tasks.start(self._until_free(command, wanted), f"memory for {command.model}")
+            return None
+        waiting: asyncio.Task[LoadFailed | None] = self._tasks.start(
+            self._until_free(command, wanted), f"memory for {command.model}"
+        )
         self._waiting[command.launch] = waiting
         try:
             await asyncio.wait([waiting])
         finally:
             del self._waiting[command.launch]
-        return not waiting.cancelled()
+        if waiting.cancelled():
+            return LoadFailed(f"{command.model} was stopped before it was started")
+        return waiting.result()
 
     def _wanted(self, command: StartUpstream) -> dict[DeviceName, Bytes]:
         catalog = self._catalog()
         figures = needs(command.spec, catalog) if catalog else {}
         return {place.device: int(SLACK * bytes_) for place, bytes_ in figures.items() if bytes_}
 
-    async def _until_free(self, command: StartUpstream, wanted: Mapping[DeviceName, Bytes]) -> None:
-        """What is free then decides: the server is started, and says itself if it is not enough."""
+    async def _until_free(self, command: StartUpstream, wanted: Mapping[DeviceName, Bytes]) -> LoadFailed | None:
         freed = await until_free(self._gauge, wanted, self._within_s)
         for device, lack in freed.missing.items():
             log.warning(
@@ -103,3 +107,19 @@ class PatientHands:
                 in_gib(lack),
                 freed.took_s,
             )
+        return verdict(command.spec, freed)
+
+
+def verdict(spec: ModelSpec, freed: Freed) -> LoadFailed | None:
+    """PURE: what is measured decides; but an estimate may be wrong, so there the server itself has the last word."""
+    footprint = spec.footprint
+    if not freed.missing or footprint is None or footprint.source is Source.ESTIMATED:
+        return None
+    device, needed = next(
+        (place.device, size) for place, size in footprint.memory.items() if place.device in freed.missing
+    )
+    return LoadFailed(
+        f"{spec.name} needs {in_gib(needed)} of {device} ({footprint.source.value}), but only"
+        f" {in_gib(freed.free[device])} are free there {freed.took_s:.0f} s after another server left."
+        " See with hotseat devices who uses it."
+    )
