@@ -36,6 +36,7 @@ from hotseat.habit_keeper import HabitKeeper
 from hotseat.homecoming import Homecoming
 from hotseat.journal import Journal
 from hotseat.keeper import LEARNED, Keeper, state_directory
+from hotseat.leaving import Leaving
 from hotseat.memory.steward import Steward, devices_for_models
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
@@ -69,8 +70,6 @@ log = logging.getLogger(__name__)
 FAILED, INVALID = 1, 3
 FOLDER_LOOK_S: Seconds = 2.0
 """How often a folder of models is looked into."""
-DRAIN_S: Seconds = 10.0
-"""How long requests in flight may take after SIGTERM."""
 LOOK_S: Seconds = 0.5
 """How often the files of the configuration are looked at, where that is wished."""
 
@@ -177,8 +176,7 @@ class Program:
         """What the scheduler cannot keep, as far as it was said already."""
         self._reloading = asyncio.Lock()
         """Held by whoever reads files and changes the catalog after them: reading is done in a thread."""
-        self._stop_wished = asyncio.Event()
-        self._stop_now = asyncio.Event()
+        self._leaving = Leaving()
 
     @property
     def settings(self) -> Settings:
@@ -191,10 +189,11 @@ class Program:
             self._announce()
             self._systemd.tell("READY=1", f"STATUS=serving {len(self._loaded.catalog.models)} models")
             self._settle_memory()
-            await self._stop_wished.wait()
+            await self._leaving.wished.wait()
             log.info("shutting down in_flight=%d", sum(model.in_flight for model in self._dispatcher.view().models))
             self._systemd.tell("STOPPING=1")
-            await self._close()
+            await self._leaving.give_notice(self.settings.shutdown.notice_s)
+            await self._close(self.settings.shutdown.drain_s)
         return 0
 
     # Open in order, close in reverse
@@ -260,10 +259,10 @@ class Program:
         if self.settings.logging.to_stdout in ("upstream", "both"):
             self._echo(chunk)
 
-    async def _close(self) -> None:
+    async def _close(self, within: Seconds) -> None:
         """Let requests in flight finish, then stop the upstreams; a second signal cuts it short."""
-        closing = asyncio.gather(self._relay.drain(DRAIN_S), self._dispatcher.shut_down(DRAIN_S))
-        hurry = self._tasks.start(self._stop_now.wait(), "second signal")
+        closing = asyncio.gather(self._relay.drain(within), self._dispatcher.shut_down(within))
+        hurry = self._tasks.start(self._leaving.at_once.wait(), "second signal")
         await asyncio.wait([closing, hurry], return_when=asyncio.FIRST_COMPLETED)
         if not closing.done():
             closing.cancel()
@@ -282,7 +281,7 @@ class Program:
             reload=self.reload,
             precedence=self._memory.precedence,
             metrics=self._metrics.render,
-            is_closing=self._stop_wished.is_set,
+            is_closing=self._leaving.is_closing,
             started_at=time.time(),
             share_read=self._supervisor.share_taken_in,
         )
@@ -299,13 +298,8 @@ class Program:
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop)
+            loop.add_signal_handler(number, self._leaving.wish)
         loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.start(self.reload(), "reload"))
-
-    def _stop(self) -> None:
-        if self._stop_wished.is_set():
-            self._stop_now.set()
-        self._stop_wished.set()
 
     async def reload(self) -> ReloadResult:
         """Validate first and keep the old configuration on failure; apply only the difference."""

@@ -75,6 +75,16 @@ class Measuring:
 
 
 @dataclass(frozen=True, slots=True)
+class Shutdown:
+    """How much time there is between SIGTERM and the end."""
+
+    notice_s: Seconds = 3.0
+    """Business goes on while a load balancer learns that `/hotseat/ready` says no."""
+    drain_s: Seconds = 10.0
+    """Nobody new comes in, and what is under way may end."""
+
+
+@dataclass(frozen=True, slots=True)
 class Logging:
     level: str = "info"
     """debug, info, warn or error."""
@@ -91,6 +101,7 @@ class Settings:
     limits: Limits = Limits()
     readiness: Readiness = Readiness()
     measuring: Measuring = Measuring()
+    shutdown: Shutdown = Shutdown()
     logging: Logging = Logging()
     error_format: ErrorFormat = ErrorFormat.AUTO
     metrics: bool = True

@@ -92,6 +92,20 @@ def test_a_full_line_refuses_with_a_time_to_come_back(stage: Stage) -> None:
     assert "1 requests wait already (scheduler.maxQueue)" in yard.error.message
 
 
+def test_a_full_line_of_one_model_is_nothing_to_those_who_want_another(stage: Stage) -> None:
+    """A model's own bound keeps a rush on it from filling the line of everybody."""
+    yard = stage(one_at_a_time(model("qwen", max_queue=1), "llama", max_queue=3))
+    yard >> arrives(1, "qwen") << starts("qwen")
+
+    yard >> arrives(2, "qwen") << refuses(2, Busy)
+    assert yard.error.message == (
+        "qwen cannot be asked now: 1 requests wait for it already (its maxQueue). Ask again later."
+    )
+    assert yard.error.retry_after == 20
+    yard >> arrives(3, "llama") << nothing
+    assert yard.view("llama").waiting == 1
+
+
 def test_a_place_in_a_full_line_becomes_free(stage: Stage) -> None:
     """The line is full only as long as it is full."""
     yard = stage(one_at_a_time("qwen", max_queue=1))

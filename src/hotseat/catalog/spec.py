@@ -131,6 +131,8 @@ class ModelSpec:
     """Idle time after which the model is unloaded; None: never."""
     concurrency_limit: int | None = None
     """Requests forwarded at a time; None: unknown."""
+    max_queue: int | None = None
+    """Requests that may wait for it; None: as many as may wait at all."""
     urgency: float = 1.0
     pinned: bool = False
     memory: Mapping[Place, Bytes] | None = None

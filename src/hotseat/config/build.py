@@ -14,7 +14,18 @@ from hotseat.config.leads import LeadMaker
 from hotseat.config.matrix import MatrixMaker
 from hotseat.config.priorities import urgencies
 from hotseat.config.specs import SpecMaker
-from hotseat.settings import Access, ApiKey, ErrorFormat, Limits, Logging, Measuring, Readiness, Role, Settings
+from hotseat.settings import (
+    Access,
+    ApiKey,
+    ErrorFormat,
+    Limits,
+    Logging,
+    Measuring,
+    Readiness,
+    Role,
+    Settings,
+    Shutdown,
+)
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
@@ -130,6 +141,7 @@ def _settings(config: Config, notebook: Notebook) -> Settings:
         access=_access(config, notebook),
         limits=_limits(config),
         readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),
+        shutdown=Shutdown(config.shutdown.notice, config.shutdown.drain),
         logging=Logging(config.log_level, config.log_time_format, config.log_to_stdout),
         error_format=ErrorFormat(config.error_format),
         metrics=config.metrics,

@@ -129,6 +129,8 @@ class ModelForm(Form):
     """Changes to JSON bodies on their way to the server."""
     concurrency_limit: Annotated[int, Field(ge=0)] = 0
     """Requests sent to the server at a time; the rest wait. 0: as many as come."""
+    max_queue: Annotated[int, Field(ge=0)] = 0
+    """How many requests may wait for this model before new ones get 429; 0: as many as scheduler.maxQueue allows."""
     send_loading_state: LoadingStateName | None = None
     """What a client that asked for a stream is sent while it waits for the model; without it, the global value."""
     macros: dict[str, Any] = Field(default_factory=dict)

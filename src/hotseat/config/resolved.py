@@ -78,6 +78,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
             "oldestWait": settings.readiness.oldest_wait_s,
             "longestUnload": settings.readiness.longest_unload_s,
         },
+        "shutdown": {"notice": settings.shutdown.notice_s, "drain": settings.shutdown.drain_s},
         "limits": {
             "header": limits.header,
             "body": limits.body,
@@ -103,6 +104,7 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
         "maxRequestDuration": spec.max_request_s or 0.0,
         "ttl": spec.ttl_s or 0,
         "concurrencyLimit": spec.concurrency_limit or 0,
+        "maxQueue": spec.max_queue or 0,
         "urgency": spec.urgency,
         "pinned": spec.pinned,
         "memory": _memory(spec),

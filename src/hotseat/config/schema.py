@@ -86,6 +86,14 @@ class ReadyForm(Form):
     """Not ready while a server has been stopping for longer than this."""
 
 
+class ShutdownForm(Form):
+    notice: Duration = _DEFAULT.shutdown.notice_s
+    """After SIGTERM: how long clients are still served while /hotseat/ready answers 503, if somebody asked for it
+    within the last minute."""
+    drain: Duration = _DEFAULT.shutdown.drain_s
+    """How long requests under way have to end after that."""
+
+
 class Startup(Form):
     preload: tuple[str, ...] = ()
     """Models loaded when hotseat starts, in this order."""
@@ -176,6 +184,8 @@ class Config(Form):
     """What clients may send."""
     ready: ReadyForm = ReadyForm()
     """When /hotseat/ready answers 503."""
+    shutdown: ShutdownForm = ShutdownForm()
+    """How much time there is between SIGTERM and the end."""
 
     health_check_timeout: Duration = 120.0
     """Time until a server must be ready."""

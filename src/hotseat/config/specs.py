@@ -76,6 +76,7 @@ class SpecMaker:
             max_request_s=form.max_request_duration or None,
             ttl_s=ttl or None,
             concurrency_limit=_limit(name, form),
+            max_queue=form.max_queue or None,
             urgency=form.urgency if "urgency" in form.model_fields_set else self._urgencies.get(name, 1.0),
             pinned=form.pinned,
             memory=self._memory(form, path),

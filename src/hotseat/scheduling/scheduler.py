@@ -189,17 +189,25 @@ class Scheduler:
         if ticket.model not in state.catalog.models:
             return moves.refuse(ticket.id, removed(ticket.model), "removed from the configuration")
         model = state.models[ticket.model]
-        if len(state.line) >= state.catalog.policy.max_queue and not serves_at_once(state, model, ticket.wish):
-            return moves.refuse(ticket.id, self._line_is_full(ticket.model, moves.now), "the line is full")
+        if (bound := self._reached_bound(model)) and not serves_at_once(state, model, ticket.wish):
+            return moves.refuse(ticket.id, self._line_is_full(ticket.model, bound, moves.now), "the line is full")
         if ticket.wish is Wish.LOAD:
             moves.forgive(model)
         if not state.line.count(ticket.model) and serves_at_once(state, model, ticket.wish):
             return moves.serve_at_once(model, ticket)
         return moves.join(ticket)
 
-    def _line_is_full(self, name: ModelName, now: Instant) -> Busy:
-        waiting = len(self._state.line)
-        text = f"{name} cannot be asked now: {waiting} requests wait already (scheduler.maxQueue). Ask again later."
+    def _reached_bound(self, model: ModelState) -> str | None:
+        """What says that nobody else may wait, in words."""
+        line, own = self._state.line, model.spec.max_queue
+        if len(line) >= self._state.catalog.policy.max_queue:
+            return f"{len(line)} requests wait already (scheduler.maxQueue)"
+        if own is not None and line.count(model.spec.name) >= own:
+            return f"{line.count(model.spec.name)} requests wait for it already (its maxQueue)"
+        return None
+
+    def _line_is_full(self, name: ModelName, bound: str, now: Instant) -> Busy:
+        text = f"{name} cannot be asked now: {bound}. Ask again later."
         expected_s = newcomer_waits_s(self._state, name, now)
         return Busy(text, retry_after=min(LONGEST_RETRY_S, max(1.0, expected_s)))
 
