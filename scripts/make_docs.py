@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 import typer
 
+from hotseat.accounts import Account, Accounts
 from hotseat.api.app import build
 from hotseat.api.described import document
 from hotseat.cli.commands import app as commands
@@ -25,7 +26,9 @@ from hotseat.config.model_form import ModelForm
 from hotseat.config.schema import Config, ModelsDir
 from hotseat.scheduling.lifecycle import Phase, diagram
 from hotseat.scheduling.view import ModelView, View
+from hotseat.settings import ApiKey
 from hotseat.simulation import trace
+from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.page import Page
 from hotseat.telemetry.tally import LoadTally, RequestTally
 from hotseat.terms import ModelName
@@ -271,6 +274,7 @@ def metrics() -> str:
     about = (
         "`GET /metrics` in Prometheus' text format; `metrics: false` switches it off.\n"
         "The label `model` holds configured names only, and is empty for requests that never got as far as a model.\n"
+        "The label `key` holds the names of configured keys, never a secret.\n"
         "Beside these stand prometheus-client's own `process_*` figures of hotseat itself."
     )
     return page("Metrics", about, table(("metric", "type", "labels", "meaning"), rows))
@@ -283,7 +287,12 @@ def families() -> list[Metric]:
     requests.add(200, 0.0, 0.0, 0.0)
     loads.outcomes["x"] = loads.stops["x"] = 1
     view = View(0.0, (model,), ())
-    return list(Page({"m": requests}, {"m": loads}, lambda: view, lambda: 0.0, lambda: True).collect())
+    pages = Page({"m": requests}, {"m": loads}, lambda: view, lambda: 0.0, lambda: True), KeyPage(a_holder)
+    return [family for page in pages for family in page.collect()]
+
+
+def a_holder() -> list[Account]:
+    return Accounts().open([ApiKey("k", name="k")])
 
 
 def exposed(family: Metric) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotseat import __version__, dashboard
+from hotseat.accounts import Accounts
 from hotseat.activity import Activity
 from hotseat.api.app import build
 from hotseat.api.house import ConfigReport, House, ReloadResult
@@ -48,6 +49,7 @@ from hotseat.systemd import Systemd, handed_sockets, most_exposed
 from hotseat.tasks import Tasks
 from hotseat.telemetry import logs
 from hotseat.telemetry.descriptors import watch_descriptors
+from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.lag import Lag
 from hotseat.telemetry.metrics import Metrics
 from hotseat.terms import Address
@@ -177,6 +179,7 @@ class Program:
         self._reloading = asyncio.Lock()
         """Held by whoever reads files and changes the catalog after them: reading is done in a thread."""
         self._leaving = Leaving()
+        self._accounts = Accounts()
 
     @property
     def settings(self) -> Settings:
@@ -223,6 +226,7 @@ class Program:
         self._journal.listen(lambda entry: self._memory.hear(entry.event))
         lag = Lag()
         self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked)
+        self._metrics.include(KeyPage(self._accounts.all))
         self._journal.listen(self._metrics.watch)
         self._journal.listen(Homecoming(self._dispatcher, self._tasks).watch)
         self._activity = Activity(self._metrics)
@@ -234,7 +238,7 @@ class Program:
         self._api = build(self._house())
         dashboard.add_to(self._api)
         await stack.enter_async_context(served(self._api, management))
-        self._relay = Relay(self._dispatcher, Rules(self.settings), management, self._activity)
+        self._relay = Relay(self._dispatcher, Rules(self.settings, self._accounts), management, self._activity)
         stack.push_async_callback(self._relay.aclose)
         await self._relay.listen(self._sockets, self._tls)
         self._tasks.start(self._preload(), "preload")
@@ -280,6 +284,7 @@ class Program:
             config=self._config_report,
             reload=self.reload,
             precedence=self._memory.precedence,
+            accounts=self._accounts.all,
             metrics=self._metrics.render,
             is_closing=self._leaving.is_closing,
             started_at=time.time(),
@@ -352,7 +357,7 @@ class Program:
         self._refused = ()
         logs.set_up(loaded.settings.logging)
         self._supervisor.withhold(loaded.withheld_env)
-        self._relay.rules = Rules(loaded.settings)
+        self._relay.rules = Rules(loaded.settings, self._accounts)
         change = self._dispatcher.change_catalog(loaded.catalog.with_profile(self._dispatcher.catalog.active_profile))
         self._metrics.reloaded(success=True)
         log.info(

@@ -161,6 +161,14 @@ class MakingWay(HotseatError):
     retry_helps = True
 
 
+class OverLimit(HotseatError):
+    """The holder of a key asks for more than it may."""
+
+    status = 429
+    code = "rate_limit_exceeded"
+    retry_helps = True
+
+
 class ShuttingDown(HotseatError):
     status = 503
     code = "shutting_down"

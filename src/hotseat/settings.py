@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,19 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    secret: str
+    secret: str = field(repr=False)
+    """Empty where only its hash is known."""
     role: Role = Role.ADMIN
+    name: str = ""
+    """Of its holder, for people; may be shown."""
+    hashed: str = field(default="", repr=False)
+    """SHA-256 of a secret that we are not told, in hexadecimal digits."""
+    models: tuple[str, ...] = ()
+    """Names that it may ask for; none: all."""
+    per_minute: int | None = None
+    """Requests to models; None: as many as it likes."""
+    concurrency: int | None = None
+    """Requests to models that may be under way at a time; None: as many as it likes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ models:
 """
     shown = resolved(desk.load(text))
 
-    assert shown["settings"]["apiKeys"] == [{"key": HIDDEN, "role": "admin"}]
+    assert [(key["key"], key["role"]) for key in shown["settings"]["apiKeys"]] == [(HIDDEN, "admin")]
     model = shown["models"]["a"]
     assert model["cmd"] == ["s", "${PORT}", "--api-key", HIDDEN, f"--hf-token={HIDDEN}", HIDDEN, "--ctx", "5"]
     assert model["cmdStop"] == ["sh", "-c", f"stop --api-key {HIDDEN} now"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotseat.accounts import Accounts
 from hotseat.errors import ClientError, Forbidden, Unauthorized
 from hotseat.relay.keys import UNTOUCHED, Keys, Verdict
 from hotseat.settings import ApiKey, Role
@@ -16,7 +18,9 @@ from hotseat.settings import ApiKey, Role
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KEYS = Keys((ApiKey("chat", Role.INFERENCE), ApiKey("run", Role.OPERATE), ApiKey("schlüssel", Role.ADMIN)))
+KEYS = Keys(
+    Accounts().open((ApiKey("chat", Role.INFERENCE), ApiKey("run", Role.OPERATE), ApiKey("schlüssel", Role.ADMIN)))
+)
 SECRETS = {Role.INFERENCE: b"chat", Role.OPERATE: b"run", Role.ADMIN: "schlüssel".encode()}
 
 Credentials = tuple[bytes | None, bytes | None]
@@ -40,7 +44,7 @@ def x_api_key(secret: bytes) -> Credentials:
 
 WAYS = [bearer, lower_bearer, basic, x_api_key]
 
-OPEN = [("GET", "/health"), ("HEAD", "/health"), ("GET", "/health?x=1")]
+OPEN = [("GET", "/health"), ("HEAD", "/health"), ("GET", "/health?x=1"), ("GET", "/hotseat/ready")]
 INFERENCE = [
     ("POST", "/v1/chat/completions"),
     ("GET", "/v1/models"),
@@ -78,7 +82,12 @@ OPERATE = [
     ("POST", "/upstream/m/slots/0"),
     ("PUT", "/upstream/m/%2Fprops"),
 ]
-ADMIN = [("POST", "/hotseat/anything"), ("DELETE", "/hotseat/models/m"), ("POST", "/hotseat/reload/x")]
+ADMIN = [
+    ("POST", "/hotseat/anything"),
+    ("POST", "/hotseat/ready"),
+    ("DELETE", "/hotseat/models/m"),
+    ("POST", "/hotseat/reload/x"),
+]
 
 ROUTES = [
     (method, path, needed)
@@ -90,8 +99,10 @@ ROUTES = [
 @pytest.mark.parametrize(("method", "path", "needed"), ROUTES)
 def test_without_keys_all_pass_and_nothing_is_touched(method: str, path: str, needed: Role | None) -> None:
     """Credentials are the upstream's matter while we have none of our own."""
-    assert Keys(()).authorize(method.encode(), path.encode(), b"Bearer upstream", b"other") is UNTOUCHED
-    assert Verdict() == UNTOUCHED
+    verdict = Keys(()).authorize(method.encode(), path.encode(), b"Bearer upstream", b"other")
+
+    assert verdict == UNTOUCHED == Verdict()
+    assert verdict.account is None
 
 
 @pytest.mark.parametrize(("method", "path", "needed"), ROUTES)
@@ -170,3 +181,26 @@ def test_no_header_causes_anything_but_a_refusal(authorization: bytes | None, ke
     """Strangers are refused, whatever they send, except where /health is asked."""
     with pytest.raises(ClientError):
         KEYS.authorize(b"GET", b"/" + path + b"x", authorization and b"Basic " + authorization, key)
+
+
+@pytest.mark.parametrize(("method", "path", "needed"), ROUTES)
+def test_what_changes_something_is_marked_and_what_is_only_read_is_not(
+    method: str, path: str, needed: Role | None
+) -> None:
+    """Of what operators may do, everything but reading is an action; a load is one though it is a GET."""
+    is_above = needed in (Role.OPERATE, Role.ADMIN)
+    is_action = is_above and (method not in ("GET", "HEAD") or path.partition("?")[0].endswith("/load"))
+
+    assert Keys(()).authorize(method.encode(), path.encode(), None, None).is_action is is_action
+    assert KEYS.authorize(method.encode(), path.encode(), *bearer(SECRETS[Role.ADMIN])).is_action is is_action
+
+
+def test_a_key_of_which_only_the_hash_is_known_opens_all_the_same() -> None:
+    """Nothing in the configuration can be sent as a key."""
+    hashed = sha256(b"sesame").hexdigest()
+    keys = Keys(Accounts().open((ApiKey("", Role.INFERENCE, name="ann", hashed=hashed),)))
+
+    assert keys.authorize(b"GET", b"/v1/models", *bearer(b"sesame")).holder == "ann"
+    for wrong in (hashed.encode(), b"sha256:" + hashed.encode(), b""):
+        with pytest.raises(Unauthorized):
+            keys.authorize(b"GET", b"/v1/models", *bearer(wrong))

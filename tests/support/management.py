@@ -12,6 +12,7 @@ import uvicorn
 from tests.support.puppets import Puppets, come_true
 
 from hotseat import dashboard
+from hotseat.accounts import Accounts
 from hotseat.activity import Activity
 from hotseat.api.app import build
 from hotseat.api.house import ConfigReport, House, ReloadResult
@@ -90,6 +91,7 @@ class Management:
     reload_result: ReloadResult = field(default_factory=ReloadResult)
     is_closing: bool = False
     shares_read: dict[str, float] = field(default_factory=dict)
+    accounts: Accounts = field(default_factory=Accounts)
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:
         return await self.client.get(path, **options)
@@ -138,6 +140,7 @@ def application(house: Management) -> FastAPI:
             config=lambda: house.config_report,
             reload=reload,
             precedence=Precedence(house.dispatcher.tell, tuple, tuple),
+            accounts=house.accounts.all,
             metrics=house.metrics.render,
             is_closing=lambda: house.is_closing,
             started_at=STARTED_AT,

@@ -10,6 +10,7 @@ from hotseat.api import (
     asking,
     configured,
     feeds,
+    keys,
     listing,
     management,
     observing,
@@ -30,7 +31,7 @@ def build(house: House) -> FastAPI:
     # FastAPI's own pages load from the internet; ours are in pages.py.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.house = house
-    for room in (management, listing, observing, asking, configured, profiles, yielding, feeds, recording, pages):
+    for room in (management, listing, observing, asking, configured, keys, profiles, yielding, feeds, recording, pages):
         app.include_router(room.router)
     app.mount("/hotseat/assets", pages.assets)
     app.add_middleware(Manners)

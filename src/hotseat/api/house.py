@@ -10,6 +10,7 @@ from hotseat.catalog.catalog import CatalogChange
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 
+    from hotseat.accounts import Account
     from hotseat.activity import Activity, UnderWay
     from hotseat.dispatcher import Dispatcher
     from hotseat.journal import Journal
@@ -66,6 +67,8 @@ class House:
     config: Callable[[], ConfigReport]
     reload: Callable[[], Awaitable[ReloadResult]]
     precedence: Precedence
+    accounts: Callable[[], Sequence[Account]]
+    """Of the keys that are configured."""
     metrics: Callable[[], bytes]
     """Prometheus text."""
     is_closing: Callable[[], bool]

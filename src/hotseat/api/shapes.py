@@ -197,6 +197,24 @@ class ConfigReport(BaseModel):
     refused: Annotated[list[str], Field(description="Why the last reload changed nothing; empty: it was applied.")]
 
 
+class Key(BaseModel):
+    name: Annotated[str, Field(description="Of its holder; where none is configured, the digest's first digits.")]
+    role: Literal["inference", "operate", "admin"]
+    models: Annotated[list[str], Field(description="What it may ask for; empty: everything.")]
+    requests_per_minute: Annotated[int | None, Field(description="null: no limit.")]
+    concurrency_limit: Annotated[int | None, Field(description="null: no limit.")]
+    requests: Annotated[int, Field(description="To models, since hotseat was started.")]
+    refused: Annotated[int, Field(description="Beyond its limits.")]
+    in_flight: Annotated[int, Field(description="Waiting or being served.")]
+    device_seconds: Annotated[
+        float, Field(description="For how long it had devices to itself; who is served together shares the time.")
+    ]
+
+
+class KeyList(BaseModel):
+    keys: list[Key]
+
+
 class Cause(BaseModel):
     at: Annotated[float, Field(description="Unix time.")]
     because: str

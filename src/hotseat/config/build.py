@@ -13,19 +13,9 @@ from hotseat.config.crosscheck import CrossCheck, warn_of_unused
 from hotseat.config.leads import LeadMaker
 from hotseat.config.matrix import MatrixMaker
 from hotseat.config.priorities import urgencies
+from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
-from hotseat.settings import (
-    Access,
-    ApiKey,
-    ErrorFormat,
-    Limits,
-    Logging,
-    Measuring,
-    Readiness,
-    Role,
-    Settings,
-    Shutdown,
-)
+from hotseat.settings import Access, ErrorFormat, Limits, Logging, Measuring, Readiness, Settings, Shutdown
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
@@ -61,7 +51,7 @@ def build(config: Config, names: Collection[str], notebook: Notebook, find_devic
     catalog = _catalog(config, budgets, names, notebook)
     checks.preload(catalog)
     warn_of_unused(config, (), notebook)
-    return Built(catalog, _settings(config, notebook))
+    return Built(catalog, _settings(config, KeyMaker(catalog, notebook)))
 
 
 def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[str], notebook: Notebook) -> Catalog:
@@ -135,10 +125,10 @@ def _preload(config: Config, catalog: Catalog, notebook: Notebook) -> tuple[Mode
     return tuple(found)
 
 
-def _settings(config: Config, notebook: Notebook) -> Settings:
+def _settings(config: Config, maker: KeyMaker) -> Settings:
     return Settings(
         listen=config.listen,
-        access=_access(config, notebook),
+        access=_access(config, maker),
         limits=_limits(config),
         readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),
         shutdown=Shutdown(config.shutdown.notice, config.shutdown.drain),
@@ -152,22 +142,14 @@ def _settings(config: Config, notebook: Notebook) -> Settings:
     )
 
 
-def _access(config: Config, notebook: Notebook) -> Access:
-    keys = []
-    for position, entry in enumerate(config.api_keys):
-        if isinstance(entry, str):
-            hint = "Write {key: …, role: inference} for less"
-            notebook.note(("apiKeys", position), "this key may do everything", hint)
-            keys.append(ApiKey(entry))
-        else:
-            keys.append(ApiKey(entry.key, Role(entry.role)))
+def _access(config: Config, maker: KeyMaker) -> Access:
     return Access(
         allow_open=config.allow_open,
         allowed_hosts=tuple(config.allowed_hosts),
         allowed_origins=tuple(config.allowed_origins),
         trusted_proxies=tuple(config.trusted_proxies),
         client_header=config.client_header,
-        api_keys=tuple(keys),
+        api_keys=maker.keys(config.api_keys),
     )
 
 

@@ -64,7 +64,7 @@ TABLE: tuple[Row, ...] = (
     Row("sendLoadingState", "For every event stream, also as comments; a load that fails is an error event", positive),
     Row("includeAliasesInList"),
     Row("macros"),
-    Row("apiKeys", "An entry may be a mapping with a role; one that is a text may do everything, as there"),
+    Row("apiKeys", "An entry may be a mapping with a role and limits; one that is a text may do everything, as there"),
     Row("profiles.*.description"),
     Row("profiles.*.pins", "The active profile survives a reload; `hotseat profile NAME` activates one", always),
     Row("selectors.*.strategy", "warm and spillover ask the scheduler, which also knows who waits"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.matrix import Matrix
     from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec, Timeouts
     from hotseat.config.load import Loaded
-    from hotseat.settings import Settings
+    from hotseat.settings import ApiKey, Settings
 
 HIDDEN = "(hidden)"
 MOST_SETS = 8
@@ -29,7 +29,7 @@ _SECRET_INLINE = re.compile(rf"({_SECRET_OPTION.pattern}[= ]\s*)\S+", re.IGNOREC
 def resolved(loaded: Loaded) -> dict[str, Any]:
     """The whole configuration, fit for JSON and for other people's eyes."""
     catalog = loaded.catalog
-    secrets = tuple(key.secret for key in loaded.settings.access.api_keys)
+    secrets = tuple(key.secret for key in loaded.settings.access.api_keys if key.secret)
     secrets += tuple(remote.api_key for remote in catalog.remotes.values() if remote.api_key)
     return {
         "files": [str(file) for file in loaded.files],
@@ -64,7 +64,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "allowedOrigins": list(access.allowed_origins),
         "trustedProxies": list(access.trusted_proxies),
         "clientHeader": access.client_header,
-        "apiKeys": [{"key": HIDDEN, "role": key.role.value} for key in access.api_keys],
+        "apiKeys": [_key(key) for key in access.api_keys],
         "errorFormat": settings.error_format.value,
         "metrics": settings.metrics,
         "includeAliasesInList": settings.include_aliases_in_list,
@@ -88,6 +88,17 @@ def _settings(settings: Settings) -> dict[str, Any]:
             "bodyTimeout": limits.body_timeout_s,
             "idleTimeout": limits.idle_timeout_s,
         },
+    }
+
+
+def _key(key: ApiKey) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "key": HIDDEN,
+        "role": key.role.value,
+        "models": list(key.models),
+        "requestsPerMinute": key.per_minute or 0,
+        "concurrencyLimit": key.concurrency or 0,
     }
 
 

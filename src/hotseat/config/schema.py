@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 from hotseat.config.forms import AsMapping, AsText, Form, Ignored, Later, TextOrMapping
 from hotseat.config.model_form import LoadingStateName, ModelForm
 from hotseat.config.routing_form import GroupForm, MatrixForm, PeerForm, ProfileForm, Routing, SelectorForm
+from hotseat.config.secrets import is_key
 from hotseat.config.units import Duration, Listen, Network, Size, Switch
 from hotseat.settings import Settings
 
@@ -20,12 +21,26 @@ TimeFormat: TypeAlias = Literal[
 
 _DEFAULT = Settings()
 _LIMITS = _DEFAULT.limits
+_SHA256 = re.compile(r"sha256:[0-9a-fA-F]{64}")
+LONGEST_HOLDER = 64
 
 
 def _key(secret: str) -> str:
-    if not secret or any(sign.isspace() or not sign.isprintable() for sign in secret):
+    if not is_key(secret):
         raise ValueError("a key must not be empty and must not hold spaces")
     return secret
+
+
+def _hash(text: str) -> str:
+    if not _SHA256.fullmatch(text):
+        raise ValueError("must be sha256: and 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints them")
+    return text
+
+
+def _holder(name: str) -> str:
+    if not name.isprintable() or len(name) > LONGEST_HOLDER:
+        raise ValueError(f"a name must be printable and no longer than {LONGEST_HOLDER} signs")
+    return name
 
 
 def _pattern(pattern: str) -> str:
@@ -40,10 +55,22 @@ Secret: TypeAlias = Annotated[str, AfterValidator(_key)]
 
 
 class KeyForm(Form):
-    key: Secret
-    """The secret a client sends."""
+    key: Annotated[str, AfterValidator(_key)] = ""
+    """The secret a client sends; `${env.NAME}` takes it out of the environment, also of model servers."""
+    file: str = ""
+    """In place of key: a file that holds nothing else."""
+    hash: Annotated[str, AfterValidator(_hash)] = ""
+    """In place of key: `sha256:` and the digest of the secret, so that the configuration does not hold it."""
+    name: Annotated[str, AfterValidator(_holder)] = ""
+    """What its holder is called in the log, in metrics and in /hotseat/keys; without it, the digest's first digits."""
     role: Literal["inference", "operate", "admin"] = "inference"
     """What its holder may do."""
+    models: tuple[str, ...] = ()
+    """Models, selectors and peers' models it may ask for; an alias counts as its model. Empty: all."""
+    requests_per_minute: Annotated[int, Field(ge=0)] = 0
+    """Requests to models, as many as that at once at most; the next ones get 429. 0: no limit."""
+    concurrency_limit: Annotated[int, Field(ge=0)] = 0
+    """Requests to models that may wait or run at a time; the next ones get 429. 0: no limit."""
 
 
 class DeviceForm(Form):

@@ -15,6 +15,7 @@ from hotseat.activity import UnderWay
 from hotseat.catalog.leads import RemoteModel, Selector
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, UNCHANGED, LoadingState, ModelSpec
 from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, UpstreamError
+from hotseat.relay import audit
 from hotseat.relay.dying import is_dying
 from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
 from hotseat.relay.naming import MANAGEMENT, MODEL_IN_BODY, name_for_v1
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from hotseat.accounts import Visit
     from hotseat.catalog.leads import Lead, Servable
     from hotseat.relay.known import KnownResponse
     from hotseat.relay.relay import Relay
@@ -92,6 +94,8 @@ class Exchange:
     """The end of the grace, the attempt to reach the upstream or the next one, or the end of our patience with it."""
     _limit: asyncio.TimerHandle | None = None
     """The end of the time for which it may use the model."""
+    _visit: Visit | None = None
+    """Its place in the account of the key that came along; None where there are no keys."""
     _early: EarlyAnswer | None = None
     _head: ResponseHead | None = None
     _granted_at: Instant | None = None
@@ -120,6 +124,8 @@ class Exchange:
             if self.request.destination.road is MANAGEMENT:
                 return self._forward(self._relay.management)
             lead = self._named()
+            if (account := self.request.verdict.account) is not None:
+                self._visit = account.enter(lead.name, self._relay.now())
             spec = self._spec = self._relay.choose(lead) if isinstance(lead, Selector) else lead
             if spec.changes is not UNCHANGED:
                 self.request.change_body(spec.changes)
@@ -226,10 +232,17 @@ class Exchange:
         self._granted_at = self._relay.now()
         if because:
             self._waited_for = because
+        if self._visit is not None:
+            self._count_device_time(self._visit)
         self._upstream = upstream
         if self._ticket is not None:
             self._stop_clock()
             self._forward(upstream.address)
+
+    def _count_device_time(self, visit: Visit) -> None:
+        assert isinstance(self._spec, ModelSpec)
+        meter = self._relay.rules.accounts.meter(self._spec.name)
+        visit.granted(meter, len(self._spec.memory or ()) or 1, self._relay.now())
 
     def confirmed(self) -> None:
         raise AssertionError("only an operator's wish is confirmed")
@@ -492,6 +505,10 @@ class Exchange:
             connection.release()
         if self._ticket is not None:
             self._relay.dispatcher.leave(self._ticket)
+        if self._visit is not None:
+            self._visit.ended(now)
+        if self.request.verdict.is_action:
+            audit.note(self.request, self._peer, status)
         if self._spec is not None:
             if isinstance(self._spec, RemoteModel) and self._granted_at is not None:  # else it never left
                 self._relay.abroad[self._spec.name] -= 1

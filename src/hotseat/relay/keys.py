@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING
@@ -19,12 +19,14 @@ from hotseat.errors import Forbidden, Unauthorized
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
-    from hotseat.settings import ApiKey
+    from collections.abc import Sequence
+
+    from hotseat.accounts import Account
 
 RANK = {role: rank for rank, role in enumerate(Role)}
 READING = (b"GET", b"HEAD")
-SHOWN = 8
-"""Hexadecimal digits of a key's digest: enough to tell holders apart, not enough to guess a key by."""
+OPEN_TO_ALL = (b"/health", b"/hotseat/ready")
+"""What load balancers ask, who rarely have a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,42 +37,48 @@ class Verdict:
     remove_x_api_key: bool = False
     holder: str = field(default="", compare=False)
     """Which key it was, by a name that does not give it away."""
+    account: Account | None = field(default=None, compare=False)
+    """What that key may use; None where there are no keys, and then nothing is counted."""
+    is_action: bool = field(default=False, compare=False)
+    """Does it change something in the house? That is written down."""
 
 
 UNTOUCHED = Verdict()
+UNTOUCHED_ACTION = Verdict(is_action=True)
 
 
 class Keys:
-    def __init__(self, keys: tuple[ApiKey, ...]) -> None:
-        self._roles = [(_digest(key.secret.encode()), key.role) for key in keys]
+    def __init__(self, accounts: Sequence[Account]) -> None:
+        self._accounts = accounts
 
     def authorize(self, method: bytes, path: bytes, authorization: bytes | None, x_api_key: bytes | None) -> Verdict:
         """Returns for those whose key opens this path; raises 401 without a known key and 403 for too low a role."""
-        if not self._roles:
-            return UNTOUCHED
-        in_authorization, in_x_api_key = _secret_in(authorization), x_api_key and x_api_key.strip()
-        by_authorization, by_x_api_key = self._role_of(in_authorization), self._role_of(in_x_api_key)
-        needed = role_needed(method, path.partition(b"?")[0])
+        path = path.partition(b"?")[0]
+        needed = role_needed(method, path)
+        is_action = changes_something(method, path, needed)
+        if not self._accounts:
+            return UNTOUCHED_ACTION if is_action else UNTOUCHED
+        by_authorization, by_x_api_key = self._account_of(_secret_in(authorization)), self._account_of(x_api_key)
         if needed is not None:
             _check_role(needed, by_authorization, by_x_api_key)
-        secret = in_authorization if by_authorization is not None else in_x_api_key
-        holder = f"key {_digest(secret).hex()[:SHOWN]}" if secret and (by_authorization or by_x_api_key) else ""
-        return Verdict(by_authorization is not None, by_x_api_key is not None, holder)
+        verdict = Verdict(by_authorization is not None, by_x_api_key is not None, is_action=is_action)
+        account = by_authorization or by_x_api_key
+        return verdict if account is None else replace(verdict, holder=account.name, account=account)
 
-    def _role_of(self, secret: bytes | None) -> Role | None:
+    def _account_of(self, secret: bytes | None) -> Account | None:
         if secret is None:
             return None
-        presented, role = _digest(secret), None
-        for digest, its_role in self._roles:  # all of them: stopping at the right one would tell which it is
-            if compare_digest(digest, presented):
-                role = its_role
-        return role
+        presented, found = _digest(secret.strip()), None
+        for account in self._accounts:  # all of them: stopping at the right one would tell which it is
+            if compare_digest(account.digest, presented):
+                found = account
+        return found
 
 
 def role_needed(method: bytes, path: bytes) -> Role | None:
     """The lowest role that may ask this; None where nobody is asked for a key."""
     reads = method in READING
-    if path == b"/health" and reads:  # with other methods it is the upstream's, and may start one
+    if path in OPEN_TO_ALL and reads:  # with other methods /health is the upstream's, and may start one
         return None
     if path.startswith(b"/hotseat/"):
         return Role.OPERATE if reads or _OPERATING.fullmatch(path) else Role.ADMIN
@@ -79,6 +87,13 @@ def role_needed(method: bytes, path: bytes) -> Role | None:
     if not reads and _changes_a_server(path):
         return Role.OPERATE
     return Role.INFERENCE
+
+
+def changes_something(method: bytes, path: bytes, needed: Role | None) -> bool:
+    """Is this what an operator does, rather than what one looks at? A load is a GET, by the contract."""
+    if needed is not Role.OPERATE and needed is not Role.ADMIN:
+        return False
+    return method not in READING or path.startswith(b"/upstream/")
 
 
 def _loads_or_unloads(method: bytes, path: bytes) -> bool:
@@ -94,8 +109,8 @@ def _changes_a_server(path: bytes) -> bool:
     return _SERVER_STATE.search(unquote_to_bytes(path)) is not None
 
 
-def _check_role(needed: Role, *held: Role | None) -> None:
-    ranks = [RANK[role] for role in held if role is not None]
+def _check_role(needed: Role, *held: Account | None) -> None:
+    ranks = [RANK[account.key.role] for account in held if account is not None]
     if not ranks:
         raise Unauthorized(
             "a known API key is needed: send it as `Authorization: Bearer <key>` or as `x-api-key: <key>`"

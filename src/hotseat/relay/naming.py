@@ -119,7 +119,7 @@ def _road_to_upstream(method: bytes, target: bytes, path: bytes, catalog: Catalo
 
 def _road_to_known(method: bytes, target: bytes, path: bytes, suffix: bytes, lead: Lead) -> Destination:
     if (method, path) in ((b"GET", b"/load"), (b"DELETE", b"")):
-        return Destination(MANAGEMENT, target)
+        return Destination(MANAGEMENT, target, lead)
     return Destination(Road.MODEL_IN_URL, suffix if path else b"/" + suffix, lead)
 
 

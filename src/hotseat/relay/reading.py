@@ -361,6 +361,8 @@ class RequestReader:
             return self._owner.request_answered(preflight, keep_alive=self._llhttp().should_keep_alive())
         verdict = rules.authorize(head)
         destination = road_for(head, self._relay.dispatcher.catalog)
+        if verdict.account is not None and destination.lead is not None:
+            verdict.account.check_may_use(destination.lead.name)
         self._most_bytes = rules.most_bytes(head, destination)
         body = Body(may_spool=not must_stay_in_memory(head, destination), boundary=head.boundary)
         client = rules.client_of(head, verdict, self._peer)

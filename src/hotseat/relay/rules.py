@@ -6,6 +6,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
+from hotseat.accounts import Accounts
 from hotseat.errors import TooLarge
 from hotseat.relay.access import Gate, reduce_absolute
 from hotseat.relay.cors import Cors
@@ -25,13 +26,14 @@ LONGEST_CLIENT = 64
 
 
 class Rules:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, accounts: Accounts | None = None) -> None:
         self.settings = settings
+        self.accounts = accounts or Accounts()
         self.limits = settings.limits
         self.error_format = settings.error_format
         self.cors = Cors(settings.access.allowed_origins)
         self._gate = Gate(settings.access, settings.listen)
-        self._keys = Keys(settings.access.api_keys)
+        self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
         self._trusted = tuple(ipaddress.ip_network(entry, strict=False) for entry in settings.access.trusted_proxies)

@@ -18,6 +18,8 @@ from hotseat.telemetry.tally import LoadTally, RequestTally
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from prometheus_client.registry import Collector
+
     from hotseat.journal import Entry
     from hotseat.scheduling.commands import Cause
     from hotseat.scheduling.view import View
@@ -42,6 +44,10 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._registry.register(Page(self._requests, self._loads, view, lag, lambda: self._reload_succeeded))
         ProcessCollector(registry=self._registry)
+
+    def include(self, more: Collector) -> None:
+        """Show what somebody else counts, too."""
+        self._registry.register(more)
 
     def render(self) -> bytes:
         return generate_latest(self._registry)

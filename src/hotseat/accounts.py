@@ -1,0 +1,160 @@
+"""What the holder of each key may use, and what they have used: requests, and the time for which devices were theirs.
+
+Counted only where keys are configured; a request without an account costs one look at nothing. A reload changes the
+limits and leaves the counts.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from hotseat.errors import Forbidden, OverLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hotseat.settings import ApiKey
+    from hotseat.terms import Instant, ModelName, Seconds
+
+SHOWN = 8
+"""Hexadecimal digits of a key's digest: enough to tell holders apart, not enough to guess a key by."""
+MINUTE: Seconds = 60.0
+
+
+class Meter:
+    """A model's time, shared out: who is served together with others is charged with a part of it.
+
+    `_served` is the time that everybody would have been charged who was there from the beginning; a visit costs what
+    it grew by meanwhile. So all charges together are the time for which the model was in use.
+    """
+
+    __slots__ = ("_at", "_served", "_users")
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._served: Seconds = 0.0
+        self._at: Instant = 0.0
+
+    def enter(self, now: Instant) -> Seconds:
+        self._advance(now)
+        self._users += 1
+        return self._served
+
+    def leave(self, since: Seconds, now: Instant) -> Seconds:
+        """What is charged to whoever entered at `since`."""
+        self._advance(now)
+        self._users -= 1
+        return self._served - since
+
+    def _advance(self, now: Instant) -> None:
+        if self._users:
+            self._served += (now - self._at) / self._users
+        self._at = now
+
+
+class Account:
+    """One key: what it may do and what was done with it."""
+
+    def __init__(self, digest: bytes, key: ApiKey) -> None:
+        self.digest = digest
+        self.requests = 0
+        self.refused = 0
+        """Because of its limits."""
+        self.in_flight = 0
+        """Waiting or being served."""
+        self.device_s: Seconds = 0.0
+        self._filled_at: Instant = 0.0
+        self.renew(key)
+        self._left = float(self.key.per_minute or 0)
+
+    def renew(self, key: ApiKey) -> None:
+        """What the configuration says now; the counts stay."""
+        self.key = key
+        self.name = key.name or f"key {self.digest.hex()[:SHOWN]}"
+        self.models = frozenset(key.models)
+
+    def check_may_use(self, model: str) -> None:
+        """Raises where the key is for other models."""
+        if self.models and model not in self.models:
+            raise Forbidden(f'this API key is not for "{model}"; ask whoever keeps the configuration')
+
+    def enter(self, model: str, now: Instant) -> Visit:
+        """A request begins, or is refused for what the key may not do."""
+        self.check_may_use(model)
+        self._check_limits(now)
+        self.requests += 1
+        self.in_flight += 1
+        return Visit(self)
+
+    def _check_limits(self, now: Instant) -> None:
+        most = self.key.concurrency
+        if most is not None and self.in_flight >= most:
+            self.refused += 1
+            raise OverLimit(f"{self.in_flight} requests with this key are under way, and no more may be", retry_after=1)
+        if self.key.per_minute is not None:
+            self._take_one(self.key.per_minute, now)
+
+    def _take_one(self, per_minute: int, now: Instant) -> None:
+        """A bucket that holds a minute's requests and is filled all the time."""
+        grown = (now - self._filled_at) * per_minute / MINUTE
+        self._left, self._filled_at = min(float(per_minute), self._left + grown), now
+        if self._left < 1:
+            self.refused += 1
+            wait = (1 - self._left) * MINUTE / per_minute
+            raise OverLimit(f"this key may ask {per_minute} times a minute", retry_after=wait)
+        self._left -= 1
+
+
+class Visit:
+    """One request under an account, from its admission to its end."""
+
+    __slots__ = ("_account", "_devices", "_meter", "_since")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._meter: Meter | None = None
+        self._since: Seconds = 0.0
+        self._devices = 1
+
+    def granted(self, meter: Meter, devices: int, now: Instant) -> None:
+        """It is served from now on; if it was before, by a server that died, that time counts too."""
+        self._charge(now)
+        self._meter, self._since, self._devices = meter, meter.enter(now), devices
+
+    def ended(self, now: Instant) -> None:
+        self._account.in_flight -= 1
+        self._charge(now)
+
+    def _charge(self, now: Instant) -> None:
+        meter, self._meter = self._meter, None
+        if meter is not None:
+            self._account.device_s += meter.leave(self._since, now) * self._devices
+
+
+class Accounts:
+    """All accounts, by the digests of their keys, and the meters of the models."""
+
+    def __init__(self) -> None:
+        self._by_digest: dict[bytes, Account] = {}
+        self._meters: dict[ModelName, Meter] = {}
+
+    def open(self, keys: Iterable[ApiKey]) -> list[Account]:
+        """The accounts of the keys that are configured now; those of other keys are closed."""
+        before, self._by_digest = self._by_digest, {}
+        for key in keys:
+            digest = digest_of(key)
+            account = before.get(digest) or Account(digest, key)
+            account.renew(key)
+            self._by_digest[digest] = account
+        return self.all()
+
+    def all(self) -> list[Account]:
+        return list(self._by_digest.values())
+
+    def meter(self, model: ModelName) -> Meter:
+        return self._meters.setdefault(model, Meter())
+
+
+def digest_of(key: ApiKey) -> bytes:
+    return bytes.fromhex(key.hashed) if key.hashed else sha256(key.secret.encode()).digest()

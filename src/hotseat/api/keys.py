@@ -1,0 +1,34 @@
+"""Who holds a key, what it opens, and what was used with it; never the key itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+
+from hotseat.api.context import Here
+from hotseat.api.shapes import Key, KeyList
+
+if TYPE_CHECKING:
+    from hotseat.accounts import Account
+
+router = APIRouter(prefix="/hotseat", tags=["hotseat"])
+
+
+@router.get("/keys", summary="What each API key may do and has used since the start")
+async def keys(here: Here) -> KeyList:
+    return KeyList(keys=[shown(account) for account in here.accounts()])
+
+
+def shown(account: Account) -> Key:
+    return Key(
+        name=account.name,
+        role=account.key.role.value,
+        models=list(account.key.models),
+        requests_per_minute=account.key.per_minute,
+        concurrency_limit=account.key.concurrency,
+        requests=account.requests,
+        refused=account.refused,
+        in_flight=account.in_flight,
+        device_seconds=round(account.device_s, 3),
+    )

@@ -1,0 +1,44 @@
+"""GET /hotseat/keys and the metrics beside it: what each key used, and nothing by which it could be used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.settings import ApiKey, Role
+from hotseat.telemetry.key_page import KeyPage
+
+if TYPE_CHECKING:
+    from tests.support.management import Management
+
+
+async def test_keys_are_listed_with_what_they_used(house: Management) -> None:
+    """Limits that nobody set are null."""
+    ann, _ = house.accounts.open([ApiKey("sesame", Role.INFERENCE, "ann", per_minute=9), ApiKey("other")])
+    ann.enter("qwen", 0)
+    listed = (await house.get("/hotseat/keys")).json()["keys"]
+
+    assert listed[0] == {
+        "name": "ann",
+        "role": "inference",
+        "models": [],
+        "requests_per_minute": 9,
+        "concurrency_limit": None,
+        "requests": 1,
+        "refused": 0,
+        "in_flight": 1,
+        "device_seconds": 0.0,
+    }
+    assert listed[1]["name"].startswith("key ")
+    assert "sesame" not in str(listed)
+
+
+async def test_metrics_have_one_label_per_configured_key(house: Management) -> None:
+    """A client cannot make a new time series, and no secret becomes a label."""
+    house.metrics.include(KeyPage(house.accounts.all))
+    ann, _ = house.accounts.open([ApiKey("sesame", name="ann"), ApiKey("other")])
+    ann.enter("qwen", 0).ended(1)
+    page = (await house.get("/metrics")).text
+
+    assert 'hotseat_key_requests_total{key="ann"} 1.0' in page
+    assert page.count("hotseat_key_device_seconds_total{") == 2
+    assert "sesame" not in page

@@ -1,0 +1,160 @@
+"""Limits of keys, on the wire: they hold for every request, also for those whose head was read before."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tests.support.puppets import come_true
+from tests.support.relay_house import HELLO, chat, get
+
+from hotseat.relay.rules import Rules
+from hotseat.settings import Access, ApiKey, Role, Settings
+
+if TYPE_CHECKING:
+    import pytest
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+
+    from hotseat.accounts import Account
+
+BEARER = "Authorization: Bearer "
+ANN = ApiKey("anns", Role.INFERENCE, "ann")
+
+
+def account(house: RelayHouse) -> Account:
+    return house.relay.rules.accounts.all()[0]
+
+
+async def test_a_rate_holds_for_heads_that_were_read_before(open_house: OpenHouse) -> None:
+    """Two a minute are two a minute, however alike the requests are."""
+    house = await open_house(access=Access(api_keys=(ApiKey("k", per_minute=2),)))
+    for _ in range(2):
+        await house.exchange(chat("alpha", BEARER + "k"))
+    refused = await house.refusal(chat("alpha", BEARER + "k"))
+
+    assert (refused.status, refused["X-Error-Code"]) == (429, "rate_limit_exceeded")
+    assert 1 <= int(refused["Retry-After"]) <= 30
+    assert account(house).requests == 2
+
+
+async def test_a_connection_that_repeats_itself_is_held_to_the_rate(open_house: OpenHouse) -> None:
+    """Its head is compared with the last one only, and is counted all the same."""
+    house = await open_house(access=Access(api_keys=(ApiKey("k", per_minute=2),)))
+    client = await house.client()
+    for _ in range(2):
+        await client.send(chat("alpha", BEARER + "k"))
+        await (await house.alpha.call()).say(HELLO)
+        await client.message()
+    await client.send(chat("alpha", BEARER + "k"))
+
+    assert (await client.message()).status == 429
+
+
+async def test_only_so_many_at_a_time(open_house: OpenHouse) -> None:
+    """Who has left does not count; holders of other keys are not concerned."""
+    house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=1), ApiKey("other"))))
+    served, _ = await house.reached(chat("alpha", BEARER + "k"))
+    refused = await house.refusal(chat("alpha", BEARER + "k"))
+    _, others = await house.exchange(chat("alpha", BEARER + "other"))
+    served.hang_up()
+    await come_true(lambda: account(house).in_flight == 0)
+    _, again = await house.exchange(chat("alpha", BEARER + "k"))
+
+    assert [refused.status, others.status, again.status] == [429, 200, 200]
+    assert account(house).refused == 1
+
+
+async def test_who_waits_counts(open_house: OpenHouse) -> None:
+    """Otherwise one key could fill the line."""
+    house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=1),)))
+    waiting = await house.send(chat("slow", BEARER + "k"))
+    await come_true(lambda: house.waiting() == 1)
+    refused = await house.refusal(chat("slow", BEARER + "k"))
+    waiting.hang_up()
+    await come_true(lambda: house.waiting() == 0)
+    house.hands.become_ready("slow")
+
+    assert refused.status == 429
+    assert account(house).in_flight == 0
+
+
+async def test_a_key_for_one_model_opens_no_other(open_house: OpenHouse) -> None:
+    """In the body, in the URL, in the query, or to load or unload it: 403, and nothing is asked or started."""
+    house = await open_house(access=Access(api_keys=(ApiKey("k", Role.OPERATE, models=("alpha",)),)))
+    foreign = [
+        chat("beta", BEARER + "k"),
+        get("/upstream/beta/slots", BEARER + "k"),
+        get("/slots?model=beta", BEARER + "k"),
+        get("/upstream/beta/load", BEARER + "k"),
+        get("/upstream/beta", BEARER + "k", method="DELETE"),
+    ]
+    refusals = [await house.refusal(request) for request in foreign]
+    _, allowed = await house.exchange(chat("alpha", BEARER + "k"))
+
+    assert {refusal.status for refusal in refusals} == {403}
+    assert all(b"this API key is not for" in refusal.body for refusal in refusals)
+    assert house.upstreams["beta"].lines == house.management.lines == []
+    assert allowed.status == 200
+
+
+async def test_use_is_counted_by_key(open_house: OpenHouse) -> None:
+    """The time from its lease to its last byte is the holder's."""
+    house = await open_house(access=Access(api_keys=(ANN,)))
+    began = house.relay.now()
+    client, call = await house.reached(chat("alpha", BEARER + "anns"))
+    reached = house.relay.now()
+    await come_true(lambda: house.relay.now() > reached + 0.05)
+    await call.say(HELLO)
+    await client.message()
+
+    assert (account(house).name, account(house).requests, account(house).in_flight) == ("ann", 1, 0)
+    assert 0.05 <= account(house).device_s <= house.relay.now() - began
+
+
+async def test_a_reload_keeps_what_was_counted(open_house: OpenHouse) -> None:
+    """New limits hold for what comes next, with the old account."""
+    house = await open_house(access=Access(api_keys=(ApiKey("k"),)))
+    await house.exchange(chat("alpha", BEARER + "k"))
+    settings = Settings(access=Access(api_keys=(ApiKey("k", per_minute=1),)))
+    house.relay.rules = Rules(settings, house.relay.rules.accounts)
+    _, second = await house.exchange(chat("alpha", BEARER + "k"))
+    third = await house.refusal(chat("alpha", BEARER + "k"))
+
+    assert [second.status, third.status] == [200, 429]
+    assert account(house).requests == 2
+
+
+async def test_without_keys_nothing_is_counted(house: RelayHouse) -> None:
+    """Nobody pays for limits that nobody has."""
+    await house.exchange(chat("alpha", BEARER + "anything"))
+
+    assert house.relay.rules.accounts.all() == []
+
+
+# Who did what
+
+
+async def test_an_action_is_written_down_once(open_house: OpenHouse, caplog: pytest.LogCaptureFixture) -> None:
+    """Who, from where, what and with what outcome, however little is logged else; queries are left out."""
+    caplog.set_level(logging.WARNING)
+    caplog.handler.setLevel(logging.NOTSET)
+    house = await open_house(access=Access(api_keys=(ApiKey("k", Role.OPERATE, "ann"),)))
+    client = await house.send(get("/upstream/alpha?force=true&key=hush", BEARER + "k", method="DELETE"))
+    await (await house.management.call()).say(HELLO)
+    await client.message()
+    looked = await house.send(get("/hotseat/queue", BEARER + "k"))
+    await (await house.management.call()).say(HELLO)
+    await looked.message()
+
+    written = [record.getMessage() for record in caplog.records if record.name == "hotseat.audit"]
+    assert written == ["audit who='ann' from=127.0.0.1 did='DELETE /upstream/alpha' status=200"]
+
+
+async def test_an_action_without_keys_is_written_down_too(house: RelayHouse, caplog: pytest.LogCaptureFixture) -> None:
+    """Then all that is known is the address."""
+    client = await house.send(get("/upstream/alpha/load"))
+    await (await house.management.call()).say(HELLO)
+    await client.message()
+
+    assert "audit who='anybody' from=127.0.0.1 did='GET /upstream/alpha/load' status=200" in caplog.text
