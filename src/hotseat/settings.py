@@ -121,3 +121,5 @@ class Settings:
     """After /upstream/<model>: paths that match never start a model."""
     yield_to: tuple[str, ...] = ()
     """Names of programs that have precedence: while one runs, no model does."""
+    trust_pages: bool = False
+    """May web pages of model servers do what our own may?"""

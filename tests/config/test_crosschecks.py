@@ -48,6 +48,10 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
             "4:36: error: models.c.env: env uses ${PORT}, but cmd does not",
         ),
         (TWO + "peers: {p: {proxy: 'http://p'}}", "4:9: error: peers.p.models: is missing"),
+        (
+            TWO + "allowedOrigins: ['*']",
+            "4:18: error: allowedOrigins[0]: must be one origin, such as https://chat.example",
+        ),
         (TWO + "apiKeys: [{key: k, rol: admin}]", '4:20: error: apiKeys[0].rol: unknown key. Did you mean "role"?'),
         (
             TWO + "devices: {g: {memory: 1GiB, reserv: 0}}",

@@ -277,7 +277,7 @@ async def test_a_finished_request_is_written_down_once(house: RelayHouse) -> Non
 
 # Pages of other origins
 
-CHAT_PAGE = Access(allowed_origins=("https://chat.example",))
+CHAT_PAGE = Access(allowed_origins=("https://chat.example", "any-scheme.example"))
 ORIGIN = "Origin: https://chat.example"
 
 
@@ -289,6 +289,14 @@ async def test_an_allowed_page_may_read_the_answer(open_house: OpenHouse) -> Non
 
     assert answered["Access-Control-Allow-Origin"] == "https://chat.example"
     assert answered["Vary"] == "Origin"
+
+
+async def test_an_origin_may_be_allowed_whatever_its_scheme(open_house: OpenHouse) -> None:
+    """Who is let in may also read what is said."""
+    house = await open_house(access=CHAT_PAGE)
+    _, answered = await house.exchange(chat("alpha", "Origin: app://any-scheme.example"))
+
+    assert answered["Access-Control-Allow-Origin"] == "app://any-scheme.example"
 
 
 async def test_an_allowed_page_may_read_a_refusal(open_house: OpenHouse) -> None:

@@ -37,10 +37,10 @@ def chromium() -> str:
 
 
 @contextmanager
-def open_browser() -> Iterator[Browser]:
+def open_browser(*options: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # As root, which CI is, Chromium's own sandbox refuses to start.
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", *options])
         try:
             yield browser
         finally:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
     from hotseat.terms import ClientId
 
-HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
 MODELS = (spec("alpha"), spec("beta"), spec("slow"))
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -11,7 +14,6 @@ import uvicorn
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import AsyncIterator, Iterator
 
     from fastapi import FastAPI
@@ -41,7 +43,6 @@ async def served(app: FastAPI, address: Address) -> AsyncIterator[None]:
     assert address.unix_path is not None
     config = uvicorn.Config(
         app,
-        uds=address.unix_path,
         lifespan="off",
         log_config=None,
         log_level="warning",
@@ -52,10 +53,25 @@ async def served(app: FastAPI, address: Address) -> AsyncIterator[None]:
     )
     server = ApiServer(config)
     tasks = Tasks()
-    serving = tasks.start(server.serve(), "management api")
-    await server.answers.wait()
+    with private_socket(address.unix_path) as sock:
+        serving = tasks.start(server.serve([sock]), "management api")
+        await server.answers.wait()
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await asyncio.wait([serving])
+
+
+@contextmanager
+def private_socket(path: str) -> Iterator[socket.socket]:
+    """Nobody but us may connect: whoever comes in by this door is asked for no key. uvicorn would let everybody in."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        yield
+        os.fchmod(sock.fileno(), 0o600)  # on Linux the file is born with these rights
+        sock.bind(path)
+        os.chmod(path, 0o600)
+        yield sock
     finally:
-        server.should_exit = True
-        await asyncio.wait([serving])
+        sock.close()
+        Path(path).unlink(missing_ok=True)

@@ -68,7 +68,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "errorFormat": settings.error_format.value,
         "metrics": settings.metrics,
         "includeAliasesInList": settings.include_aliases_in_list,
-        "upstream": {"ignorePaths": list(settings.ignore_paths)},
+        "upstream": {"ignorePaths": list(settings.ignore_paths), "trustPages": settings.trust_pages},
         "performance": {"disabled": not settings.measuring.is_on, "every": settings.measuring.every_s},
         "yieldTo": list(settings.yield_to),
         "logLevel": logging.level,

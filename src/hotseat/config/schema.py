@@ -22,6 +22,7 @@ TimeFormat: TypeAlias = Literal[
 _DEFAULT = Settings()
 _LIMITS = _DEFAULT.limits
 _SHA256 = re.compile(r"sha256:[0-9a-fA-F]{64}")
+_ORIGIN = re.compile(r"null|(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^\s/*?#@]+/?")
 LONGEST_HOLDER = 64
 
 
@@ -35,6 +36,12 @@ def _hash(text: str) -> str:
     if not _SHA256.fullmatch(text):
         raise ValueError("must be sha256: and 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints them")
     return text
+
+
+def _origin(origin: str) -> str:
+    if not _ORIGIN.fullmatch(origin):
+        raise ValueError("must be one origin, such as https://chat.example")
+    return origin
 
 
 def _holder(name: str) -> str:
@@ -134,6 +141,8 @@ class Hooks(Form):
 class UpstreamForm(Form):
     ignore_paths: tuple[Annotated[str, AfterValidator(_pattern)], ...] = _DEFAULT.ignore_paths
     """Regular expressions; a path under /upstream/<model> that matches never starts the model."""
+    trust_pages: Switch = False
+    """Whether web pages of model servers may do what hotseat's own may. Without it they are shown in a sandbox."""
 
 
 class Store(Form):
@@ -183,8 +192,8 @@ class Config(Form):
     """Allow an address other machines can reach without any key."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names clients may use, besides addresses and single words."""
-    allowed_origins: tuple[str, ...] = ()
-    """Origins of web pages that may use hotseat."""
+    allowed_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = ()
+    """Origins of web pages that may use hotseat, such as https://chat.example; without a scheme, any scheme."""
     trusted_proxies: tuple[Network, ...] = ()
     """Addresses of proxies whose word about the client counts."""
     client_header: str = ""

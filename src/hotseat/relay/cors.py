@@ -20,7 +20,7 @@ class Cors:
     def lines(self, head: RequestHead) -> list[bytes]:
         """Fields for an answer to this request; none for callers that need none."""
         origin = head.known.get(b"origin") if self._origins else None
-        if origin is None or origin.lower() not in self._origins:
+        if origin is None or self._origins.isdisjoint((origin.lower(), origin.lower().partition(b"://")[2])):
             return []
         return [b"Access-Control-Allow-Origin: %b" % origin, b"Vary: Origin"]
 

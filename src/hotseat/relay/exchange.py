@@ -362,6 +362,8 @@ class Exchange:
         endless = head.ends_with_the_connection and not self.wants_head_only
         self._closes = self._closes or endless or self._dechunks or self._relay.is_draining
         cors, ours = self._relay.rules.cors.lines(self.request.head), self._lines_about_waiting()
+        if self._spec is not None and head.may_be_page:
+            ours += self._relay.rules.confinement
         http10 = self.request.head.http10
         return self.write(
             response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10, ours=ours)

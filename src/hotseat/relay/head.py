@@ -202,6 +202,21 @@ def authority(address: Address) -> bytes:
     return f"{host}:{address.port}".encode()
 
 
+NO_PAGES = frozenset(
+    (
+        b"application/json",
+        b"text/event-stream",
+        b"text/plain",
+        b"application/octet-stream",
+        b"application/x-ndjson",
+        b"text/css",
+        b"text/javascript",
+        b"application/javascript",
+    )
+)
+_NO_PAGE = re.compile(rb"(?:audio|video|font|image)/(?!svg)[a-z0-9.-]+")
+
+
 @dataclass(slots=True)
 class ResponseHead:
     status: int
@@ -212,6 +227,12 @@ class ResponseHead:
     @property
     def is_event_stream(self) -> bool:
         return self.known.get(b"content-type", b"").lower().startswith(b"text/event-stream")
+
+    @property
+    def may_be_page(self) -> bool:
+        """Could a browser take it for a document that runs scripts? Without a type it guesses."""
+        kind = self.known.get(b"content-type", b"").partition(b";")[0].strip(BLANKS).lower()
+        return not (kind in NO_PAGES or _NO_PAGE.fullmatch(kind) or self.has_no_body)
 
     @property
     def is_chunked(self) -> bool:

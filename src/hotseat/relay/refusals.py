@@ -103,7 +103,10 @@ _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rat
 _ANTHROPIC_TYPES = {**_OPENAI_TYPES, 404: "not_found_error", 413: "request_too_large"}
 
 # A browser then asks for a name and a password, so that a protected dashboard can be opened at all.
-_CHALLENGES = ['WWW-Authenticate: Bearer realm="hotseat"', 'WWW-Authenticate: Basic realm="hotseat"']
+_CHALLENGES = ('WWW-Authenticate: Bearer realm="hotseat"', 'WWW-Authenticate: Basic realm="hotseat"')
+# A window that a foreign page opened shows the refusal at our address, and would ask a model for the icon to it.
+_NO_ICON = ("Content-Security-Policy: sandbox; default-src 'none'",)
+_FOR_BROWSERS: dict[int, tuple[str, ...]] = {HTTPStatus.UNAUTHORIZED: _CHALLENGES, HTTPStatus.FORBIDDEN: _NO_ICON}
 
 
 def _path_at_the_model(path: bytes) -> bytes:
@@ -125,7 +128,7 @@ def _shaped(message: str, code: str, status: int, dialect: Dialect) -> dict[str,
 
 
 def _advice(error: HotseatError) -> list[str]:
-    advice = list(_CHALLENGES) if error.status == HTTPStatus.UNAUTHORIZED else []
+    advice = list(_FOR_BROWSERS.get(error.status, ()))
     if error.retry_helps is not None:
         advice.append(f"x-should-retry: {'true' if error.retry_helps else 'false'}")
     if error.retry_after is not None:

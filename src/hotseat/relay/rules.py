@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
     from hotseat.terms import Bytes
 
+SANDBOX = [b"Content-Security-Policy: sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts"]
+"""A page of a model server has our address, and with it all that our own pages may do. In a sandbox it has an origin
+of its own, and what it asks of us is refused like the wishes of any foreign page."""
 LONGEST_CLIENT = 64
 """Bytes of a header that name a client: what is kept per client must not grow with what clients send."""
 
@@ -32,6 +35,8 @@ class Rules:
         self.limits = settings.limits
         self.error_format = settings.error_format
         self.cors = Cors(settings.access.allowed_origins)
+        self.confinement = [] if settings.trust_pages else SANDBOX
+        """Lines for pages of model servers."""
         self._gate = Gate(settings.access, settings.listen)
         self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()

@@ -1,0 +1,48 @@
+"""The door behind the relay: whoever comes in by it is asked for nothing, so it must be ours alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from typing import TYPE_CHECKING
+
+from tests.support.hotseat import Hotseat
+
+from hotseat.api.server import private_socket
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_socket_is_ours_alone(tmp_path: Path) -> None:
+    """Nobody else may connect to it, whatever the umask is, and it is gone afterwards."""
+    path = tmp_path / "api"
+    before = os.umask(0)
+    try:
+        with private_socket(str(path)):
+            rights = path.stat()
+    finally:
+        os.umask(before)
+
+    assert stat.S_ISSOCK(rights.st_mode)
+    assert stat.S_IMODE(rights.st_mode) == 0o600
+    assert rights.st_uid == os.geteuid()
+    assert not path.exists()
+
+
+def test_the_program_keeps_its_socket_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    """The folder lets nobody in either, and nothing of it is left."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    with Hotseat({"models": {}}, tmp_path, environ={"TMPDIR": str(folder)}) as house:
+        (private,) = folder.iterdir()
+        rights, door = private.stat(), (private / "api").stat()
+        with socket.socket(socket.AF_UNIX) as visitor:
+            visitor.connect(str(private / "api"))
+        answer = house.call("GET", "/health")
+
+    assert (stat.S_IMODE(rights.st_mode), rights.st_uid) == (0o700, os.geteuid())
+    assert (stat.S_IMODE(door.st_mode), door.st_uid) == (0o600, os.geteuid())
+    assert answer.status == 200
+    assert list(folder.iterdir()) == []

@@ -1,0 +1,109 @@
+"""Strangers at every door: each route there is, with each method, refuses foreign pages before anything happens."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from starlette.routing import Mount, Route
+
+from hotseat import dashboard
+from hotseat.api.app import build
+from hotseat.relay.access import STATIC_PAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from starlette.routing import BaseRoute
+    from tests.support.relay_house import RelayHouse
+
+    from hotseat.api.house import House
+
+GAP = re.compile(r"\{\w+(?::path)?\}")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
+OF_MODELS = (
+    "/v1/chat/completions",
+    "/v1/embeddings",
+    "/completion",
+    "/slots",
+    "/props?model=alpha",
+    "/upstream/alpha/",
+    "/upstream/alpha/v1/chat/completions",
+    "/",
+    "/ui",
+    "/anything",
+)
+STRANGERS = {
+    "a foreign name": ("Host: evil.example",),
+    "a name that was made to point here": ("Host: rebound.example:8080", "Origin: http://rebound.example:8080"),
+    "the address that browsers let through": ("Host: 0.0.0.0:8080",),
+    "a page of another site": ("Host: box", "Origin: https://evil.example", "Sec-Fetch-Site: cross-site"),
+    "a page of another port": ("Host: box:8080", "Origin: http://box:9090", "Sec-Fetch-Site: same-site"),
+    "a page without an origin": ("Host: box", "Origin: null", "Sec-Fetch-Site: cross-site"),
+    "a tag of another site": ("Host: box", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"),
+    "a frame of another site": ("Host: box", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"),
+    "a preflight": ("Host: box", "Origin: https://evil.example", "Access-Control-Request-Method: DELETE"),
+}
+
+
+def own_routes() -> list[str]:
+    """Every path of the management application, with a model's name in each gap."""
+    app = build(cast("House", None))
+    dashboard.add_to(app)
+    return [GAP.sub("alpha", path) for path in paths_of(app.routes)]
+
+
+def paths_of(routes: Iterable[BaseRoute]) -> Iterator[str]:
+    for route in routes:
+        if isinstance(route, Mount):
+            yield f"{route.path}/x"
+        elif isinstance(route, Route):
+            yield route.path
+        else:  # FastAPI keeps a router that was included as it is
+            yield from paths_of(cast(Any, route).original_router.routes)
+
+
+def said(method: str, path: str, *fields: str) -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", *fields, "", ""]).encode()
+
+
+def is_static_page(path: str) -> bool:
+    return path == "/swagger" or path.startswith(tuple(page.decode() for page in STATIC_PAGES))
+
+
+async def test_there_are_routes_to_try() -> None:
+    """The walk is worth nothing if it walks past the doors."""
+    routes = own_routes()
+
+    assert {"/health", "/metrics", "/upstream/alpha/load", "/upstream/alpha", "/hotseat/reload"} <= set(routes)
+    assert len(routes) > 25
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+async def test_every_route_refuses_strangers(house: RelayHouse, stranger: str) -> None:
+    """403 for each of them, and nobody behind the door has heard anything."""
+    let_in = []
+    client = await house.client()
+    for path in (*own_routes(), *OF_MODELS):
+        for method in METHODS:
+            if stranger == "a frame of another site" and is_static_page(path) and method in ("GET", "HEAD"):
+                continue  # a link may open what is only read; what it holds is shown to nobody else
+            await client.send(said(method, path, *STRANGERS[stranger]))
+            answer = await client.message(to=method)
+            if answer.status != 403 or "access-control-allow-origin" in answer.names:
+                let_in.append((method, path, answer.status))
+
+    assert let_in == []
+    assert house.management.lines == []
+    assert all(upstream.lines == [] for upstream in house.upstreams.values())
+    assert not house.dispatcher.view().running()
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+async def test_no_stranger_opens_a_websocket(house: RelayHouse, stranger: str) -> None:
+    """Browsers ask no leave for a websocket, they only say whose page it is."""
+    fields = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13")
+
+    assert (await house.refusal(said("GET", "/upstream/alpha/ws", *STRANGERS[stranger], *fields))).status == 403
+    assert house.alpha.lines == []
