@@ -86,9 +86,9 @@ class Hotseat:
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def cli(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def cli(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run another command of the installed program against this one."""
-        environment = {**self._environment, "HOTSEAT_URL": self.url, "NO_COLOR": "1", "COLUMNS": "160"}
+        environment = {**self._environment, "HOTSEAT_URL": self.url, "NO_COLOR": "1", "COLUMNS": "160", **environ}
         return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
 
     # The client

@@ -12,7 +12,7 @@ from tests.support.client import eventually
 from tests.support.stage import model
 
 from hotseat.upstreams.echo import BEHIND, Echo
-from hotseat.upstreams.output import KEPT, SKIPPED, Output
+from hotseat.upstreams.output import KEPT, SKIPPED, SMALL, Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,3 +203,14 @@ def pipe() -> Iterator[tuple[int, int]]:
 
     for end in ends:
         os.close(end)
+
+
+def test_secrets_are_hidden_from_the_copy_on_our_own_output_too() -> None:
+    """Also where one comes in two pieces; a line that does not end is not kept back for ever."""
+    copied: list[bytes] = []
+    output = Output(copied.append)
+    output.conceal(["sk-canary"])
+    for piece in (b"key sk-can", b"ary\nnext ", b"x" * SMALL):
+        output.feed(piece)
+
+    assert b"".join(copied) == b"key ***\nnext " + b"x" * SMALL

@@ -21,6 +21,8 @@ class Echo:
         self._writer.start()
 
     def __call__(self, chunk: bytes) -> None:
+        if not chunk:  # nothing would be taken for the end
+            return
         with suppress(queue.Full):
             self._waiting.put_nowait(chunk)
 

@@ -126,7 +126,7 @@ class Launch:
         order = Order(
             find_program(recipe.argv[0], env), recipe.argv, env, last_resort(recipe, env), self._spec.unload_timeout_s
         )
-        self._output.conceal(secrets_in(recipe.argv))
+        self._output.conceal(secrets_in(recipe.argv, recipe.env))
         if loan:
             loan.vacate()
         ward = await self._run(order)

@@ -44,6 +44,8 @@ class Output:
         self._followers: list[Follower] = []
         self._secrets: tuple[str, ...] = ()
         self._echo = echo
+        self._half_line = b""
+        """Not echoed yet, where there are secrets: one of them may be in the middle of coming."""
         self.written = 0
         """Bytes ever written: a place in the output, for `since`."""
 
@@ -52,11 +54,20 @@ class Output:
         for follower in self._followers:
             follower.offer(chunk)
         if self._echo:
-            self._echo(chunk)
+            self._echo(self._veiled(chunk) if self._secrets else chunk)
 
     def conceal(self, secrets: Iterable[str]) -> None:
         """Never show these words to a reader: some servers print their own command line."""
         self._secrets = tuple(secrets)
+
+    def _veiled(self, chunk: bytes) -> bytes:
+        """Whole lines without the secrets in them; the rest comes with its line's end, or when it is long."""
+        text = self._half_line + chunk
+        end = text.rfind(b"\n") + 1 if len(text) - text.rfind(b"\n") <= SMALL else len(text)
+        whole, self._half_line = text[:end], text[end:]
+        for secret in self._secrets:
+            whole = whole.replace(secret.encode(), b"***")
+        return whole
 
     def tail(self, lines: int = 20, since: int = 0) -> list[str]:
         """The last lines, as plain text; with `since`, only what was written after that place."""

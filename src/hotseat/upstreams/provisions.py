@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+SHORTEST_SECRET = 6
+"""Of a variable: hiding every `us` because of KEYBOARD=us would hide the output."""
 _SECRET_OPTION = re.compile(r"--?[\w-]*(?:api[-_]?key|token|password|secret)(?:=(?P<value>.*))?", re.IGNORECASE)
 
 
@@ -30,8 +33,9 @@ def find_program(name: str, env: Mapping[str, str]) -> str:
     raise PermissionError(f'"{name}" is not a program that may be run: chmod +x makes it one')
 
 
-def secrets_in(argv: Sequence[str]) -> Iterator[str]:
-    """The values of options such as --api-key, and each key where several are joined by commas."""
+def secrets_in(argv: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
+    """The values of options such as --api-key, each key where several are joined by commas, and of such variables."""
+    yield from (value for name, value in env if _SECRET_NAME.search(name) and len(value) >= SHORTEST_SECRET)
     for word, following in zip(argv, [*argv[1:], ""], strict=True):
         if option := _SECRET_OPTION.fullmatch(word):
             value = following if option["value"] is None else option["value"]
