@@ -22,12 +22,13 @@ llama *options:
     scripts/get_llama_server.sh .cache/llama-server
     python scripts/make_gguf.py "$@"
 
-# lint, format, types, layers
+# lint, format, types, layers, weaknesses
 check:
     ruff check {{ code }}
     ruff format --check {{ code }}
     mypy
     lint-imports
+    bandit --quiet --recursive --configfile pyproject.toml src
 
 # every test but the big model's
 test *options:
@@ -93,6 +94,14 @@ bench-scheduling *options:
 # everything goes wrong at once, for minutes: [--seed N] [--minutes M] [--requests N]
 chaos *options:
     python -m bench.chaos "$@"
+
+# search for inputs that break a promise of the parsers: [--minutes M] [TARGET…] [--keep]
+fuzz *options:
+    nice -n 15 python -m tests.fuzz "$@"
+
+# known weaknesses of what is installed with hotseat; asks the internet, so it is no part of `just check`
+audit:
+    pip-audit --strict --disable-pip --require-hashes -r requirements/runtime.txt
 
 # regenerate the pages that are made from the code
 docs:

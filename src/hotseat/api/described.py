@@ -139,5 +139,7 @@ def _tell_our_400(responses: dict[str, Any]) -> None:
     """FastAPI announces its own answer to wrong parameters; ours is a 400 with one sentence."""
     if "HTTPValidationError" in str(responses.get("422")):
         del responses["422"]
-        failure = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
-        responses.setdefault("400", {"description": "A parameter is wrong.", "content": failure})
+        # The relay refuses a path that two parsers could read in two ways before the API has seen it.
+        shapes = [{"$ref": f"#/components/schemas/{shape}"} for shape in ("Failure", "Error")]
+        told = {"application/json": {"schema": {"anyOf": shapes}}}
+        responses.setdefault("400", {"description": "A parameter or the path is wrong.", "content": told})

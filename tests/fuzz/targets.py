@@ -1,0 +1,217 @@
+"""What is fuzzed: each target takes any bytes at all and raises AssertionError where a promise is broken.
+
+They are plain functions of bytes: the fuzzer searches with them for as long as it is let (`just fuzz`), and
+test_replay.py plays what it kept, which takes a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.puppets import Puppets
+from tests.support.relay_house import Notebook
+
+from hotseat.catalog.catalog import Catalog
+from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+from hotseat.config.complaints import ConfigError
+from hotseat.config.load import read
+from hotseat.config.resolved import resolved
+from hotseat.dispatcher import Dispatcher
+from hotseat.errors import ClientError, HotseatError, UpstreamError
+from hotseat.journal import Journal
+from hotseat.relay.access import reduce_absolute
+from hotseat.relay.answer import Answer, Switched
+from hotseat.relay.multipart import FormReader
+from hotseat.relay.naming import Road, find_road, model_in_json
+from hotseat.relay.reading import RequestReader
+from hotseat.relay.relay import Relay
+from hotseat.relay.rules import Rules
+from hotseat.relay.upstream import FINAL
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.settings import KiB, Limits, Settings
+from hotseat.terms import Address, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.relay.head import RequestHead
+    from hotseat.relay.request import Request
+
+    Outcome = tuple[object, ...]
+
+METHODS = (b"GET", b"POST", b"DELETE", b"PUT", b"HEAD", b"OPTIONS")
+BOUNDARY = b"b"
+
+
+def a_catalog() -> Catalog:
+    names = ("m", "org/model", "with space", "ü")
+    return Catalog({ModelName(name): ModelSpec(ModelName(name), LaunchRecipe(("x",), "http://x")) for name in names})
+
+
+CATALOG = a_catalog()
+
+
+def naming(data: bytes) -> None:
+    """Who is asked is decided or refused, and what goes upstream is a suffix of what came, byte by byte."""
+    method, target = METHODS[data[0] % len(METHODS)] if data else b"GET", data[1:]
+    try:
+        target = reduce_absolute(target, b"x")
+        found = find_road(method, target, CATALOG)
+    except ClientError:
+        return
+    whole = found.target if found.target != b"/" else b""
+    assert target.endswith(whole.removeprefix(b"/")), (target, found.target)
+    assert found.road is not Road.MANAGEMENT or found.target == target
+    assert b"/../" not in found.target.partition(b"?")[0]
+
+
+def body_naming(data: bytes) -> None:
+    """The model that a JSON body names is the one that Python's own decoder finds."""
+    try:
+        named = model_in_json(data)
+    except ClientError:
+        return
+    with suppress(ValueError):  # ours does not decode the members that it skips, and lets them pass as they are
+        assert json.loads(data).get("model") == named
+
+
+# Requests, as they come in over a connection
+
+
+class Listener:
+    """Writes down what was read off a connection."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self._is_over = False
+
+    def request_read(self, request: Request) -> None:
+        head, content = request.head, request.body.whole()
+        RELAY.forget_body(request.body)  # as whoever answers it would
+        self._note(request.keep_alive, "read", head.method, head.target, content)
+
+    def request_answered(self, answer: bytes, *, keep_alive: bool) -> None:
+        self._note(keep_alive, "answered", answer)
+
+    def request_refused(self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool) -> None:
+        self._note(keep_alive, "refused", error.status)
+
+    def _note(self, keep_alive: bool, *what: object) -> None:
+        """What comes after the last answer of a connection is dropped, whatever it is."""
+        if not self._is_over:
+            self.outcomes.append((*what, keep_alive))
+        self._is_over = self._is_over or not keep_alive
+
+    def body_awaited(self) -> None: ...
+    def expect_within(self, seconds: float) -> None: ...
+    def expect_nothing(self) -> None: ...
+
+
+async def a_relay() -> Relay:
+    dispatcher = Dispatcher(Scheduler(CATALOG), Puppets(), Journal())
+    limits = Limits(header=KiB, body=2 * KiB, json_body=2 * KiB)
+    return Relay(dispatcher, Rules(Settings(limits=limits)), Address("x", 0), Notebook())
+
+
+LOOP = asyncio.new_event_loop()
+atexit.register(LOOP.close)
+RELAY = LOOP.run_until_complete(a_relay())
+
+
+def outcomes(*parts: bytes) -> list[Outcome]:
+    listener = Listener()
+    reader = RequestReader(RELAY, listener, "127.0.0.1")
+    for part in parts:
+        if reader.feed(part):  # no longer HTTP
+            break
+    reader.forget()
+    return listener.outcomes
+
+
+def framing(data: bytes) -> None:
+    """The same bytes are the same requests, however they are cut and whether or not their heads were read before."""
+    cut = 1 + (data[0] if data else 0)
+    said = data[1:]
+    whole = outcomes(said)
+    assert outcomes(said[:cut], said[cut:]) == whole, whole
+    assert outcomes(said) == whole, whole
+    assert RELAY.buffered == 0
+
+
+# Answers, as upstreams send them
+
+
+def verdict(head: bytes, *parts: bytes) -> object:
+    answer = Answer()
+    try:
+        answer.read_head(head)
+        for part in parts:
+            if part and not answer.is_complete:
+                answer.follow(part)
+    except Switched:
+        return "switched"
+    except UpstreamError:
+        return "refused"
+    return answer.is_complete
+
+
+def answers(data: bytes) -> None:
+    """An answer is whole, unfinished or refused, and the same in two pieces as in one."""
+    cut = data[0] if data else 0
+    head, end, body = data[1:].partition(b"\r\n\r\n")
+    if not head.startswith(FINAL):  # as the connection sees to
+        return
+    whole = verdict(head + end, body)
+    parted = verdict(head + end, body[:cut], body[cut:])
+    # What lies behind the end is refused where it comes along with it; where it comes later, nobody asks for it.
+    assert whole == parted or (whole == "refused" and parted is True), (whole, parted)
+
+
+def forms(data: bytes) -> None:
+    """A form's fields are found at the same places however it is cut, and are what lies there."""
+    cut = data[0] if data else 0
+    form = data[1:]
+    whole, parted = FormReader(BOUNDARY, "model"), FormReader(BOUNDARY, "model")
+    try:
+        whole.feed(form)
+        found = list(whole.fields())
+    except ClientError:
+        return
+    parted.feed(form[:cut])
+    parted.feed(form[cut:])
+    assert list(parted.fields()) == found
+    for field in found:
+        assert field.value.encode("utf-8", "replace")[:1] in (form[field.start :][:1], b"?", b"\xef", b"")
+
+
+# Configuration
+
+FOLDER = tempfile.TemporaryDirectory(prefix="hotseat-fuzz-")
+atexit.register(FOLDER.cleanup)
+FILE = Path(FOLDER.name) / "config.yaml"
+
+
+def configuration(data: bytes) -> None:
+    """A file is understood or complained about, and what was understood can be shown as JSON."""
+    FILE.write_bytes(data)
+    try:
+        loaded = read([FILE], environ={"NAME": "value"}, offer=lambda _: {})
+    except ConfigError:
+        return
+    json.dumps(resolved(loaded))
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "naming": naming,
+    "bodies": body_naming,
+    "framing": framing,
+    "answers": answers,
+    "forms": forms,
+    "configuration": configuration,
+}
