@@ -1,0 +1,41 @@
+"""What a go-between must not do: follow, remember, or let strangers make names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.relay_house import chat, get
+
+if TYPE_CHECKING:
+    from tests.support.relay_house import RelayHouse
+
+REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n"
+COOKIE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nSet-Cookie: session=first\r\nContent-Length: 5\r\n\r\nhello"
+
+
+async def test_a_redirect_is_passed_on_and_not_followed(house: RelayHouse) -> None:
+    """Where a server sends somebody is for that somebody to decide: hotseat asks nobody it was not configured to."""
+    _, answered = await house.exchange(get("/upstream/alpha/x"), REDIRECT)
+
+    assert (answered.status, answered["Location"]) == (302, "http://169.254.169.254/latest")
+    assert len(house.alpha.lines) == 1
+
+
+async def test_a_cookie_of_one_client_is_not_anothers(house: RelayHouse) -> None:
+    """Connections to servers are shared between clients; nothing that was said on them is."""
+    _, first = await house.exchange(chat(), COOKIE)
+    asked, _ = await house.exchange(chat(), COOKIE)
+
+    assert first["Set-Cookie"] == "session=first"
+    assert "cookie" not in asked.names
+
+
+async def test_invented_models_leave_no_trace(house: RelayHouse) -> None:
+    """Whoever asks for a thousand names makes no entry in metrics and starts nothing."""
+    client = await house.client()
+    for n in range(1000):
+        await client.send(chat(f"invented-{n}"))
+        assert (await client.message()).status == 404
+
+    assert house.notebook.entries == []
+    assert not house.dispatcher.view().running()
