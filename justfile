@@ -95,12 +95,16 @@ bench-scheduling *options:
 chaos *options:
     python -m bench.chaos "$@"
 
+# what `just fuzz` and `just audit` need beyond the rest
+searchers:
+    uv pip install -q --require-hashes -r requirements/fuzz.txt
+
 # search for inputs that break a promise of the parsers: [--minutes M] [TARGET…] [--keep]
-fuzz *options:
+fuzz *options: searchers
     nice -n 15 python -m tests.fuzz "$@"
 
 # known weaknesses of what is installed with hotseat; asks the internet, so it is no part of `just check`
-audit:
+audit: searchers
     pip-audit --strict --disable-pip --require-hashes -r requirements/runtime.txt
 
 # regenerate the pages that are made from the code
@@ -115,6 +119,7 @@ schema:
 lock:
     uv pip compile pyproject.toml --universal --generate-hashes -o requirements/runtime.txt
     uv pip compile pyproject.toml --universal --group dev --generate-hashes -o requirements/dev.txt
+    uv pip compile pyproject.toml --universal --group fuzz -c requirements/dev.txt --python-version 3.11 --generate-hashes -o requirements/fuzz.txt
 
 # exactly what CI runs
 all:
