@@ -29,6 +29,7 @@ check:
     mypy
     lint-imports
     bandit --quiet --recursive --configfile pyproject.toml src
+    hadolint Dockerfile
 
 # every test but the big model's
 test *options:

@@ -1,0 +1,110 @@
+"""The container's files are read, since no image is built here; what they count on is tried.
+
+hadolint's opinion of the Dockerfile is part of `just check`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.client import PATIENCE_S, eventually
+from tests.support.hotseat import PROGRAM, Hotseat
+from tests.support.llama import REPOSITORY
+from tests.support.stubs import stub
+
+DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
+AS_PROCESS_1 = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+@pytest.fixture
+def service() -> dict[str, Any]:
+    return dict(yaml.safe_load((REPOSITORY / "compose.yaml").read_text())["services"]["hotseat"])
+
+
+def test_the_image_runs_as_nobody_special() -> None:
+    """Its user is a number other than root's, which also Kubernetes can judge."""
+    (user,) = re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE)
+
+    assert int(user) > 0
+    assert f"--uid {user} " in DOCKERFILE
+
+
+def test_what_the_image_copies_is_let_in() -> None:
+    """Each source of a COPY exists, and .dockerignore lets it pass."""
+    copies = re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE)
+    sources = {source for copy in copies for source in copy.split()}
+    let_in = {line[1:] for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+
+    assert sources == let_in
+    assert [source for source in sources if not (REPOSITORY / source).exists()] == []
+
+
+def test_open_to_everybody_means_this_machine(service: dict[str, Any]) -> None:
+    """The composition serves without keys, so its port is published on the loopback address alone."""
+    assert "--allow-open" in service["command"]
+    assert [port.rsplit(":", 2)[0] for port in service["ports"]] == ["127.0.0.1"]
+
+
+def test_the_composition_confines(service: dict[str, Any]) -> None:
+    """Nothing is writable but the state and /tmp, and there are no rights to gain."""
+    writable = [volume for volume in service["volumes"] if not volume.endswith(":ro")]
+
+    assert service["read_only"]
+    assert writable == ["state:/var/lib/hotseat"]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_it_lives_on_a_read_only_file_system(tmp_path: Path) -> None:
+    """State and temporary files are all that is written, and their places can be told."""
+    state, temporary = tmp_path / "state", tmp_path / "tmp"
+    temporary.mkdir()
+    elsewhere = {"HOME": "/nonexistent", "TMPDIR": str(temporary)}
+    with Hotseat({"models": {"qwen": stub("qwen")}}, tmp_path, environ=elsewhere) as hotseat:
+        answer = hotseat.chat("qwen")
+        beside = {path.name for path in temporary.iterdir()}
+
+    assert answer.status == 200
+    assert all(name.startswith("hotseat-") for name in beside)
+    assert list(temporary.iterdir()) == []
+    assert [path.name for path in state.iterdir()] == ["hotseat"]
+
+
+def test_it_needs_no_init_in_front(tmp_path: Path) -> None:
+    """As process 1 it reaps what model servers leave behind, and SIGTERM ends it and them."""
+    leaves_an_orphan = {"cmd": f"sh -c '(sleep 0.01 &); exec {stub('qwen')['cmd']}'"}
+    program = [*AS_PROCESS_1, str(PROGRAM)]
+    with Hotseat({"models": {"qwen": leaves_an_orphan}}, tmp_path, program=program) as hotseat:
+        hotseat.load("qwen")
+        (first,) = children(hotseat.process.pid)
+        house = eventually(lambda: all_reaped(first))
+        os.kill(first, signal.SIGTERM)
+        code = hotseat.process.wait(PATIENCE_S)
+
+    assert len(house) == 3, "hotseat, its guard and the model server"
+    assert code == 0
+
+
+def all_reaped(first: int) -> list[int]:
+    """Every process of the house; empty while the sleeper is still there or was not reaped."""
+    house = descendants(first)
+    return house if len(house) == 3 and all(state_of(pid) != "Z" for pid in house) else []
+
+
+def descendants(pid: int) -> list[int]:
+    return [pid, *(each for child in children(pid) for each in descendants(child))]
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def state_of(pid: int) -> str:
+    """R, S, Z and so on, as proc(5) has them."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
