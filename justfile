@@ -112,6 +112,12 @@ audit: searchers
 docs:
     python scripts/make_docs.py
 
+# the documentation as a site, into build/site/html
+site:
+    uv venv --quiet --allow-existing .cache/docs-venv
+    uv pip sync --quiet --python .cache/docs-venv/bin/python --require-hashes requirements/docs.txt
+    python scripts/make_site.py .cache/docs-venv/bin/zensical
+
 # the configuration's JSON schema
 schema:
     hotseat schema
@@ -121,6 +127,7 @@ lock:
     uv pip compile pyproject.toml --universal --generate-hashes -o requirements/runtime.txt
     uv pip compile pyproject.toml --universal --group dev --generate-hashes -o requirements/dev.txt
     uv pip compile pyproject.toml --universal --group fuzz -c requirements/dev.txt --python-version 3.11 --generate-hashes -o requirements/fuzz.txt
+    uv pip compile --universal --group docs --generate-hashes -o requirements/docs.txt
 
 # exactly what CI runs
 all:

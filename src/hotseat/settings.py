@@ -118,7 +118,7 @@ class Settings:
     metrics: bool = True
     include_aliases_in_list: bool = False
     ignore_paths: tuple[str, ...] = (r"\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$",)
-    """After /upstream/<model>: paths that match never start a model."""
+    """After /upstream/{model}: paths that match never start a model."""
     yield_to: tuple[str, ...] = ()
     """Names of programs that have precedence: while one runs, no model does."""
     trust_pages: bool = False

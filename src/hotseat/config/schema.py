@@ -140,7 +140,7 @@ class Hooks(Form):
 
 class UpstreamForm(Form):
     ignore_paths: tuple[Annotated[str, AfterValidator(_pattern)], ...] = _DEFAULT.ignore_paths
-    """Regular expressions; a path under /upstream/<model> that matches never starts the model."""
+    """Regular expressions; a path under /upstream/{model} that matches never starts the model."""
     trust_pages: Switch = False
     """Whether web pages of model servers may do what hotseat's own may. Without it they are shown in a sandbox."""
 
@@ -258,7 +258,7 @@ class Config(Form):
     hooks: Hooks = Hooks()
     """What happens when."""
     upstream: UpstreamForm = UpstreamForm()
-    """Requests under /upstream/<model>."""
+    """Requests under /upstream/{model}."""
 
     metrics_max_in_memory: Annotated[int, Field(ge=0), Later("Hotseat bounds its own history")] = 1000
     """Requests kept in memory."""
