@@ -280,6 +280,9 @@ class UpstreamConnection(asyncio.Protocol):
         except Switched as switch:
             return self._switch(exchange, switch.head, data)
         self._rest_s, self._most_requests = _promised(head.known.get(b"keep-alive", b""))
+        if head.is_event_stream:
+            # llama-server hangs up after each stream, whatever it promised, and a request that meets that is lost.
+            self._rest_s = 0.0
         if exchange.wants_head_only:
             answer.keeps_alive = False  # llhttp would wait for a body that never comes
             self._stage = COMPLETE
