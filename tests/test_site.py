@@ -53,7 +53,7 @@ def test_what_is_no_page_is_named_and_not_linked(staged: Path) -> None:
 def test_code_blocks_stay_as_they_are(staged: Path) -> None:
     """What looks like a link or a table within code is code."""
     assert (staged / "howto/monday.svg").read_bytes() == (DOCS / "howto/monday.svg").read_bytes()
-    assert "```sh\nhotseat init ~/models\n```" in (staged / "tutorial/first-model.md").read_text()
+    assert "```sh\nhotseat serve\n```" in (staged / "tutorial/first-model.md").read_text()
 
 
 def test_a_pipe_in_a_table_s_code_loses_its_backslash() -> None:
