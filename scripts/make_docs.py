@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 import typer
 
-from hotseat.accounts import Account, Accounts
 from hotseat.api.app import build
 from hotseat.api.described import document
 from hotseat.cli.commands import app as commands
@@ -25,18 +24,13 @@ from hotseat.config.llamaswap import TABLE, Row
 from hotseat.config.model_form import ModelForm
 from hotseat.config.schema import Config, ModelsDir
 from hotseat.scheduling.lifecycle import Phase, diagram
-from hotseat.scheduling.view import ModelView, View
-from hotseat.settings import ApiKey
 from hotseat.simulation import trace
-from hotseat.telemetry.key_page import KeyPage
-from hotseat.telemetry.page import Page
-from hotseat.telemetry.tally import LoadTally, RequestTally
-from hotseat.terms import ModelName
+from hotseat.telemetry.figures import FIGURES, LABELS
+from hotseat.telemetry.tally import BOUNDS_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from prometheus_client.core import Metric
     from pydantic.fields import FieldInfo
 
     from hotseat.api.house import House
@@ -270,37 +264,31 @@ def http_api() -> str:
 
 
 def metrics() -> str:
-    rows = [(f"`{exposed(family)}`", family.type, labels_of(family), family.documentation) for family in families()]
     about = (
         "`GET /metrics` in Prometheus' text format; `metrics: false` switches it off.\n"
-        "The label `model` holds configured names only, and is empty for requests that never got as far as a model.\n"
-        "The label `key` holds the names of configured keys, never a secret.\n"
-        "Beside these stand prometheus-client's own `process_*` figures of hotseat itself."
+        "The figures are an interface: of a **stable** one neither name nor type, labels or meaning change before the"
+        " next major version.\n"
+        "New figures, new values of a label and finer buckets may come with any version.\n"
+        "Counters of configured models are there from the beginning, at 0; a histogram appears with its first value."
     )
-    return page("Metrics", about, table(("metric", "type", "labels", "meaning"), rows))
+    rows = [
+        (f"`{figure.name}`", figure.kind.value, listed(figure.labels), figure.meaning, figure.stability.value)
+        for figure in FIGURES
+    ]
+    labels = [(f"`{name}`", meaning, listed(values)) for name, (meaning, values) in LABELS.items()]
+    return page(
+        "Metrics",
+        about,
+        table(("metric", "type", "labels", "meaning", "stability"), rows),
+        "## Labels",
+        "No client can make a new time series: every label has the values below, or those of the configuration.",
+        table(("label", "meaning", "values"), labels),
+        "## Buckets",
+        f"All histograms are in seconds and have the bounds {', '.join(f'{bound:g}' for bound in BOUNDS_S)}.",
+    )
 
 
-def families() -> list[Metric]:
-    """One example of everything, so that every label is seen."""
-    model = ModelView(ModelName("m"), Phase.READY, 0.0, None, 0, 0, "")
-    requests, loads = RequestTally(), LoadTally()
-    requests.add(200, 0.0, 0.0, 0.0)
-    loads.outcomes["x"] = loads.stops["x"] = 1
-    view = View(0.0, (model,), ())
-    pages = Page({"m": requests}, {"m": loads}, lambda: view, lambda: 0.0, lambda: True), KeyPage(a_holder)
-    return [family for page in pages for family in page.collect()]
-
-
-def a_holder() -> list[Account]:
-    return Accounts().open([ApiKey("k", name="k")])
-
-
-def exposed(family: Metric) -> str:
-    return f"{family.name}_total" if family.type == "counter" else family.name
-
-
-def labels_of(family: Metric) -> str:
-    names = [name for name in (family.samples[0].labels if family.samples else {}) if name != "le"]
+def listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "–"
 
 

@@ -21,9 +21,12 @@ class Counter:
         self.counted = 0
 
     def finished(
-        self, model: ModelName | None, status: int, waited_s: float, first_byte_s: float | None, seconds: float
+        self, model: ModelName, status: int, waited_s: float, first_byte_s: float | None, seconds: float
     ) -> None:
         self.counted += 1
+
+    def refused(self, code: str) -> None:
+        raise AssertionError("nothing is refused here")
 
 
 def one_more(activity: Activity, head: Head | None = None) -> None:

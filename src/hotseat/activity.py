@@ -29,8 +29,10 @@ class Asked(Protocol):
 class Ledger(Protocol):
     """Counts what has ended."""
 
+    def refused(self, code: str) -> None: ...
+
     def finished(
-        self, model: ModelName | None, status: int, waited_s: Seconds, first_byte_s: Seconds | None, seconds: Seconds
+        self, model: ModelName, status: int, waited_s: Seconds, first_byte_s: Seconds | None, seconds: Seconds
     ) -> None: ...
 
 
@@ -74,6 +76,7 @@ class Activity:
 
     def __init__(self, ledger: Ledger, wall_clock: Callable[[], float] = time.time) -> None:
         self._ledger = ledger
+        self.refused = ledger.refused
         self._wall_clock = wall_clock
         self._finished: deque[Row] = deque(maxlen=KEPT)
         self.n = 0

@@ -256,6 +256,14 @@ async def test_a_line_that_is_full_asks_to_come_again(open_house: OpenHouse) -> 
     assert refused.all("Connection") == []
 
 
+async def test_refusals_are_counted(house: RelayHouse) -> None:
+    """Whether a request is refused at its head or for its model."""
+    await house.refusal(get("/slots?model=nobody"))
+    await house.refusal(get("/slots?model=alpha", "Origin: http://evil.example"))
+
+    assert house.notebook.refusals == ["model_not_found", "forbidden"]
+
+
 async def test_a_request_waits_while_its_model_loads(house: RelayHouse) -> None:
     """And is forwarded when it is ready."""
     client = await house.send(chat("slow"))

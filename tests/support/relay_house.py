@@ -92,9 +92,13 @@ class Finished:
 
 @dataclass
 class Notebook:
-    """The ledger: what was written down about finished requests."""
+    """The ledger: what was written down about finished requests and refusals."""
 
     entries: list[Finished] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    def refused(self, code: str) -> None:
+        self.refusals.append(code)
 
     def finished(
         self,

@@ -49,12 +49,10 @@ async def test_requests_are_counted_by_model_and_status_class(measured: Measured
     measured.metrics.finished(ALPHA, 200, 0.2, 0.3, 4.0)
     measured.metrics.finished(ALPHA, 204, 0.0, None, 0.001)
     measured.metrics.finished(ALPHA, 503, 0.0, 0.1, 0.1)
-    measured.metrics.finished(None, 400, 0.0, 0.0, 0.0)
     measured.metrics.finished(BETA, 0, 9.0, None, 9.0)
 
     assert measured.value('hotseat_requests_total{model="alpha",status="2xx"}') == 2
     assert measured.value('hotseat_requests_total{model="alpha",status="5xx"}') == 1
-    assert measured.value('hotseat_requests_total{model="",status="4xx"}') == 1
     assert measured.value('hotseat_requests_total{model="beta",status="none"}') == 1
     assert measured.value('hotseat_request_seconds_count{model="alpha"}') == 3
     assert measured.value('hotseat_request_seconds_sum{model="alpha"}') == pytest.approx(4.101)
@@ -73,7 +71,7 @@ async def test_loads_are_counted_by_outcome(measured: Measured) -> None:
     assert measured.value('hotseat_loads_total{model="alpha",outcome="ready"}') == 1
     assert measured.value('hotseat_load_seconds_count{model="alpha"}') == 1
     assert measured.value('hotseat_loads_total{model="dud",outcome="failed"}') == 1
-    assert measured.value('hotseat_load_seconds_count{model="dud"}') == 0
+    assert measured.value('hotseat_load_seconds_count{model="dud"}') is None
 
 
 async def test_stops_are_counted_by_cause(measured: Measured) -> None:
@@ -87,6 +85,8 @@ async def test_stops_are_counted_by_cause(measured: Measured) -> None:
     assert measured.value('hotseat_stops_total{cause="eviction",model="alpha"}') == 1
     assert measured.value('hotseat_stops_total{cause="operator",model="beta"}') == 1
     assert measured.value('hotseat_stops_total{cause="ttl",model="fleeting"}') == 1
+    assert measured.value('hotseat_stop_seconds_count{model="alpha"}') == 1
+    assert measured.value('hotseat_crashes_total{model="alpha"}') == 0
 
 
 async def test_reload_and_shutdown_are_causes_too(measured: Measured) -> None:
@@ -110,7 +110,8 @@ async def test_a_load_that_was_stopped_is_neither_ready_nor_failed(measured: Mea
 
     assert isinstance(loading.result(), Unloaded)
     assert measured.value('hotseat_loads_total{model="slow",outcome="given up"}') == 1
-    assert measured.value('hotseat_loads_total{model="slow",outcome="failed"}') is None
+    assert measured.value('hotseat_loads_total{model="slow",outcome="failed"}') == 0
+    assert measured.value('hotseat_stop_seconds_count{model="slow"}') == 1
 
 
 async def outcome(work: Awaitable[None]) -> HotseatError | None:
@@ -149,3 +150,28 @@ async def test_a_model_that_goes_too_soon_is_counted(measured: Measured) -> None
     await measured.dispatcher.load(BETA)
 
     assert measured.value('hotseat_early_evictions_total{model="alpha"}') == 1
+
+
+async def test_a_crash_is_no_stop(measured: Measured) -> None:
+    """A server that ends by itself is counted apart from those that were told to."""
+    await measured.dispatcher.load(ALPHA)
+    measured.puppets.crash("alpha", "killed by SIGSEGV")
+    await come_true(lambda: not measured.dispatcher.view().running())
+
+    assert measured.value('hotseat_crashes_total{model="alpha"}') == 1
+    assert measured.value('hotseat_stops_total{cause="eviction",model="alpha"}') == 0
+    assert measured.value('hotseat_stop_seconds_count{model="alpha"}') is None
+
+
+async def test_refusals_are_counted_by_code(measured: Measured) -> None:
+    """Also of requests that never got as far as a model."""
+    measured.metrics.refused("invalid_api_key")
+
+    assert measured.value('hotseat_refusals_total{code="invalid_api_key"}') == 1
+    assert measured.value('hotseat_refusals_total{code="line_full"}') == 0
+
+
+async def test_counters_begin_at_nought(measured: Measured) -> None:
+    """A counter that appeared with its first event would have no rate for it."""
+    assert measured.value('hotseat_requests_total{model="alpha",status="5xx"}') == 0
+    assert measured.value('hotseat_loads_total{model="alpha",outcome="failed"}') == 0

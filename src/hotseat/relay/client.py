@@ -180,6 +180,7 @@ class ClientConnection(asyncio.Protocol):
     # Refusing
 
     def _refusal(self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool) -> Reply:
+        self._relay.ledger.refused(error.code)
         if head is None:
             return Reply(answer(error, Dialect.TEXT, close=not keep_alive), keep_alive)
         rules = self._relay.rules

@@ -36,7 +36,9 @@ BACKLOG = 4096
 
 
 class Ledger(Protocol):
-    """Where finished requests are written down."""
+    """Where finished requests are written down, and refusals counted."""
+
+    def refused(self, code: str) -> None: ...
 
     def finished(
         self,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from hotseat.telemetry import figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,11 +25,8 @@ class KeyPage(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        requests = CounterMetricFamily("hotseat_key_requests", "Requests to models by API key.", labels=["key"])
-        refused = CounterMetricFamily("hotseat_key_refused", "Requests beyond a key's limits.", labels=["key"])
-        in_flight = GaugeMetricFamily("hotseat_key_in_flight", "Requests that wait or run, by key.", labels=["key"])
-        told = "Time for which a key had devices to itself; who is served together shares it."
-        seconds = CounterMetricFamily("hotseat_key_device_seconds", told, labels=["key"])
+        requests, refused = figures.KEY_REQUESTS.counter(), figures.KEY_REFUSED.counter()
+        in_flight, seconds = figures.KEY_IN_FLIGHT.gauge(), figures.KEY_DEVICE_SECONDS.counter()
         for account in self._accounts():
             requests.add_metric([account.name], account.requests)
             refused.add_metric([account.name], account.refused)

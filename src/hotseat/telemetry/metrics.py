@@ -1,6 +1,6 @@
 """GET /metrics: what Prometheus may know. Requests and loads are counted as they end; the rest is read when asked.
 
-Labels hold configured names only: no client can make a new time series.
+Counterpart: figures.py, which says what each figure is called and means.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from hotseat.scheduling.commands import ReportSwap, StartUpstream, StopUpstream
-from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
+from hotseat.scheduling.events import UpstreamExited, UpstreamFailed, UpstreamReady
+from hotseat.telemetry.figures import FAILED, GIVEN_UP, READY
 from hotseat.telemetry.page import Page
-from hotseat.telemetry.tally import LoadTally, RequestTally
+from hotseat.telemetry.tally import LoadTally, RequestTally, Tallies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,12 +22,8 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from hotseat.journal import Entry
-    from hotseat.scheduling.commands import Cause
     from hotseat.scheduling.view import View
     from hotseat.terms import Instant, LaunchId, ModelName
-
-NO_MODEL = ""
-"""The label of requests that never got as far as a model."""
 
 
 class Metrics:
@@ -35,14 +32,14 @@ class Metrics:
     def __init__(
         self, view: Callable[[], View], lag: Callable[[], float], clock: Callable[[], Instant] = time.monotonic
     ) -> None:
-        self._requests: dict[str, RequestTally] = {}
-        self._loads: dict[str, LoadTally] = {}
+        tallies = Tallies()
+        self._requests, self._loads, self._refusals = tallies.requests, tallies.loads, tallies.refusals
         self._reload_succeeded = True
         self._clock = clock
         self._began: dict[LaunchId, Instant] = {}
-        self._stopped: set[LaunchId] = set()
+        self._stopped: dict[LaunchId, Instant] = {}
         self._registry = CollectorRegistry()
-        self._registry.register(Page(self._requests, self._loads, view, lag, lambda: self._reload_succeeded))
+        self._registry.register(Page(tallies, view, lag, lambda: self._reload_succeeded))
         ProcessCollector(registry=self._registry)
 
     def include(self, more: Collector) -> None:
@@ -53,13 +50,17 @@ class Metrics:
         return generate_latest(self._registry)
 
     def finished(
-        self, model: ModelName | None, status: int, waited_s: float, first_byte_s: float | None, seconds: float
+        self, model: ModelName, status: int, waited_s: float, first_byte_s: float | None, seconds: float
     ) -> None:
         """One request has ended, with this status towards the client; 0 where no answer began."""
-        tally = self._requests.get(model or NO_MODEL)
+        tally = self._requests.get(model)
         if tally is None:
-            tally = self._requests[model or NO_MODEL] = RequestTally()
+            tally = self._requests[model] = RequestTally()
         tally.add(status, waited_s, first_byte_s, seconds)
+
+    def refused(self, code: str) -> None:
+        """We ourselves answered a request with this error."""
+        self._refusals[code] += 1
 
     def reloaded(self, success: bool) -> None:
         """The configuration was read again, or kept because the new one is wrong."""
@@ -67,7 +68,11 @@ class Metrics:
 
     def watch(self, entry: Entry) -> None:
         """Count what the journal tells of starts and stops; give this to `Journal.listen`."""
-        self._note_end_of_start(entry)
+        match entry.event:
+            case UpstreamReady() | UpstreamFailed() as ended:
+                self._note_end_of_start(ended)
+            case UpstreamExited(model=model, launch=launch) if not self._note_end_of_stop(model, launch):
+                self._loads_of(model).crashes += 1
         for command in entry.commands:
             match command:
                 case StartUpstream(launch=launch):
@@ -76,27 +81,29 @@ class Metrics:
                     for went in evicted:
                         self._loads_of(went.model).early_evictions += went.is_early
                 case StopUpstream(model=model, launch=launch, cause=cause):
-                    self._note_stop(model, launch, cause)
+                    self._stopped[launch] = self._clock()
+                    self._loads_of(model).stops[cause.value] += 1
 
-    def _note_end_of_start(self, entry: Entry) -> None:
-        event = entry.event
-        if not isinstance(event, UpstreamReady | UpstreamFailed) or event.launch not in self._began:
-            return
-        took_s = self._clock() - self._began.pop(event.launch)
-        tally = self._loads_of(event.model)
-        if event.launch in self._stopped:
-            self._stopped.discard(event.launch)
-            tally.outcomes["given up"] += 1
-        elif isinstance(event, UpstreamFailed):
-            tally.outcomes["failed"] += 1
+    def _note_end_of_start(self, ended: UpstreamReady | UpstreamFailed) -> None:
+        began = self._began.pop(ended.launch)
+        tally = self._loads_of(ended.model)
+        if ended.launch in self._stopped:
+            tally.outcomes[GIVEN_UP] += 1
+        elif isinstance(ended, UpstreamFailed):
+            tally.outcomes[FAILED] += 1
         else:
-            tally.outcomes["ready"] += 1
-            tally.seconds.add(took_s)
+            tally.outcomes[READY] += 1
+            tally.seconds.add(self._clock() - began)
+        if isinstance(ended, UpstreamFailed):  # no process of it is left
+            self._note_end_of_stop(ended.model, ended.launch)
 
-    def _note_stop(self, model: ModelName, launch: LaunchId, cause: Cause) -> None:
-        if launch in self._began:
-            self._stopped.add(launch)
-        self._loads_of(model).stops[cause.value] += 1
+    def _note_end_of_stop(self, model: ModelName, launch: LaunchId) -> bool:
+        """A process is gone; False where nobody had told it to go."""
+        told_at = self._stopped.pop(launch, None)
+        if told_at is None:
+            return False
+        self._loads_of(model).stop_seconds.add(self._clock() - told_at)
+        return True
 
     def _loads_of(self, model: ModelName) -> LoadTally:
         return self._loads.setdefault(model, LoadTally())

@@ -69,7 +69,7 @@ class RequestTally:
 class LoadTally:
     """The starts and stops of one model."""
 
-    __slots__ = ("early_evictions", "outcomes", "seconds", "stops")
+    __slots__ = ("crashes", "early_evictions", "outcomes", "seconds", "stop_seconds", "stops")
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -77,5 +77,25 @@ class LoadTally:
         """Of the loads that succeeded."""
         self.stops: Counter[str] = Counter()
         """By cause."""
+        self.stop_seconds = Spread()
+        self.crashes = 0
         self.early_evictions = 0
         """How often it had to go sooner than loading it had taken."""
+
+
+class Tallies:
+    """All that is counted, by model; refusals by their code."""
+
+    __slots__ = ("loads", "refusals", "requests")
+
+    def __init__(self) -> None:
+        self.requests: dict[str, RequestTally] = {}
+        self.loads: dict[str, LoadTally] = {}
+        self.refusals: Counter[str] = Counter()
+
+    def begin(self, model: str) -> None:
+        """Count from nought, if that has not begun."""
+        if model not in self.requests:
+            self.requests[model] = RequestTally()
+        if model not in self.loads:
+            self.loads[model] = LoadTally()

@@ -1,0 +1,92 @@
+"""The metrics are an interface: what is printed is what the documentation names, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from scripts.make_docs import DOCS
+from tests.support.puppets import Puppets, catalog, come_true, spec
+
+from hotseat.accounts import Accounts
+from hotseat.dispatcher import Dispatcher
+from hotseat.errors import LoadFailed
+from hotseat.journal import Journal
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.settings import ApiKey
+from hotseat.telemetry.figures import LABELS
+from hotseat.telemetry.key_page import KeyPage
+from hotseat.telemetry.metrics import Metrics
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+ROW = re.compile(r"^\| `([a-z_]+)` \| (counter|gauge|histogram) \| (.*?) \| ", re.MULTILINE)
+ALPHA, BETA, DUD = ModelName("alpha"), ModelName("beta"), ModelName("dud")
+
+
+async def printed() -> list[Metric]:
+    """/metrics of a house in which everything has happened once."""
+    journal, puppets = Journal(), Puppets(broken=("dud",))
+    dispatcher = Dispatcher(Scheduler(catalog(spec("alpha"), spec("beta"), spec("dud"))), puppets, journal)
+    metrics = Metrics(dispatcher.view, lambda: 0.0)
+    metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")])))
+    journal.listen(metrics.watch)
+    metrics.finished(ALPHA, 200, 0.1, 0.2, 0.3)
+    metrics.refused("line_full")
+    await dispatcher.load(ALPHA)
+    await dispatcher.load(BETA)
+    with pytest.raises(LoadFailed):
+        await dispatcher.load(DUD)
+    await dispatcher.load(BETA)
+    puppets.crash("beta", "killed")
+    await come_true(lambda: not dispatcher.view().running())
+    try:
+        return list(text_string_to_metric_families(metrics.render().decode()))
+    finally:
+        await dispatcher.shut_down(within=0)
+
+
+def documented() -> dict[str, tuple[str, frozenset[str]]]:
+    rows = ROW.findall((DOCS / "reference/metrics.md").read_text())
+    return {name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+
+
+def labels_of(family: Metric) -> frozenset[str]:
+    return frozenset(label for sample in family.samples for label in sample.labels if label != "le")
+
+
+async def test_what_is_printed_is_what_is_documented() -> None:
+    """Each figure has the name, the type and the labels that the page says; none is missing, none is more."""
+    seen = {
+        f"{family.name}_total" if family.type == "counter" else family.name: (family.type, labels_of(family))
+        for family in await printed()
+    }
+
+    assert seen == documented()
+
+
+async def test_labels_have_the_values_that_are_documented() -> None:
+    """Whatever happens, the number of time series is bounded by the configuration."""
+    known = {label: set(values) for label, (_, values) in LABELS.items() if values}
+    seen = {
+        (label, value)
+        for family in await printed()
+        for sample in family.samples
+        for label, value in sample.labels.items()
+    }
+
+    assert {(label, value) for label, value in seen if label in known and value not in known[label]} == set()
+    assert {value for label, value in seen if label == "model"} == {"alpha", "beta", "dud"}
+
+
+async def test_names_follow_the_conventions() -> None:
+    """Counters end in _total, durations in _seconds, sizes in _bytes, and every figure has a sentence."""
+    for family in await printed():
+        assert family.documentation.endswith("."), family.name
+        assert re.fullmatch(r"(hotseat|process)_[a-z_]+", family.name)
+        if family.type == "histogram":
+            assert family.name.endswith("_seconds")
