@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONFIG = "models: {qwen: {cmd: 'sleep 1000', proxy: 'http://127.0.0.1:9'}}\n"
+TALKS = {"cmd": "sh -c 'echo I cannot; echo \\xff; exit 1'", "proxy": "http://127.0.0.1:9"}
 KEY = {"Authorization": "Bearer sesame"}
 
 
@@ -141,3 +143,28 @@ def test_a_changed_file_is_taken_up(tmp_path: Path) -> None:
         listed = eventually(lambda: house.call("GET", "/v1/models/gemma").status == 200)
 
     assert listed
+
+
+@pytest.mark.parametrize("options", [(), ("--log-format", "json")])
+def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """From the first line to the last, the model servers' output included."""
+    with Hotseat({"logToStdout": "both", "models": {"qwen": TALKS}}, tmp_path, options=options) as house:
+        house.call("GET", "/upstream/qwen/load")
+        house.terminate()
+        told = [json.loads(line) for line in house.log().splitlines()]
+
+    assert told[0]["message"].endswith(f"serves 1 models from {house.config}")
+    assert told[-1]["message"] == "shutting down"
+    assert ("upstream", "I cannot") in [(line["logger"], line["message"]) for line in told]
+    assert [line["model"] for line in told if line["message"] == "upstream failed to start"] == ["qwen"]
+
+
+def test_the_command_line_chooses_the_form_of_the_log(tmp_path: Path) -> None:
+    """It wins over the configuration, also after a reload."""
+    with Hotseat({"logFormat": "json", "models": {"qwen": TALKS}}, tmp_path, options=("--log-format", "text")) as house:
+        house.cli("reload")
+        house.terminate()
+
+    told = house.log().splitlines()
+    assert "INFO configuration reloaded added=0 changed=0 removed=0" in told
+    assert told[-1] == "INFO shutting down in_flight=0"

@@ -49,6 +49,7 @@ from hotseat.systemd import Systemd, handed_sockets, most_exposed
 from hotseat.tasks import Tasks
 from hotseat.telemetry import logs
 from hotseat.telemetry.descriptors import watch_descriptors
+from hotseat.telemetry.json_lines import ServerLines
 from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.lag import Lag
 from hotseat.telemetry.metrics import Metrics
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from hotseat.activity import UnderWay
     from hotseat.config.load import LookAgain
     from hotseat.journal import Entry
-    from hotseat.settings import Settings
+    from hotseat.settings import LogFormat, Settings
     from hotseat.terms import ModelName, Seconds
 
 log = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ class ServeOptions:
     """Reload when a file of the configuration changes."""
     tls: tuple[Path, Path | None] | None = None
     """Certificate and key; None: plain HTTP."""
+    log_format: LogFormat | None = None
 
 
 def serve(options: ServeOptions) -> int:
@@ -131,6 +133,8 @@ def load(options: ServeOptions, stock: Stock) -> Loaded:
         settings = replace(settings, listen=options.listen)
     if options.allow_open:
         settings = replace(settings, access=replace(settings.access, allow_open=True))
+    if options.log_format is not None:
+        settings = replace(settings, logging=replace(settings.logging, form=options.log_format))
     return replace(loaded, settings=settings)
 
 
@@ -180,6 +184,7 @@ class Program:
         """Held by whoever reads files and changes the catalog after them: reading is done in a thread."""
         self._leaving = Leaving()
         self._accounts = Accounts()
+        self._server_lines = ServerLines()
 
     @property
     def settings(self) -> Settings:
@@ -203,7 +208,7 @@ class Program:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hotseat-")))
-        self._echo = Echo()
+        self._echo = Echo(self._as_logged)
         stack.callback(self._echo.close)
         self._supervisor: Supervisor = await stack.enter_async_context(
             open_supervisor(os.environ, self._loaded.withheld_env, Outputs(self._echo_if_wished))
@@ -259,9 +264,12 @@ class Program:
                 log.warning("configuration complaint=%r", complaint)
         self._complaints = complaints
 
-    def _echo_if_wished(self, chunk: bytes) -> None:
+    def _echo_if_wished(self, model: ModelName, chunk: bytes) -> None:
         if self.settings.logging.to_stdout in ("upstream", "both"):
-            self._echo(chunk)
+            self._echo(model, chunk)
+
+    def _as_logged(self, model: ModelName, chunk: bytes) -> bytes:
+        return chunk if logs.is_text(self.settings.logging) else self._server_lines(model, chunk, time.time())
 
     async def _close(self, within: Seconds) -> None:
         """Let requests in flight finish, then stop the upstreams; a second signal cuts it short."""
@@ -402,7 +410,11 @@ class Program:
         for complaint in self._loaded.complaints:
             log.warning("configuration complaint=%r", str(complaint))
         self._complain_of_promises()
-        if sys.stdout.isatty() and self.settings.logging.to_stdout in ("proxy", "both"):
+        if (
+            sys.stdout.isatty()
+            and logs.is_text(self.settings.logging)
+            and self.settings.logging.to_stdout in ("proxy", "both")
+        ):
             print(*self._greeting().lines(), sep="\n", flush=True)
             return
         files = ", ".join(str(file) for file in self._loaded.files)

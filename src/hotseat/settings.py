@@ -76,6 +76,13 @@ class Readiness:
     """A server that is there so long after it was killed, in the middle of a driver call perhaps, keeps its room."""
 
 
+class LogFormat(Enum):
+    AUTO = "auto"
+    """Text where a person reads it, JSON elsewhere."""
+    TEXT = "text"
+    JSON = "json"
+
+
 @dataclass(frozen=True, slots=True)
 class Measuring:
     """How memory is looked at, where devices have budgets."""
@@ -103,6 +110,7 @@ class Logging:
     """One of llama-swap's fifteen names, or empty for none."""
     to_stdout: str = "proxy"
     """proxy, upstream, both or none."""
+    form: LogFormat = LogFormat.AUTO
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from hotseat.config.document import Document
 from hotseat.config.load import read
 from hotseat.config.specs import preferred_ports
 from hotseat.config.validate import validate
-from hotseat.settings import ApiKey, ErrorFormat, Limits, Logging, Role, Settings
+from hotseat.settings import ApiKey, ErrorFormat, Limits, LogFormat, Logging, Role, Settings
 from hotseat.terms import LOCAL_HOST, DeviceName, Place
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ includeAliasesInList: yes
 logLevel: warn
 logTimeFormat: kitchen
 logToStdout: none
+logFormat: json
 limits: {header: 1KiB, body: 1MB, jsonBody: 10, connections: 2, headerTimeout: 1, bodyTimeout: 2s, idleTimeout: 3m}
 upstream: {ignorePaths: ["a$"]}
 """
@@ -161,7 +162,7 @@ upstream: {ignorePaths: ["a$"]}
     assert settings.error_format is ErrorFormat.TEXT
     assert not settings.metrics
     assert settings.include_aliases_in_list
-    assert settings.logging == Logging("warn", "kitchen", "none")
+    assert settings.logging == Logging("warn", "kitchen", "none", LogFormat.JSON)
     assert settings.limits == Limits(1024, 1_000_000, 10, 2, 1.0, 2.0, 180.0)
     assert settings.ignore_paths == ("a$",)
 
@@ -297,6 +298,7 @@ unloadTimeout: 10
 logLevel: info
 logTimeFormat: ""
 logToStdout: proxy
+logFormat: auto
 logRequests: false
 metricsMaxInMemory: 1000
 captureBuffer: 0

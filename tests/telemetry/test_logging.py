@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
+import os
+import pty
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.settings import Logging
-from hotseat.telemetry.logs import TIME_FORMATS, set_up, stamped
+from hotseat.settings import LogFormat, Logging
+from hotseat.telemetry.json_lines import LONGEST_LINE, ServerLines
+from hotseat.telemetry.logs import TIME_FORMATS, is_text, set_up, stamped
+from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Any
 
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 SUMMER = datetime(2026, 7, 4, 15, 4, 5, 123456, tzinfo=timezone(timedelta(hours=2), "CEST"))
 
 
@@ -64,7 +74,7 @@ def test_utc_is_z() -> None:
 
 def test_a_line_is_level_and_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     """No time unless one is wished, no colour ever."""
-    set_up(Logging(level="info"))
+    set_up(Logging(level="info", form=LogFormat.TEXT))
     logging.getLogger("hotseat.test").info("upstream ready model=%s", "qwen")
     logging.getLogger("hotseat.test").debug("not shown")
 
@@ -73,7 +83,7 @@ def test_a_line_is_level_and_sentence(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_line_may_begin_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
     """The wished format stands in front."""
-    set_up(Logging(time_format="rfc3339"))
+    set_up(Logging(time_format="rfc3339", form=LogFormat.TEXT))
     logging.getLogger("hotseat.test").warning("look here")
 
     stamp, _, rest = capsys.readouterr().out.partition(" ")
@@ -89,3 +99,106 @@ def test_our_own_lines_can_be_silenced(capsys: pytest.CaptureFixture[str], to_st
     logging.getLogger("hotseat.test").error("unheard")
 
     assert capsys.readouterr() == ("", "")
+
+
+# JSON
+
+
+def in_json(capsys: pytest.CaptureFixture[str], sentence: str, *values: object, level: int = logging.INFO) -> Any:
+    """The members of a line, but for its time and its logger."""
+    set_up(Logging(form=LogFormat.JSON))
+    logging.getLogger("hotseat.test").log(level, sentence, *values)
+    told = json.loads(capsys.readouterr().out)
+    assert datetime.fromisoformat(told.pop("time")).utcoffset() == timedelta(0)
+    assert told.pop("logger") == "hotseat.test"
+    return told
+
+
+@pytest.mark.parametrize(
+    ("sentence", "values", "members"),
+    [
+        ("look here", (), {"message": "look here"}),
+        (
+            "upstream ready model=%s took_s=%.2f pid=%s",
+            ("qwen", 1.23456789, 7),
+            {"message": "upstream ready", "model": "qwen", "took_s": 1.234568, "pid": 7},
+        ),
+        ("stopped because=%r how=%s", ("a 'b'", None), {"message": "stopped", "because": "a 'b'", "how": None}),
+        ("hotseat %s serves %d models", ("1.0", 2), {"message": "hotseat 1.0 serves 2 models"}),
+        ("%d %% of it model=%s", (3, "qwen"), {"message": "3 % of it", "model": "qwen"}),
+        ("limits limit_s=%g", (float("inf"),), {"message": "limits", "limit_s": "inf"}),
+        ("odd error=%r", ("\udc80\n",), {"message": "odd", "error": "?\n"}),
+        ("by name %(who)s", ({"who": "qwen"},), {"message": "by name qwen"}),
+    ],
+)
+def test_a_line_of_json_has_the_values_by_their_names(
+    capsys: pytest.CaptureFixture[str], sentence: str, values: tuple[object, ...], members: dict[str, object]
+) -> None:
+    """The constant sentence is the message, so that one can count by it."""
+    assert in_json(capsys, sentence, *values) == {"level": "info", **members}
+
+
+def test_a_line_of_json_has_the_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """On the same line, however long it is."""
+    set_up(Logging(form=LogFormat.JSON))
+    try:
+        raise ValueError("told you")
+    except ValueError:
+        logging.getLogger("hotseat.test").exception("background work failed task=%s", "sweep")
+    [line] = capsys.readouterr().out.splitlines()
+
+    assert json.loads(line)["trace"].endswith("ValueError: told you")
+
+
+def test_lines_of_model_servers_become_json_too() -> None:
+    """However the pieces are cut, and whatever two servers say at a time."""
+    lines = ServerLines()
+    said = lines(QWEN, b"load", 0.5) + lines(LLAMA, b"hello\r\n", 1.0) + lines(QWEN, b"ing\n\xff\nand", 2.0)
+    told = [json.loads(line) for line in said.splitlines()]
+
+    assert [(line["model"], line["message"]) for line in told] == [
+        ("llama", "hello"),
+        ("qwen", "loading"),
+        ("qwen", "\ufffd"),
+    ]
+    assert told[0] == {
+        "time": "1970-01-01T00:00:01.000Z",
+        "level": "info",
+        "logger": "upstream",
+        "message": "hello",
+        "model": "llama",
+    }
+
+
+def test_a_line_without_an_end_takes_no_memory() -> None:
+    """A server that never ends its line is told in pieces."""
+    [line] = ServerLines()(QWEN, b"." * (LONGEST_LINE + 1), 0.0).splitlines()
+
+    assert len(json.loads(line)["message"]) == LONGEST_LINE + 1
+
+
+def test_a_terminal_gets_text_and_a_pipe_gets_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the configuration says which."""
+    ours, terminal = (os.fdopen(fd, "w") for fd in pty.openpty())
+    read_end, write_end = os.pipe()
+    with ours, terminal, open(read_end), open(write_end, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        on_terminal = is_text(Logging())
+        monkeypatch.setattr(sys, "stdout", pipe)
+        in_pipe = is_text(Logging())
+
+        assert (on_terminal, in_pipe) == (True, False)
+        assert is_text(Logging(form=LogFormat.TEXT))
+
+
+def test_the_journal_gets_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """People read it with journalctl, which shows each line as it was written."""
+    with (tmp_path / "journal").open("w") as journal:
+        status = os.fstat(journal.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+        monkeypatch.setattr(sys, "stdout", journal)
+        in_journal = is_text(Logging())
+        monkeypatch.setattr(sys, "stdout", io.StringIO())
+
+        assert in_journal
+        assert not is_text(Logging())

@@ -11,13 +11,16 @@ import pytest
 from tests.support.client import eventually
 from tests.support.stage import model
 
+from hotseat.terms import ModelName
 from hotseat.upstreams.echo import BEHIND, Echo
-from hotseat.upstreams.output import KEPT, SKIPPED, SMALL, Output
+from hotseat.upstreams.output import KEPT, SKIPPED, SMALL, Output, Outputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.stage import Stage
+
+QWEN = ModelName("qwen")
 
 
 async def test_a_hundred_megabytes_pass_without_holding_up_the_server(stage: Stage) -> None:
@@ -153,8 +156,8 @@ async def test_a_follower_who_leaves_is_forgotten() -> None:
 
 
 def test_the_copy_is_what_was_written(pipe: tuple[int, int]) -> None:
-    echo = Echo(pipe[1])
-    output = Output(echo)
+    echo = Echo(fd=pipe[1])
+    output = Outputs(echo).of(QWEN)
     output.feed(b"one\n")
     output.feed(b"two\n")
     echo.close()
@@ -164,8 +167,8 @@ def test_the_copy_is_what_was_written(pipe: tuple[int, int]) -> None:
 
 def test_a_copy_that_nobody_reads_stops_nobody(pipe: tuple[int, int]) -> None:
     """A terminal on hold, or a log collector that hangs."""
-    echo = Echo(pipe[1])
-    output = Output(echo)
+    echo = Echo(fd=pipe[1])
+    output = Outputs(echo).of(QWEN)
     for _ in range(10 * BEHIND):
         output.feed(b"x" * 65_536)
 
@@ -179,8 +182,8 @@ def test_a_copy_into_a_closed_pipe_is_given_up() -> None:
     """`hotseat serve | head` goes on serving."""
     read_end, write_end = os.pipe()
     os.close(read_end)
-    echo = Echo(write_end)
-    echo(b"lost")
+    echo = Echo(fd=write_end)
+    echo(QWEN, b"lost")
     echo.close()
     os.close(write_end)
 

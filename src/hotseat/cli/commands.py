@@ -59,6 +59,12 @@ class Format(Enum):
     GITHUB = "github"
 
 
+class LogForm(Enum):
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+
 def show_version(wished: bool) -> None:
     if wished:
         typer.echo(f"hotseat {__version__}")
@@ -103,17 +109,22 @@ def serve(
     tls_key_file: Annotated[
         Path | None, typer.Option(help="The certificate's key, where it is a file of its own.")
     ] = None,
+    log_format: Annotated[
+        LogForm | None, typer.Option(help="Lines for people or JSON; wins over logFormat of the configuration.")
+    ] = None,
 ) -> None:
     """Run the server."""
     from hotseat import app as house
     from hotseat.config.units import parse_listen
+    from hotseat.settings import LogFormat
 
     try:
         address = parse_listen(listen) if listen else None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--listen") from None
     tls = (tls_cert_file, tls_key_file) if tls_cert_file else None
-    options = house.ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls)
+    form = LogFormat(log_format.value) if log_format else None
+    options = house.ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls, form)
     raise typer.Exit(house.serve(options))
 
 

@@ -15,7 +15,17 @@ from hotseat.config.matrix import MatrixMaker
 from hotseat.config.priorities import urgencies
 from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
-from hotseat.settings import Access, ErrorFormat, Limits, Logging, Measuring, Readiness, Settings, Shutdown
+from hotseat.settings import (
+    Access,
+    ErrorFormat,
+    Limits,
+    LogFormat,
+    Logging,
+    Measuring,
+    Readiness,
+    Settings,
+    Shutdown,
+)
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
@@ -132,7 +142,7 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
         limits=_limits(config),
         readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),
         shutdown=Shutdown(config.shutdown.notice, config.shutdown.drain),
-        logging=Logging(config.log_level, config.log_time_format, config.log_to_stdout),
+        logging=_logging(config),
         error_format=ErrorFormat(config.error_format),
         metrics=config.metrics,
         include_aliases_in_list=config.include_aliases_in_list,
@@ -152,6 +162,10 @@ def _access(config: Config, maker: KeyMaker) -> Access:
         client_header=config.client_header,
         api_keys=maker.keys(config.api_keys),
     )
+
+
+def _logging(config: Config) -> Logging:
+    return Logging(config.log_level, config.log_time_format, config.log_to_stdout, LogFormat(config.log_format))
 
 
 def _limits(config: Config) -> Limits:

@@ -74,6 +74,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "logLevel": logging.level,
         "logTimeFormat": logging.time_format,
         "logToStdout": logging.to_stdout,
+        "logFormat": logging.form.value,
         "ready": {
             "oldestWait": settings.readiness.oldest_wait_s,
             "longestUnload": settings.readiness.longest_unload_s,

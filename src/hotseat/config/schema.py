@@ -237,6 +237,8 @@ class Config(Form):
     """How log lines show the time; empty is not at all."""
     log_to_stdout: Literal["proxy", "upstream", "both", "none"] = "proxy"
     """Whose output goes to stdout."""
+    log_format: Literal["auto", "text", "json"] = "auto"
+    """Lines for people or JSON for programs; auto is text on a terminal and in systemd's journal, else JSON."""
     send_loading_state: LoadingStateName = "off"
     """What a client that asked for a stream is sent while it waits: off, comments, or reasoning (true)."""
     include_aliases_in_list: Switch = False

@@ -1,13 +1,22 @@
-"""Log lines: a constant sentence plus key=value, on standard output, with a time in front where one is wished."""
+"""Log lines: a constant sentence plus key=value, on standard output, with a time in front where one is wished.
+
+That is the form for people; json_lines.py has the one for programs.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from hotseat.settings import LogFormat
+from hotseat.telemetry.json_lines import JsonLines
+
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from hotseat.settings import Logging
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
@@ -42,8 +51,24 @@ def set_up(wishes: Logging) -> None:
         root.addHandler(logging.NullHandler())
         return
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(Lines(wishes.time_format))
+    handler.setFormatter(Lines(wishes.time_format) if is_text(wishes) else JsonLines())
     root.addHandler(handler)
+
+
+def is_text(wishes: Logging) -> bool:
+    """Are our lines for people?"""
+    if wishes.form is LogFormat.AUTO:
+        return sys.stdout.isatty() or is_journal(sys.stdout)
+    return wishes.form is LogFormat.TEXT
+
+
+def is_journal(stream: TextIO) -> bool:
+    """Does systemd's journal take it? People read that with journalctl, which shows each line as it is."""
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # closed, or no file at all
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
 class Lines(logging.Formatter):

@@ -6,6 +6,12 @@ import os
 import queue
 import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.terms import ModelName
 
 BEHIND = 64
 """Pieces that may wait; what comes after them is lost to the copy, not to the model's output."""
@@ -13,27 +19,31 @@ BEHIND = 64
 LAST_WORDS_S = 1.0
 
 
+def as_written(model: ModelName, chunk: bytes) -> bytes:
+    return chunk
+
+
 class Echo:
-    def __init__(self, fd: int = 1) -> None:
+    def __init__(self, form: Callable[[ModelName, bytes], bytes] = as_written, fd: int = 1) -> None:
+        self._form = form
         self._fd = fd
-        self._waiting: queue.Queue[bytes] = queue.Queue(BEHIND)
+        self._waiting: queue.Queue[tuple[ModelName, bytes] | None] = queue.Queue(BEHIND)
         self._writer = threading.Thread(target=self._write, name="echo", daemon=True)
         self._writer.start()
 
-    def __call__(self, chunk: bytes) -> None:
-        if not chunk:  # nothing would be taken for the end
-            return
+    def __call__(self, model: ModelName, chunk: bytes) -> None:
         with suppress(queue.Full):
-            self._waiting.put_nowait(chunk)
+            self._waiting.put_nowait((model, chunk))
 
     def close(self) -> None:
         """Write what waits, if that takes no longer than a moment."""
         with suppress(queue.Full):
-            self._waiting.put(b"", timeout=LAST_WORDS_S)
+            self._waiting.put(None, timeout=LAST_WORDS_S)
         self._writer.join(LAST_WORDS_S)
 
     def _write(self) -> None:
         with suppress(OSError):  # nobody reads it any more
-            while chunk := self._waiting.get():
+            while piece := self._waiting.get():
+                chunk = self._form(*piece)
                 while chunk:
                     chunk = chunk[os.write(self._fd, chunk) :]

@@ -12,6 +12,7 @@ import fcntl
 import os
 import re
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -132,13 +133,13 @@ class Follower:
 
 
 class Outputs:
-    def __init__(self, echo: Callable[[bytes], None] | None = None) -> None:
+    def __init__(self, echo: Callable[[ModelName, bytes], None] | None = None) -> None:
         self._echo = echo
         self._outputs: dict[ModelName, Output] = {}
 
     def of(self, model: ModelName) -> Output:
         if model not in self._outputs:
-            self._outputs[model] = Output(self._echo)
+            self._outputs[model] = Output(partial(self._echo, model) if self._echo else None)
         return self._outputs[model]
 
 
