@@ -30,7 +30,7 @@ class Counter:
 
 
 def one_more(activity: Activity, head: Head | None = None) -> None:
-    activity.finished(QWEN, 200, 0.1, 0.2, 0.3, SOMEONE, head or Head())
+    activity.finished(QWEN, 200, 0.1, 0.2, 0.3, SOMEONE, head or Head(), b"gateway-7")
 
 
 def test_who_comes_back_gets_what_is_new() -> None:
@@ -40,7 +40,7 @@ def test_who_comes_back_gets_what_is_new() -> None:
     one_more(activity)
 
     [new] = activity.recent(after=1)
-    assert (new.n, new.at, new.model, new.client, new.seconds) == (2, 77.0, QWEN, SOMEONE, 0.3)
+    assert (new.n, new.at, new.model, new.client, new.seconds, new.id) == (2, 77.0, QWEN, SOMEONE, 0.3, b"gateway-7")
 
 
 def test_only_the_last_ones_are_kept_and_all_are_counted() -> None:

@@ -49,9 +49,11 @@ class Finished(NamedTuple):
     waited_s: Seconds
     first_byte_s: Seconds | None
     seconds: Seconds
+    id: bytes
+    """What it is called, by the client or by us."""
 
 
-Row: TypeAlias = "tuple[float, ModelName, ClientId, bytes, bytes, int, Seconds, Seconds | None, Seconds]"
+Row: TypeAlias = "tuple[float, ModelName, ClientId, bytes, bytes, int, Seconds, Seconds | None, Seconds, bytes]"
 """The same without its number, as a plain tuple: that is made in a third of the time."""
 
 
@@ -60,6 +62,7 @@ class UnderWay:
     """A request that has not ended, and how long what it did has taken so far."""
 
     ticket: TicketId
+    id: bytes
     model: ModelName
     client: ClientId
     method: bytes
@@ -90,11 +93,12 @@ class Activity:
         seconds: Seconds,
         client: ClientId,
         asked: Asked,
+        request_id: bytes,
     ) -> None:
         self._ledger.finished(model, status, waited_s, first_byte_s, seconds)
         self.n += 1
         now, method, target = self._wall_clock(), asked.method, asked.target[:LONGEST_PATH]
-        self._finished.append((now, model, client, method, target, status, waited_s, first_byte_s, seconds))
+        self._finished.append((now, model, client, method, target, status, waited_s, first_byte_s, seconds, request_id))
 
     def recent(self, after: int = 0) -> list[Finished]:
         """Those that ended after number `after` and are still kept, oldest first."""

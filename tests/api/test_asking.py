@@ -40,11 +40,12 @@ class Guest:
 async def test_what_ended_is_listed_without_its_query(house: Management) -> None:
     """People put keys into queries, so those are kept to ourselves."""
     head = read_head(b"POST", b"/v1/chat/completions?key=hush", "1.1", [(b"Host", b"box")])
-    house.activity.finished(ALPHA, 200, 0.5, 0.75, 1.5, SOMEONE, head)
+    house.activity.finished(ALPHA, 200, 0.5, 0.75, 1.5, SOMEONE, head, b"box-7")
     answer = await house.get("/hotseat/requests")
 
     [ended] = answer.json()["finished"]
     assert (ended["n"], ended["model"], ended["client"], ended["status"]) == (1, "alpha", "someone", 200)
+    assert ended["id"] == "box-7"
     assert (ended["method"], ended["path"]) == ("POST", "/v1/chat/completions")
     assert (ended["waited_s"], ended["first_byte_s"], ended["seconds"]) == (0.5, 0.75, 1.5)
     assert "hush" not in answer.text
@@ -54,7 +55,7 @@ async def test_only_news_is_sent_to_who_asks_for_news(house: Management) -> None
     """`after` is the last number that the asker has seen."""
     head = read_head(b"GET", b"/slots", "1.1", [(b"Host", b"box")])
     for _ in range(3):
-        house.activity.finished(ALPHA, 200, 0.0, None, 0.0, SOMEONE, head)
+        house.activity.finished(ALPHA, 200, 0.0, None, 0.0, SOMEONE, head, b"box-7")
     news = (await house.get("/hotseat/requests?after=2")).json()
 
     assert [ended["n"] for ended in news["finished"]] == [3]
@@ -62,7 +63,15 @@ async def test_only_news_is_sent_to_who_asks_for_news(house: Management) -> None
 
 async def test_what_is_under_way_says_how_far_it_is(house: Management) -> None:
     """Waiting, sent or answering, with the times so far."""
-    known = {"model": ALPHA, "client": SOMEONE, "method": b"POST", "target": b"/x?y", "waited_s": 1.0, "seconds": 2.0}
+    known = {
+        "id": b"box-7",
+        "model": ALPHA,
+        "client": SOMEONE,
+        "method": b"POST",
+        "target": b"/x?y",
+        "waited_s": 1.0,
+        "seconds": 2.0,
+    }
     house.under_way = [
         UnderWay(ticket=TicketId(1), first_byte_s=None, is_waiting=True, **known),  # type: ignore[arg-type]  # mixed on purpose
         UnderWay(ticket=TicketId(2), first_byte_s=None, is_waiting=False, **known),  # type: ignore[arg-type]

@@ -91,3 +91,11 @@ def test_two_mistakes_in_one_list_are_two_complaints(desk: Desk) -> None:
         "config.yaml:2:16: error: allowedHosts[0]: must be a text, not nothing",
         "config.yaml:2:19: error: allowedHosts[1]: must be a text, not nothing",
     ]
+
+
+def test_the_name_of_a_request_is_nobodys_name(tmp_path: Path) -> None:
+    """Every request would be a client of its own."""
+    file = tmp_path / "config.yaml"
+    file.write_text(MODEL + "clientHeader: x-request-ID\n")
+
+    assert complaints_about(file) == ["config.yaml:2:1: error: clientHeader: X-Request-Id names requests, not clients"]

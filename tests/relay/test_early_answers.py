@@ -98,6 +98,7 @@ async def test_a_long_wait_begins_the_answer(room: WaitingRoom) -> None:
         "Content-Type: text/event-stream",
         "Cache-Control: no-cache",
         "Transfer-Encoding: chunked",
+        "X-Request-Id: box-7",
         "X-Accel-Buffering: no",
         "",
         "",

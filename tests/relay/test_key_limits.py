@@ -148,7 +148,7 @@ async def test_an_action_is_written_down_once(open_house: OpenHouse, caplog: pyt
     await looked.message()
 
     written = [record.getMessage() for record in caplog.records if record.name == "hotseat.audit"]
-    assert written == ["audit who='ann' from=127.0.0.1 did='DELETE /upstream/alpha' status=200"]
+    assert written == ["audit who='ann' from=127.0.0.1 did='DELETE /upstream/alpha' status=200 request=box-7"]
 
 
 async def test_an_action_without_keys_is_written_down_too(house: RelayHouse, caplog: pytest.LogCaptureFixture) -> None:
@@ -157,4 +157,4 @@ async def test_an_action_without_keys_is_written_down_too(house: RelayHouse, cap
     await (await house.management.call()).say(HELLO)
     await client.message()
 
-    assert "audit who='anybody' from=127.0.0.1 did='GET /upstream/alpha/load' status=200" in caplog.text
+    assert "audit who='anybody' from=127.0.0.1 did='GET /upstream/alpha/load' status=200 request=box-7" in caplog.text

@@ -88,7 +88,7 @@ def test_the_dialect_of_a_caller(
 )
 def test_the_body_of_a_refusal(error: HotseatError, dialect: Dialect, body: dict[str, Any]) -> None:
     """Each dialect has its own shape."""
-    assert json.loads(told(answer(error, dialect, close=False))[2]) == body
+    assert json.loads(told(answer(error, dialect, request_id=b"box-7", close=False))[2]) == body
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,16 @@ def test_the_body_of_a_refusal(error: HotseatError, dialect: Dialect, body: dict
 def test_the_type_of_an_error(error: type[HotseatError], openai: str, anthropic: str) -> None:
     """SDKs choose their exception by status and type."""
     for dialect, kind in ((Dialect.OPENAI, openai), (Dialect.ANTHROPIC, anthropic)):
-        body = json.loads(told(answer(error("x"), dialect, close=False))[2])
+        body = json.loads(told(answer(error("x"), dialect, request_id=b"box-7", close=False))[2])
 
         assert body["error"]["type"] == kind
 
 
 def test_a_refusal_tells_it_in_every_place_a_client_may_look() -> None:
     """Reason phrase and headers carry the text as well."""
-    status, headers, body = told(answer(UnknownModel('model "grün" is not\r\ndefined'), Dialect.TEXT, close=False))
+    status, headers, body = told(
+        answer(UnknownModel('model "grün" is not\r\ndefined'), Dialect.TEXT, request_id=b"box-7", close=False)
+    )
 
     assert status == 'HTTP/1.1 404 model "gr?n" is not defined'
     assert headers == {
@@ -122,6 +124,7 @@ def test_a_refusal_tells_it_in_every_place_a_client_may_look() -> None:
         "content-length": str(len(body)),
         "x-error-code": "model_not_found",
         "x-error-message": 'model "gr?n" is not defined',
+        "x-request-id": "box-7",
         "cache-control": "no-store",
         "x-should-retry": "false",
     }
@@ -142,7 +145,7 @@ def test_a_refusal_tells_it_in_every_place_a_client_may_look() -> None:
 )
 def test_the_advice_to_come_again(error: HotseatError, retry: str | None, after: str | None) -> None:
     """Clients hear whether to try again and when, and nothing where nobody knows."""
-    _, headers, _ = told(answer(error, Dialect.TEXT, close=False))
+    _, headers, _ = told(answer(error, Dialect.TEXT, request_id=b"box-7", close=False))
 
     assert headers.get("x-should-retry") == retry
     assert headers.get("retry-after") == after
@@ -150,22 +153,22 @@ def test_the_advice_to_come_again(error: HotseatError, retry: str | None, after:
 
 def test_an_unknown_key_is_challenged() -> None:
     """A 401 says how to present a key; other answers do not."""
-    challenge = answer(Unauthorized("x"), Dialect.TEXT, close=False)
+    challenge = answer(Unauthorized("x"), Dialect.TEXT, request_id=b"box-7", close=False)
 
     assert b'\r\nWWW-Authenticate: Bearer realm="hotseat"\r\nWWW-Authenticate: Basic realm="hotseat"\r\n' in challenge
-    assert b"WWW-Authenticate" not in answer(Forbidden("x"), Dialect.TEXT, close=False)
+    assert b"WWW-Authenticate" not in answer(Forbidden("x"), Dialect.TEXT, request_id=b"box-7", close=False)
 
 
 def test_the_last_answer_of_a_connection_says_so() -> None:
     """`Connection: close` is there exactly when we close."""
-    assert told(answer(ClientError("x"), Dialect.TEXT, close=True))[1]["connection"] == "close"
-    assert "connection" not in told(answer(ClientError("x"), Dialect.TEXT, close=False))[1]
+    assert told(answer(ClientError("x"), Dialect.TEXT, request_id=b"box-7", close=True))[1]["connection"] == "close"
+    assert "connection" not in told(answer(ClientError("x"), Dialect.TEXT, request_id=b"box-7", close=False))[1]
 
 
 def test_a_refused_head_request_gets_no_body() -> None:
     """The head is the same as with a body."""
-    whole = answer(ClientError("x"), Dialect.TEXT, close=False)
-    head = answer(ClientError("x"), Dialect.TEXT, close=False, head_only=True)
+    whole = answer(ClientError("x"), Dialect.TEXT, request_id=b"box-7", close=False)
+    head = answer(ClientError("x"), Dialect.TEXT, request_id=b"box-7", close=False, head_only=True)
 
     assert head.endswith(b"\r\n\r\n")
     assert whole == head + b'{"error":"x"}'
@@ -174,13 +177,15 @@ def test_a_refused_head_request_gets_no_body() -> None:
 @pytest.mark.parametrize("message", ["", "\r\n", "\u2028 \t"])
 def test_an_error_without_words_keeps_the_usual_phrase(message: str) -> None:
     """The status line is never left without a reason."""
-    assert told(answer(UpstreamError(message), Dialect.TEXT, close=False))[0] == "HTTP/1.1 502 Bad Gateway"
+    told_so = answer(UpstreamError(message), Dialect.TEXT, request_id=b"box-7", close=False)
+
+    assert told(told_so)[0] == "HTTP/1.1 502 Bad Gateway"
 
 
 @given(st.text(st.characters(exclude_categories=())), st.sampled_from(Dialect))
 def test_no_message_can_break_the_head(message: str, dialect: Dialect) -> None:
     """Whatever a message holds, head lines stay printable ASCII, one line each, and the length is right."""
-    status, headers, body = told(answer(UpstreamError(message * 3), dialect, close=True))
+    status, headers, body = told(answer(UpstreamError(message * 3), dialect, request_id=b"box-7", close=True))
 
     assert len(status) <= len("HTTP/1.1 502 ") + 100
     assert set(headers) == {
@@ -188,6 +193,7 @@ def test_no_message_can_break_the_head(message: str, dialect: Dialect) -> None:
         "content-length",
         "x-error-code",
         "x-error-message",
+        "x-request-id",
         "cache-control",
         "connection",
     }

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
     from hotseat.terms import ClientId
 
+OUR_ID = b"box-7"
+"""What this house calls every request that has no name."""
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
 MODELS = (spec("alpha"), spec("beta"), spec("slow"))
 
@@ -88,6 +90,7 @@ class Finished:
     waited_s: float
     first_byte_s: float | None
     seconds: float
+    id: bytes
 
 
 @dataclass
@@ -109,8 +112,9 @@ class Notebook:
         seconds: float,
         client: ClientId,
         asked: Asked,
+        request_id: bytes,
     ) -> None:
-        self.entries.append(Finished(model, status, waited_s, first_byte_s, seconds))
+        self.entries.append(Finished(model, status, waited_s, first_byte_s, seconds, request_id))
 
 
 @dataclass
@@ -195,6 +199,7 @@ async def relay_house(
     dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), hands, Journal())
     management, notebook = on_a_path(folder / "api"), Notebook()
     relay = Relay(dispatcher, Rules(settings), management.address, notebook)
+    relay.new_id = lambda: OUR_ID  # what goes over the wire is compared to the byte
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer is not None:  # the connections that it accepts inherit it
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

@@ -41,6 +41,7 @@ async def dismiss(ticket: int, here: Here) -> Result:
 def under_way(request: UnderWay) -> RequestUnderWay:
     return RequestUnderWay(
         ticket=request.ticket,
+        id=request.id.decode(),
         model=request.model,
         client=request.client,
         method=request.method.decode("latin-1"),
@@ -55,6 +56,7 @@ def under_way(request: UnderWay) -> RequestUnderWay:
 def finished(request: Finished) -> FinishedRequest:
     return FinishedRequest(
         n=request.n,
+        id=request.id.decode(),
         at=request.at,
         model=request.model,
         client=request.client,

@@ -17,6 +17,10 @@ DESCRIPTION = """\
 Requests under `/v1/` go to the model server named in their `model` field; a model that is not running is loaded first.
 Every other path that is not listed here is passed on to the running model server unchanged, and
 `/upstream/{model}/{path}` passes `/{path}` on to that model's server.
+
+Every request has a name: its own `X-Request-Id`, if that has at most 128 letters, digits and signs of `._:/+=@-`, or
+one that hotseat makes. The model server is told it, the answer has it as `X-Request-Id`, errors included, and so have
+`/hotseat/requests` and the log.
 """
 
 ModelField = Annotated[str, Field(description="A configured name or an alias.")]

@@ -160,8 +160,12 @@ class Models(BaseModel):
     making_way: Annotated[str, Field(description="For whom models have to be gone; empty: nobody.")]
 
 
+REQUEST_ID = "The client's `X-Request-Id`, or the one that hotseat made."
+
+
 class RequestUnderWay(BaseModel):
     ticket: int
+    id: Annotated[str, Field(description=REQUEST_ID)]
     model: str
     client: str
     method: str
@@ -174,6 +178,7 @@ class RequestUnderWay(BaseModel):
 
 class FinishedRequest(BaseModel):
     n: int
+    id: Annotated[str, Field(description=REQUEST_ID)]
     at: Annotated[float, Field(description="When it ended; Unix time.")]
     model: str
     client: str

@@ -58,6 +58,12 @@ def _pattern(pattern: str) -> str:
     return pattern
 
 
+def _client_header(name: str) -> str:
+    if name.lower() == "x-request-id":
+        raise ValueError("X-Request-Id names requests, not clients")
+    return name
+
+
 Secret: TypeAlias = Annotated[str, AfterValidator(_key)]
 
 
@@ -196,7 +202,7 @@ class Config(Form):
     """Origins of web pages that may use hotseat, such as https://chat.example; without a scheme, any scheme."""
     trusted_proxies: tuple[Network, ...] = ()
     """Addresses of proxies whose word about the client counts."""
-    client_header: str = ""
+    client_header: Annotated[str, AfterValidator(_client_header)] = ""
     """Header that tells clients apart."""
     api_keys: tuple[Annotated[Annotated[Secret, AsText] | Annotated[KeyForm, AsMapping], TextOrMapping], ...] = ()
     """Keys of clients; a text may do everything, a mapping says what."""

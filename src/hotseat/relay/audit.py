@@ -20,4 +20,5 @@ def note(request: Request, peer: str, status: int) -> None:
     """The path without its query, which may hold what is nobody's business."""
     path = one_line(request.head.target.partition(b"?")[0].decode("latin-1"), LONGEST_PATH)
     who = request.verdict.holder or "anybody"
-    log.info("audit who=%r from=%s did=%r status=%d", who, peer, f"{request.head.method.decode()} {path}", status)
+    did, name = f"{request.head.method.decode()} {path}", request.id.decode()
+    log.info("audit who=%r from=%s did=%r status=%d request=%s", who, peer, did, status, name)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from hotseat.errors import Busy, HotseatError, TooSlow
 from hotseat.relay.exchange import Exchange
+from hotseat.relay.ids import id_in
 from hotseat.relay.reading import BETWEEN, Reading, RequestReader
 from hotseat.relay.refusals import Dialect, answer
 from hotseat.relay.request import Request, dialect_for
@@ -179,13 +180,17 @@ class ClientConnection(asyncio.Protocol):
 
     # Refusing
 
-    def _refusal(self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool) -> Reply:
+    def _refusal(
+        self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool, request_id: bytes = b""
+    ) -> Reply:
         self._relay.ledger.refused(error.code)
         if head is None:
-            return Reply(answer(error, Dialect.TEXT, close=not keep_alive), keep_alive)
+            return Reply(answer(error, Dialect.TEXT, request_id=self._relay.new_id(), close=not keep_alive), keep_alive)
         rules = self._relay.rules
         dialect = dialect_for(head, rules.error_format)
-        told = answer(error, dialect, close=not keep_alive, head_only=head.method == b"HEAD")
+        request_id = request_id or id_in(head) or self._relay.new_id()
+        is_head = head.method == b"HEAD"
+        told = answer(error, dialect, request_id=request_id, close=not keep_alive, head_only=is_head)
         return Reply(rules.cors.readable(told, head), keep_alive)
 
     def _say(self, reply: Reply) -> None:
@@ -266,7 +271,9 @@ class ClientConnection(asyncio.Protocol):
 
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None:
         assert self._exchange is not None
-        self._transport.write(self._refusal(error, self._exchange.request.head, keep_alive=keep_alive).data)
+        request = self._exchange.request
+        refusal = self._refusal(error, request.head, keep_alive=keep_alive, request_id=request.id)
+        self._transport.write(refusal.data)
 
     def exchange_ended(self, *, keep_alive: bool, now: Instant) -> None:
         self._exchange = None

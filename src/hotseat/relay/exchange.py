@@ -7,6 +7,7 @@ Otherwise one client that does not read its last buffer would block every swap.
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from hotseat.relay.request import Request
     from hotseat.terms import Address, Instant, ModelName, Seconds, TicketId, Upstream
 
+log = logging.getLogger(__name__)
 
 UNREACHABLE_S: Seconds = 1.0
 """How long a ready upstream may refuse connections before that is the answer."""
@@ -216,6 +218,7 @@ class Exchange:
         request, now = self.request, self._relay.now()
         return UnderWay(
             ticket=self._ticket,
+            id=request.id,
             model=self._spec.name,
             client=request.client,
             method=request.head.method,
@@ -361,13 +364,16 @@ class Exchange:
         self._dechunks = head.is_chunked and self.request.head.http10
         endless = head.ends_with_the_connection and not self.wants_head_only
         self._closes = self._closes or endless or self._dechunks or self._relay.is_draining
-        cors, ours = self._relay.rules.cors.lines(self.request.head), self._lines_about_waiting()
+        cors, ours = self._relay.rules.cors.lines(self.request.head), [self._name(), *self._lines_about_waiting()]
         if self._spec is not None and head.may_be_page:
             ours += self._relay.rules.confinement
         http10 = self.request.head.http10
         return self.write(
             response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10, ours=ours)
         )
+
+    def _name(self) -> bytes:
+        return b"X-Request-Id: %b" % self.request.id
 
     def _lines_about_waiting(self) -> list[bytes]:
         """After the fact, for whoever wonders why it took so long."""
@@ -388,7 +394,7 @@ class Exchange:
             self._stop_clock()
         self._head = known.head
         self._first_byte_at = relay.now()
-        return self.write(known.with_body(length, data))
+        return self.write(known.with_body(self.request.id, length, data))
 
     def ended(self, now: Instant) -> None:
         """The upstream's message is complete and handed to the client's connection."""
@@ -478,6 +484,7 @@ class Exchange:
         """An error while that is still possible, else a visible cut."""
         if self._stage is OVER:
             return None
+        log.info("request failed request=%s model=%s error=%r", self.request.id.decode(), self._who(), error.message)
         if self._head is None or self._early is not None:
             return self._refuse(error)
         last_words = self._last_words(error)
@@ -523,8 +530,8 @@ class Exchange:
         began = self.request.began
         waited = (self._granted_at or now) - began
         first_byte = None if self._first_byte_at is None else self._first_byte_at - began
-        request = self.request
-        self._relay.ledger.finished(model, status, waited, first_byte, now - began, request.client, request.head)
+        it = self.request
+        self._relay.ledger.finished(model, status, waited, first_byte, now - began, it.client, it.head, it.id)
 
     def _who(self) -> str:
         return "hotseat's own API" if self._spec is None else self._spec.name

@@ -33,7 +33,9 @@ HOP_BY_HOP = frozenset(
         b"proxy-authorization",
     )
 )
-ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for"}
+ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for", b"x-request-id"}
+SAID_BY_US = frozenset((b"x-request-id",))
+"""Of an answer: what we say instead of the upstream."""
 CHUNKED = [b"chunked"]
 SPOKEN = ("1.1", "1.0")
 SWITCHING = 101
@@ -190,9 +192,11 @@ def upstream_lines(head: RequestHead, target: bytes, address: Address, lines: li
     return b"\r\n".join([begin, b"Host: %b" % authority(address), *lines, b""])
 
 
-def framed(lines: bytes, length: int | None) -> bytes:
-    """Framed by us: every body was read whole, so its length is known."""
-    return b"%b\r\n" % lines if length is None else b"%bContent-Length: %d\r\n\r\n" % (lines, length)
+def framed(lines: bytes, request_id: bytes, length: int | None) -> bytes:
+    """Named and framed by us: every body was read whole, so its length is known."""
+    if length is None:
+        return b"%bX-Request-Id: %b\r\n\r\n" % (lines, request_id)
+    return b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (lines, request_id, length)
 
 
 def authority(address: Address) -> bytes:
@@ -284,7 +288,7 @@ def response_bytes(
 
 def _response_lines(head: ResponseHead, dechunk: bool, says_own_origin: bool) -> list[bytes]:
     # Browsers refuse an answer that names two origins, and model servers often name one themselves.
-    ends_here = HOP_BY_HOP | {ALLOW_ORIGIN} if says_own_origin else HOP_BY_HOP
+    ends_here = HOP_BY_HOP | SAID_BY_US | {ALLOW_ORIGIN} if says_own_origin else HOP_BY_HOP | SAID_BY_US
     if b"connection" in head.known:
         ends_here = ends_here | named_in_connection(head.fields)
     # A body relayed chunk by chunk keeps its coding and its trailers; both belong together.

@@ -1,8 +1,9 @@
 """Heads that were read before: clients and servers repeat themselves, and the same bytes mean the same thing.
 
 Only what llhttp accepted and every check passed is remembered, and only where Content-Length says how long the body
-is, or there is none: then its end is found by counting. The number itself is left out of what is compared, because it
-is often all that changes. What was learned under one configuration is forgotten with it.
+is, or there is none: then its end is found by counting. The number itself is left out of what is compared, and so is
+the request's own name, because they are often all that changes. What was learned under one configuration is forgotten
+with it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hotseat.relay.head import ResponseHead, response_bytes
+from hotseat.relay.ids import split_id
 from hotseat.relay.request import Request
 
 if TYPE_CHECKING:
@@ -45,6 +47,13 @@ def split_length(head: bytes) -> tuple[bytes, int | None]:
             if number.isdigit() and len(number) < LONGEST_NUMBER:
                 return head[:begin] + head[end:], int(number)
     return head, None
+
+
+def key_of(head: bytes) -> tuple[bytes, int | None, bytes]:
+    """What of a request's head is compared, the length that it states, and what the client calls it."""
+    named, length = split_length(head)
+    key, request_id = split_id(named)
+    return key, length, request_id
 
 
 class Outline:
@@ -100,13 +109,15 @@ class KnownRequest:
     """None where it states no length."""
     names_in_json: bool
     """Is the model named in a JSON body that it must have?"""
+    request_id: bytes
+    """What the client called it when it was learned; empty where it did not."""
     sent_to: Address | None = None
     sent_for: str = ""
     sent_as: bytes = b""
     """The head as it last went upstream, without its length: to this address, for a client with that one."""
 
-    def anew(self, body: Body, client: ClientId, now: Instant) -> Request:
-        return Request(self.head, self.destination, self.verdict, body, client, now, self.keep_alive, self)
+    def anew(self, request_id: bytes, body: Body, client: ClientId, now: Instant) -> Request:
+        return Request(request_id, self.head, self.destination, self.verdict, body, client, now, self.keep_alive, self)
 
 
 def may_be_learned(head: RequestHead, length: int | None) -> bool:
@@ -127,9 +138,9 @@ class KnownResponse:
     """How long and how often its connection may be used again."""
     outline: Outline
 
-    def with_body(self, length: int, data: bytes) -> bytes:
+    def with_body(self, request_id: bytes, length: int, data: bytes) -> bytes:
         """The answer, as far as it has come."""
-        return b"%bContent-Length: %d\r\n\r\n%b" % (self.plain, length, data)
+        return b"%bContent-Length: %d\r\nX-Request-Id: %b\r\n\r\n%b" % (self.plain, length, request_id, data)
 
     def with_length(self, length: int) -> ResponseHead:
         head, number = self.head, b"%d" % length

@@ -15,7 +15,8 @@ import httptools
 from hotseat.errors import Busy, ClientError, HeadTooLarge, HotseatError, NotImplementedHere
 from hotseat.relay.body import Body
 from hotseat.relay.head import check_spelling, read_head
-from hotseat.relay.known import KnownRequest, Outline, may_be_learned, split_length
+from hotseat.relay.ids import id_in
+from hotseat.relay.known import KnownRequest, Outline, key_of, may_be_learned
 from hotseat.relay.naming import road_for
 from hotseat.relay.request import Request, must_stay_in_memory, names_in_json
 from hotseat.relay.rules import too_large
@@ -157,14 +158,14 @@ class RequestReader:
         if known is not None and known.outline is not None and self._relay.is_current(known):
             found = known.outline.found_in(data)
             if found is not None and found[0] <= known.most_bytes:
-                return self._begin_known(known, found[0], found[1], data)
+                return self._begin_known(known, known.request_id, found[0], found[1], data)
         return self._look_up(data)
 
     def _look_up(self, data: bytes) -> bytes | None:
         end = data.find(b"\r\n\r\n") + 4
         if end < 4 or data.startswith(BLANK_LINES):
             return None
-        key, length = split_length(data[:end])
+        key, length, request_id = key_of(data[:end])
         memory = self._relay.known_requests()
         known = memory.recall(key)
         if known is None or (length or 0) > known.most_bytes:
@@ -172,17 +173,18 @@ class RequestReader:
             return None
         self._last = known
         self._client = self._relay.rules.client_of(known.head, known.verdict, self._peer)
-        return self._begin_known(known, length or 0, end, data)
+        return self._begin_known(known, request_id, length or 0, end, data)
 
-    def _begin_known(self, known: KnownRequest, length: Bytes, end: int, data: bytes) -> bytes:
+    def _begin_known(self, known: KnownRequest, request_id: bytes, length: Bytes, end: int, data: bytes) -> bytes:
         """Begin a request whose head ends here; returns what lies behind it."""
         body_end = end + length
+        request_id = request_id or self._relay.new_id()
         if length <= SMALL_BODY and len(data) >= body_end:
             body = Body(data[end:body_end], boundary=known.head.boundary)
-            self._owner.request_read(known.anew(body, self._client, self._relay.now()))
+            self._owner.request_read(known.anew(request_id, body, self._client, self._relay.now()))
             return data[body_end:]
         body = Body(may_spool=known.may_spool, boundary=known.head.boundary)
-        self._request = known.anew(body, self._client, self._relay.now())
+        self._request = known.anew(request_id, body, self._client, self._relay.now())
         self._most_bytes = known.most_bytes
         self.stage = BODY
         self._left = length
@@ -198,8 +200,9 @@ class RequestReader:
         return rest
 
     def _learn(self, request: Request, new: ToLearn) -> None:
-        if not may_be_learned(request.head, new.length):
-            return
+        key, _, request_id = key_of(new.lines)
+        if not may_be_learned(request.head, new.length) or request_id != id_in(request.head):
+            return  # or spelled in a way in which the name would not be found the next time
         known = KnownRequest(
             request.head,
             request.destination,
@@ -210,8 +213,9 @@ class RequestReader:
             new.under,
             None if new.length is None else Outline(new.lines),
             names_in_json(request.head, request.destination),
+            request_id,
         )
-        new.memory.learn(split_length(new.lines)[0], known)
+        new.memory.learn(key, known)
 
     # Heads that are new
 
@@ -299,7 +303,7 @@ class RequestReader:
             return
         self._owner.expect_within(self._relay.rules.limits.body_timeout_s)
         try:
-            self._keep(self._request.body, part)
+            self._keep(self._request, part)
         except HotseatError as error:
             self.give_up(error)
 
@@ -366,17 +370,19 @@ class RequestReader:
         self._most_bytes = rules.most_bytes(head, destination)
         body = Body(may_spool=not must_stay_in_memory(head, destination), boundary=head.boundary)
         client = rules.client_of(head, verdict, self._peer)
-        self._request = Request(head, destination, verdict, body, client, self._relay.now())
+        request_id = id_in(head) or self._relay.new_id()
+        self._request = Request(request_id, head, destination, verdict, body, client, self._relay.now())
         self.wants_continue = head.wants_continue and head.has_body
         self._owner.expect_within(rules.limits.body_timeout_s)
         return self._owner.body_awaited()
 
-    def _keep(self, body: Body, part: bytes) -> None:
+    def _keep(self, request: Request, part: bytes) -> None:
         """Add what was read to the body, as long as there is room for it."""
+        body = request.body
         try:
             body.add(part)
         except OSError as problem:
-            log.warning("an upload cannot be kept on disk error=%r", problem.strerror)
+            log.warning("an upload cannot be kept on disk request=%s error=%r", request.id.decode(), problem.strerror)
             text = f"the upload cannot be kept on disk: {problem.strerror}."
             raise HotseatError(f"{text} Make room in the folder for temporary files.") from problem
         if body.size > self._most_bytes:

@@ -44,7 +44,7 @@ def dialect_of(path: bytes, stainless: bool, user_agent: bytes, format: ErrorFor
     return Dialect.OPENAI if speaks_openai else Dialect.TEXT
 
 
-def answer(error: HotseatError, dialect: Dialect, *, close: bool, head_only: bool = False) -> bytes:
+def answer(error: HotseatError, dialect: Dialect, *, request_id: bytes, close: bool, head_only: bool = False) -> bytes:
     """The complete HTTP/1.1 response that tells a client what went wrong."""
     message = encodable(error.message)
     body = msgspec.json.encode(_shaped(message, error.code, error.status, dialect))
@@ -54,6 +54,7 @@ def answer(error: HotseatError, dialect: Dialect, *, close: bool, head_only: boo
         f"Content-Length: {len(body)}",
         f"X-Error-Code: {error.code}",
         f"X-Error-Message: {one_line(message, LONGEST_HEADER)}",
+        f"X-Request-Id: {request_id.decode()}",
         "Cache-Control: no-store",
         *_advice(error),
         *(["Connection: close"] if close else []),

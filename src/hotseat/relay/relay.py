@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.relay.client import ClientConnection
 from hotseat.relay.head import framed
+from hotseat.relay.ids import numbered
 from hotseat.relay.known import KnownRequest, Memory
 from hotseat.relay.pool import Pool
 from hotseat.relay.selecting import choose
@@ -49,6 +50,7 @@ class Ledger(Protocol):
         seconds: Seconds,
         client: ClientId,
         asked: Asked,
+        request_id: bytes,
     ) -> None: ...
 
 
@@ -59,6 +61,7 @@ class Relay:
         self.management = management
         self.ledger = ledger
         self.pool = Pool()
+        self.new_id = numbered()
         self.is_draining = False
         self.scheme = b"http"
         self._loop = asyncio.get_running_loop()
@@ -147,7 +150,7 @@ class Relay:
                 known.sent_to, known.sent_for = address, peer
                 known.sent_as = self._upstream_lines(request, address, peer)
             lines = known.sent_as
-        return framed(lines, request.stated_length)
+        return framed(lines, request.id, request.stated_length)
 
     def _upstream_lines(self, request: Request, address: Address, peer: str, api_key: str = "") -> bytes:
         trusts = self.rules.trusts(peer)

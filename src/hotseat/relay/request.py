@@ -33,6 +33,7 @@ MOST_UNDECLARED: Bytes = 16 * MiB
 
 @dataclass(slots=True)
 class Request:
+    id: bytes
     head: RequestHead
     destination: Destination
     verdict: Verdict

@@ -83,11 +83,24 @@ def can_continue(head: ResponseHead) -> bool:
 class EarlyAnswer:
     """Between an exchange and its client from the end of the grace on."""
 
-    __slots__ = ("_client", "_dialect", "_goes_on", "_head", "_kept", "_later", "_sign", "_timer", "_who", "_why")
+    __slots__ = (
+        "_client",
+        "_dialect",
+        "_goes_on",
+        "_head",
+        "_id",
+        "_kept",
+        "_later",
+        "_sign",
+        "_timer",
+        "_who",
+        "_why",
+    )
 
     def __init__(self, relay: Relay, client: Client, request: Request, spec: ModelSpec, why: Callable[[], str]) -> None:
         self._client = client
         self._dialect = request.dialect(relay.rules.error_format)
+        self._id = request.id
         self._sign = sign_for(spec, request)
         self._who = spec.name
         self._why = why
@@ -98,7 +111,8 @@ class EarlyAnswer:
         self._kept = b""
 
     def begin(self, cors: list[bytes], *, close: bool) -> None:
-        self._client.write(response_bytes(HEAD, cors, dechunk=False, close=close, http10=False))
+        ours = [b"X-Request-Id: %b" % self._id]
+        self._client.write(response_bytes(HEAD, cors, dechunk=False, close=close, http10=False, ours=ours))
         self._show_life()
 
     def stop(self) -> None:

@@ -1,0 +1,153 @@
+"""What a request is called: the client's own name or ours, on every road out of the relay."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.puppets import come_true
+from tests.support.relay_house import HELLO, OUR_ID, chat, chunked, get
+
+from hotseat.relay.ids import LONGEST, numbered, split_id
+
+if TYPE_CHECKING:
+    from tests.support.relay_house import RelayHouse
+
+OURS = OUR_ID.decode()
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def named(name: str, *, spelled: str = "X-Request-Id") -> bytes:
+    return chat("alpha", f"{spelled}: {name}")
+
+
+# Ours
+
+
+def test_our_own_names_are_never_given_twice() -> None:
+    """Neither by this process nor, but for the dice, by another one."""
+    one, other = numbered(), numbered()
+    names = [give() for give in (one, other) for _ in range(3000)]
+
+    assert len(set(names)) == 6000
+    assert all(re.fullmatch(rb"[0-9a-z]{8}-\d+[0-9a-z]{2}", name) for name in names)
+
+
+async def test_a_request_without_a_name_gets_one(house: RelayHouse) -> None:
+    """The model server, the client and the books call it the same."""
+    for _ in range(3):  # unknown, known by looking it up, known by comparing
+        asked, answered = await house.exchange(chat())
+
+        assert (asked["X-Request-Id"], answered["X-Request-Id"]) == (OURS, OURS)
+    assert {entry.id for entry in house.notebook.entries} == {OUR_ID}
+
+
+# The client's
+
+
+@pytest.mark.parametrize("spelled", ["X-Request-Id", "x-request-id", "X-Request-ID", "X-REQUEST-ID"])
+async def test_a_clients_name_goes_all_the_way(house: RelayHouse, spelled: str) -> None:
+    """However it is spelled, and whether the head was read before or not."""
+    for name in ("one", "two", "two", "7c6e:/+=@._-"):
+        asked, answered = await house.exchange(named(name, spelled=spelled))
+
+        assert (asked["X-Request-Id"], answered["X-Request-Id"]) == (name, name)
+    assert [entry.id for entry in house.notebook.entries] == [b"one", b"two", b"two", b"7c6e:/+=@._-"]
+
+
+async def test_on_one_connection_each_request_has_its_own_name(house: RelayHouse) -> None:
+    """What was learned of a head is not learned of its name."""
+    client = await house.client()
+    seen = []
+    for request in (named("one"), chat(), named("two"), named("two"), chat()):
+        await client.send(request)
+        call = await house.alpha.call()
+        await call.say(HELLO)
+        seen.append((call.request["X-Request-Id"], (await client.message())["X-Request-Id"]))
+
+    assert seen == [(name, name) for name in ("one", OURS, "two", "two", OURS)]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "{}", "x" * (LONGEST + 1), "a%0d%0ab", "gr\xfcn", '"q"', "a,b"])
+async def test_a_name_that_is_not_plain_is_not_repeated(house: RelayHouse, name: str) -> None:
+    """It would end up in logs and in the heads of others."""
+    for _ in range(2):
+        asked, answered = await house.exchange(named(name))
+
+        assert (asked["X-Request-Id"], answered["X-Request-Id"]) == (OURS, OURS)
+
+
+async def test_of_two_names_the_first_counts(house: RelayHouse) -> None:
+    """And only one goes on."""
+    asked, answered = await house.exchange(chat("alpha", "X-Request-Id: one", "X-Request-Id: two"))
+
+    assert (asked["X-Request-Id"], answered["X-Request-Id"]) == ("one", "one")
+
+
+async def test_an_upstreams_own_name_does_not_replace_ours(house: RelayHouse) -> None:
+    """The client can look for it in hotseat's log."""
+    answer = HELLO.replace(b"\r\n\r\n", b"\r\nx-request-id: theirs\r\n\r\n")
+    for _ in range(2):
+        _, answered = await house.exchange(named("mine"), answer)
+
+        assert answered["X-Request-Id"] == "mine"
+
+
+@given(st.sampled_from([b"", b"\r\nX-A: 1"]), st.text(alphabet="abc-:\r\n ", max_size=8).map(str.encode))
+def test_cutting_the_name_out_leaves_a_head(before: bytes, name: bytes) -> None:
+    """What is left is the head as if it had no such line, or all of it where the name is not plain."""
+    head = b"POST / HTTP/1.1" + before + b"\r\nX-Request-Id: " + name + b"\r\nHost: box\r\n\r\n"
+    left, found = split_id(head)
+
+    is_plain = re.fullmatch(rb"[abc:-]+", name) is not None
+    expected = (b"POST / HTTP/1.1" + before + b"\r\nHost: box\r\n\r\n", name) if is_plain else (head, b"")
+    if not re.match(rb"[abc:-]+\r\n", name):  # a line end within it ends the name
+        assert (left, found) == expected
+    else:
+        assert found == name.partition(b"\r\n")[0]
+
+
+# Streams, refusals, logs
+
+
+async def test_a_stream_is_named_too(house: RelayHouse) -> None:
+    """In its head, which is not remembered."""
+    _, answered = await house.exchange(named("mine"), STREAM + chunked(b"data: x\n\n"))
+
+    assert answered["X-Request-Id"] == "mine"
+
+
+async def test_a_refusal_is_named_too(house: RelayHouse) -> None:
+    """Whether the head, the model or the upstream is the reason."""
+    at_the_gate = await house.refusal(get("/slots?model=alpha", "Origin: http://evil.example", "X-Request-Id: one"))
+    unknown = await house.refusal(get("/slots?model=nobody", "X-Request-Id: two"))
+    malformed = await house.refusal(b"BAD\r\n\r\n")
+
+    assert [refused["X-Request-Id"] for refused in (at_the_gate, unknown, malformed)] == ["one", "two", OURS]
+
+
+async def test_what_went_wrong_with_a_request_is_logged_with_its_name(
+    house: RelayHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So that a client's complaint leads to the cause."""
+    caplog.set_level(logging.INFO, "hotseat.relay")
+    client, call = await house.reached(named("mine"))
+    call.hang_up()
+    refused = await client.message()
+
+    assert (refused.status, refused["X-Request-Id"]) == (502, "mine")
+    assert "request failed request=mine model=alpha error='alpha closed the connection " in caplog.text
+
+
+async def test_what_is_under_way_can_be_found_by_its_name(house: RelayHouse) -> None:
+    """While it waits and while it is answered."""
+    client = await house.send(chat("slow", "X-Request-Id: mine"))
+    await come_true(lambda: house.waiting() == 1)
+    [waiting] = house.relay.under_way()
+    client.hang_up()
+
+    assert waiting.id == b"mine"
