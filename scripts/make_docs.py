@@ -26,7 +26,7 @@ from hotseat.config.schema import Config, ModelsDir
 from hotseat.scheduling.lifecycle import Phase, diagram
 from hotseat.simulation import trace
 from hotseat.telemetry.figures import FIGURES, LABELS
-from hotseat.telemetry.tally import BOUNDS_S
+from hotseat.telemetry.tally import BOUNDS_PER_S, BOUNDS_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -284,7 +284,8 @@ def metrics() -> str:
         "No client can make a new time series: every label has the values below, or those of the configuration.",
         table(("label", "meaning", "values"), labels),
         "## Buckets",
-        f"All histograms are in seconds and have the bounds {', '.join(f'{bound:g}' for bound in BOUNDS_S)}.",
+        f"Of seconds: {', '.join(f'{bound:g}' for bound in BOUNDS_S)}.\n"
+        f"Of tokens per second: {', '.join(f'{bound:g}' for bound in BOUNDS_PER_S)}.",
     )
 
 

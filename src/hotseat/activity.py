@@ -30,10 +30,26 @@ class Ledger(Protocol):
     """Counts what has ended."""
 
     def refused(self, code: str) -> None: ...
+    def counted(self, model: ModelName, tokens: Tokens, per_second: float | None) -> None: ...
 
     def finished(
         self, model: ModelName, status: int, waited_s: Seconds, first_byte_s: Seconds | None, seconds: Seconds
     ) -> None: ...
+
+
+class Tokens(NamedTuple):
+    """As the model server counted them; None where it did not say."""
+
+    prompt: int | None
+    completion: int | None
+    per_second: float | None
+    """How quickly the server says that it generated."""
+
+    def rate(self, seconds: Seconds) -> float | None:
+        """Tokens per second: the server's own figure, else over the time that it had the request, prompt included."""
+        if self.per_second is not None or not self.completion or seconds <= 0:
+            return self.per_second
+        return self.completion / seconds
 
 
 class Finished(NamedTuple):
@@ -51,9 +67,16 @@ class Finished(NamedTuple):
     seconds: Seconds
     id: bytes
     """What it is called, by the client or by us."""
+    tokens: Tokens | None = None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        return None if self.tokens is None else self.tokens.rate(self.seconds - self.waited_s)
 
 
-Row: TypeAlias = "tuple[float, ModelName, ClientId, bytes, bytes, int, Seconds, Seconds | None, Seconds, bytes]"
+Row: TypeAlias = (
+    "tuple[float, ModelName, ClientId, bytes, bytes, int, Seconds, Seconds | None, Seconds, bytes, Tokens | None]"
+)
 """The same without its number, as a plain tuple: that is made in a third of the time."""
 
 
@@ -83,6 +106,8 @@ class Activity:
         self._wall_clock = wall_clock
         self._finished: deque[Row] = deque(maxlen=KEPT)
         self.n = 0
+        self.rates: dict[ModelName, float] = {}
+        """Tokens per second of each model's last answer that had any."""
 
     def finished(
         self,
@@ -94,11 +119,21 @@ class Activity:
         client: ClientId,
         asked: Asked,
         request_id: bytes,
+        tokens: Tokens | None = None,
     ) -> None:
         self._ledger.finished(model, status, waited_s, first_byte_s, seconds)
+        if tokens is not None:
+            self._count(model, tokens, tokens.rate(seconds - waited_s))
         self.n += 1
-        now, method, target = self._wall_clock(), asked.method, asked.target[:LONGEST_PATH]
-        self._finished.append((now, model, client, method, target, status, waited_s, first_byte_s, seconds, request_id))
+        at, method, target = self._wall_clock(), asked.method, asked.target[:LONGEST_PATH]
+        self._finished.append(
+            (at, model, client, method, target, status, waited_s, first_byte_s, seconds, request_id, tokens)
+        )
+
+    def _count(self, model: ModelName, tokens: Tokens, per_second: float | None) -> None:
+        self._ledger.counted(model, tokens, per_second)
+        if per_second is not None:
+            self.rates[model] = per_second
 
     def recent(self, after: int = 0) -> list[Finished]:
         """Those that ended after number `after` and are still kept, oldest first."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.puppets import come_true
 
-from hotseat.activity import UnderWay
+from hotseat.activity import Tokens, UnderWay
 from hotseat.api.asking import path_of
 from hotseat.dispatcher import OPERATOR
 from hotseat.relay.head import read_head
@@ -40,12 +40,13 @@ class Guest:
 async def test_what_ended_is_listed_without_its_query(house: Management) -> None:
     """People put keys into queries, so those are kept to ourselves."""
     head = read_head(b"POST", b"/v1/chat/completions?key=hush", "1.1", [(b"Host", b"box")])
-    house.activity.finished(ALPHA, 200, 0.5, 0.75, 1.5, SOMEONE, head, b"box-7")
+    house.activity.finished(ALPHA, 200, 0.5, 0.75, 1.5, SOMEONE, head, b"box-7", Tokens(4, 3, None))
     answer = await house.get("/hotseat/requests")
 
     [ended] = answer.json()["finished"]
     assert (ended["n"], ended["model"], ended["client"], ended["status"]) == (1, "alpha", "someone", 200)
     assert ended["id"] == "box-7"
+    assert (ended["prompt_tokens"], ended["completion_tokens"], ended["tokens_per_s"]) == (4, 3, 3.0)
     assert (ended["method"], ended["path"]) == ("POST", "/v1/chat/completions")
     assert (ended["waited_s"], ended["first_byte_s"], ended["seconds"]) == (0.5, 0.75, 1.5)
     assert "hush" not in answer.text

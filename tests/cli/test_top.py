@@ -9,10 +9,23 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from hotseat.cli.client import Server
-from hotseat.cli.top import drawn
+from hotseat.cli.top import drawn, model_rows
 
 if TYPE_CHECKING:
     from tests.support.desk import Desk
+
+ALIVE = {
+    "model": "qwen",
+    "phase": "ready",
+    "pid": 7001,
+    "port": 40001,
+    "in_flight": 0,
+    "waiting": 0,
+    "footprint": None,
+    "ttl_left_s": None,
+    "phase_s": 3.0,
+    "why": "it is used",
+}
 
 
 async def test_a_pipe_gets_one_picture(desk: Desk) -> None:
@@ -23,6 +36,13 @@ async def test_a_pipe_gets_one_picture(desk: Desk) -> None:
     head, row, *_ = said.out.splitlines()
     assert head.split()[-1] == "WHY"
     assert row.split()[:3] == ["qwen", "ready", "7001"]
+
+
+def test_how_quickly_a_model_speaks_is_shown() -> None:
+    """The rate of its last answer, as far as it has said one."""
+    models = [{**ALIVE, "tokens_per_s": rate} for rate in (41.26, None)]
+
+    assert [row[-2] for row in model_rows({"models": models})] == ["41.3", ""]
 
 
 async def test_programs_get_models_and_line(desk: Desk) -> None:

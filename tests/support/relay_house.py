@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Message
 
-    from hotseat.activity import Asked
+    from hotseat.activity import Asked, Tokens
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.commands import StartUpstream
     from hotseat.scheduling.events import UpstreamFailed
@@ -91,6 +91,7 @@ class Finished:
     first_byte_s: float | None
     seconds: float
     id: bytes
+    tokens: Tokens | None
 
 
 @dataclass
@@ -113,8 +114,9 @@ class Notebook:
         client: ClientId,
         asked: Asked,
         request_id: bytes,
+        tokens: Tokens | None,
     ) -> None:
-        self.entries.append(Finished(model, status, waited_s, first_byte_s, seconds, request_id))
+        self.entries.append(Finished(model, status, waited_s, first_byte_s, seconds, request_id, tokens))
 
 
 @dataclass

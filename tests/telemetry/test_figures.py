@@ -11,6 +11,7 @@ from scripts.make_docs import DOCS
 from tests.support.puppets import Puppets, catalog, come_true, spec
 
 from hotseat.accounts import Accounts
+from hotseat.activity import Tokens
 from hotseat.dispatcher import Dispatcher
 from hotseat.errors import LoadFailed
 from hotseat.journal import Journal
@@ -36,6 +37,7 @@ async def printed() -> list[Metric]:
     metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")])))
     journal.listen(metrics.watch)
     metrics.finished(ALPHA, 200, 0.1, 0.2, 0.3)
+    metrics.counted(ALPHA, Tokens(4, 3, 99.5), 99.5)
     metrics.refused("line_full")
     await dispatcher.load(ALPHA)
     await dispatcher.load(BETA)
@@ -89,4 +91,4 @@ async def test_names_follow_the_conventions() -> None:
         assert family.documentation.endswith("."), family.name
         assert re.fullmatch(r"(hotseat|process)_[a-z_]+", family.name)
         if family.type == "histogram":
-            assert family.name.endswith("_seconds")
+            assert family.name.endswith(("_seconds", "_per_second"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.puppets import Puppets, catalog, come_true, spec
 
+from hotseat.activity import Tokens
 from hotseat.dispatcher import Dispatcher
 from hotseat.errors import HotseatError, LoadFailed, Unloaded
 from hotseat.journal import Journal
@@ -60,6 +61,22 @@ async def test_requests_are_counted_by_model_and_status_class(measured: Measured
     assert measured.value('hotseat_request_seconds_bucket{le="+Inf",model="alpha"}') == 3
     assert measured.value('hotseat_request_waiting_seconds_sum{model="beta"}') == 9
     assert measured.value('hotseat_first_byte_seconds_count{model="alpha"}') == 2
+
+
+async def test_tokens_are_added_up(measured: Measured) -> None:
+    """As far as answers say how many they took."""
+    for tokens, per_second in (
+        (Tokens(4, 30, 99.5), 99.5),
+        (Tokens(5, None, None), None),
+        (Tokens(None, 2, None), 8.0),
+    ):
+        measured.metrics.finished(ALPHA, 200, 0.0, 0.1, 0.2)
+        measured.metrics.counted(ALPHA, tokens, per_second)
+
+    assert measured.value('hotseat_prompt_tokens_total{model="alpha"}') == 9
+    assert measured.value('hotseat_completion_tokens_total{model="alpha"}') == 32
+    assert measured.value('hotseat_tokens_per_second_bucket{le="10.0",model="alpha"}') == 1
+    assert measured.value('hotseat_tokens_per_second_count{model="alpha"}') == 2
 
 
 async def test_loads_are_counted_by_outcome(measured: Measured) -> None:

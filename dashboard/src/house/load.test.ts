@@ -3,7 +3,17 @@ import { test } from "node:test";
 import { loadCurve, quantile } from "./load";
 import type { Finished, UnderWay } from "./shapes";
 
-const request = { model: "m", client: "c", method: "POST", path: "/", status: 200, first_byte_s: null };
+const tokens = { prompt_tokens: null, completion_tokens: null, tokens_per_s: null };
+const request = {
+  id: "r",
+  model: "m",
+  client: "c",
+  method: "POST",
+  path: "/",
+  status: 200,
+  first_byte_s: null,
+  ...tokens,
+};
 
 function finished(began: number, waited_s: number, at: number): Finished {
   return { ...request, n: at, at, waited_s, seconds: at - began };

@@ -125,6 +125,7 @@ export interface UnderWay {
 
 export interface Finished {
   n: number;
+  id: string;
   at: number;
   model: string;
   client: string;
@@ -134,6 +135,9 @@ export interface Finished {
   waited_s: number;
   first_byte_s: number | null;
   seconds: number;
+  prompt_tokens: number | null;
+  completion_tokens: number | null;
+  tokens_per_s: number | null;
 }
 
 export interface Requests {

@@ -43,6 +43,7 @@ export function ActivityPage() {
 function Figures() {
   const lastMinute = finished.value.filter(({ at }) => at > now.value - LAST_S);
   const firstBytes = lately.value.map(({ first_byte_s }) => first_byte_s).filter((each) => each !== null);
+  const rates = lately.value.map(({ tokens_per_s }) => tokens_per_s).filter((each) => each !== null);
   const failed = lately.value.filter(isFailed).length;
   const waiting = underWay.value.filter(({ state }) => state === "waiting").length;
   return (
@@ -55,6 +56,7 @@ function Figures() {
         value={orDash(median(firstBytes), duration)}
         note={`median; 95 %: ${orDash(quantile(firstBytes, 0.95), duration)}`}
       />
+      <Figure name="tokens/s" value={orDash(median(rates), rate)} note="median of 5 min" />
       <Figure name="failed" value={String(failed)} note="in 5 min" />
     </dl>
   );
@@ -152,7 +154,7 @@ function Recent() {
   const rows = useMemo(
     () =>
       finished.value
-        .filter(({ model, path, client }) => `${model} ${path} ${client}`.includes(wanted.value))
+        .filter(({ model, path, client, id }) => `${model} ${path} ${client} ${id}`.includes(wanted.value))
         .toReversed(),
     [finished.value, wanted.value],
   );
@@ -163,8 +165,8 @@ function Recent() {
       tools={
         <input
           type="search"
-          placeholder="Model, path or client"
-          aria-label="Find requests by model, path or client"
+          placeholder="Model, path, client or id"
+          aria-label="Find requests by model, path, client or id"
           onInput={(event) => (wanted.value = event.currentTarget.value)}
         />
       }
@@ -238,7 +240,25 @@ const RECENT: Column<Finished>[] = [
     kind: "number",
   },
   { name: "took", by: ({ seconds }) => seconds, cell: ({ seconds }) => duration(seconds), kind: "number" },
+  {
+    name: "tokens",
+    by: ({ completion_tokens }) => completion_tokens ?? -1,
+    cell: ({ prompt_tokens, completion_tokens }) =>
+      `${orDash(prompt_tokens, String)} → ${orDash(completion_tokens, String)}`,
+    kind: "number",
+  },
+  {
+    name: "tokens/s",
+    by: ({ tokens_per_s }) => tokens_per_s ?? -1,
+    cell: ({ tokens_per_s }) => orDash(tokens_per_s, rate),
+    kind: "number",
+  },
+  { name: "id", cell: ({ id }) => id },
 ];
+
+function rate(perSecond: number): string {
+  return perSecond.toFixed(perSecond < 10 ? 1 : 0);
+}
 
 function statusOf({ status }: Finished): string {
   if (status === 499) return "hung up";

@@ -16,6 +16,7 @@ const LOADING: Segment = {
 };
 const REQUEST: Finished = {
   n: 3,
+  id: "r",
   at: 12,
   model: "qwen",
   client: "me",
@@ -25,6 +26,9 @@ const REQUEST: Finished = {
   waited_s: 1,
   first_byte_s: 1.5,
   seconds: 2,
+  prompt_tokens: 4,
+  completion_tokens: 3,
+  tokens_per_s: 3,
 };
 
 test("a trace has a named lane per model, phases in microseconds and requests that may overlap", () => {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
@@ -66,7 +66,17 @@ def finished(request: Finished) -> FinishedRequest:
         waited_s=round(request.waited_s, 4),
         first_byte_s=rounded(request.first_byte_s),
         seconds=round(request.seconds, 4),
+        **tokens_of(request),
     )
+
+
+def tokens_of(request: Finished) -> dict[str, Any]:
+    tokens, per_s = request.tokens, request.tokens_per_s
+    return {
+        "prompt_tokens": tokens and tokens.prompt,
+        "completion_tokens": tokens and tokens.completion,
+        "tokens_per_s": per_s and round(per_s, 2),
+    }
 
 
 def state_of(request: UnderWay) -> Literal["waiting", "sent", "answering"]:

@@ -131,6 +131,7 @@ def model(here: House, view: View, seen: ModelView, spec: ModelSpec | None) -> M
         memory=by_device(spec.memory) if spec and spec.memory is not None else None,
         footprint=footprint(seen) if view.devices else None,
         progress=progress(here, seen),
+        tokens_per_s=None if (rate := here.activity.rates.get(seen.name)) is None else round(rate, 2),
     )
 
 

@@ -144,6 +144,7 @@ class Model(BaseModel):
     ttl_left_s: Annotated[float | None, Field(description="Until it is unloaded, if nobody uses it.")]
     load_s: Annotated[float | None, Field(description="How long it takes to load, as measured.")]
     progress: Annotated[float | None, Field(description=SHARE_READ)]
+    tokens_per_s: Annotated[float | None, Field(description="Generated, of its last answer that said so.")]
     pinned: Annotated[bool, Field(description="Never evicted.")]
     memory: Annotated[dict[str, int] | None, Field(description="Configured bytes per device; null: it says nothing.")]
     footprint: Annotated[Footprint | None, Field(description="Null where no device has a budget.")]
@@ -188,6 +189,12 @@ class FinishedRequest(BaseModel):
     waited_s: Annotated[float, Field(description="For its turn: loads, swaps and slots.")]
     first_byte_s: Annotated[float | None, Field(description="From its arrival; null: nothing was answered.")]
     seconds: Annotated[float, Field(description="From its arrival to its last byte.")]
+    prompt_tokens: Annotated[int | None, Field(description="As the answer says; null: it does not.")]
+    completion_tokens: Annotated[int | None, Field(description="As the answer says; null: it does not.")]
+    tokens_per_s: Annotated[
+        float | None,
+        Field(description="Generated: the server's own figure, else over the time that it had it."),
+    ]
 
 
 class Requests(BaseModel):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EVERY_S = 1.0
 QUIT = b"qQ\x04"
 """Also Ctrl-D, which a terminal in this mode hands on as it is."""
-MODELS = (*ALIVE, "WHY")
+MODELS = (*ALIVE, "TOKENS/S", "WHY")
 LINE = ("REQUEST", "MODEL", "CLIENT", "WAITED", "WHY")
 
 
@@ -48,7 +48,13 @@ def picture(server: Server) -> dict[str, Any]:
 
 
 def model_rows(seen: dict[str, Any]) -> list[tuple[str, ...]]:
-    return [(*alive_row(model), model["why"]) for model in seen["models"] if is_alive(model)]
+    return [(*alive_row(model), rate_of(model), model["why"]) for model in seen["models"] if is_alive(model)]
+
+
+def rate_of(model: dict[str, Any]) -> str:
+    """Of its last answer; nothing where none said how many tokens it had."""
+    rate = model["tokens_per_s"]
+    return "" if rate is None else f"{rate:.1f}"
 
 
 def line_rows(seen: dict[str, Any]) -> list[tuple[str, ...]]:

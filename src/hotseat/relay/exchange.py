@@ -22,13 +22,15 @@ from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
 from hotseat.relay.naming import MANAGEMENT, MODEL_IN_BODY, name_for_v1
 from hotseat.relay.refusals import one_line, stream_error
 from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
+from hotseat.relay.usage import tokens_in
 from hotseat.relay.waiting import EarlyAnswer, after_grace, can_begin_early
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hotseat.accounts import Visit
+    from hotseat.activity import Tokens
     from hotseat.catalog.leads import Lead, Servable
     from hotseat.relay.known import KnownResponse
     from hotseat.relay.relay import Relay
@@ -104,6 +106,7 @@ class Exchange:
     _waited_for = ""
     """What kept it from being granted at once."""
     _first_byte_at: Instant | None = None
+    _tokens: Tokens | None = None
     _unreachable_since: Instant | None = None
     _was_sent = False
     _dechunks = False
@@ -396,9 +399,11 @@ class Exchange:
         self._first_byte_at = relay.now()
         return self.write(known.with_body(self.request.id, length, data))
 
-    def ended(self, now: Instant) -> None:
-        """The upstream's message is complete and handed to the client's connection."""
+    def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
+        """The upstream's message is complete and handed to the client's connection; these were the last of it."""
         assert self._head is not None
+        if pieces and self._spec is not None:
+            self._tokens = tokens_in(pieces)
         self._connection = None
         if self._early is not None:
             self._over(self._early.status, now)
@@ -530,8 +535,8 @@ class Exchange:
         began = self.request.began
         waited = (self._granted_at or now) - began
         first_byte = None if self._first_byte_at is None else self._first_byte_at - began
-        it = self.request
-        self._relay.ledger.finished(model, status, waited, first_byte, now - began, it.client, it.head, it.id)
+        seconds, it = now - began, self.request
+        self._relay.ledger.finished(model, status, waited, first_byte, seconds, it.client, it.head, it.id, self._tokens)
 
     def _who(self) -> str:
         return "hotseat's own API" if self._spec is None else self._spec.name

@@ -19,7 +19,7 @@ from hotseat.relay.selecting import choose
 if TYPE_CHECKING:
     import ssl
 
-    from hotseat.activity import Asked, UnderWay
+    from hotseat.activity import Asked, Tokens, UnderWay
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.leads import Selector, Servable
     from hotseat.dispatcher import Dispatcher
@@ -51,6 +51,7 @@ class Ledger(Protocol):
         client: ClientId,
         asked: Asked,
         request_id: bytes,
+        tokens: Tokens | None,
     ) -> None: ...
 
 

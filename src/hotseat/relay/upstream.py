@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
@@ -17,6 +18,7 @@ from hotseat.errors import UpstreamError
 from hotseat.relay.answer import Answer, DechunkedAnswer, Switched, sent_more
 from hotseat.relay.known import known_response, split_length
 from hotseat.relay.taken import is_untaken
+from hotseat.relay.usage import LARGE, LAST_PIECES, ends_of
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import Timeouts
@@ -73,6 +75,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_left",
         "_longest_rest_s",
         "_most_requests",
+        "_pieces",
         "_pool",
         "_requests",
         "_rest_s",
@@ -115,6 +118,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._to_learn: tuple[bytes, ResponseHead] | None = None
         self._body: Body | None = None
         self._sent = 0
+        self._pieces: deque[bytes] = deque(maxlen=LAST_PIECES)
+        """The last of what came; long ones are cut."""
 
     def keep_to(self, timeouts: Timeouts) -> None:
         """Rest no longer than the configuration allows, and have the kernel ask whether the other side is there."""
@@ -184,6 +189,7 @@ class UpstreamConnection(asyncio.Protocol):
         if exchange is None:
             return self.close()  # bytes that nobody asked for
         if self._stage is BODY and self._answer is not None and self._answer.is_whole_chunk(data):
+            self._pieces.append(data)
             return exchange.write(data)  # nearly all that a stream brings
         try:
             if self._stage is BODY:
@@ -221,7 +227,7 @@ class UpstreamConnection(asyncio.Protocol):
         if stage is TUNNEL:
             return exchange.tunnel_ended()
         if stage is BODY and exc is None and exchange.response_ends_with_connection and not exchange.server_is_dying:
-            return exchange.ended(self._pool.now())
+            return exchange.ended(self._pool.now(), self._pieces)
         was_stale = stage is ASKED and self._requests > 1
         return exchange.connection_lost(may_retry=was_stale and (exchange.only_reads or self._is_untaken(exc)))
 
@@ -302,6 +308,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._last = known
         self._rest_s, self._most_requests = known.rest
         self._count(length, data)
+        self._pieces.append(data if len(data) <= LARGE else ends_of(data))
         exchange.known_head_received(known, length, data)
 
     def _begin_body(self, exchange: Exchange, answer: Answer, head: ResponseHead, data: bytes) -> None:
@@ -311,12 +318,14 @@ class UpstreamConnection(asyncio.Protocol):
         self._stage = COMPLETE if answer.is_complete else BODY
         exchange.head_received(head)
         if data:
+            self._pieces.append(data if len(data) <= LARGE else ends_of(data))
             exchange.write(answer.relayed(data))
 
     # Bodies
 
     def _body_received(self, exchange: Exchange, data: bytes) -> None:
         answer = self._answer
+        self._pieces.append(data if len(data) <= LARGE else ends_of(data))
         if answer is None:
             self._count(self._left, data)
             exchange.write(data)
@@ -344,7 +353,8 @@ class UpstreamConnection(asyncio.Protocol):
         else:
             self._stage = CLOSED
             self._transport.abort()
-        exchange.ended(now)
+        exchange.ended(now, self._pieces)
+        self._pieces.clear()
 
     def _can_rest(self) -> bool:
         """Not where the upstream answered without reading all that it was sent: it may never read the rest."""

@@ -85,6 +85,18 @@ WAITING_SECONDS = Figure(
 FIRST_BYTE_SECONDS = Figure(
     "hotseat_first_byte_seconds", _HISTOGRAM, "From a request's arrival to its answer's first byte.", _MODEL
 )
+PROMPT_TOKENS = Figure(
+    "hotseat_prompt_tokens_total", _COUNTER, "Prompt tokens, where the model server's answer says how many.", _MODEL
+)
+COMPLETION_TOKENS = Figure(
+    "hotseat_completion_tokens_total", _COUNTER, "Generated tokens, where the model server's answer says so.", _MODEL
+)
+TOKENS_PER_SECOND = Figure(
+    "hotseat_tokens_per_second",
+    _HISTOGRAM,
+    "Generated tokens per second of each answer: llama.cpp's own figure, else over the time since its lease.",
+    _MODEL,
+)
 REFUSALS = Figure(
     "hotseat_refusals_total",
     _COUNTER,
@@ -147,7 +159,8 @@ PROCESS = (
 )
 
 FIGURES = (
-    REQUESTS, REQUEST_SECONDS, WAITING_SECONDS, FIRST_BYTE_SECONDS, REFUSALS,
+    REQUESTS, REQUEST_SECONDS, WAITING_SECONDS, FIRST_BYTE_SECONDS,
+    PROMPT_TOKENS, COMPLETION_TOKENS, TOKENS_PER_SECOND, REFUSALS,
     LOADS, STOPS, CRASHES, EARLY_EVICTIONS, LOAD_SECONDS, STOP_SECONDS,
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
     LOOP_LAG, LAST_RELOAD, BUILD_INFO,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.registry import Collector
 
+    from hotseat.activity import Tokens
     from hotseat.journal import Entry
     from hotseat.scheduling.view import View
     from hotseat.terms import Instant, LaunchId, ModelName
@@ -57,6 +58,14 @@ class Metrics:
         if tally is None:
             tally = self._requests[model] = RequestTally()
         tally.add(status, waited_s, first_byte_s, seconds)
+
+    def counted(self, model: ModelName, tokens: Tokens, per_second: float | None) -> None:
+        """A finished request's answer said what it took; tell after `finished`."""
+        tally = self._requests[model]
+        tally.prompt_tokens += tokens.prompt or 0
+        tally.completion_tokens += tokens.completion or 0
+        if per_second is not None:
+            tally.tokens_per_s.add(per_second)
 
     def refused(self, code: str) -> None:
         """We ourselves answered a request with this error."""

@@ -48,6 +48,7 @@ class Page(Collector):
         for model in view.models:
             self._tallies.begin(model.name)
         yield from of_requests(self._tallies.requests)
+        yield from of_tokens(self._tallies.requests)
         yield of_refusals(self._tallies.refusals)
         yield from of_loads(self._tallies.loads)
         yield from of_view(view)
@@ -67,6 +68,15 @@ def of_requests(tallies: Mapping[str, RequestTally]) -> Iterator[Metric]:
     yield histogram(figures.REQUEST_SECONDS, {model: tally.seconds for model, tally in tallies.items()})
     yield histogram(figures.WAITING_SECONDS, {model: tally.waited for model, tally in tallies.items()})
     yield histogram(figures.FIRST_BYTE_SECONDS, {model: tally.first_byte for model, tally in tallies.items()})
+
+
+def of_tokens(tallies: Mapping[str, RequestTally]) -> Iterator[Metric]:
+    prompt, completion = figures.PROMPT_TOKENS.counter(), figures.COMPLETION_TOKENS.counter()
+    for model, tally in tallies.items():
+        prompt.add_metric([model], tally.prompt_tokens)
+        completion.add_metric([model], tally.completion_tokens)
+    yield from (prompt, completion)
+    yield histogram(figures.TOKENS_PER_SECOND, {model: tally.tokens_per_s for model, tally in tallies.items()})
 
 
 def of_refusals(refusals: Mapping[str, int]) -> Metric:
@@ -109,5 +119,5 @@ def histogram(figure: Figure, spreads: Mapping[str, Spread]) -> Metric:
     family = figure.histogram()
     for model, spread in spreads.items():
         if any(spread.counts):
-            family.add_metric([model], spread.buckets(), spread.total_s)
+            family.add_metric([model], spread.buckets(), spread.total)
     return family

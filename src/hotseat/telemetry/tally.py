@@ -8,35 +8,42 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from itertools import accumulate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
 """From a ready model's first byte to the load of a big one."""
 SHORTEST_S = BOUNDS_S[0]
+BOUNDS_PER_S = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+"""From a large model on a processor to a small one on a big card."""
 
 
 class Spread:
-    """How often which duration was seen."""
+    """How often which duration, or which rate, was seen."""
 
-    __slots__ = ("counts", "total_s")
+    __slots__ = ("_bounds", "counts", "total")
 
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_S) + 1)
-        self.total_s = 0.0
+    def __init__(self, bounds: Sequence[float] = BOUNDS_S) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
 
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
-        self.total_s += seconds
+    def add(self, seen: float) -> None:
+        self.counts[bisect_left(self._bounds, seen)] += 1
+        self.total += seen
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Upper bound and how many were at most that long."""
-        bounds = [*(str(bound) for bound in BOUNDS_S), "+Inf"]
+        """Upper bound and how many were at most that much."""
+        bounds = [*(str(bound) for bound in self._bounds), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
 
 class RequestTally:
     """The finished requests of one model."""
 
-    __slots__ = ("by_status", "first_byte", "seconds", "waited")
+    __slots__ = ("by_status", "completion_tokens", "first_byte", "prompt_tokens", "seconds", "tokens_per_s", "waited")
 
     def __init__(self) -> None:
         self.by_status = [0] * 6
@@ -44,6 +51,9 @@ class RequestTally:
         self.seconds = Spread()
         self.waited = Spread()
         self.first_byte = Spread()
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        self.tokens_per_s = Spread(BOUNDS_PER_S)
 
     def add(self, status: int, waited_s: float, first_byte_s: float | None, seconds: float) -> None:
         self.by_status[status // 100 if 100 <= status < 600 else 0] += 1
@@ -59,11 +69,11 @@ class RequestTally:
         """A request so quick that its parts need no looking up: they were no longer than the whole."""
         whole, waited, first_byte = self.seconds, self.waited, self.first_byte
         whole.counts[0] += 1
-        whole.total_s += seconds
+        whole.total += seconds
         waited.counts[0] += 1
-        waited.total_s += waited_s
+        waited.total += waited_s
         first_byte.counts[0] += 1
-        first_byte.total_s += first_byte_s
+        first_byte.total += first_byte_s
 
 
 class LoadTally:

@@ -1,0 +1,48 @@
+"""Tokens as the real llama-server counts them: in its answers, streams and embeddings, on every road."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.client import chat_body, eventually
+
+if TYPE_CHECKING:
+    from tests.support.hotseat import Hotseat
+
+pytestmark = pytest.mark.llama
+
+
+def counted(house: Hotseat, path: str, **body: Any) -> tuple[int | None, int | None, bool]:
+    """What the activity says of one request: tokens in, tokens out, and whether their rate is known."""
+    answer = house.call("POST", path, body, **{"X-Request-Id": "mine"})
+    assert answer.status == 200, answer
+    assert answer.headers["X-Request-Id"] == "mine"
+    [*_, ended] = eventually(lambda: house.call("GET", "/hotseat/requests").json()["finished"])
+    assert ended["id"] == "mine"
+    return ended["prompt_tokens"], ended["completion_tokens"], ended["tokens_per_s"] is not None
+
+
+def test_every_kind_of_answer_is_counted(house: Hotseat) -> None:
+    """Chats and completions, whole and streamed, in three dialects."""
+    chat = chat_body("alpha", 5)
+    whole = counted(house, "/v1/chat/completions", **chat)
+    prompt = whole[0]
+
+    assert whole == (prompt, 5, True)
+    assert prompt
+    streams = {"stream": True, "stream_options": {"include_usage": True}}
+    assert counted(house, "/v1/chat/completions", **chat, **streams) == (prompt, 5, True)
+    assert counted(house, "/v1/chat/completions", **chat, stream=True)[1:] == (5, True)
+    assert counted(house, "/completion", model="alpha", prompt="hello", n_predict=6)[1:] == (6, True)
+    assert counted(house, "/v1/messages", **chat)[1] == 5
+    assert counted(house, "/v1/messages", **chat, stream=True)[1] == 5
+    assert 'hotseat_completion_tokens_total{model="alpha"} 31.0' in house.call("GET", "/metrics").body.decode()
+
+
+def test_embeddings_are_counted(house: Hotseat) -> None:
+    """They have a prompt only."""
+    prompt, completion, _ = counted(house, "/v1/embeddings", model="embed", input="hello")
+
+    assert prompt
+    assert completion is None

@@ -1,0 +1,163 @@
+"""Tokens are counted from the end of an answer, whatever the server and however it comes."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.relay_house import chat, chunked, get
+
+from hotseat.activity import Tokens
+from hotseat.relay.usage import LARGE, LAST_PIECES, ends_of, tokens_in
+
+if TYPE_CHECKING:
+    from tests.support.relay_house import RelayHouse
+
+TIMINGS = {
+    "prompt_n": 5,
+    "prompt_per_second": 90.5,
+    "predicted_n": 7,
+    "predicted_ms": 70.5,
+    "predicted_per_second": 99.5,
+}
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def compact(members: dict[str, Any]) -> bytes:
+    return json.dumps(members, separators=(",", ":")).encode()
+
+
+def event(members: dict[str, Any], name: str = "") -> bytes:
+    return (f"event: {name}\n".encode() if name else b"") + b"data: " + compact(members) + b"\n\n"
+
+
+CHAT = {"choices": [{"message": {"content": "x" * 9000}}], "usage": {"completion_tokens": 3, "prompt_tokens": 4}}
+DETAILED = {"prompt_tokens": 4, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 900}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "tokens"),
+    [
+        (compact(CHAT), Tokens(4, 3, None)),
+        (json.dumps(CHAT, indent=2).encode(), Tokens(4, 3, None)),
+        (compact({**CHAT, "id": "chatcmpl-1", "timings": TIMINGS}), Tokens(4, 3, 99.5)),
+        (compact({"usage": DETAILED, "service_tier": None}), Tokens(4, 3, None)),
+        (compact({"content": "hi", "tokens_evaluated": 1, "timings": TIMINGS}), Tokens(5, 7, 99.5)),
+        (compact({"content": [], "usage": {"input_tokens": 4, "output_tokens": 3}}), Tokens(4, 3, None)),
+        (compact({"usage": {"prompt_tokens": 4, "total_tokens": 4}, "data": [0.5] * 9000}), Tokens(4, None, None)),
+        (compact({"usage": {"prompt_tokens": 0, "completion_tokens": 0}}), Tokens(0, 0, None)),
+        (event({"choices": []}) + event(CHAT) + b"data: [DONE]\n\n", Tokens(4, 3, None)),
+        (
+            event({"type": "message_delta", "usage": {"output_tokens": 3}}, "message_delta")
+            + event({"type": "message_stop"}, "message_stop"),
+            Tokens(None, 3, None),
+        ),
+        (compact({"usage": None}), None),
+        (compact({"error": {"message": "no"}}), None),
+        (b"", None),
+        (b"\x1f\x8b\x08usage", None),
+        (compact({"choices": [{"message": {"content": '"usage":{"completion_tokens":9}'}}]}), None),
+    ],
+)
+def test_every_server_says_it_in_its_own_words(answer: bytes, tokens: Tokens | None) -> None:
+    """What is part of the text itself is no figure; of a large answer both ends are enough."""
+    assert tokens_in([answer]) == tokens
+    assert tokens_in([ends_of(answer)]) == tokens
+
+
+@given(st.lists(st.integers(0, 400), max_size=LAST_PIECES - 1))
+def test_it_does_not_matter_how_the_end_was_cut(cuts: list[int]) -> None:
+    """Nor in how many pieces it came, as long as these are among those that are kept."""
+    answer = compact({**CHAT, "timings": TIMINGS})[-400:]
+    places = [0, *sorted(cuts), len(answer)]
+    pieces = [answer[begin:end] for begin, end in pairwise(places)]
+
+    assert tokens_in(pieces) == Tokens(4, 3, 99.5)
+
+
+@given(st.integers(1, 60))
+def test_a_number_in_two_chunks_is_no_smaller_number(place: int) -> None:
+    """The framing of a chunk in the midst of it makes it unknown, not wrong."""
+    usage = b'"usage":{"completion_tokens":12345,"prompt_tokens":67890}}'
+    cut = min(place, len(usage) - 1)
+    found = tokens_in([usage[:cut] + b"\r\n1f\r\n" + usage[cut:]])
+
+    assert found is None or found in (
+        Tokens(67890, 12345, None),
+        Tokens(67890, None, None),
+        Tokens(None, 12345, None),
+    )
+
+
+@given(st.binary(max_size=3000))
+def test_no_answer_is_too_strange(answer: bytes) -> None:
+    """Whatever it holds, looking for tokens in it raises nothing."""
+    assert tokens_in([b'"usage"' + answer]) is None or b"_" in answer
+
+
+async def test_an_answer_is_counted(house: RelayHouse) -> None:
+    """New and known, in one piece and in many, and the next one on the same connection has its own."""
+    body = compact(CHAT)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+    client = await house.client()
+    for cut in (len(body), 100, len(body) - 10):
+        await client.send(chat())
+        call = await house.alpha.call()
+        await call.say(head % len(body) + body[:cut])
+        if body[cut:]:
+            await call.say(body[cut:])
+        assert (await client.message()).body == body
+    await client.send(chat())
+    await (await house.alpha.call()).say(head % 2 + b"{}")
+    await client.message()
+
+    assert [entry.tokens for entry in house.notebook.entries] == [Tokens(4, 3, None)] * 3 + [None]
+
+
+async def test_a_stream_is_counted(house: RelayHouse) -> None:
+    """In small chunks of their own, followed by its end and by the last chunk."""
+    pieces = [event({"choices": [{"delta": {"content": "x"}}]})] * 20
+    last = [event({"choices": [], "usage": {"completion_tokens": 20, "prompt_tokens": 4}}), b"data: [DONE]\n\n"]
+    client, call = await house.reached(chat())
+    await call.say(STREAM)
+    for piece in [*pieces, *last]:
+        await call.say(b"%x\r\n%b\r\n" % (len(piece), piece))
+    await call.say(b"0\r\n\r\n")
+    await client.message()
+
+    assert house.notebook.entries[0].tokens == Tokens(4, 20, None)
+
+
+async def test_an_answer_that_ends_with_its_connection_is_counted(house: RelayHouse) -> None:
+    """Some servers close instead of framing."""
+    client, call = await house.reached(chat())
+    await call.say(b"HTTP/1.1 200 OK\r\n\r\n" + compact(CHAT))
+    call.hang_up()
+    await client.message()
+
+    assert house.notebook.entries[0].tokens == Tokens(4, 3, None)
+
+
+async def test_only_the_end_of_a_long_answer_is_kept(house: RelayHouse) -> None:
+    """A few kilobytes, however much passes."""
+    client, call = await house.reached(get())
+    await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n")
+    await call.say(b"x" * 1_500_000)
+    await client.read_exactly(1_500_000)
+    [connection] = [each._exchange._connection for each in house.relay._clients if each._exchange]
+    assert connection is not None
+    kept = sum(len(piece) for piece in connection._pieces)
+    await call.say(b"x" * 1_500_000)
+
+    assert 0 < kept <= LAST_PIECES * (LARGE + 1)
+
+
+async def test_what_is_said_of_chunks_is_relayed_as_it_came(house: RelayHouse) -> None:
+    """Looking at the end changes nothing of it."""
+    _, answered = await house.exchange(chat(), STREAM + chunked(event(CHAT), b"data: [DONE]\n\n"))
+
+    assert answered.body == event(CHAT) + b"data: [DONE]\n\n"
