@@ -23,6 +23,7 @@ from hotseat.activity import Activity
 from hotseat.api.app import build
 from hotseat.api.house import ConfigReport, House, ReloadResult
 from hotseat.api.server import served
+from hotseat.archive import Archive, Archivist
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
@@ -230,13 +231,17 @@ class Program:
         self._memory.watch_over(self._dispatcher, self._tasks)
         self._journal.listen(lambda entry: self._memory.hear(entry.event))
         lag = Lag()
-        self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked)
+        self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked, lambda: self._archivist.lost)
         self._metrics.include(KeyPage(self._accounts.all))
         self._journal.listen(self._metrics.watch)
         self._journal.listen(Homecoming(self._dispatcher, self._tasks).watch)
         self._activity = Activity(self._metrics)
+        archive = Archive(state_directory(os.environ) / "activity.sqlite3")
+        self._archivist = Archivist(self._activity, archive, lambda: self.settings.activity)
+        stack.push_async_callback(self._archivist.close)
         stack.push_async_callback(self._tasks.aclose)
         self._tasks.start(lag.watch(), "loop lag")
+        self._tasks.start(self._archivist.watch(), "activity")
         self._tasks.start(self._systemd.keep_watchdog_quiet(), "watchdog")
         self._tasks.start(watch_descriptors(), "file descriptors")
         management = Address("localhost", 0, unix_path=str(folder / "api"))
@@ -289,6 +294,7 @@ class Program:
             logs=ModelLogs(self._dispatcher, self._supervisor),
             activity=self._activity,
             under_way=self._under_way,
+            history=self._archivist.read,
             config=self._config_report,
             reload=self.reload,
             precedence=self._memory.precedence,

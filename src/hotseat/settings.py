@@ -76,6 +76,15 @@ class Readiness:
     """A server that is there so long after it was killed, in the middle of a driver call perhaps, keeps its room."""
 
 
+@dataclass(frozen=True, slots=True)
+class ActivityKept:
+    """What of finished requests is kept on disk."""
+
+    keep_s: Seconds = 0.0
+    """0: nothing."""
+    most: int = 1_000_000
+
+
 class LogFormat(Enum):
     AUTO = "auto"
     """Text where a person reads it, JSON elsewhere."""
@@ -122,6 +131,7 @@ class Settings:
     measuring: Measuring = Measuring()
     shutdown: Shutdown = Shutdown()
     logging: Logging = Logging()
+    activity: ActivityKept = ActivityKept()
     error_format: ErrorFormat = ErrorFormat.AUTO
     metrics: bool = True
     include_aliases_in_list: bool = False

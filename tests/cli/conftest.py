@@ -15,6 +15,7 @@ from hotseat.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 MODELS = catalog(
     spec("qwen", aliases=("q",), description="Good at code", ttl_s=300.0),
@@ -39,9 +40,9 @@ def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-async def desk(typed: Typed) -> AsyncIterator[Desk]:
+async def desk(typed: Typed, tmp_path: Path) -> AsyncIterator[Desk]:
     async with httpx2.AsyncClient() as client:
-        house = furnished(MODELS, Puppets(broken=("dud",)), client)
+        house = furnished(MODELS, Puppets(broken=("dud",)), client, tmp_path)
         async with served(application(house), host="127.0.0.1", port=0) as port:
             yield Desk(house, f"http://127.0.0.1:{port}", typed)
         await house.dispatcher.shut_down(within=0)

@@ -34,6 +34,7 @@ COMMANDS = (
     "load",
     "run",
     "top",
+    "activity",
     "stop",
     "logs",
     "why",

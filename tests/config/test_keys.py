@@ -16,7 +16,7 @@ from hotseat.config.document import Document
 from hotseat.config.load import read
 from hotseat.config.specs import preferred_ports
 from hotseat.config.validate import validate
-from hotseat.settings import ApiKey, ErrorFormat, Limits, LogFormat, Logging, Role, Settings
+from hotseat.settings import ActivityKept, ApiKey, ErrorFormat, Limits, LogFormat, Logging, Role, Settings
 from hotseat.terms import LOCAL_HOST, DeviceName, Place
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ logLevel: warn
 logTimeFormat: kitchen
 logToStdout: none
 logFormat: json
+activity: {keepDays: 0.5, maxRows: 10}
 limits: {header: 1KiB, body: 1MB, jsonBody: 10, connections: 2, headerTimeout: 1, bodyTimeout: 2s, idleTimeout: 3m}
 upstream: {ignorePaths: ["a$"]}
 """
@@ -163,6 +164,7 @@ upstream: {ignorePaths: ["a$"]}
     assert not settings.metrics
     assert settings.include_aliases_in_list
     assert settings.logging == Logging("warn", "kitchen", "none", LogFormat.JSON)
+    assert settings.activity == ActivityKept(43_200.0, 10)
     assert settings.limits == Limits(1024, 1_000_000, 10, 2, 1.0, 2.0, 180.0)
     assert settings.ignore_paths == ("a$",)
 
@@ -299,6 +301,7 @@ logLevel: info
 logTimeFormat: ""
 logToStdout: proxy
 logFormat: auto
+activity: {keepDays: 0, maxRows: 1000000}
 logRequests: false
 metricsMaxInMemory: 1000
 captureBuffer: 0

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.client import chat_body, eventually
+from tests.support.hotseat import Hotseat
+from tests.support.llama import llama
 
 if TYPE_CHECKING:
-    from tests.support.hotseat import Hotseat
+    from pathlib import Path
 
 pytestmark = pytest.mark.llama
 
@@ -46,3 +48,15 @@ def test_embeddings_are_counted(house: Hotseat) -> None:
 
     assert prompt
     assert completion is None
+
+
+def test_the_activity_outlives_hotseat(tmp_path: Path) -> None:
+    """What ended is kept where that is wished, up to the last request before the end."""
+    config = {"activity": {"keepDays": 7}, "models": {"alpha": llama("alpha")}}
+    with Hotseat(config, tmp_path) as house:
+        house.chat("alpha", 5, **{"X-Request-Id": "mine"})
+    with Hotseat(config, tmp_path) as house:
+        printed = house.cli("activity", "--model", "alpha")
+
+    assert printed.stdout.splitlines()[1].split()[-1] == "mine", printed
+    assert "from memory" not in printed.stdout

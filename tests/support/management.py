@@ -16,11 +16,12 @@ from hotseat.accounts import Accounts
 from hotseat.activity import Activity
 from hotseat.api.app import build
 from hotseat.api.house import ConfigReport, House, ReloadResult
+from hotseat.archive import Archive, Archivist
 from hotseat.dispatcher import Dispatcher
 from hotseat.journal import Journal
 from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.settings import Settings
+from hotseat.settings import ActivityKept, Settings
 from hotseat.tasks import Tasks
 from hotseat.telemetry.lag import Lag
 from hotseat.telemetry.metrics import Metrics
@@ -84,6 +85,7 @@ class Management:
     papers: Papers
     metrics: Metrics
     activity: Activity
+    archivist: Archivist
     client: httpx2.AsyncClient
     settings: Settings = field(default_factory=Settings)
     under_way: list[UnderWay] = field(default_factory=list)
@@ -111,18 +113,20 @@ async def management(socket: Path, catalog: Catalog, puppets: Puppets | None = N
     """A house with these models, served on a unix socket; everything is gone when the block ends."""
     transport = httpx2.AsyncHTTPTransport(uds=str(socket))
     async with httpx2.AsyncClient(transport=transport, base_url="http://hotseat", timeout=5) as client:
-        house = furnished(catalog, puppets or Puppets(), client)
+        house = furnished(catalog, puppets or Puppets(), client, socket.parent)
         async with served(application(house), uds=str(socket)):
             yield house
         await house.dispatcher.shut_down(within=0)
 
 
-def furnished(catalog: Catalog, puppets: Puppets, client: httpx2.AsyncClient) -> Management:
+def furnished(catalog: Catalog, puppets: Puppets, client: httpx2.AsyncClient, folder: Path) -> Management:
     journal = Journal()
     dispatcher = Dispatcher(Scheduler(catalog), puppets, journal)
     metrics = Metrics(dispatcher.view, Lag().worst_since_asked)
     journal.listen(metrics.watch)
-    return Management(dispatcher, journal, puppets, Papers(), metrics, Activity(metrics), client)
+    activity = Activity(metrics)
+    archivist = Archivist(activity, Archive(folder / "activity.sqlite3"), ActivityKept)
+    return Management(dispatcher, journal, puppets, Papers(), metrics, activity, archivist, client)
 
 
 def application(house: Management) -> FastAPI:
@@ -137,6 +141,7 @@ def application(house: Management) -> FastAPI:
             logs=house.papers,
             activity=house.activity,
             under_way=lambda: house.under_way,
+            history=house.archivist.read,
             config=lambda: house.config_report,
             reload=reload,
             precedence=Precedence(house.dispatcher.tell, tuple, tuple),

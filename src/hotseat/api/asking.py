@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from hotseat.api.context import Here
-from hotseat.api.management import Responses
-from hotseat.api.shapes import Failure, FinishedRequest, Requests, RequestUnderWay, Result
+from hotseat.api.management import UNKNOWN, Responses
+from hotseat.api.shapes import Failure, FinishedRequest, History, Requests, RequestUnderWay, Result
 from hotseat.terms import TicketId
 
 if TYPE_CHECKING:
@@ -30,6 +30,17 @@ async def requests(
         under_way=[under_way(request) for request in here.under_way()],
         finished=[finished(request) for request in here.activity.recent(after)],
     )
+
+
+@router.get("/activity", summary="Requests that have ended, as far back as they are kept", responses=UNKNOWN)
+async def activity(
+    here: Here,
+    model: Annotated[str | None, Query(description="One model; all of them without it.")] = None,
+    since: Annotated[float, Query(ge=0, description="Only what ended after this moment; Unix time.")] = 0,
+    most: Annotated[int, Query(ge=1, le=100_000, description="The newest so many of them.")] = 1000,
+) -> History:
+    ended = await here.history(since, model and str(here.dispatcher.catalog.resolve(model).name), most)
+    return History(kept_s=here.settings().activity.keep_s, requests=[finished(request) for request in ended])
 
 
 @router.delete("/requests/{ticket}", summary="End a request: one that waits, or one in flight", responses=GONE)

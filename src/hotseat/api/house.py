@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 
     from hotseat.accounts import Account
-    from hotseat.activity import Activity, UnderWay
+    from hotseat.activity import Activity, Finished, UnderWay
     from hotseat.dispatcher import Dispatcher
     from hotseat.journal import Journal
     from hotseat.settings import Settings
@@ -64,6 +64,8 @@ class House:
     activity: Activity
     under_way: Callable[[], Sequence[UnderWay]]
     """Every request to a model that has not ended."""
+    history: Callable[[float, str | None, int], Awaitable[Sequence[Finished]]]
+    """The newest that ended after a moment, of one model or of all, oldest first; as many as that at most."""
     config: Callable[[], ConfigReport]
     reload: Callable[[], Awaitable[ReloadResult]]
     precedence: Precedence

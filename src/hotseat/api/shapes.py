@@ -197,6 +197,11 @@ class FinishedRequest(BaseModel):
     ]
 
 
+class History(BaseModel):
+    kept_s: Annotated[float, Field(description="For how long requests are kept on disk; 0: these are from memory.")]
+    requests: Annotated[list[FinishedRequest], Field(description="Oldest first.")]
+
+
 class Requests(BaseModel):
     at: Annotated[float, Field(description="Unix time of this answer, by hotseat's own clock.")]
     under_way: list[RequestUnderWay]

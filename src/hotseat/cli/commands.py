@@ -222,6 +222,28 @@ def top(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     top(Server(url, api_key), as_json)
 
 
+@app.command(epilog="Example: hotseat activity --model qwen --since 2h")
+def activity(
+    model: Annotated[
+        str | None, typer.Option("--model", help="One model; all of them without it.", autocompletion=models_here)
+    ] = None,
+    since: Annotated[str, typer.Option("--since", help="How far back, as 90s, 30m or 24h.")] = "24h",
+    most: Annotated[int, typer.Option("--most", "-n", min=1, max=100_000, help="The newest so many of them.")] = 100,
+    url: Url = HERE,
+    api_key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which requests have ended: when, whose, how long they took and how many tokens."""
+    from hotseat.cli.activity import activity
+    from hotseat.config.units import parse_duration
+
+    try:
+        seconds = parse_duration(since)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--since") from None
+    activity(Server(url, api_key), model, seconds, most, as_json)
+
+
 @app.command(epilog="Example: hotseat stop qwen")
 def stop(
     model: OneModel = None,

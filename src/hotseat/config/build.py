@@ -17,6 +17,7 @@ from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
 from hotseat.settings import (
     Access,
+    ActivityKept,
     ErrorFormat,
     Limits,
     LogFormat,
@@ -135,6 +136,9 @@ def _preload(config: Config, catalog: Catalog, notebook: Notebook) -> tuple[Mode
     return tuple(found)
 
 
+A_DAY_S = 86_400.0
+
+
 def _settings(config: Config, maker: KeyMaker) -> Settings:
     return Settings(
         listen=config.listen,
@@ -143,6 +147,7 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
         readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),
         shutdown=Shutdown(config.shutdown.notice, config.shutdown.drain),
         logging=_logging(config),
+        activity=ActivityKept(config.activity.keep_days * A_DAY_S, config.activity.max_rows),
         error_format=ErrorFormat(config.error_format),
         metrics=config.metrics,
         include_aliases_in_list=config.include_aliases_in_list,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hotseat.config.load import Loaded
     from hotseat.settings import ApiKey, Settings
 
+A_DAY_S = 86_400.0
 HIDDEN = "(hidden)"
 MOST_SETS = 8
 """Of a matrix, shown in a sentence."""
@@ -75,6 +76,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "logTimeFormat": logging.time_format,
         "logToStdout": logging.to_stdout,
         "logFormat": logging.form.value,
+        "activity": {"keepDays": settings.activity.keep_s / A_DAY_S, "maxRows": settings.activity.most},
         "ready": {
             "oldestWait": settings.readiness.oldest_wait_s,
             "longestUnload": settings.readiness.longest_unload_s,

@@ -156,6 +156,14 @@ class Store(Form):
     """llama-swap's activity file."""
 
 
+class ActivityForm(Form):
+    keep_days: Annotated[float, Field(ge=0)] = 0.0
+    """For how long finished requests are kept on disk, in the state directory: times, models, clients, paths and
+    tokens, never what was said. 0 is not at all."""
+    max_rows: Annotated[int, Field(ge=1)] = _DEFAULT.activity.most
+    """How many of them at most; the oldest go first."""
+
+
 class Activity(Form):
     session_id: Annotated[tuple[str, ...], Field(alias="session_id"), Later("Session ids are not shown")] = (
         "X-Session-ID",
@@ -224,6 +232,8 @@ class Config(Form):
     """Names of programs that have precedence (`*` and `?` as in a shell): while one runs, no model does."""
     limits: LimitsForm = LimitsForm()
     """What clients may send."""
+    activity: ActivityForm = ActivityForm()
+    """Which finished requests `hotseat activity` can show."""
     ready: ReadyForm = ReadyForm()
     """When /hotseat/ready answers 503."""
     shutdown: ShutdownForm = ShutdownForm()

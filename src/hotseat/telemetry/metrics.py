@@ -31,7 +31,11 @@ class Metrics:
     """Hears of finished requests and of journal entries; `render` is the page."""
 
     def __init__(
-        self, view: Callable[[], View], lag: Callable[[], float], clock: Callable[[], Instant] = time.monotonic
+        self,
+        view: Callable[[], View],
+        lag: Callable[[], float],
+        lost: Callable[[], int] = lambda: 0,
+        clock: Callable[[], Instant] = time.monotonic,
     ) -> None:
         tallies = Tallies()
         self._requests, self._loads, self._refusals = tallies.requests, tallies.loads, tallies.refusals
@@ -40,7 +44,7 @@ class Metrics:
         self._began: dict[LaunchId, Instant] = {}
         self._stopped: dict[LaunchId, Instant] = {}
         self._registry = CollectorRegistry()
-        self._registry.register(Page(tallies, view, lag, lambda: self._reload_succeeded))
+        self._registry.register(Page(tallies, view, lag, lost, lambda: self._reload_succeeded))
         ProcessCollector(registry=self._registry)
 
     def include(self, more: Collector) -> None:

@@ -32,11 +32,13 @@ class Page(Collector):
         tallies: Tallies,
         view: Callable[[], View],
         lag: Callable[[], float],
+        lost: Callable[[], int],
         reload_succeeded: Callable[[], bool],
     ) -> None:
         self._tallies = tallies
         self._view = view
         self._lag = lag
+        self._lost = lost
         self._reload_succeeded = reload_succeeded
 
     def describe(self) -> Iterable[Metric]:
@@ -52,6 +54,9 @@ class Page(Collector):
         yield of_refusals(self._tallies.refusals)
         yield from of_loads(self._tallies.loads)
         yield from of_view(view)
+        lost = figures.ACTIVITY_LOST.counter()
+        lost.add_metric([], self._lost())
+        yield lost
         yield figures.LOOP_LAG.gauge(self._lag())
         yield figures.LAST_RELOAD.gauge(float(self._reload_succeeded()))
         build = figures.BUILD_INFO.gauge()

@@ -1,0 +1,196 @@
+"""Finished requests on disk, for as long as the configuration says: who asked what, when, and how it went.
+
+SQLite, written from a thread a few times a second, so that no request waits for a disk. Nothing depends on it: what
+cannot be written is lost, counted and told. A broken file is put aside. What was said is never in it, nor are queries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from hotseat.activity import Finished, Tokens
+from hotseat.errors import HotseatError
+from hotseat.terms import ClientId, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from hotseat.activity import Activity
+    from hotseat.settings import ActivityKept
+    from hotseat.terms import Seconds
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Seconds = 0.25
+"""Between two writes: the thousand requests that are in memory are enough for 4,000 a second."""
+TIDY_EVERY_S: Seconds = 600.0
+BUSY_S: Seconds = 5.0
+"""How long another program may hold the file."""
+FORMAT = 1
+
+TABLE = """
+create table if not exists requests (
+    n integer primary key, at real not null, id text not null, model text not null, client text not null,
+    method text not null, path text not null, status integer not null, waited_s real not null, first_byte_s real,
+    seconds real not null, prompt_tokens integer, completion_tokens integer, tokens_per_s real);
+create index if not exists requests_by_time on requests (at);
+"""
+INSERT = "insert into requests values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+SELECT = "select * from requests where at > ? and (? is null or model = ?) order by n desc limit ?"
+
+
+class Archive:
+    """The file. Every call opens it anew, so it may be moved or deleted at any time."""
+
+    def __init__(self, path: Path, wall_clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._wall_clock = wall_clock
+
+    def write(self, ended: Sequence[Finished]) -> None:
+        """All of them or none; raises what is in the way."""
+        with self._opened() as file, file:
+            file.executemany(INSERT, map(_row, ended))
+
+    def tidy(self, kept: ActivityKept) -> None:
+        """Forget what is too old, and the oldest of what is too much."""
+        with self._opened() as file, file:
+            file.execute("delete from requests where at < ?", (self._wall_clock() - kept.keep_s,))
+            file.execute("delete from requests where n <= (select max(n) from requests) - ?", (kept.most,))
+
+    def read(self, since: float, model: str | None, most: int) -> list[Finished]:
+        """The newest that ended after `since`, oldest first; nothing where there is no file."""
+        if not self.path.exists():
+            return []
+        with self._opened() as file:
+            return [_finished(row) for row in file.execute(SELECT, (since, model, model, most))][::-1]
+
+    def put_aside(self) -> Path:
+        """Make place for a new file; what is left of this one can be looked at later."""
+        aside = self.path.with_name(f"{self.path.name}.broken-{int(self._wall_clock())}")
+        self.path.replace(aside)
+        return aside
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.touch(mode=0o600)
+        with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as file:
+            found = file.execute("pragma user_version").fetchone()[0]
+            if found not in (0, FORMAT):
+                raise OSError(f"its format is {found}, this hotseat knows {FORMAT}")
+            if found == 0:
+                file.execute("pragma journal_mode = wal")
+                file.executescript(f"{TABLE} pragma user_version = {FORMAT};")
+            file.execute("pragma synchronous = normal")
+            yield file
+
+
+def _row(ended: Finished) -> tuple[object, ...]:
+    tokens = ended.tokens or Tokens(None, None, None)
+    method, path = ended.method.decode("latin-1"), ended.target.partition(b"?")[0].decode("latin-1")
+    about = (ended.at, ended.id.decode(), ended.model, ended.client, method, path, ended.status)
+    times = (ended.waited_s, ended.first_byte_s, ended.seconds)
+    return (*about, *times, tokens.prompt, tokens.completion, ended.tokens_per_s)
+
+
+def _finished(row: tuple[object, ...]) -> Finished:
+    n, at, name, model, client, method, path, status, waited_s, first_byte_s, seconds, *tokens = row
+    return Finished(
+        n=int(str(n)),
+        at=float(str(at)),
+        model=ModelName(str(model)),
+        client=ClientId(str(client)),
+        method=str(method).encode("latin-1"),
+        target=str(path).encode("latin-1"),
+        status=int(str(status)),
+        waited_s=float(str(waited_s)),
+        first_byte_s=None if first_byte_s is None else float(str(first_byte_s)),
+        seconds=float(str(seconds)),
+        id=str(name).encode(),
+        tokens=None if tokens == [None] * 3 else Tokens(*tokens),  # type: ignore[arg-type]  # as `_row` wrote them
+    )
+
+
+class Archivist:
+    """Takes what has ended from the activity to the file, as long as the configuration wants that."""
+
+    def __init__(self, activity: Activity, archive: Archive, kept: Callable[[], ActivityKept]) -> None:
+        self._activity = activity
+        self._archive = archive
+        self._kept = kept
+        self._written = activity.n
+        self._tidied_at: float | None = None
+        self._is_well = True
+        self.lost = 0
+        """Requests that could not be written down."""
+
+    async def watch(self) -> None:
+        """Never returns; cancel it to stop, and call `close` for the rest."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            await self._write()
+
+    async def close(self) -> None:
+        """Write what has ended since."""
+        await self._write()
+
+    async def read(self, since: float, model: str | None, most: int) -> list[Finished]:
+        """The newest that ended after `since`, oldest first: from the file, or from memory where nothing is kept."""
+        if self._kept().keep_s:
+            await self._write()
+            return await asyncio.to_thread(self._read_from_file, since, model, most)
+        fits = [ended for ended in self._activity.recent() if ended.at > since and model in (None, ended.model)]
+        return fits[-most:]
+
+    def _read_from_file(self, since: float, model: str | None, most: int) -> list[Finished]:
+        try:
+            return self._archive.read(since, model, most)
+        except (sqlite3.Error, OSError) as problem:
+            raise HotseatError(f"{self._archive.path} cannot be read: {problem}. The log says more.") from problem
+
+    async def _write(self) -> None:
+        kept, ended = self._kept(), self._activity.recent(self._written)
+        missed = self._activity.n - self._written - len(ended)
+        self._written = self._activity.n
+        if not kept.keep_s or not (ended or self._is_untidy()):
+            return
+        self.lost += missed
+        await asyncio.to_thread(self._write_softly, kept, ended)
+
+    def _is_untidy(self) -> bool:
+        return self._tidied_at is None or time.monotonic() > self._tidied_at + TIDY_EVERY_S
+
+    def _write_softly(self, kept: ActivityKept, ended: Sequence[Finished]) -> None:
+        try:
+            if ended:
+                self._archive.write(ended)
+            if self._is_untidy():
+                self._tidied_at = time.monotonic()
+                self._archive.tidy(kept)
+        except (sqlite3.Error, OSError) as problem:
+            self.lost += len(ended)
+            return self._tell(problem)
+        if not self._is_well:
+            log.info("the activity can be kept again file=%s lost=%d", self._archive.path, self.lost)
+        self._is_well = True
+        return None
+
+    def _tell(self, problem: Exception) -> None:
+        """Once, until it is over. What is no database becomes none by waiting, so that is put aside."""
+        if self._is_well:
+            log.warning("the activity cannot be kept file=%s error=%r", self._archive.path, str(problem))
+        self._is_well = False
+        if isinstance(problem, sqlite3.DatabaseError) and not isinstance(problem, sqlite3.OperationalError):
+            self._put_aside()
+
+    def _put_aside(self) -> None:
+        try:
+            log.warning("a broken file of activity was put aside file=%s", self._archive.put_aside())
+        except OSError as problem:
+            log.warning("a broken file of activity cannot be put aside error=%r", str(problem))

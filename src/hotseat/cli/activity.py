@@ -1,0 +1,53 @@
+"""`hotseat activity`: requests that have ended, one a line."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from hotseat.cli.asking import moment, show_json
+from hotseat.cli.tables import table
+
+if TYPE_CHECKING:
+    from hotseat.cli.client import Server
+
+HEAD = ("ENDED", "MODEL", "CLIENT", "REQUEST", "STATUS", "WAITED", "FIRST BYTE", "TOOK", "TOKENS", "TOKENS/S", "ID")
+
+
+def activity(server: Server, model: str | None, seconds: float, most: int, as_json: bool) -> None:
+    query: dict[str, object] = {"since": max(0.0, time.time() - seconds), "most": most}
+    if model is not None:
+        query["model"] = model
+    told = server.ask("GET", "/hotseat/activity", **query)
+    if as_json:
+        return show_json(told)
+    print(table(HEAD, [row(request) for request in told["requests"]]))
+    if not told["kept_s"]:
+        print("\nThese are from memory, the last thousand at most; activity.keepDays keeps them on disk.")
+    return None
+
+
+def row(request: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        moment(request["at"]),
+        request["model"],
+        request["client"],
+        f"{request['method']} {request['path']}",
+        str(request["status"]),
+        seconds_of(request["waited_s"]),
+        seconds_of(request["first_byte_s"]),
+        seconds_of(request["seconds"]),
+        tokens_of(request),
+        "" if request["tokens_per_s"] is None else f"{request['tokens_per_s']:.1f}",
+        request["id"],
+    )
+
+
+def seconds_of(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.3g}s"
+
+
+def tokens_of(request: dict[str, Any]) -> str:
+    """`12+80`: the prompt's and the answer's, as far as they are known."""
+    known = request["prompt_tokens"], request["completion_tokens"]
+    return "" if known == (None, None) else "+".join("?" if each is None else str(each) for each in known)

@@ -1,0 +1,55 @@
+"""`hotseat activity`: what has ended, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from hotseat.activity import Tokens
+from hotseat.terms import ClientId, ModelName
+
+if TYPE_CHECKING:
+    from tests.support.desk import Desk
+
+
+class Head:
+    method, target = b"POST", b"/v1/chat/completions"
+
+
+def finish(desk: Desk, model: str, tokens: Tokens | None = None) -> None:
+    about = (ClientId("me"), Head(), b"box-7", tokens)
+    desk.house.activity.finished(ModelName(model), 200, 0.25, 0.5, 1.25, *about)
+
+
+async def test_each_request_is_a_line(desk: Desk) -> None:
+    """With its tokens, as far as they are known, and a word on where it is from."""
+    finish(desk, "qwen", Tokens(4, 20, None))
+    finish(desk, "org/llama")
+    said = await desk.type("activity")
+
+    head, first, second, *rest = said.out.splitlines()
+    assert head.split()[:3] == ["ENDED", "MODEL", "CLIENT"]
+    assert first.split()[2:] == (
+        ["qwen", "me", "POST", "/v1/chat/completions", "200", "0.25s", "0.5s", "1.25s", "4+20", "20.0", "box-7"]
+    )
+    assert second.split()[-3:] == ["-", "-", "box-7"]
+    assert "activity.keepDays keeps them on disk" in rest[-1]
+
+
+async def test_one_model_can_be_asked_for(desk: Desk) -> None:
+    """By its name, in JSON; one that is unknown is told."""
+    finish(desk, "qwen")
+    finish(desk, "org/llama")
+    told = json.loads((await desk.type("activity", "--model", "org/llama", "--json")).out)
+
+    assert [request["model"] for request in told["requests"]] == ["org/llama"]
+    assert told["kept_s"] == 0
+    assert "nobody" in (await desk.type("activity", "--model", "nobody")).err
+
+
+async def test_what_is_older_is_left_out(desk: Desk) -> None:
+    """And what is no time is told."""
+    finish(desk, "qwen")
+
+    assert json.loads((await desk.type("activity", "--since", "0s", "--json")).out)["requests"] == []
+    assert "must be a duration" in (await desk.type("activity", "--since", "yesterday")).err

@@ -1,0 +1,206 @@
+"""Finished requests on disk: kept for a while, and never in anybody's way."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import signal
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.activity import KEPT, Activity, Tokens
+from hotseat.archive import FORMAT, Archive, Archivist
+from hotseat.errors import HotseatError
+from hotseat.settings import ActivityKept
+from hotseat.terms import ClientId, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+QWEN, LLAMA, SOMEONE = ModelName("qwen"), ModelName("llama"), ClientId("someone")
+NOW = 1_800_000_000.0
+A_DAY_S = 86_400.0
+
+
+class Ledger:
+    def finished(self, *_: object) -> None: ...
+    def refused(self, code: str) -> None: ...
+    def counted(self, *_: object) -> None: ...
+
+
+class Head:
+    method, target = b"POST", b"/v1/chat/completions?key=hush"
+
+
+class Desk:
+    """An activity, the file that it goes to, and a clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "state/activity.sqlite3"
+        self.now = NOW
+        self.kept = ActivityKept(30 * A_DAY_S)
+        self.activity = Activity(Ledger(), lambda: self.now)
+        self.archivist = Archivist(self.activity, Archive(self.file, lambda: self.now), lambda: self.kept)
+
+    def finish(self, model: ModelName = QWEN, tokens: Tokens | None = None) -> None:
+        self.activity.finished(model, 200, 0.25, 0.5, 1.25, SOMEONE, Head(), b"box-7", tokens)
+
+    async def kept_models(self) -> list[str]:
+        return [ended.model for ended in await self.archivist.read(0, None, 1000)]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+async def test_what_has_ended_is_there_after_a_restart(desk: Desk, tmp_path: Path) -> None:
+    """All that the activity knows, but for the query, where people put keys."""
+    desk.finish(tokens=Tokens(4, 20, None))
+    desk.finish(LLAMA)
+    await desk.archivist.close()
+    first, second = await Desk(tmp_path).archivist.read(0, None, 10)
+
+    assert (first.model, first.at, first.client, first.method, first.id) == (QWEN, NOW, SOMEONE, b"POST", b"box-7")
+    assert (first.target, first.status) == (b"/v1/chat/completions", 200)
+    assert (first.waited_s, first.first_byte_s, first.seconds) == (0.25, 0.5, 1.25)
+    assert (first.tokens, first.tokens_per_s) == (Tokens(4, 20, 20.0), 20.0)
+    assert (second.model, second.tokens) == (LLAMA, None)
+    assert b"hush" not in b"".join(file.read_bytes() for file in desk.file.parent.iterdir())
+
+
+async def test_only_what_is_wanted_is_read(desk: Desk) -> None:
+    """By model, by time, and the newest of too many."""
+    for model in (QWEN, LLAMA, QWEN, LLAMA):
+        desk.now += 10
+        desk.finish(model)
+
+    assert [ended.at for ended in await desk.archivist.read(0, "llama", 10)] == [NOW + 20, NOW + 40]
+    assert [ended.at for ended in await desk.archivist.read(NOW + 20, None, 10)] == [NOW + 30, NOW + 40]
+    assert [ended.at for ended in await desk.archivist.read(0, None, 1)] == [NOW + 40]
+
+
+async def test_nothing_is_kept_unless_that_is_wished(desk: Desk) -> None:
+    """Then the last ones are read from memory."""
+    desk.kept = ActivityKept()
+    for model in (QWEN, LLAMA, QWEN):
+        desk.finish(model)
+    await desk.archivist.close()
+
+    assert await desk.kept_models() == ["qwen", "llama", "qwen"]
+    assert len(await desk.archivist.read(0, "qwen", 1)) == 1
+    assert not desk.file.parent.exists()
+
+
+async def test_nobody_else_may_read_it(desk: Desk) -> None:
+    """Who asked what is the operator's matter."""
+    desk.finish()
+    await desk.archivist.close()
+
+    assert (desk.file.stat().st_mode & 0o777, desk.file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+async def test_the_old_and_the_many_are_forgotten(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both bounds hold."""
+    monkeypatch.setattr("hotseat.archive.TIDY_EVERY_S", -1.0)
+    desk.finish(LLAMA)
+    await desk.archivist.close()
+    desk.now += 31 * A_DAY_S
+    desk.kept = ActivityKept(30 * A_DAY_S, most=3)
+    for _ in range(5):
+        desk.finish()
+    await desk.archivist.close()
+
+    assert await desk.kept_models() == ["qwen"] * 3
+
+
+async def test_what_came_too_quickly_is_counted_as_lost(desk: Desk) -> None:
+    """More ended between two looks than is kept in memory."""
+    for _ in range(KEPT + 7):
+        desk.finish()
+    await desk.archivist.close()
+
+    assert desk.archivist.lost == 7
+    assert len(await desk.kept_models()) == 1000
+
+
+async def test_a_broken_file_is_put_aside(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """The request that found it is lost, the next one is kept."""
+    desk.file.parent.mkdir()
+    desk.file.write_bytes(b"this is no database, whatever its name says" * 100)
+    desk.finish(LLAMA)
+    await desk.archivist.close()
+    desk.finish(QWEN)
+    await desk.archivist.close()
+
+    assert await desk.kept_models() == ["qwen"]
+    assert desk.archivist.lost == 1
+    assert [path.name for path in desk.file.parent.glob("*.broken-*")] == [f"activity.sqlite3.broken-{int(NOW)}"]
+    assert "a broken file of activity was put aside" in caplog.text
+
+
+async def test_a_file_of_a_newer_hotseat_is_left_alone(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """Going back to an older version must not destroy what the newer one wrote."""
+    desk.file.parent.mkdir()
+    with sqlite3.connect(desk.file) as newer:
+        newer.execute(f"pragma user_version = {FORMAT + 1}")
+    newer.close()
+    desk.finish()
+    await desk.archivist.close()
+
+    assert desk.archivist.lost == 1
+    assert f"its format is {FORMAT + 1}, this hotseat knows {FORMAT}" in caplog.text
+    with pytest.raises(HotseatError, match="cannot be read"):
+        await desk.archivist.read(0, None, 10)
+
+
+async def test_a_full_disk_is_told_once_and_so_is_its_end(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """What could not be written meanwhile is lost, and nothing else."""
+    caplog.set_level(logging.INFO)
+    desk.finish()
+    await desk.archivist.close()
+    with no_room(desk.file.stat().st_size):
+        for _ in range(3):
+            for _ in range(500):
+                desk.finish(LLAMA)
+            await desk.archivist.close()
+    desk.finish()
+    await desk.archivist.close()
+
+    told = [record.getMessage() for record in caplog.records]
+    assert sum("the activity cannot be kept" in line for line in told) == 1
+    assert sum("the activity can be kept again" in line for line in told) == 1
+    assert desk.archivist.lost == 1500
+    assert await desk.kept_models() == ["qwen", "qwen"]
+
+
+@contextmanager
+def no_room(size: int) -> Iterator[None]:
+    """Inside the block no file of this process can grow beyond this."""
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+async def test_a_folder_that_cannot_be_written_stops_nobody(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor one that is no folder at all."""
+    desk.file.parent.write_text("in the way")
+    desk.finish()
+    await desk.archivist.close()
+    os.unlink(desk.file.parent)
+    desk.finish()
+    await desk.archivist.close()
+
+    assert desk.archivist.lost == 1
+    assert await desk.kept_models() == ["qwen"]
+    assert "the activity cannot be kept" in caplog.text
