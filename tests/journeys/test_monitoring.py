@@ -1,0 +1,119 @@
+"""The Grafana dashboard and the alerts, with a real Prometheus and a hotseat that swaps real models."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from tests.support.client import PATIENCE_S, eventually
+from tests.support.hotseat import Hotseat
+from tests.support.llama import llama
+from tests.support.prometheus import Prometheus, program
+
+from hotseat.telemetry.figures import FIGURES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONTRIB = Path(__file__).parents[2] / "contrib"
+RULES = CONTRIB / "prometheus/alerts.yaml"
+SELECTOR = re.compile(r"\b(?:up|hotseat_\w+|process_\w+)(?:\{[^}]*\})?")
+VARIABLES = {"$instance": ".*", "$model": ".*", "$__rate_interval": "5m"}
+FEW_S = 10.0
+
+
+def alerts() -> list[dict[str, Any]]:
+    return list(yaml.safe_load(RULES.read_text())["groups"][0]["rules"])
+
+
+def panels() -> list[tuple[str, str]]:
+    """Title and expression of all that the dashboard asks."""
+    board = json.loads((CONTRIB / "grafana/hotseat.json").read_text())
+    return [(panel["title"], target["expr"]) for panel in board["panels"] for target in panel.get("targets", [])]
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """It has seen loads, stops and answers as they happened."""
+    folder = tmp_path_factory.mktemp("monitored")
+    models = {"alpha": llama("alpha"), "beta": llama("beta")}
+    with Hotseat({"models": models}, folder) as house, Prometheus(house.port, RULES, folder) as prometheus:
+        eventually(lambda: prometheus.query("hotseat_build_info"), within=PATIENCE_S)
+        for model in ("alpha", "beta", "alpha"):
+            assert house.chat(model).status == 200
+        house.chat("nobody")
+        seen = 'hotseat_load_seconds_count{model="alpha"} == 2 and on () count_over_time(up[5m]) > 3'
+        eventually(lambda: prometheus.query(seen), within=PATIENCE_S)
+        house.chat("alpha")
+        house.chat("beta")
+        tokens = 'increase(hotseat_tokens_per_second_count{model="alpha"}[5m]) > 0'
+        eventually(lambda: prometheus.query(tokens), within=PATIENCE_S)
+        yield prometheus
+
+
+def test_the_alerts_are_rules_and_fire_when_they_should() -> None:
+    """promtool plays them a bad day and an ordinary one."""
+    for what in (("check", "rules", str(RULES)), ("test", "rules", str(RULES.with_suffix(".test.yaml")))):
+        done = subprocess.run([program("promtool"), *what], capture_output=True, text=True)
+
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_is_tested() -> None:
+    """Each fires on promtool's bad day."""
+    tested = RULES.with_suffix(".test.yaml").read_text()
+
+    assert [alert["alert"] for alert in alerts() if f'alertname="{alert["alert"]}"' not in tested] == []
+
+
+@pytest.mark.llama
+def test_prometheus_takes_up_the_alerts(prometheus: Prometheus) -> None:
+    """All of them are evaluated without an error, and none fires."""
+    eventually(lambda: all(rule["health"] == "ok" for rule in rules_of(prometheus)))
+    loaded = rules_of(prometheus)
+
+    assert {rule["name"] for rule in loaded} == {alert["alert"] for alert in alerts()}
+    assert [rule["name"] for rule in loaded if rule["state"] == "firing"] == []
+
+
+def rules_of(prometheus: Prometheus) -> list[dict[str, Any]]:
+    return [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
+
+
+@pytest.mark.llama
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: str(alert["alert"]))
+def test_what_an_alert_looks_at_is_there(prometheus: Prometheus, alert: dict[str, Any]) -> None:
+    """Every figure with every label that it asks for: an alert on what is never printed would never fire."""
+    selectors = SELECTOR.findall(alert["expr"])
+
+    assert selectors
+    assert [selector for selector in selectors if not prometheus.query(selector)] == []
+
+
+@pytest.mark.llama
+@pytest.mark.parametrize(("title", "expression"), panels())
+def test_every_panel_shows_something(prometheus: Prometheus, title: str, expression: str) -> None:
+    """A number at least: no panel stays empty for want of a figure or of a label."""
+    for name, value in VARIABLES.items():
+        expression = expression.replace(name, value)
+
+    assert eventually(lambda: numbers(prometheus.query(expression)), within=FEW_S), title
+
+
+def numbers(found: list[dict[str, Any]]) -> list[float]:
+    return [value for each in found if isfinite(value := float(each["value"][1]))]
+
+
+@pytest.mark.llama
+def test_prometheus_sees_what_is_documented(prometheus: Prometheus) -> None:
+    """Names and types, as the page of metrics has them."""
+    seen = {each["metric"]: each["type"] for each in prometheus.ask("targets/metadata")}
+    documented = {figure.name: figure.kind.value for figure in FIGURES}
+
+    assert {name: kind for name, kind in seen.items() if name.startswith(("hotseat_", "process_"))} == documented
