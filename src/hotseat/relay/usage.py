@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from hotseat.activity import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hotseat.terms import Bytes
+
+    Read = Callable[[bytes, int], re.Match[bytes] | None]
 
 LAST_PIECES = 4
 """Of an answer are kept: usage, the end of the events, the last chunk, and one more."""
@@ -29,7 +31,8 @@ COMPLETION = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"')
 RATE = (b'"predicted_per_second"',)
 
 # What follows the number must end it: the framing of a chunk may stand in its midst.
-_value = re.compile(rb"\s*:\s*(\d{1,12}(?:\.\d{1,12})?)\s*[,}]").match
+_count = re.compile(rb"\s*:\s*(\d{1,12})\s*[,}]").match
+_rate = re.compile(rb"\s*:\s*(\d{1,12}(?:\.\d{1,12})?)\s*[,}]").match
 
 
 def ends_of(piece: bytes) -> bytes:
@@ -47,20 +50,20 @@ def tokens_in(pieces: Sequence[bytes]) -> Tokens | None:
         begin = tail.find(b'"usage"', 0, NEAR_THE_BEGINNING)
     if begin < 0:
         return None
-    prompt, completion = _number(tail, begin, PROMPT), _number(tail, begin, COMPLETION)
+    prompt, completion = _number(tail, begin, PROMPT, _count), _number(tail, begin, COMPLETION, _count)
     if prompt is None and completion is None:
         return None
     return Tokens(
-        None if prompt is None else int(float(prompt)),
-        None if completion is None else int(float(completion)),
-        None if (rate := _number(tail, begin, RATE)) is None else float(rate),
+        None if prompt is None else int(prompt),
+        None if completion is None else int(completion),
+        None if (rate := _number(tail, begin, RATE, _rate)) is None else float(rate),
     )
 
 
-def _number(tail: bytes, begin: int, names: Sequence[bytes]) -> bytes | None:
+def _number(tail: bytes, begin: int, names: Sequence[bytes], read: Read) -> bytes | None:
     """Of the first of these names that stands behind `begin` with a number."""
     for name in names:
         place = tail.find(name, begin)
-        if place >= 0 and (found := _value(tail, place + len(name))):
+        if place >= 0 and (found := read(tail, place + len(name))):
             return found[1]
     return None
