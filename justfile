@@ -96,6 +96,10 @@ bench-scheduling *options:
 chaos *options:
     python -m bench.chaos "$@"
 
+# an hour of mixed company on a real llama-server: nothing grows, nobody waits longer
+soak *options:
+    python -m bench.soak "$@"
+
 # what `just fuzz` and `just audit` need beyond the rest
 searchers:
     uv pip install -q --require-hashes -r requirements/fuzz.txt

@@ -53,6 +53,7 @@ from hotseat.telemetry.descriptors import watch_descriptors
 from hotseat.telemetry.json_lines import ServerLines
 from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.lag import Lag
+from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metrics import Metrics
 from hotseat.terms import Address
 from hotseat.upstreams.echo import Echo
@@ -233,6 +234,7 @@ class Program:
         lag = Lag()
         self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked, lambda: self._archivist.lost)
         self._metrics.include(KeyPage(self._accounts.all))
+        self._metrics.include(LoopPage())
         self._journal.listen(self._metrics.watch)
         self._journal.listen(Homecoming(self._dispatcher, self._tasks).watch)
         self._activity = Activity(self._metrics)

@@ -44,6 +44,12 @@ async def open_house(tmp_path: Path) -> AsyncIterator[OpenHouse]:
         yield opened
 
 
+@pytest.fixture(autouse=True)
+def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that a busy machine makes are no waits worth telling."""
+    monkeypatch.setattr("hotseat.relay.exchange.WORTH_TELLING_S", 5.0)
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever cannot be reached is tried only once more."""

@@ -19,6 +19,7 @@ from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import ApiKey
 from hotseat.telemetry.figures import LABELS
 from hotseat.telemetry.key_page import KeyPage
+from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metrics import Metrics
 from hotseat.terms import ModelName
 
@@ -35,6 +36,7 @@ async def printed() -> list[Metric]:
     dispatcher = Dispatcher(Scheduler(catalog(spec("alpha"), spec("beta"), spec("dud"))), puppets, journal)
     metrics = Metrics(dispatcher.view, lambda: 0.0)
     metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")])))
+    metrics.include(LoopPage())
     journal.listen(metrics.watch)
     metrics.finished(ALPHA, 200, 0.1, 0.2, 0.3)
     metrics.counted(ALPHA, Tokens(4, 3, 99.5), 99.5)

@@ -128,6 +128,9 @@ OLDEST_WAITING = Figure(
 LOOP_LAG = Figure(
     "hotseat_loop_lag_seconds", _GAUGE, "Worst lag of the event loop since the last scrape, whoever scraped."
 )
+TASKS = Figure(
+    "hotseat_tasks", _GAUGE, "Tasks of the event loop; a few for hotseat itself, none for a request in flight."
+)
 ACTIVITY_LOST = Figure(
     "hotseat_activity_lost_total", _COUNTER, "Finished requests that should have been kept on disk and could not."
 )
@@ -166,7 +169,7 @@ FIGURES = (
     PROMPT_TOKENS, COMPLETION_TOKENS, TOKENS_PER_SECOND, REFUSALS,
     LOADS, STOPS, CRASHES, EARLY_EVICTIONS, LOAD_SECONDS, STOP_SECONDS,
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
-    ACTIVITY_LOST, LOOP_LAG, LAST_RELOAD, BUILD_INFO,
+    ACTIVITY_LOST, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
     KEY_REQUESTS, KEY_REFUSED, KEY_IN_FLIGHT, KEY_DEVICE_SECONDS,
     *PROCESS,
 )  # fmt: skip

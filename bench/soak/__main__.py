@@ -1,0 +1,93 @@
+"""An hour of mixed company on a real llama-server: nothing of hotseat grows, and nobody waits longer at its end.
+
+Three models with room for two, so that they are swapped all the time; `just soak`. Needs `just llama`; loopback only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.soak.load import Company
+from bench.soak.page import CHART, PAGE, Outcome, page
+from bench.soak.picture import picture
+from bench.soak.samples import cpu_s, gauge, look, trends
+from tests.support.hotseat import Hotseat
+from tests.support.llama import llama
+
+if TYPE_CHECKING:
+    from bench.soak.load import Account
+    from bench.soak.samples import Sample
+
+CONFIG = {
+    "devices": {"room": {"memory": "2GiB"}},
+    "models": {
+        "alpha": llama("alpha", memory="1GiB"),
+        "beta": llama("beta", memory="1GiB"),
+        "gamma": llama("alpha", memory="1GiB"),
+    },
+}
+LOOKS = 120
+"""In all, so that a picture of a minute and one of a day are equally fine."""
+
+
+def main() -> int:
+    options = parse_options()
+    with tempfile.TemporaryDirectory() as folder, Hotseat(CONFIG, Path(folder)) as house:
+        outcome = asyncio.run(watched(house, options.minutes * 60, options.seed))
+    text = page(outcome)
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+    if options.write:
+        PAGE.write_text(text)
+        CHART.write_text(picture(outcome.samples))
+    return 0 if outcome.holds else 1
+
+
+async def watched(house: Hotseat, seconds: float, seed: int) -> Outcome:
+    began = time.monotonic()
+    samples: list[Sample] = []
+    ends: Counter[str] = Counter()
+    wrong: list[str] = []
+    async with Company(house.port, seed) as company:
+        for n in range(1, LOOKS + 1):
+            await asyncio.sleep(began + n * seconds / LOOKS - time.monotonic())
+            account = company.take_account()
+            samples.append(await asyncio.to_thread(look, house, time.monotonic() - began, account))
+            add(ends, wrong, account)
+    add(ends, wrong, company.take_account())
+    spent_s = cpu_s(house.process.pid)
+    loads = await asyncio.to_thread(loads_of, house)
+    return Outcome(seed, samples, dict(ends.most_common()), wrong, trends(samples), loads, spent_s)
+
+
+def add(ends: Counter[str], wrong: list[str], account: Account) -> None:
+    ends.update(account.ends)
+    wrong.extend(account.wrong)
+
+
+def loads_of(house: Hotseat) -> int:
+    page = house.call("GET", "/metrics").body.decode()
+    return sum(gauge(page, f'hotseat_loads_total{{model="{name}",outcome="ready"}}') for name in CONFIG["models"])
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="just soak", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60.0, help="how long (%(default)s)")
+    parser.add_argument("--seed", type=int, default=2026, help="of what everybody asks (%(default)s)")
+    parser.add_argument("--json", type=Path, help="write every sample to this file")
+    parser.add_argument("--write", action="store_true", help="write docs/reference/soak.md and its picture")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Mixed company for hours: people who talk, who leave in the middle, who ask nonsense, and who only watch."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bench.chaos.client import Client, End
+from bench.chaos.wishes import Kind, Manner, Wish
+
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from bench.chaos.client import Told
+
+MODELS = {"alpha": 60, "beta": 35, "gamma": 5}
+"""How often each is asked for; two of them have room at a time."""
+TALKERS, LEAVERS, WATCHERS = 5, 1, 1
+PAUSE_S = 0.2
+"""Mean time that somebody thinks between two questions."""
+FEED_S = 30.0
+"""How long the events are followed before the watcher comes again."""
+NONSENSE = (b'{"model": "nobody", "messages": []}', b'{"model": ', b"[]", b'{"messages": []}')
+PATHS = ("/v1/models", "/health", "/hotseat/models", "/hotseat/queue", "/hotseat/requests", "/metrics")
+
+
+@dataclass(slots=True)
+class Account:
+    """What everybody saw since somebody last looked."""
+
+    answered_s: list[float] = field(default_factory=list)
+    """Of whole answers in one piece, by whoever waited for them."""
+    ends: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def note(self, told: Told) -> None:
+        self.ends[told.end.value] += 1
+        if told.end is End.WHOLE and told.wish.kind is Kind.UNARY:
+            self.answered_s.append(told.ended - told.began)
+        if told.end not in (End.WHOLE, End.LEFT):
+            self.wrong.append(f"{told.end.value}: {told.status} {told.text[:200]}")
+
+    def note_answer(self, status: int, expected: int, what: str) -> None:
+        self.ends["whole answer" if status < 400 else "honest error"] += 1
+        if status != expected:
+            self.wrong.append(f"{what}: {status} instead of {expected}")
+
+
+class Company:
+    """Everybody at once, from the beginning of the block to its end."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        self._port, self._seed = port, seed
+        self._account = Account()
+        self._tasks = Tasks()
+
+    async def __aenter__(self) -> Company:
+        for n in range(TALKERS):
+            self._start(self._talk(random.Random(f"{self._seed}/talker/{n}"), Manner.PATIENT))
+        for n in range(LEAVERS):
+            self._start(self._talk(random.Random(f"{self._seed}/leaver/{n}"), Manner.HANGS_UP))
+        for n in range(WATCHERS):
+            self._start(self._look(random.Random(f"{self._seed}/watcher/{n}")))
+        self._start(self._babble(random.Random(f"{self._seed}/nonsense")))
+        self._start(self._follow())
+        return self
+
+    async def __aexit__(self, *problem: object) -> None:
+        await self._tasks.aclose()
+
+    def take_account(self) -> Account:
+        account, self._account = self._account, Account()
+        return account
+
+    def _start(self, role: Coroutine[None, None, None]) -> None:
+        self._tasks.start(role, "role")
+
+    async def _talk(self, dice: random.Random, manner: Manner) -> None:
+        client = Client(self._port)
+        while True:
+            self._account.note(await client.ask(wish(dice, manner)))
+            await asyncio.sleep(dice.expovariate(1 / PAUSE_S))
+
+    async def _babble(self, dice: random.Random) -> None:
+        while True:
+            said = dice.choice(NONSENSE)
+            expected = 404 if b"nobody" in said else 400
+            self._account.note_answer(await self._post(said), expected, f"nonsense {said!r}")
+            await asyncio.sleep(dice.expovariate(1 / PAUSE_S))
+
+    async def _look(self, dice: random.Random) -> None:
+        while True:
+            path = dice.choice(PATHS)
+            self._account.note_answer(await self._get(path), 200, path)
+            await asyncio.sleep(dice.expovariate(1 / PAUSE_S))
+
+    async def _follow(self) -> None:
+        """The events, again and again from the beginning: whoever watches for a day opens many pages."""
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+            writer.write(b"GET /hotseat/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            try:
+                async with asyncio.timeout(FEED_S):
+                    while await reader.read(1 << 16):
+                        pass
+            except TimeoutError:
+                writer.transport.abort()
+            else:
+                self._account.wrong.append("the events ended by themselves")
+                await asyncio.sleep(1.0)
+
+    async def _post(self, body: bytes) -> int:
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        return await self._status(
+            head + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+
+    async def _get(self, path: str) -> int:
+        return await self._status(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+
+    async def _status(self, said: bytes) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            writer.write(said)
+            answer = await reader.read(-1)
+            return int(answer.split(b" ", 2)[1]) if answer else 0
+        finally:
+            writer.transport.abort()
+
+
+def wish(dice: random.Random, manner: Manner) -> Wish:
+    model = dice.choices([*MODELS], [*MODELS.values()])[0]
+    kind = dice.choice([Kind.UNARY, Kind.STREAM])
+    words = 400 if manner is Manner.HANGS_UP else dice.choice([4, 16, 64])
+    return Wish("", model, kind, "", manner, words, dice.uniform(0.0, 1.0))

@@ -1,0 +1,94 @@
+"""What hotseat takes and how fast it answers, looked at every few seconds; and whether any of it grew."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+from bench.relay.processes import pss_kb
+from tests.support.processes import proc_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bench.soak.load import Account
+    from tests.support.hotseat import Hotseat
+
+MOST_MORE_MB = 3.0
+MOST_MORE_OPEN = 5
+"""Connections that are open at the moment of a look."""
+MOST_SLOWER = 1.25
+"""A machine that others use too has moods of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    at_s: float
+    pss_mb: float
+    open_files: int
+    threads: int
+    tasks: int
+    p50_ms: float
+    p95_ms: float
+    requests: int
+
+
+def look(house: Hotseat, at_s: float, account: Account) -> Sample:
+    pid = house.process.pid
+    answered = sorted(account.answered_s) or [0.0]
+    return Sample(
+        at_s=at_s,
+        pss_mb=pss_kb(pid) / 1024,
+        open_files=len(os.listdir(f"/proc/{pid}/fd")),
+        threads=len(os.listdir(f"/proc/{pid}/task")),
+        tasks=gauge(house.call("GET", "/metrics").body.decode(), "hotseat_tasks"),
+        p50_ms=statistics.median(answered) * 1000,
+        p95_ms=answered[ceil(0.95 * len(answered)) - 1] * 1000,
+        requests=sum(account.ends.values()),
+    )
+
+
+def gauge(page: str, name: str) -> int:
+    return next(int(float(line.split()[1])) for line in page.splitlines() if line.startswith(f"{name} "))
+
+
+def cpu_s(pid: int) -> float:
+    """Of the process itself, since its start."""
+    fields = proc_file(pid, "stat").rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """One figure in the second quarter of the run, when everything was seen once, and in the last."""
+
+    name: str
+    early: float
+    late: float
+    most: float
+
+    @property
+    def holds(self) -> bool:
+        return self.late <= self.most
+
+
+def trends(samples: Sequence[Sample]) -> list[Trend]:
+    def median(of: Callable[[Sample], float], quarter: int) -> float:
+        size = max(1, len(samples) // 4)
+        return statistics.median(of(sample) for sample in samples[quarter * size : (quarter + 1) * size])
+
+    def trend(name: str, of: Callable[[Sample], float], most: Callable[[float], float]) -> Trend:
+        early = median(of, 1)
+        return Trend(name, early, median(of, 3), most(early))
+
+    return [
+        trend("memory (PSS), MB", lambda it: it.pss_mb, lambda mb: mb + MOST_MORE_MB),
+        trend("open files", lambda it: it.open_files, lambda n: n + MOST_MORE_OPEN),
+        trend("threads", lambda it: it.threads, lambda n: n + MOST_MORE_OPEN),
+        trend("tasks", lambda it: it.tasks, lambda n: n + MOST_MORE_OPEN),
+        trend("answer in one piece, p50, ms", lambda it: it.p50_ms, lambda ms: ms * MOST_SLOWER),
+        trend("answer in one piece, p95, ms", lambda it: it.p95_ms, lambda ms: ms * MOST_SLOWER),
+    ]

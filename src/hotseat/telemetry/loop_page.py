@@ -1,0 +1,27 @@
+"""How much the event loop has to do: tasks that nobody waits for any more would show here first."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from prometheus_client.registry import Collector
+
+from hotseat.telemetry import figures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prometheus_client.core import Metric
+
+
+class LoopPage(Collector):
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, as the other page."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        yield figures.TASKS.gauge(len(asyncio.all_tasks(self._loop)))
