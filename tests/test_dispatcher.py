@@ -51,7 +51,7 @@ class Guest:
         self.error = error
         self._hear("refused")
 
-    def cut(self, because: str) -> None:
+    def cut(self, error: HotseatError) -> None:
         self._hear("cut")
 
     def _hear(self, news: str) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, assert_never, cast
 
 from hotseat.catalog.catalog import CatalogChange, compare
-from hotseat.errors import Dismissed, UnknownTicket
+from hotseat.errors import Dismissed, UnknownTicket, Unloaded
 from hotseat.scheduling.commands import (
     Command,
     Confirm,
@@ -87,7 +87,7 @@ class Visitor(Protocol):
     def refused(self, error: HotseatError) -> None:
         """No lease; the ticket is gone."""
 
-    def cut(self, because: str) -> None:
+    def cut(self, error: HotseatError) -> None:
         """End your exchange visibly now, then `leave`."""
 
 
@@ -162,7 +162,7 @@ class Dispatcher:
         if any(waiting.ticket == ticket for waiting in self.view().line):
             visitor.refused(Dismissed("an operator ended this request while it waited"))
         else:
-            visitor.cut("an operator ended this request")
+            visitor.cut(Dismissed("an operator ended this request"))
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
         """Return when the model is ready; raise what kept it from that."""
@@ -230,7 +230,7 @@ class Dispatcher:
                     visitor.refused(error)
             case Cut(ticket=ticket, because=because):
                 if visitor := self._visitors.get(ticket):
-                    visitor.cut(because)
+                    visitor.cut(Unloaded(because))
             case StartUpstream(model=model, because=because):
                 log.info("starting upstream model=%s because=%r", model, because)
                 self._tasks.start(self._run(command), f"run {model}")
@@ -317,5 +317,5 @@ class _Wish:
         if not self.answer.done():
             self.answer.set_exception(error)
 
-    def cut(self, because: str) -> None:
-        raise AssertionError(f"an operator's ticket holds no lease that could be cut: {because}")
+    def cut(self, error: HotseatError) -> None:
+        raise AssertionError(f"an operator's ticket holds no lease that could be cut: {error}")

@@ -33,8 +33,8 @@ class Guest:
     def refused(self, error: HotseatError) -> None:
         self.told.append(f"refused: {error.message}")
 
-    def cut(self, because: str) -> None:
-        self.told.append(f"cut: {because}")
+    def cut(self, error: HotseatError) -> None:
+        self.told.append(f"cut: {error}")
 
 
 async def test_what_ended_is_listed_without_its_query(house: Management) -> None:

@@ -70,8 +70,10 @@ async def test_a_request_that_is_dismissed_in_flight_leaves_its_upstream(house: 
     client = await house.send(chat("alpha"))
     await house.alpha.call()
     house.dispatcher.dismiss(house.relay.under_way()[0].ticket)
+    told = await client.message()
 
-    assert (await client.message()).status == 503
+    assert told.status == 503
+    assert ("X-Error-Code", "request_dismissed") in told.fields
     assert house.dispatcher.view().model(ModelName("alpha")).in_flight == 0
 
 

@@ -70,7 +70,7 @@ def test_a_draining_model(yard: Playbook) -> None:
     yard >> arrives(2, "llama") << wakes_at(50)
     yard.at(50) >> clock << nothing
 
-    assert yard.why("qwen") == "1 requests finish first, then it stops: llama needs its room"
+    assert yard.why("qwen") == "1 request finishes first, then it stops: llama needs its room"
     assert not yard.view("qwen").is_running
 
 

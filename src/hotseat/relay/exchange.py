@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from hotseat.activity import UnderWay
 from hotseat.catalog.leads import RemoteModel, Selector
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, UNCHANGED, LoadingState, ModelSpec
-from hotseat.errors import ClientError, HotseatError, NotRunning, Unloaded, UpstreamError
+from hotseat.errors import ClientError, HotseatError, NotRunning, UpstreamError
 from hotseat.relay import audit
 from hotseat.relay.dying import is_dying
 from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
@@ -256,8 +256,8 @@ class Exchange:
     def refused(self, error: HotseatError) -> None:
         self._refuse(error)
 
-    def cut(self, because: str) -> None:
-        self._break(Unloaded(because))
+    def cut(self, error: HotseatError) -> None:
+        self._break(error)
 
     # To the upstream
 

@@ -79,7 +79,9 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
         case Phase.LOADING:
             return f"loading for {now - model.since:.1f} s of about {state.load_s(model.name):.1f} s: {model.why}"
         case Phase.DRAINING:
-            return f"{len(model.leases)} requests finish first, then it stops: {model.why}"
+            leases = len(model.leases)
+            first = "1 request finishes" if leases == 1 else f"{leases} requests finish"
+            return f"{first} first, then it stops: {model.why}"
         case Phase.UNLOADING:
             return f"stopping for {now - model.since:.1f} s: {model.why}"
         case _:
