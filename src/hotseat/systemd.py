@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hotseat.terms import Seconds
 
 FIRST_FD = 3
+LISTENS_WITHIN_S: Seconds = 0.1
+"""Who does not read what it is told must not keep us from serving."""
 
 
 class Systemd:
@@ -33,6 +35,7 @@ class Systemd:
             return
         name = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(LISTENS_WITHIN_S)
             sender.sendto("\n".join(facts).encode(), name)
 
     async def keep_watchdog_quiet(self) -> None:

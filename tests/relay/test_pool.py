@@ -91,9 +91,7 @@ async def test_an_upstream_that_promises_little_is_dialled_anew(house: RelayHous
 
 async def test_a_connection_does_not_rest_after_an_event_stream(house: RelayHouse) -> None:
     """llama-server promises to keep it and hangs up; whoever asks next must not meet that goodbye."""
-    stream = HELLO.replace(
-        b"Content", b"Content-Type: text/event-stream\r\nKeep-Alive: timeout=5, max=100\r\nContent", 1
-    )
+    stream = HELLO.replace(b"text/plain", b"text/event-stream\r\nKeep-Alive: timeout=5, max=100")
     await house.exchange(chat(), stream)
 
     assert await house.alpha.lines[0].ended() in End
