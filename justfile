@@ -72,7 +72,7 @@ dashboard-packages:
 screenshots:
     python scripts/make_screenshots.py
 
-# our share of a swap between two real models
+# where the time of a swap goes, beside the bare engine
 bench-swap *options:
     python -m bench.swap "$@"
 

@@ -1,0 +1,88 @@
+"""What a swap costs and where its time goes: real models, swapped by hotseat and by a bare harness in one run.
+
+Small and big, from the page cache and from disk, in alternating pairs. Needs `just llama`, and `just llama --big` for
+the big model; loopback only. `just bench-swap`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.relay.record import machine
+from bench.swap.cases import CASES, beside_bare
+from bench.swap.checks import verdicts
+from bench.swap.page import print_report, write_page
+from bench.swap.record import Record
+from tests.support.llama import SERVER, model_file, present
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.swap.cases import Case
+    from bench.swap.spans import Swap
+
+FEWER = 4
+"""One pair of the big model for so many of the small one: it takes half a minute."""
+
+
+def main() -> int:
+    options = parse_options()
+    record = Record.read(options.from_file) if options.from_file else measured(options)
+    print_report(record)
+    if options.json:
+        record.write(options.json)
+    if options.write:
+        write_page(record)
+    return 1 if options.check and not all(verdict.holds for verdict in verdicts(record)) else 0
+
+
+def measured(options: argparse.Namespace) -> Record:
+    cases = [CASES[name] for name in options.only]
+    for case in cases:
+        model_file(case.model)  # missing: say so before minutes have passed
+    return Record(
+        date=datetime.now(UTC).date().isoformat(),
+        machine=machine(),
+        server=server_version(),
+        load=os.getloadavg()[0],
+        swaps=tuple(swap for case in cases for swap in all_pairs(case, options.pairs)),
+    )
+
+
+def all_pairs(case: Case, pairs: int) -> Iterator[Swap]:
+    for swap in beside_bare(case, max(2, pairs // FEWER) if case.is_big else pairs):
+        print(f"{swap.case} {swap.side}: {swap.total * 1000:.0f} ms", file=sys.stderr, flush=True)
+        yield swap
+
+
+def server_version() -> str:
+    said = subprocess.run([present(SERVER), "--version"], capture_output=True, text=True, check=True)
+    return (said.stdout + said.stderr).splitlines()[0].replace("version:", "llama-server")
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="just bench-swap", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--pairs", type=int, default=20, help="of each case, a quarter of the big ones (%(default)s)")
+    parser.add_argument("--only", type=some_cases, default=list(CASES), help=",".join(CASES))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured there")
+    parser.add_argument("--from", type=Path, metavar="FILE", dest="from_file", help="report such a file, run nothing")
+    parser.add_argument("--write", action="store_true", help="write docs/reference/swaps.md and its chart")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a promise is not kept")
+    return parser.parse_args()
+
+
+def some_cases(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := [name for name in names if name not in CASES]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(CASES)}")
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The page cache, file by file: put a file out of it or into it, and prove it page by page."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHUNK = 1 << 20
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def make_cold(path: Path) -> None:
+    """No page of it is in memory; SystemExit where somebody keeps some, such as a process that maps it."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)  # pages not yet written cannot be dropped
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(file)
+    if share := resident_share(path):
+        raise SystemExit(f"{share:.1%} of {path} stay in the page cache: who maps it?")
+
+
+def make_warm(path: Path) -> None:
+    """Every page of it is in memory."""
+    with path.open("rb", buffering=0) as file:
+        buffer = bytearray(CHUNK)
+        while file.readinto(buffer):
+            pass
+    if (share := resident_share(path)) < 1.0:
+        raise SystemExit(f"only {share:.1%} of {path} fit into the page cache")
+
+
+def resident_share(path: Path) -> float:
+    """The part of its pages that is in memory, as mincore tells of each."""
+    size = path.stat().st_size
+    with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as mapped:
+        states = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+        first = ctypes.c_char.from_buffer(mapped)
+        failed = LIBC.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), states)
+        del first  # or the mapping cannot be closed
+    if failed:
+        raise OSError(ctypes.get_errno(), f"mincore of {path}")
+    return sum(state & 1 for state in bytes(states)) / len(states)

@@ -1,0 +1,62 @@
+"""What is swapped, and how: each case in alternating pairs, because a machine's mood changes by the minute."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.swap.cache import make_cold, make_warm
+from bench.swap.sides import BIG, REST, TINY, Bare, House
+from bench.swap.spans import Swap
+from tests.support.llama import REPOSITORY, model_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BARE, HOTSEAT = "bare", "hotseat"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    title: str
+    model: str
+    prepare: Callable[[Path], None]
+
+    @property
+    def is_big(self) -> bool:
+        return self.model == BIG
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("tiny-warm", "6.7 MB, in the page cache", TINY, make_warm),
+        Case("tiny-cold", "6.7 MB, on disk", TINY, make_cold),
+        Case("big-warm", "1.6 GB, in the page cache", BIG, make_warm),
+        Case("big-cold", "1.6 GB, on disk", BIG, make_cold),
+    )
+}
+
+
+def beside_bare(case: Case, pairs: int) -> Iterator[Swap]:
+    """Away from a small model and back, by both sides in turn; only the way there counts."""
+    with ExitStack() as stack:
+        sides: dict[str, Bare | House] = {
+            BARE: stack.enter_context(Bare(folder_for(stack))),
+            HOTSEAT: stack.enter_context(House(folder_for(stack))),
+        }
+        for pair in range(-1, pairs):  # the first pair is for the caches of everything else
+            for name, side in sides.items():
+                case.prepare(model_file(case.model))
+                spans = side.swap_to(case.model)
+                side.swap_to(REST)
+                if pair >= 0:
+                    yield Swap(case.name, name, spans)
+
+
+def folder_for(stack: ExitStack) -> Path:
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(dir=REPOSITORY / ".cache")))

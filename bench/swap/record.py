@@ -1,0 +1,44 @@
+"""Everything that one run measured, as a JSON file: a report can be made from it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+import msgspec
+from bench.swap.spans import PARTS, Swap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hotseat.terms import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    date: str
+    machine: str
+    server: str
+    load: float
+    """The machine's load average when the run began: what else was going on."""
+    swaps: tuple[Swap, ...]
+
+    def of(self, case: str, side: str) -> list[Swap]:
+        return [swap for swap in self.swaps if (swap.case, swap.side) == (case, side)]
+
+    def total(self, case: str, side: str) -> Seconds:
+        return median(swap.total for swap in self.of(case, side))
+
+    def part(self, case: str, side: str, part: str) -> Seconds:
+        return median(swap.spans.get(part, 0.0) for swap in self.of(case, side))
+
+    def parts(self, case: str, side: str) -> dict[str, Seconds]:
+        return {part: self.part(case, side, part) for part in PARTS}
+
+    def write(self, file: Path) -> None:
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+
+    @staticmethod
+    def read(file: Path) -> Record:
+        return msgspec.json.decode(file.read_bytes(), type=Record)

@@ -1,0 +1,150 @@
+"""The two who swap: a bare harness that drives llama-server directly and impatiently, and hotseat.
+
+Both start servers through the same few lines of shell, which write down when the process runs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import shlex
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from bench.swap.spans import PARTS, cut, told_by_journal
+from tests.support.client import send
+from tests.support.hotseat import Hotseat, free_port
+from tests.support.llama import command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from hotseat.terms import Seconds
+
+REST, TINY, BIG = "beta", "alpha", "big"
+PATIENCE_S: Seconds = 60.0
+MARKED = """#!/bin/bash
+# When the process runs, in seconds since the epoch; then the server, under the same process id.
+echo "$EPOCHREALTIME" >"$1"
+shift
+exec "$@"
+"""
+ROOM = {REST: "2GiB", TINY: "2GiB", BIG: "3GiB"}
+BUDGET = "3GiB"
+"""Of RAM for models: enough for one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Servers that write down when they begin."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self._script.write_text(MARKED)
+        self._script.chmod(0o755)
+
+    @property
+    def _script(self) -> Path:
+        return self.folder / "marked.sh"
+
+    def command(self, name: str, port: str | int) -> str:
+        return f"{shlex.quote(str(self._script))} {shlex.quote(str(self.folder / name))} {command(name, port)}"
+
+    def began(self, name: str) -> float:
+        return float((self.folder / name).read_text())
+
+
+class Bare:
+    """One llama-server at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._marks = Marks(folder)
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.swap_to(REST)
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._stop()
+
+    def swap_to(self, name: str) -> dict[str, Seconds]:
+        sent = time.time()
+        self._stop()
+        stopped, port = time.time(), free_port()
+        argv = shlex.split(self._marks.command(name, port))
+        # A session of its own, as hotseat gives it: on a busy machine the kernel divides its cores among sessions.
+        quiet = subprocess.DEVNULL
+        self._server = subprocess.Popen(argv, stdout=quiet, stderr=quiet, start_new_session=True)
+        until = time.monotonic() + PATIENCE_S
+        while not is_healthy(port):
+            if time.monotonic() > until:
+                raise SystemExit(f"llama-server was not ready within {PATIENCE_S} s: {shlex.join(argv)}")
+            time.sleep(0.001)
+        ready = time.time()
+        moments = [sent, stopped, self._marks.began(name), ready, first_byte(port, name)]
+        return cut([*PARTS][2:], moments)
+
+    def _stop(self) -> None:
+        if self._server:
+            self._server.terminate()
+            self._server.wait(timeout=PATIENCE_S)
+            self._server = None
+
+
+class House:
+    """hotseat with one place for these models, by their memory."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any] | None = None) -> None:
+        self._marks = Marks(folder)
+        models = {name: {"cmd": self._marks.command(name, "${PORT}"), "memory": room} for name, room in ROOM.items()}
+        config = {"devices": {"ram": {"memory": BUDGET}}, "models": models, **(settings or {})}
+        self.hotseat = Hotseat(config, folder)
+
+    def __enter__(self) -> Self:
+        self.hotseat.__enter__()
+        first_byte(self.hotseat.port, REST)
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.hotseat.__exit__(*problem)
+
+    def swap_to(self, name: str) -> dict[str, Seconds]:
+        sent = time.time()
+        answered = first_byte(self.hotseat.port, name)
+        return told_by_journal(self._history(name), name, sent, self._marks.began(name), answered)
+
+    def _history(self, name: str) -> list[dict[str, Any]]:
+        """What happened to the model and to the one before it, each entry once."""
+        found = {entry["n"]: entry for model in (REST, name) for entry in self._story(model)}
+        return [found[n] for n in sorted(found)]
+
+    def _story(self, model: str) -> list[dict[str, Any]]:
+        return list(self.hotseat.call("GET", f"/hotseat/models/{model}").json()["history"])
+
+
+def is_healthy(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+    try:
+        return send(connection, "GET", "/health", None, {}).status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def first_byte(port: int, name: str) -> float:
+    """Ask for one token; when the first byte of the answer came."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        response = send(connection, "POST", "/completion", {"model": name, "prompt": "hi", "n_predict": 1}, {})
+        response.read(1)
+        came, body = time.time(), response.read()
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise SystemExit(f"no answer from {name}: {response.status} {body[:300]!r}")
+    return came

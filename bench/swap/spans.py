@@ -1,0 +1,64 @@
+"""One swap, cut into its parts. Each part ends where the next begins, so they add up to what the client waited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from hotseat.terms import Seconds
+
+PARTS = {
+    "decide": "from the client's sending to the decision: the old model leaves",
+    "drain": "until the old model's last request has ended and it is told to stop",
+    "stop": "until no process of the old model is left",
+    "start": "until its memory is seen to be free and the new process runs",
+    "load": "until the new server has answered its health check",
+    "first byte": "until the client has the first byte of its answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    case: str
+    side: str
+    spans: dict[str, float]
+    words: float = 0.0
+    """Per second, of a model that was in use meanwhile."""
+
+    @property
+    def total(self) -> Seconds:
+        return sum(self.spans.values())
+
+    @property
+    def after_drain(self) -> Seconds:
+        """What is left of it when the old model's last request has ended."""
+        return self.total - self.spans.get("decide", 0.0) - self.spans.get("drain", 0.0)
+
+
+def cut(parts: Iterable[str], moments: Sequence[float]) -> dict[str, Seconds]:
+    """The parts between moments that follow each other."""
+    return {part: max(0.0, later - earlier) for part, (earlier, later) in zip(parts, pairwise(moments), strict=True)}
+
+
+def told_by_journal(
+    history: Sequence[Mapping[str, Any]], wanted: str, sent: float, began: float, first_byte: float
+) -> dict[str, Seconds]:
+    """A swap to `wanted` that has just ended: its entries, newest last, and the moments that only others know."""
+    arrived = last(history, lambda entry: is_about(entry["event"], "RequestArrived", wanted))
+    stopped = last(history, lambda entry: any(each["type"] == "StopUpstream" for each in entry["commands"]))
+    started = last(history, lambda entry: any(is_about(each, "StartUpstream", wanted) for each in entry["commands"]))
+    ready = last(history, lambda entry: is_about(entry["event"], "UpstreamReady", wanted))
+    return cut(PARTS, [sent, arrived, stopped, started, began, ready, first_byte])
+
+
+def is_about(told: Mapping[str, Any], kind: str, model: str) -> bool:
+    return bool(told["type"] == kind and told["model"] == model)
+
+
+def last(history: Sequence[Mapping[str, Any]], fits: Callable[[Mapping[str, Any]], bool]) -> float:
+    """When the last entry was written that fits."""
+    return float(next(entry["at"] for entry in reversed(history) if fits(entry)))

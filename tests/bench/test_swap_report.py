@@ -1,0 +1,105 @@
+"""A swap is cut into parts that add up, and the report says what was measured and nothing else."""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+import pytest
+from bench.swap.cache import make_cold, make_warm, resident_share
+from bench.swap.chart import chart
+from bench.swap.checks import verdicts
+from bench.swap.page import page, part_rows
+from bench.swap.record import Record
+from bench.swap.spans import PARTS, Swap, cut, told_by_journal
+from tests.support.llama import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BARE = Swap("tiny-warm", "bare", {"stop": 0.01, "start": 0.002, "load": 0.1, "first byte": 0.003})
+OURS = Swap("tiny-warm", "hotseat", dict.fromkeys(PARTS, 0.02))
+
+
+def record(*swaps: Swap) -> Record:
+    return Record("2026-11-15", "a machine", "llama-server 1", 0.5, swaps)
+
+
+def entry(n: int, at: float, event: tuple[str, str], *commands: tuple[str, str]) -> dict[str, Any]:
+    told = [{"type": kind, "model": model} for kind, model in (event, *commands)]
+    return {"n": n, "at": at, "event": told[0], "commands": told[1:]}
+
+
+@pytest.fixture
+def weights() -> Iterator[Path]:
+    """A file on a disk: what lies in memory cannot be put out of the page cache."""
+    path = REPOSITORY / ".cache/test-swap-weights"
+    path.write_bytes(bytes(64 * mmap.PAGESIZE))
+    yield path
+    path.unlink()
+
+
+def test_a_file_is_put_out_of_the_page_cache_and_into_it(weights: Path) -> None:
+    """Every page counts, and the kernel is asked about each."""
+    make_cold(weights)
+    assert resident_share(weights) == 0.0
+
+    make_warm(weights)
+    assert resident_share(weights) == 1.0
+
+
+def test_the_journal_says_where_the_time_of_a_swap_went() -> None:
+    """Entries of earlier swaps do not count, and the parts add up to what the client waited."""
+    history = [
+        entry(1, 1.0, ("RequestArrived", "big"), ("StartUpstream", "big")),
+        entry(2, 2.0, ("UpstreamReady", "big"), ("Grant", "big")),
+        entry(3, 10.1, ("RequestArrived", "big")),
+        entry(4, 13.0, ("RequestLeft", ""), ("StopUpstream", "beta")),
+        entry(5, 13.5, ("UpstreamExited", "beta"), ("StartUpstream", "big")),
+        entry(6, 15.0, ("UpstreamReady", "big"), ("Grant", "big")),
+    ]
+
+    spans = told_by_journal(history, "big", sent=10.0, began=13.6, first_byte=15.2)
+
+    expected = {"decide": 0.1, "drain": 2.9, "stop": 0.5, "start": 0.1, "load": 1.4, "first byte": 0.2}
+    assert spans == pytest.approx(expected)
+    swap = Swap("big-cold", "hotseat", spans)
+    assert (swap.total, swap.after_drain) == pytest.approx((5.2, 2.2))
+
+
+def test_moments_that_clocks_order_otherwise_give_no_negative_part() -> None:
+    """Two processes read the clock a hair apart."""
+    assert cut(["decide", "drain"], [1.0, 2.0, 1.99]) == {"decide": 1.0, "drain": 0.0}
+
+
+def test_a_swap_that_costs_too_much_falls_short() -> None:
+    """The bound follows the bare engine of the same run."""
+    held = [*verdicts(record(BARE, BARE, OURS, OURS))]
+    broken = [*verdicts(record(BARE, Swap("tiny-warm", "hotseat", dict.fromkeys(PARTS, 0.1))))]
+
+    assert [verdict.holds for verdict in held + broken] == [True, False]
+    assert "120 ms, allowed 162 ms" in str(held[0])
+
+
+def test_the_page_and_the_chart_tell_of_the_cases_that_were_measured() -> None:
+    """One row and one bar per case and side; a part that a side does not have stays empty."""
+    found = record(BARE, BARE, OURS)
+
+    rows, drawn = part_rows(found), ElementTree.fromstring(chart(found))
+
+    assert [row[:5] for row in rows[1:]] == [
+        ["6.7 MB, in the page cache", "bare", "", "", "10.0"],
+        ["6.7 MB, in the page cache", "hotseat", "20.0", "20.0", "20.0"],
+    ]
+    assert "1.6 GB" not in page(found)
+    assert "".join(drawn.itertext()).count("first byte: ") == 2
+
+
+def test_a_record_survives_its_file(tmp_path: Path) -> None:
+    """What is written to JSON is read back as it was."""
+    found = record(BARE, OURS)
+    found.write(tmp_path / "swaps.json")
+
+    assert Record.read(tmp_path / "swaps.json") == found
