@@ -115,6 +115,22 @@ async def test_a_request_for_a_ready_model_is_granted_before_ask_returns() -> No
 
 
 @in_virtual_time
+async def test_files_are_read_ahead_until_nobody_wants_them() -> None:
+    """Also where he is gone before the first of them was touched."""
+    async with a_bench(one_at_a_time("qwen", "llama", patience=0)) as bench:
+        await bench.dispatcher.load(QWEN)
+        user, other = bench.ask(QWEN, Guest()), bench.ask(LLAMA, Guest())
+        await everybody_has_acted()
+        assert bench.puppets.read_ahead_of == [LLAMA]
+        bench.dispatcher.leave(other)
+        bench.dispatcher.leave(bench.ask(LLAMA, Guest()))
+        await everybody_has_acted()
+
+        assert bench.puppets.read_ahead_of == []
+        bench.dispatcher.leave(user)
+
+
+@in_virtual_time
 async def test_leaving_twice() -> None:
     """A ticket that was given back can be given back again, and frees nothing else."""
     async with a_bench() as bench:

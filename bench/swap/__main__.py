@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.relay.record import machine
-from bench.swap.cases import CASES, beside_bare
+from bench.swap.cases import ALL, CASES, behind_drain, beside_bare
 from bench.swap.checks import verdicts
 from bench.swap.page import print_report, write_page
 from bench.swap.record import Record
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def measured(options: argparse.Namespace) -> Record:
-    cases = [CASES[name] for name in options.only]
+    cases = [ALL[name] for name in options.only]
     for case in cases:
         model_file(case.model)  # missing: say so before minutes have passed
     return Record(
@@ -56,7 +56,8 @@ def measured(options: argparse.Namespace) -> Record:
 
 
 def all_pairs(case: Case, pairs: int) -> Iterator[Swap]:
-    for swap in beside_bare(case, max(2, pairs // FEWER) if case.is_big else pairs):
+    play = beside_bare if case.name in CASES else behind_drain
+    for swap in play(case, max(2, pairs // FEWER) if case.is_big else pairs):
         print(f"{swap.case} {swap.side}: {swap.total * 1000:.0f} ms", file=sys.stderr, flush=True)
         yield swap
 
@@ -69,7 +70,7 @@ def server_version() -> str:
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-swap", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=20, help="of each case, a quarter of the big ones (%(default)s)")
-    parser.add_argument("--only", type=some_cases, default=list(CASES), help=",".join(CASES))
+    parser.add_argument("--only", type=some_cases, default=list(ALL), help=",".join(ALL))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured there")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="from_file", help="report such a file, run nothing")
     parser.add_argument("--write", action="store_true", help="write docs/reference/swaps.md and its chart")
@@ -79,8 +80,8 @@ def parse_options() -> argparse.Namespace:
 
 def some_cases(text: str) -> list[str]:
     names = text.split(",")
-    if unknown := [name for name in names if name not in CASES]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(CASES)}")
+    if unknown := [name for name in names if name not in ALL]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(ALL)}")
     return names
 
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BARE, HOTSEAT = "bare", "hotseat"
+WAITING, AHEAD = "waits for the drain", "reads ahead"
+DRAIN_S = 3.0
+AT_ONCE = {"scheduler": {"patience": 0}}
+"""Whoever is in use takes no new request as soon as somebody else is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,26 @@ def beside_bare(case: Case, pairs: int) -> Iterator[Swap]:
                 side.swap_to(REST)
                 if pair >= 0:
                     yield Swap(case.name, name, spans)
+
+
+BEHIND_DRAIN = Case("big-drain", f"1.6 GB, on disk, behind a drain of {DRAIN_S:g} s", BIG, make_cold)
+ALL = {**CASES, BEHIND_DRAIN.name: BEHIND_DRAIN}
+
+
+def behind_drain(case: Case, pairs: int) -> Iterator[Swap]:
+    """The small model is in use and drains; one hotseat reads the next model's file meanwhile, the other does not."""
+    with ExitStack() as stack:
+        houses = {
+            side: stack.enter_context(House(folder_for(stack), {**AT_ONCE, "readAhead": side == AHEAD}))
+            for side in (WAITING, AHEAD)
+        }
+        for pair in range(-1, pairs):
+            for side, house in houses.items():
+                case.prepare(model_file(case.model))
+                spans, words = house.swap_behind_drain(case.model, DRAIN_S)
+                house.swap_to(REST)
+                if pair >= 0:
+                    yield Swap(case.name, side, spans, words)
 
 
 def folder_for(stack: ExitStack) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from bench.swap.cases import BARE, CASES, HOTSEAT
+from bench.swap.cases import AHEAD, ALL, BARE, HOTSEAT, WAITING
 from bench.swap.spans import PARTS
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ STYLE = """
 
 def chart(record: Record) -> str:
     parts, top = legend(), GAP + ROW
-    for case in CASES.values():
-        sides = {side: record.parts(case.name, side) for side in (BARE, HOTSEAT) if record.of(case.name, side)}
+    for case in ALL.values():
+        named = [side for side in (BARE, HOTSEAT, WAITING, AHEAD) if record.of(case.name, side)]
+        sides = {side: record.parts(case.name, side) for side in named}
         if sides:
             parts += panel(f"Swap to {case.title}, ms", sides, top)
             top += HEADING + ROW * len(sides) + GAP

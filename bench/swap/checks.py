@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.swap.cases import BARE, CASES, HOTSEAT
+from bench.swap.cases import AHEAD, BARE, BEHIND_DRAIN, CASES, HOTSEAT, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from bench.swap.record import Record
 
 RATIO, ABOVE_S = 1.15, 0.030
+FASTER, SLOWER = 0.25, 0.05
+"""By how much the rest of a swap is shorter when files were read ahead, and a model in use meanwhile slower at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,22 @@ class Verdict:
 
 def verdicts(record: Record) -> Iterator[Verdict]:
     """About what was measured; nothing about what was not."""
+    yield from beside_bare(record)
+    if record.of(BEHIND_DRAIN.name, AHEAD):
+        yield from of_reading_ahead(record)
+
+
+def of_reading_ahead(record: Record) -> Iterator[Verdict]:
+    rest = {side: record.after_drain(BEHIND_DRAIN.name, side) for side in (WAITING, AHEAD)}
+    words = {side: record.words(BEHIND_DRAIN.name, side) for side in (WAITING, AHEAD)}
+    gain, loss = 1 - rest[AHEAD] / rest[WAITING], 1 - words[AHEAD] / words[WAITING]
+    promise = "what is left of a swap from disk after the drain is shorter when the file was read ahead"
+    yield Verdict(promise, f"{FASTER:.0%} or more", f"{gain:.0%}", gain >= FASTER)
+    promise = "a model in use speaks no slower while another one's file is read"
+    yield Verdict(promise, f"{SLOWER:.0%} or less", f"{loss:.1%}", loss <= SLOWER)
+
+
+def beside_bare(record: Record) -> Iterator[Verdict]:
     for case in CASES.values():
         if record.of(case.name, HOTSEAT):
             bare, ours = record.total(case.name, BARE), record.total(case.name, HOTSEAT)

@@ -8,7 +8,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from bench.scheduling.tables import markdown, plain
-from bench.swap.cases import BARE, CASES, HOTSEAT
+from bench.swap.cases import AHEAD, ALL, BARE, BEHIND_DRAIN, DRAIN_S, HOTSEAT, WAITING
 from bench.swap.chart import chart
 from bench.swap.checks import verdicts
 from bench.swap.spans import PARTS
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bench.scheduling.tables import Rows
     from bench.swap.record import Record
 
+SIDES = (BARE, HOTSEAT, WAITING, AHEAD)
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/reference/swaps.md"
 CHART = PAGE.with_suffix(".svg")
@@ -37,16 +38,31 @@ def page(record: Record) -> str:
     return Template((HERE / "page.md").read_text()).substitute(
         parts="\n".join(f"| {part} | {about} |" for part, about in PARTS.items()),
         swaps=markdown(part_rows(record)),
+        reading_ahead=of_reading_ahead(record),
         promises=markdown(promise_rows(record)),
         conditions=f"- {record.date}, load average {record.load:.1f} at the beginning\n"
         f"- {record.machine}\n- {record.server}",
     )
 
 
+def of_reading_ahead(record: Record) -> str:
+    """What it is worth, where that was measured."""
+    case = BEHIND_DRAIN.name
+    if not record.of(case, AHEAD):
+        return ""
+    return Template((HERE / "reading_ahead.md").read_text()).substitute(
+        drain=f"{DRAIN_S:g}",
+        waiting=ms(record.after_drain(case, WAITING)),
+        ahead=ms(record.after_drain(case, AHEAD)),
+        words_waiting=f"{record.words(case, WAITING):,.0f}",
+        words_ahead=f"{record.words(case, AHEAD):,.0f}",
+    )
+
+
 def part_rows(record: Record) -> Rows:
     """Medians in milliseconds, and the span from the tenth to the ninetieth percentile of the whole."""
     head = ["swap to", "by", *PARTS, "whole", "p10–p90", "pairs"]
-    sides = [(case, side) for case in CASES.values() for side in (BARE, HOTSEAT) if record.of(case.name, side)]
+    sides = [(case, side) for case in ALL.values() for side in SIDES if record.of(case.name, side)]
     return [head, *([case.title, side, *figures(record, case.name, side)] for case, side in sides)]
 
 

@@ -30,6 +30,12 @@ class Record:
     def total(self, case: str, side: str) -> Seconds:
         return median(swap.total for swap in self.of(case, side))
 
+    def after_drain(self, case: str, side: str) -> Seconds:
+        return median(swap.after_drain for swap in self.of(case, side))
+
+    def words(self, case: str, side: str) -> float:
+        return median(swap.words for swap in self.of(case, side))
+
     def part(self, case: str, side: str, part: str) -> Seconds:
         return median(swap.spans.get(part, 0.0) for swap in self.of(case, side))
 

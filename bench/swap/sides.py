@@ -9,6 +9,7 @@ import http.client
 import shlex
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tests.support.client import Stream
+
     from hotseat.terms import Seconds
 
 REST, TINY, BIG = "beta", "alpha", "big"
 PATIENCE_S: Seconds = 60.0
+LISTEN_S: Seconds = 1.0
+"""How long the speed of a model is measured that is in use while another one's files are read."""
 MARKED = """#!/bin/bash
 # When the process runs, in seconds since the epoch; then the server, under the same process id.
 echo "$EPOCHREALTIME" >"$1"
@@ -117,6 +122,17 @@ class House:
         answered = first_byte(self.hotseat.port, name)
         return told_by_journal(self._history(name), name, sent, self._marks.began(name), answered)
 
+    def swap_behind_drain(self, name: str, drain_s: Seconds) -> tuple[dict[str, Seconds], float]:
+        """A swap while the model before is in use for so long; with the words per second of who used it."""
+        with ThreadPoolExecutor(1) as others:
+            stream = self.hotseat.stream(REST, max_tokens=100_000).until_it_speaks()
+            swap = others.submit(self.swap_to, name)
+            try:
+                rate = words_per_second(stream, drain_s)
+            finally:
+                stream.leave()
+            return swap.result(), rate
+
     def _history(self, name: str) -> list[dict[str, Any]]:
         """What happened to the model and to the one before it, each entry once."""
         found = {entry["n"]: entry for model in (REST, name) for entry in self._story(model)}
@@ -124,6 +140,19 @@ class House:
 
     def _story(self, model: str) -> list[dict[str, Any]]:
         return list(self.hotseat.call("GET", f"/hotseat/models/{model}").json()["history"])
+
+
+def words_per_second(stream: Stream, seconds: Seconds) -> float:
+    """Listen for so long; how fast the model spoke in the first part of it, when files are read."""
+    began, before = time.monotonic(), len(stream.words)
+    said = before
+    for _ in stream:
+        elapsed = time.monotonic() - began
+        if elapsed <= LISTEN_S:
+            said = len(stream.words)
+        if elapsed >= seconds:
+            break
+    return (said - before) / LISTEN_S
 
 
 def is_healthy(port: int) -> bool:

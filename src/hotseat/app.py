@@ -35,6 +35,7 @@ from hotseat.doors import bound, tls_context
 from hotseat.errors import HotseatError
 from hotseat.greeting import Greeting, url_of
 from hotseat.habit_keeper import HabitKeeper
+from hotseat.hardware.ram import Ram
 from hotseat.homecoming import Homecoming
 from hotseat.journal import Journal
 from hotseat.keeper import LEARNED, Keeper, state_directory
@@ -213,7 +214,9 @@ class Program:
         self._echo = Echo(self._as_logged)
         stack.callback(self._echo.close)
         self._supervisor: Supervisor = await stack.enter_async_context(
-            open_supervisor(os.environ, self._loaded.withheld_env, Outputs(self._echo_if_wished))
+            open_supervisor(
+                os.environ, self._loaded.withheld_env, Outputs(self._echo_if_wished), spare=Ram().spare_for_files
+            )
         )
         raise_file_limit()  # after the guard has started: model servers keep the limit we were given
         self._journal = Journal()

@@ -21,9 +21,11 @@ from hotseat.scheduling.commands import (
     Confirm,
     Cut,
     Grant,
+    ReadAhead,
     Refuse,
     ReportSwap,
     StartUpstream,
+    StopReading,
     StopUpstream,
     WakeAt,
 )
@@ -74,6 +76,9 @@ class Hands(Protocol):
 
     async def stop(self, command: StopUpstream) -> None: ...
 
+    async def read_ahead(self, command: ReadAhead) -> None:
+        """Until all is read, the model starts, or whoever waits for this is cancelled."""
+
 
 class Visitor(Protocol):
     """Who holds a ticket. Called from `tell`, so it returns at once and never raises."""
@@ -112,6 +117,8 @@ class Dispatcher:
         self._untold: deque[Event] = deque()
         self._telling = False
         self._timer: asyncio.TimerHandle | None = None
+        self._readings: dict[ModelName, asyncio.Task[None]] = {}
+        """Whose files were last read ahead, perhaps to the end."""
         self._diary = SwapDiary()
         self._tasks = Tasks()
 
@@ -237,6 +244,10 @@ class Dispatcher:
             case StopUpstream(model=model, because=because):
                 log.info("stopping upstream model=%s because=%r", model, because)
                 self._tasks.start(self._hands.stop(command), f"stop {model}")
+            case ReadAhead(model=model):
+                self._readings[model] = self._tasks.start(self._hands.read_ahead(command), f"read ahead {model}")
+            case StopReading(model=model):
+                self._readings.pop(model).cancel()
             case ReportSwap():
                 self._diary.write(command, self._clock())
             case WakeAt(when=when):

@@ -83,6 +83,18 @@ def test_a_swap_that_costs_too_much_falls_short() -> None:
     assert "120 ms, allowed 162 ms" in str(held[0])
 
 
+def test_what_reading_ahead_is_worth_is_judged_after_the_drain() -> None:
+    """A drain is as long as its clients make it, with or without."""
+    slow = Swap("big-drain", "waits for the drain", {"decide": 0.1, "drain": 3.0, "load": 4.0}, words=100.0)
+    fast = Swap("big-drain", "reads ahead", {"decide": 0.1, "drain": 3.0, "load": 2.0}, words=97.0)
+    dear = Swap("big-drain", "reads ahead", {"decide": 0.1, "drain": 3.0, "load": 3.5}, words=90.0)
+
+    assert [verdict.measured for verdict in verdicts(record(slow, fast))] == ["50%", "3.0%"]
+    assert [verdict.holds for verdict in verdicts(record(slow, fast))] == [True, True]
+    assert [verdict.holds for verdict in verdicts(record(slow, dear))] == [False, False]
+    assert "4,000 ms of the swap are left where the file was not read, and 2,000 ms" in page(record(slow, fast))
+
+
 def test_the_page_and_the_chart_tell_of_the_cases_that_were_measured() -> None:
     """One row and one bar per case and side; a part that a side does not have stays empty."""
     found = record(BARE, BARE, OURS)

@@ -61,6 +61,8 @@ def place(device: str) -> Place:
         ("concurrencyLimit: 3", "concurrency_limit", 3),
         ("urgency: 2", "urgency", 2.0),
         ("pinned: yes", "pinned", True),
+        ("", "reads_ahead", True),
+        ("readAhead: no", "reads_ahead", False),
     ],
 )
 def test_a_models_own_settings(desk: Desk, keys: str, field: str, value: object) -> None:
@@ -79,6 +81,8 @@ def test_a_models_own_settings(desk: Desk, keys: str, field: str, value: object)
         ("healthCheckTimeout: 1", "healthCheckTimeout: 2", "health_check_timeout_s", 2.0),
         ("unloadTimeout: 1", "", "unload_timeout_s", 1.0),
         ("unloadTimeout: 1", "unloadTimeout: 2", "unload_timeout_s", 2.0),
+        ("readAhead: false", "", "reads_ahead", False),
+        ("readAhead: false", "readAhead: true", "reads_ahead", True),
     ],
 )
 def test_a_global_setting_holds_where_a_model_says_nothing(

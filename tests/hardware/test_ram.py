@@ -132,6 +132,18 @@ def test_where_sharing_cannot_be_told_everybody_counts(proc: Path) -> None:
 MEMINFO = f"MemTotal:  {64 * MiB} kB\nMemFree:   {MiB} kB\nMemAvailable:  {48 * MiB} kB\nHugePages_Total:  0\n"
 
 
+def test_files_get_no_memory_that_processes_have_mapped(proc: Path, tmp_path: Path) -> None:
+    """The kernel would give it; a running model would have to read its weights again. A twentieth of all is left."""
+    write(proc / "meminfo", MEMINFO + f"Mapped:  {20 * MiB} kB\n")
+    ram = Ram(proc, tmp_path / "no cgroups")
+    assert ram.spare_for_files() == 28 * GiB - 64 * GiB // 20
+    write(proc / "meminfo", MEMINFO + f"Mapped:  {46 * MiB} kB\n")
+    assert ram.spare_for_files() == 0
+    write(proc / "meminfo", "")
+
+    assert ram.spare_for_files() == 0
+
+
 def add_group(cgroups: Path, name: str, limit: str, current: int, cache: int) -> None:
     write(cgroups / name / "memory.max", f"{limit}\n")
     write(cgroups / name / "memory.current", f"{current}\n")

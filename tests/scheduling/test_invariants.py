@@ -60,6 +60,10 @@ def somebody_waits_and_is_served(state: State) -> None:
     state.line.join(TICKET)
 
 
+def files_are_read_for_nobody(state: State) -> None:
+    state.read_ahead[LLAMA] = state.models[LLAMA].spec.recipe
+
+
 def a_process_without_a_launch(state: State) -> None:
     state.models[QWEN].launch = None
 
@@ -95,6 +99,7 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
         (a_lease_is_missing_in_the_books, "leases disagree"),
         (an_active_model_is_missing_in_the_books, "active disagrees"),
         (somebody_waits_and_is_served, "waiting and leased at once"),
+        (files_are_read_for_nobody, r"\['llama'\] are read ahead, and nobody claims them"),
         (a_process_without_a_launch, "with launch None"),
         (a_ready_model_without_an_address, "with upstream None"),
         (a_lease_on_a_stopping_model, "qwen is unloading .* with leases"),

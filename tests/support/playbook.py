@@ -21,9 +21,11 @@ from hotseat.scheduling.commands import (
     Confirm,
     Cut,
     Grant,
+    ReadAhead,
     Refuse,
     ReportSwap,
     StartUpstream,
+    StopReading,
     StopUpstream,
     WakeAt,
 )
@@ -92,6 +94,8 @@ class Playbook:
         self.launches: dict[str, LaunchId] = {}
         self.swaps: list[ReportSwap] = []
         """What was reported of swaps: records, not wishes, so they need not be expected."""
+        self.reading: dict[str, str] = {}
+        """Whose files are read ahead, in which version: noted, because most plays are about who runs."""
         self._last: Command | None = None
         self._unasserted: list[Command] = []
         self._exchange: list[str] = []
@@ -114,12 +118,25 @@ class Playbook:
         self._exchange.append(f"{self.now:8.2f}  >> {event}")
         commands = self.scheduler.handle(event, self.now)
         self.swaps += [command for command in commands if isinstance(command, ReportSwap)]
-        self._unasserted = [command for command in commands if not isinstance(command, ReportSwap)]
+        for command in commands:
+            self._note_reading(command)
+        noted = (ReportSwap, ReadAhead, StopReading)
+        self._unasserted = [command for command in commands if not isinstance(command, noted)]
         self._exchange += [f"{'':8}  << {_brief(command)}" for command in self._unasserted]
         started = [command for command in self._unasserted if isinstance(command, StartUpstream)]
         self.launches |= {command.model: command.launch for command in started}
         invariants.check(self.scheduler._state)
         return self
+
+    def _note_reading(self, command: Command) -> None:
+        match command:
+            case ReadAhead(model=model, spec=spec):
+                assert model not in self.reading, f"{model} is read ahead twice:\n{self.exchange}"
+                self.reading[model] = spec.recipe.argv[-1]
+            case StopReading(model=model):
+                del self.reading[model]
+            case StartUpstream(model=model):
+                self.reading.pop(model, None)
 
     def __lshift__(self, expected: Expected | Nothing) -> Playbook:
         if isinstance(expected, Nothing):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from hotseat.scheduling.commands import StartUpstream, StopUpstream
+    from hotseat.scheduling.commands import ReadAhead, StartUpstream, StopUpstream
 
 FIRST_PORT = 40_000
 FIRST_PID = 7_000
@@ -38,6 +38,8 @@ class Puppets:
         self.broken = broken
         self.slots: dict[str, int] = {}
         """What a model's server says about its slots; nothing where it is not named."""
+        self.read_ahead_of: list[str] = []
+        """Models whose files are being read ahead."""
         self._ready: dict[str, asyncio.Event] = {}
         self._gone: dict[str, asyncio.Future[str]] = {}
 
@@ -70,6 +72,14 @@ class Puppets:
         self._gone[command.model].set_result("exited as asked")
         if command.model in self._ready:
             self._ready[command.model].set()
+
+    async def read_ahead(self, command: ReadAhead) -> None:
+        """There is always more to read."""
+        self.read_ahead_of.append(command.model)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.read_ahead_of.remove(command.model)
 
     async def _comes_up(self, name: str) -> bool:
         self._ready[name] = asyncio.Event()

@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
 from hotseat.scheduling import invariants
-from hotseat.scheduling.commands import Cause, Command, Confirm, Cut, Grant, Refuse, StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.commands import (
+    Cause,
+    Command,
+    Confirm,
+    Cut,
+    Grant,
+    ReadAhead,
+    Refuse,
+    StartUpstream,
+    StopReading,
+    StopUpstream,
+    WakeAt,
+)
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
@@ -102,6 +114,7 @@ class World:
         self.waiting: dict[TicketId, Wanted] = {}
         self.unloads: dict[TicketId, Server] = {}
         self.leases: dict[TicketId, Lease] = {}
+        self.read_ahead: dict[ModelName, ModelSpec] = {}
         self.orphans: list[TicketId] = []
         """Leases whose server died under them, not yet given back."""
         self.past: list[UpstreamExited | UpstreamFailed] = []
@@ -249,6 +262,8 @@ class World:
             self._carry_out(command)
         view = self.scheduler.view(self.now)
         self._notice_leaving(view, [load for load in loads if load in self.awaited_loads()])
+        if any(isinstance(command, ReadAhead) for command in commands):
+            self._require(any(server.is_leaving for server in self.servers.values()), "files are read, nobody leaves")
         self._compare(view)
         invariants.check(self.scheduler._state)
         self.is_sound = True
@@ -270,6 +285,10 @@ class World:
                 self._started(command)
             case StopUpstream():
                 self._stopped(command)
+            case ReadAhead(model=model, spec=spec):
+                self._reading_ahead(model, spec)
+            case StopReading(model=model):
+                self._require(self.read_ahead.pop(model, None), f"{model} is not read ahead, and is told to stop")
             case WakeAt(when=when):
                 self._require(when > self.now, f"asked to be woken at {when}, which is not in the future")
                 self.wake = when
@@ -320,8 +339,15 @@ class World:
         assert lease
         self._require(lease.server.cut_from <= self.now, f"{ticket} is cut too early, or for a swap")
 
+    def _reading_ahead(self, name: ModelName, spec: ModelSpec) -> None:
+        self._require(name not in self.read_ahead, f"{name} is read ahead twice")
+        self._require(spec == self.catalog.models[name], f"{name} is read ahead with an old recipe")
+        self._require(not self.server_of(name), f"{name} is read ahead, and runs")
+        self.read_ahead[name] = spec
+
     def _started(self, command: StartUpstream) -> None:
         name = command.model
+        self.read_ahead.pop(name, None)
         self._require(not self.is_closing, f"{name} is started while the house closes")
         self._require(not self.server_of(name), f"{name} is started twice")
         self._require(self._waits_for(name), f"{name} is started for nobody")
@@ -376,6 +402,8 @@ class World:
             self._require(model.in_flight == in_flight, f"{model.in_flight} in flight are shown, {in_flight} are")
         shown = {ticket.ticket for ticket in view.line}
         self._require(shown == set(self.waiting), f"{shown} are shown to wait, {self.waiting} do")
+        unwanted = [name for name in self.read_ahead if not self._waits_for(name)]
+        self._require(not unwanted, f"{unwanted} are read ahead for nobody")
         late = [server.model for server in self.servers.values() if not server.is_leaving and self._is_expired(server)]
         self._require(not late, f"the ttl of {late} is over")
 

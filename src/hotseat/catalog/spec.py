@@ -135,6 +135,8 @@ class ModelSpec:
     """Requests that may wait for it; None: as many as may wait at all."""
     urgency: float = 1.0
     pinned: bool = False
+    reads_ahead: bool = True
+    """Its files are brought into the page cache while others make room for it."""
     memory: Mapping[Place, Bytes] | None = None
     """What the configuration says it takes."""
     estimated: Mapping[Place, Bytes] | None = None

@@ -149,3 +149,5 @@ class ModelForm(Form):
     """How much waiting for this model weighs."""
     pinned: Switch = False
     """Never unloaded to make room."""
+    read_ahead: Switch | None = None
+    """Bring its files into the page cache while others make room for it; without it, the global value."""

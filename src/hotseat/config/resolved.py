@@ -121,6 +121,7 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
         "maxQueue": spec.max_queue or 0,
         "urgency": spec.urgency,
         "pinned": spec.pinned,
+        "readAhead": spec.reads_ahead,
         "memory": _memory(spec),
         "useModelName": spec.changes.model_name or "",
         "sendLoadingState": spec.loading_state.value,

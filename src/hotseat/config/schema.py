@@ -257,6 +257,8 @@ class Config(Form):
     """Lines for people or JSON for programs; auto is text on a terminal and in systemd's journal, else JSON."""
     send_loading_state: LoadingStateName = "off"
     """What a client that asked for a stream is sent while it waits: off, comments, or reasoning (true)."""
+    read_ahead: Switch = True
+    """Bring a model's files into the page cache while others make room for it."""
     include_aliases_in_list: Switch = False
     """Aliases as entries of their own in the model list."""
     macros: dict[str, Any] = Field(default_factory=dict)

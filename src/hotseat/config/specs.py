@@ -35,6 +35,7 @@ class Defaults:
     unload_timeout_s: Seconds
     ttl_s: Seconds
     loading_state: str
+    reads_ahead: bool
 
     @staticmethod
     def of(config: Config) -> Defaults:
@@ -43,6 +44,7 @@ class Defaults:
             config.unload_timeout or 10.0,
             config.global_ttl,
             config.send_loading_state,
+            config.read_ahead,
         )
 
 
@@ -79,6 +81,7 @@ class SpecMaker:
             max_queue=form.max_queue or None,
             urgency=form.urgency if "urgency" in form.model_fields_set else self._urgencies.get(name, 1.0),
             pinned=form.pinned,
+            reads_ahead=self._defaults.reads_ahead if form.read_ahead is None else form.read_ahead,
             memory=self._memory(form, path),
             changes=self._changes(form, path),
             loading_state=LoadingState(form.send_loading_state or self._defaults.loading_state),

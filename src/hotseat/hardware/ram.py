@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from hotseat.terms import Bytes
 
+MARGIN = 20
+"""One part in so many of all memory is left alone."""
 LARGE: Bytes = 64 << 20
 """Below this, what a process may share is not worth finding out."""
 
@@ -32,6 +34,16 @@ class Ram:
         for limit in limits(self._proc, self._cgroups):
             reading = reading.at_most(limit)
         return reading
+
+    def spare_for_files(self) -> Bytes:
+        """What files may take without pushing out what processes map; 0 where the kernel does not say.
+
+        The kernel counts mapped pages as available: they can be read again. A running model would have to.
+        """
+        reading = self.read()
+        if reading is None:
+            return 0
+        return max(0, reading.free - figures(self._proc / "meminfo").get("Mapped", 0) - reading.total // MARGIN)
 
     def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use]:
         return {root: use_of_tree(pids, self._proc) for root, pids in trees.items()}

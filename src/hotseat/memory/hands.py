@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.hardware.settling import Freed, Watches
-    from hotseat.scheduling.commands import StartUpstream, StopUpstream
+    from hotseat.scheduling.commands import ReadAhead, StartUpstream, StopUpstream
     from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamReady
     from hotseat.terms import Bytes, DeviceName, Instant, LaunchId, Seconds
 
@@ -36,6 +36,7 @@ class Hands(Protocol):
     async def watch(self, ready: UpstreamReady) -> UpstreamExited: ...
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
     async def stop(self, command: StopUpstream) -> None: ...
+    async def read_ahead(self, command: ReadAhead) -> None: ...
 
 
 class PatientHands:
@@ -69,6 +70,9 @@ class PatientHands:
             waiting.cancel()
         else:
             await self._hands.stop(command)
+
+    async def read_ahead(self, command: ReadAhead) -> None:
+        await self._hands.read_ahead(command)
 
     def _note_end(self) -> None:
         self._ended_at = asyncio.get_running_loop().time()

@@ -77,6 +77,23 @@ class StopUpstream:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """Bring the model's files near while others make room for it; its start ends that by itself."""
+
+    model: ModelName
+    spec: ModelSpec
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopReading:
+    """Leave the rest of the model's files where they are: nobody wants them any more, or they are not the same."""
+
+    model: ModelName
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Evicted:
     """A model that made room, and why it was the cheapest that could."""
 
@@ -117,4 +134,6 @@ class WakeAt:
     when: Instant
 
 
-Command: TypeAlias = Grant | Confirm | Refuse | Cut | StartUpstream | StopUpstream | ReportSwap | WakeAt
+Command: TypeAlias = (
+    Grant | Confirm | Refuse | Cut | StartUpstream | StopUpstream | ReadAhead | StopReading | ReportSwap | WakeAt
+)

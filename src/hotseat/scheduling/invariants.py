@@ -54,6 +54,8 @@ def _books(state: State) -> Iterator[str]:
         yield f"leases disagree: {leased} against {list(state.leases)}"
     if set(state.active) != {model.name for model in state.models.values() if model.phase is not Phase.COLD}:
         yield f"active disagrees: {list(state.active)}"
+    if unwanted := [name for name in state.read_ahead if state.claims.of(name) is None]:
+        yield f"{unwanted} are read ahead, and nobody claims them"
     waiting = [ticket.id for ticket in state.line]
     if len(waiting) != len(state.line) or set(waiting) & set(leased):
         yield f"waiting and leased at once, or counted twice: {waiting}"

@@ -11,9 +11,11 @@ from hotseat.scheduling.commands import (
     Cut,
     Evicted,
     Grant,
+    ReadAhead,
     Refuse,
     ReportSwap,
     StartUpstream,
+    StopReading,
     StopUpstream,
 )
 from hotseat.scheduling.lifecycle import Move, Phase, after
@@ -21,6 +23,7 @@ from hotseat.scheduling.line import Ticket, Wish
 from hotseat.scheduling.state import LONG_AGO, takes_slot
 
 if TYPE_CHECKING:
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
     from hotseat.scheduling.state import ModelState, State
     from hotseat.terms import Instant, ModelName, Seconds, TicketId, Upstream
@@ -136,8 +139,19 @@ class Moves:
         self._enter(model, Move.START, because)
         model.spec = self.state.catalog.models[model.name]
         model.launch = self.state.next_launch()
+        self.state.read_ahead.pop(model.name, None)
         self._note_company()
         self.commands.append(StartUpstream(model.name, model.launch, model.spec, because))
+
+    def read_ahead(self, spec: ModelSpec, because: str) -> None:
+        """Bring its files near, once: its room is on its way."""
+        if spec.reads_ahead and spec.name not in self.state.read_ahead:
+            self.state.read_ahead[spec.name] = spec.recipe
+            self.commands.append(ReadAhead(spec.name, spec, because))
+
+    def stop_reading(self, name: ModelName, because: str) -> None:
+        del self.state.read_ahead[name]
+        self.commands.append(StopReading(name, because))
 
     def _note_company(self) -> None:
         loading = self.state.in_phase(Phase.LOADING)

@@ -40,6 +40,7 @@ def _pass(moves: Moves) -> Instant:
     _stop_drained(moves)
     wake = min(wake, _make_room(moves), _retire_idle(moves))
     _stop_drained(moves)
+    _stop_reading(moves)
     return wake
 
 
@@ -136,6 +137,19 @@ def _carry_out(moves: Moves, prospect: Prospect) -> None:
         case Step.EVICT:
             for victim in prospect.others:
                 moves.evict(victim, model, price_in_words(moves.state, victim, moves.now))
+            moves.read_ahead(prospect.spec, "others make room for it")
+        case Step.LEAVING:
+            moves.read_ahead(prospect.spec, "its room is on its way")
+
+
+def _stop_reading(moves: Moves) -> None:
+    """Files are read for claims, and as the catalog says at present."""
+    state = moves.state
+    for name, recipe in [*state.read_ahead.items()]:
+        if state.claims.of(name) is None:
+            moves.stop_reading(name, "nobody waits for it any more")
+        elif state.catalog.models[name].recipe != recipe:
+            moves.stop_reading(name, "its configuration changed")
 
 
 def reason_to_start(state: State, name: ModelName) -> str:

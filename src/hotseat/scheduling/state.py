@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.scheduling.commands import Cause, Evicted
     from hotseat.scheduling.events import WayMade
     from hotseat.terms import Bytes, Instant, ModelName, Place, Seconds, TicketId, Upstream
@@ -98,6 +98,8 @@ class State:
         self.line = Line()
         self.claims = Claims()
         self.leases: dict[TicketId, ModelState] = {}
+        self.read_ahead: dict[ModelName, LaunchRecipe] = {}
+        """Missing models whose files are being brought near, and what they would be started with."""
         self.is_closing = False
         self.way: WayMade | None = None
         """Set while models have to be gone for somebody who has precedence."""

@@ -12,7 +12,18 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse, ReportSwap, StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.commands import (
+    Confirm,
+    Cut,
+    Grant,
+    ReadAhead,
+    Refuse,
+    ReportSwap,
+    StartUpstream,
+    StopReading,
+    StopUpstream,
+    WakeAt,
+)
 from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.simulation.replay import Replay, replays
@@ -212,8 +223,8 @@ class House:
             case WakeAt(when=when):
                 self._alarm = when
                 self._at(max(when, self._now), self._rings, when)
-            case ReportSwap():
-                pass  # told to those who read the log; nobody reads here
+            case ReportSwap() | ReadAhead() | StopReading():
+                pass  # nobody reads the log here, and there are no files
             case Confirm() | Cut():
                 raise AssertionError(f"nobody operates this house, yet: {command}")
             case _:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -13,12 +15,20 @@ from hotseat.upstreams.leftovers import end_leftovers
 from hotseat.upstreams.output import Outputs
 from hotseat.upstreams.ports import Ports
 from hotseat.upstreams.props import LLAMA_SERVER, total_slots
+from hotseat.upstreams.reading_ahead import ReadingAhead
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
-    from hotseat.scheduling.commands import StartUpstream, StopUpstream
-    from hotseat.terms import LaunchId, ModelName
+    from hotseat.scheduling.commands import ReadAhead, StartUpstream, StopUpstream
+    from hotseat.terms import Bytes, LaunchId, ModelName
+
+log = logging.getLogger(__name__)
+
+
+def nothing_to_spare() -> Bytes:
+    """Where nobody looks at memory, no file is read before its time."""
+    return 0
 
 
 class Supervisor:
@@ -29,11 +39,15 @@ class Supervisor:
         outputs: Outputs,
         environ: Mapping[str, str],
         withheld_env: Collection[str] = frozenset(),
+        spare: Callable[[], Bytes] = nothing_to_spare,
     ) -> None:
+        """`spare` says how much memory files that are read ahead may take."""
         self._guard, self._ports, self.outputs = guard, ports, outputs
         self._environ = environ
         self._withheld_env = withheld_env
+        self._spare = spare
         self._launches: dict[LaunchId, Launch] = {}
+        self._readings: dict[ModelName, ReadingAhead] = {}
 
     def pids(self) -> dict[ModelName, int]:
         """Whose server has which process, from its first breath to its last."""
@@ -50,6 +64,7 @@ class Supervisor:
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         """Return when the server answers, or when it failed and no process of it is left."""
+        self._stop_reading(command.model)
         output = self.outputs.of(command.model)
         environ = {name: value for name, value in self._environ.items() if name not in self._withheld_env}
         launch = Launch(command.spec, environ, self._guard, self._ports, output)
@@ -80,6 +95,19 @@ class Supervisor:
         if launch := self._launches.get(command.launch):
             await launch.end()
 
+    async def read_ahead(self, command: ReadAhead) -> None:
+        """Bring the model's files into the page cache; return when they are there, or when its server starts."""
+        began = asyncio.get_running_loop().time()
+        reading = self._readings[command.model] = ReadingAhead(command.spec.recipe.argv, self._spare)
+        await reading.run()
+        took_s = asyncio.get_running_loop().time() - began
+        log.info("read ahead model=%s mb=%d took_s=%.2f", command.model, reading.done // 10**6, took_s)
+
+    def _stop_reading(self, model: ModelName) -> None:
+        """From now on the model's server reads for itself."""
+        if reading := self._readings.pop(model, None):
+            reading.stop()
+
 
 @asynccontextmanager
 async def open_supervisor(
@@ -87,11 +115,12 @@ async def open_supervisor(
     withheld_env: Collection[str] = frozenset(),
     outputs: Outputs | None = None,
     interpreter: Sequence[str] = ISOLATED,
+    spare: Callable[[], Bytes] = nothing_to_spare,
 ) -> AsyncIterator[Supervisor]:
     """A supervisor with a guard of its own; at the end, no process of theirs is left."""
     end_leftovers()
     guard = await Guard.open(interpreter)
     try:
-        yield Supervisor(guard, Ports(), outputs or Outputs(), environ, withheld_env)
+        yield Supervisor(guard, Ports(), outputs or Outputs(), environ, withheld_env, spare)
     finally:
         await guard.aclose()

@@ -26,10 +26,15 @@ MAPPED = re.compile(r"^RssFile:\s+(\d+) kB$", re.MULTILINE)
 
 
 def weight_of(argv: Sequence[str]) -> Bytes:
-    """Bytes of the model files that a command line names, all parts of them; 0 where it names none."""
+    """Bytes of the model files that a command line names; 0 where it names none."""
+    return sum(map(_size, weights(argv)))
+
+
+def weights(argv: Sequence[str]) -> list[Path]:
+    """The model files that a command line names, all parts of them, in the order servers read them in."""
     words = {value for word in argv[1:] for value in (word, word.partition("=")[2]) if value}
     files = {file for word in words for file in _files(Path(word))}
-    return sum(size for file in files if (size := _size(file)) >= SMALLEST)
+    return sorted(file for file in files if _size(file) >= SMALLEST)
 
 
 def taken_in(pid: int) -> Bytes:

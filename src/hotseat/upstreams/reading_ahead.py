@@ -1,0 +1,106 @@
+"""Brings a model's files into the page cache before its server reads them, in steps that can be stopped at any time.
+
+A block is asked for before the last byte of the one before it is read: so two are on their way at most, a slow disk
+sets the pace, and nothing is copied. The kernel cuts each wish to its read-ahead window, which is 128 KiB where nobody
+made it larger, so a block is asked for in such pieces. Behind a fast disk the kernel's work takes processor time that
+models in use would miss, so it gets a small part of that and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from hotseat.upstreams.taking_in import weights
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from hotseat.terms import Bytes, Seconds
+
+PIECE: Bytes = 128 << 10
+BLOCK: Bytes = 4 << 20
+SHARE = 0.05
+"""Of the processor time of all cores."""
+IS_POSSIBLE = hasattr(os, "posix_fadvise")
+
+
+class ReadingAhead:
+    """The files of one command line on their way, until all are there, memory is short, or it is stopped."""
+
+    def __init__(self, argv: Sequence[str], spare: Callable[[], Bytes]) -> None:
+        """`spare` says how much memory files may take at present."""
+        self._argv, self._spare = argv, spare
+        self._is_stopped = threading.Event()
+        self.done: Bytes = 0
+        """How much of the files is in memory, or on its way there."""
+
+    def stop(self) -> None:
+        """What has not been asked for stays on disk. Safe to call twice, and from any thread."""
+        self._is_stopped.set()
+
+    async def run(self) -> None:
+        """Return when no more will be read."""
+        try:
+            await asyncio.to_thread(self._read_all)
+        finally:
+            self.stop()
+
+    def _read_all(self) -> None:
+        if not IS_POSSIBLE:
+            return
+        self._pace = Pace(SHARE * cores())
+        for file in weights(self._argv):
+            try:
+                self._read(file)
+            except OSError:  # its server will say it better
+                return
+
+    def _read(self, path: Path) -> None:
+        file = os.open(path, os.O_RDONLY)
+        try:
+            size = os.fstat(file).st_size
+            ask_for(file, 0, min(BLOCK, size))
+            for start, end in blocks(size):
+                if self._is_stopped.is_set() or self._spare() < self.done + 2 * BLOCK:
+                    return self.stop()
+                ask_for(file, end, min(end + BLOCK, size))
+                os.pread(file, 1, end - 1)
+                self.done += end - start
+                self._is_stopped.wait(self._pace.rest_s())
+        finally:
+            os.close(file)
+        return None
+
+
+class Pace:
+    """Of the thread that makes it: so much of one core's time and no more."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._began, self._worked = time.monotonic(), time.thread_time()
+
+    def rest_s(self) -> Seconds:
+        """How long it has to rest now."""
+        due_s = (time.thread_time() - self._worked) / self._share
+        return max(0.0, due_s - (time.monotonic() - self._began))
+
+
+def cores() -> int:
+    """How many we may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def blocks(size: Bytes) -> Iterator[tuple[Bytes, Bytes]]:
+    """Where each block of a file begins and ends."""
+    for start in range(0, size, BLOCK):
+        yield start, min(start + BLOCK, size)
+
+
+def ask_for(file: int, start: Bytes, end: Bytes) -> None:
+    for piece in range(start, end, PIECE):
+        os.posix_fadvise(file, piece, min(PIECE, end - piece), os.POSIX_FADV_WILLNEED)

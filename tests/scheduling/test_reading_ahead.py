@@ -1,0 +1,109 @@
+"""While one model makes room for another, the files of the other are brought near."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.catalogs import model, one_at_a_time, with_budget
+from tests.support.playbook import (
+    arrives,
+    changed,
+    clock,
+    confirms,
+    exited,
+    leaves,
+    nothing,
+    refuses,
+    shutdown,
+    starts,
+    stops,
+    unload,
+)
+
+if TYPE_CHECKING:
+    from tests.support.playbook import Playbook, Stage
+
+HOUSE = one_at_a_time("qwen", "llama", patience=0)
+
+
+@pytest.fixture
+def draining(stage: Stage) -> Playbook:
+    """qwen is used by ticket 1 and drains, because ticket 2 wants llama."""
+    yard = stage(HOUSE).with_ready("qwen", 1)
+    yard >> arrives(2, "llama") << nothing
+    return yard
+
+
+def test_files_are_read_while_the_old_model_drains_and_stops(draining: Playbook) -> None:
+    """Once, from the decision to the start, however many want the model meanwhile."""
+    assert draining.reading == {"llama": "v1"}
+    draining >> arrives(3, "llama") << nothing
+    draining >> leaves(1) << stops("qwen")
+    assert draining.reading == {"llama": "v1"}
+    draining >> exited("qwen") << starts("llama")
+
+    assert draining.reading == {}
+
+
+def test_nothing_is_read_ahead_while_the_turn_lasts(yard: Playbook) -> None:
+    """Whose turn it is may change until it ends."""
+    yard.with_ready("qwen", 1)
+    yard >> arrives(2, "llama")
+    yard._unasserted.clear()
+    assert yard.reading == {}
+    yard.at(50) >> clock << nothing
+
+    assert yard.reading == {"llama": "v1"}
+
+
+def test_files_are_read_also_where_an_operator_made_the_room(stage: Stage) -> None:
+    """Whoever leaves, for whatever reason, leaves room."""
+    yard = stage(one_at_a_time("qwen", "llama")).with_ready("qwen", 1)
+    yard >> unload(7, "qwen")
+    yard._unasserted.clear()
+    yard >> arrives(2, "llama") << nothing
+    assert yard.reading == {"llama": "v1"}
+    yard >> leaves(1) << stops("qwen")
+
+    yard >> exited("qwen") << confirms(7) << starts("llama")
+
+
+def test_reading_ends_when_nobody_wants_the_model_any_more(draining: Playbook) -> None:
+    """What was cleared for it stays cleared, but its files are left alone."""
+    draining >> leaves(2) << nothing
+    assert draining.reading == {}
+    draining >> leaves(1) << stops("qwen")
+
+    draining >> exited("qwen") << nothing
+
+
+def test_reading_ends_with_the_house(draining: Playbook) -> None:
+    """A shutdown refuses whoever waits."""
+    draining >> shutdown() << refuses(2)
+
+    assert draining.reading == {}
+
+
+def test_other_files_are_read_instead(draining: Playbook) -> None:
+    """A reload may name others; the old ones are left first."""
+    assert draining.reading == {"llama": "v1"}
+    draining >> changed(one_at_a_time("qwen", model("llama", version=2), patience=0)) << nothing
+
+    assert draining.reading == {"llama": "v2"}
+
+
+def test_a_model_may_say_that_it_is_not_read_ahead(stage: Stage) -> None:
+    """Its server may read past the page cache."""
+    yard = stage(one_at_a_time("qwen", model("llama", reads_ahead=False), patience=0)).with_ready("qwen", 1)
+    yard >> arrives(2, "llama") << nothing
+
+    assert yard.reading == {}
+
+
+def test_a_model_that_finds_room_is_started_and_not_read_ahead(stage: Stage) -> None:
+    """There is nothing to wait for."""
+    yard = stage(with_budget(model("qwen", gib=10), model("llama", gib=10))).with_ready("qwen", 1)
+    yard >> arrives(2, "llama") << starts("llama")
+
+    assert yard.reading == {}

@@ -1,0 +1,114 @@
+"""Files are brought into the page cache before their time: all of them, unless memory is short or nobody wants them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from bench.swap.cache import make_cold, resident_share
+from tests.support.llama import REPOSITORY
+from tests.support.stage import GUARD_INTERPRETER, Stage, model, soon
+
+from hotseat.scheduling.commands import ReadAhead
+from hotseat.tasks import Tasks
+from hotseat.upstreams import reading_ahead
+from hotseat.upstreams.reading_ahead import BLOCK, Pace, ReadingAhead
+from hotseat.upstreams.supervisor import open_supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SIZE = 5 * BLOCK + 12_345
+PLENTY = 1 << 40
+
+
+@pytest.fixture
+def weights() -> Iterator[Path]:
+    """A cold file on a disk: what lies in memory cannot be put out of the page cache."""
+    path = REPOSITORY / ".cache/test-weights-to-read"
+    path.write_bytes(os.urandom(SIZE))
+    make_cold(path)
+    yield path
+    path.unlink()
+
+
+async def test_every_page_is_there_in_the_end(weights: Path) -> None:
+    """As the kernel tells of each: not only the first of what was asked for."""
+    reading = ReadingAhead(("server", "-m", str(weights)), lambda: PLENTY)
+    await reading.run()
+
+    assert (reading.done, resident_share(weights)) == (SIZE, 1.0)
+
+
+async def test_reading_stops_before_it_takes_what_others_map(weights: Path) -> None:
+    """What was read counts: it is memory that files have taken already."""
+    reading = ReadingAhead(("server", "-m", str(weights)), lambda: 3 * BLOCK)
+    await reading.run()
+
+    assert reading.done == 2 * BLOCK
+    assert resident_share(weights) < 1.0
+
+
+async def test_what_was_stopped_is_not_read(weights: Path) -> None:
+    """Not even where it had not begun."""
+    reading = ReadingAhead(("server", "-m", str(weights)), lambda: PLENTY)
+    reading.stop()
+    await reading.run()
+
+    assert reading.done == 0
+
+
+async def test_files_that_cannot_be_read_are_left_to_the_server(weights: Path) -> None:
+    """Its own words about them are better than ours."""
+
+    def vanishes() -> int:
+        raise OSError("the disk is gone")
+
+    reading = ReadingAhead(("server", "-m", str(weights)), vanishes)
+    await reading.run()
+
+    assert reading.done == 0
+
+
+async def test_without_such_a_call_nothing_is_read(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has none."""
+    monkeypatch.setattr(reading_ahead, "IS_POSSIBLE", False)
+    reading = ReadingAhead(("server", "-m", str(weights)), lambda: PLENTY)
+    await reading.run()
+
+    assert reading.done == 0
+
+
+def test_who_worked_rests() -> None:
+    """A thousandth of a core is used up at once, and a thousand cores never are."""
+    modest, rich = Pace(0.001), Pace(1000.0)
+    assert sum(range(200_000))
+
+    assert modest.rest_s() > 0.5
+    assert rich.rest_s() == 0.0
+
+
+async def test_a_server_that_starts_reads_for_itself(weights: Path) -> None:
+    """What is on its way then comes, and no more."""
+    server_runs = threading.Event()
+
+    def plenty_later() -> int:
+        server_runs.wait(10)
+        return PLENTY
+
+    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, spare=plenty_later) as supervisor:
+        stage, tasks, spec = Stage(supervisor), Tasks(), model("maps_half", str(weights))
+        reading = tasks.start(supervisor.read_ahead(ReadAhead(spec.name, spec, "the test says so")), "read")
+        [ahead] = await soon(lambda: [*supervisor._readings.values()])
+        start = stage.next_start(spec)
+        starting = tasks.start(supervisor.start(start), "start")
+        await stage.said("took in ")
+        server_runs.set()
+        await reading
+        await stage.stop(start)
+        await starting
+
+    assert ahead.done == BLOCK
