@@ -18,6 +18,7 @@ from bench.relay.record import machine
 from bench.swap.cases import ALL, CASES, behind_drain, beside_bare
 from bench.swap.checks import verdicts
 from bench.swap.page import print_report, write_page
+from bench.swap.readiness import notice_all
 from bench.swap.record import Record
 from tests.support.llama import SERVER, model_file, present
 
@@ -51,6 +52,7 @@ def measured(options: argparse.Namespace) -> Record:
         machine=machine(),
         server=server_version(),
         load=os.getloadavg()[0],
+        noticed=tuple(notice_all(options.starts)),
         swaps=tuple(swap for case in cases for swap in all_pairs(case, options.pairs)),
     )
 
@@ -70,6 +72,7 @@ def server_version() -> str:
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-swap", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=20, help="of each case, a quarter of the big ones (%(default)s)")
+    parser.add_argument("--starts", type=int, default=200, help="whose readiness is noticed (%(default)s)")
     parser.add_argument("--only", type=some_cases, default=list(ALL), help=",".join(ALL))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured there")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="from_file", help="report such a file, run nothing")

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.swap.cases import AHEAD, BARE, BEHIND_DRAIN, CASES, HOTSEAT, WAITING
+from bench.swap.readiness import LEAST_S, PART
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.swap.record import Record
 
+PROMPT = 0.95
+"""Of all starts: the others are for the moods of a busy machine."""
 RATIO, ABOVE_S = 1.15, 0.030
 FASTER, SLOWER = 0.25, 0.05
 """By how much the rest of a swap is shorter when files were read ahead, and a model in use meanwhile slower at most."""
@@ -33,6 +36,10 @@ def verdicts(record: Record) -> Iterator[Verdict]:
     yield from beside_bare(record)
     if record.of(BEHIND_DRAIN.name, AHEAD):
         yield from of_reading_ahead(record)
+    if record.noticed:
+        prompt = sum(each.is_prompt for each in record.noticed) / len(record.noticed)
+        promise = f"a ready server is noticed within {LEAST_S * 1000:.0f} ms or {PART:.0%} of its load"
+        yield Verdict(promise, f"{PROMPT:.0%} of {len(record.noticed)} starts", f"{prompt:.1%}", prompt >= PROMPT)
 
 
 def of_reading_ahead(record: Record) -> Iterator[Verdict]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from string import Template
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from bench.scheduling.tables import markdown, plain
 from bench.swap.cases import AHEAD, ALL, BARE, BEHIND_DRAIN, DRAIN_S, HOTSEAT, WAITING
 from bench.swap.chart import chart
 from bench.swap.checks import verdicts
+from bench.swap.readiness import LONGEST_S, SHORTEST_S
 from bench.swap.spans import PARTS
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def page(record: Record) -> str:
         parts="\n".join(f"| {part} | {about} |" for part, about in PARTS.items()),
         swaps=markdown(part_rows(record)),
         reading_ahead=of_reading_ahead(record),
+        readiness=of_readiness(record),
         promises=markdown(promise_rows(record)),
         conditions=f"- {record.date}, load average {record.load:.1f} at the beginning\n"
         f"- {record.machine}\n- {record.server}",
@@ -56,6 +58,21 @@ def of_reading_ahead(record: Record) -> str:
         ahead=ms(record.after_drain(case, AHEAD)),
         words_waiting=f"{record.words(case, WAITING):,.0f}",
         words_ahead=f"{record.words(case, AHEAD):,.0f}",
+    )
+
+
+def of_readiness(record: Record) -> str:
+    """How long ready servers went unnoticed, where that was measured."""
+    late = sorted(each.late_s for each in record.noticed)
+    if not late:
+        return ""
+    return Template((HERE / "readiness.md").read_text()).substitute(
+        starts=len(late),
+        shortest=f"{SHORTEST_S:g}",
+        longest=f"{LONGEST_S:g}",
+        median=ms(median(late)),
+        p95=ms(late[int(0.95 * len(late))]),
+        worst=ms(late[-1]),
     )
 
 

@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
+from bench.swap.readiness import Noticed  # noqa: TC002  # msgspec reads the annotations
 from bench.swap.spans import PARTS, Swap
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Record:
     load: float
     """The machine's load average when the run began: what else was going on."""
     swaps: tuple[Swap, ...]
+    noticed: tuple[Noticed, ...] = ()
 
     def of(self, case: str, side: str) -> list[Swap]:
         return [swap for swap in self.swaps if (swap.case, swap.side) == (case, side)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -11,6 +12,7 @@ from bench.swap.cache import make_cold, make_warm, resident_share
 from bench.swap.chart import chart
 from bench.swap.checks import verdicts
 from bench.swap.page import page, part_rows
+from bench.swap.readiness import Noticed
 from bench.swap.record import Record
 from bench.swap.spans import PARTS, Swap, cut, told_by_journal
 from tests.support.llama import REPOSITORY
@@ -93,6 +95,16 @@ def test_what_reading_ahead_is_worth_is_judged_after_the_drain() -> None:
     assert [verdict.holds for verdict in verdicts(record(slow, fast))] == [True, True]
     assert [verdict.holds for verdict in verdicts(record(slow, dear))] == [False, False]
     assert "4,000 ms of the swap are left where the file was not read, and 2,000 ms" in page(record(slow, fast))
+
+
+def test_readiness_is_judged_by_the_load() -> None:
+    """Ten milliseconds, or one part in fifty of what the load took."""
+    quick, slow = Noticed(load_s=0.1, late_s=0.011), Noticed(load_s=2.0, late_s=0.039)
+    found = replace(record(BARE, OURS), noticed=(quick, slow))
+
+    assert [each.is_prompt for each in (quick, slow)] == [False, True]
+    assert [(each.measured, each.holds) for each in verdicts(found)][-1] == ("50.0%", False)
+    assert "2 servers that become ready after 0.05 to 2 s" in page(found)
 
 
 def test_the_page_and_the_chart_tell_of_the_cases_that_were_measured() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.cast import HEALTHY
 from tests.support.stage import free_port, model, played_by
 
-from hotseat.upstreams import listeners
+from hotseat.upstreams import listeners, sock_diag
 from hotseat.upstreams.listeners import is_of_launch, name_of, owner_of, stranger_on
 
 if TYPE_CHECKING:
@@ -90,6 +90,35 @@ def test_where_the_system_tells_nothing_nobody_is_a_stranger(tmp_path: Path, mon
     monkeypatch.setattr(listeners, "PROC", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert stranger_on("127.0.0.1", server.getsockname()[1], 1, "") is None
+
+
+@pytest.mark.parametrize(
+    ("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::1")]
+)
+def test_the_kernel_and_its_table_tell_of_the_same_listeners(family: socket.AddressFamily, host: str) -> None:
+    """Where one of them is forbidden, the other serves as well."""
+    with socket.create_server((host, 0), family=family) as server:
+        port = server.getsockname()[1]
+        asked = listeners.listeners(family, port)
+        read = listeners.in_table("tcp" if family == socket.AF_INET else "tcp6", port)
+
+    assert [(address, inode) for address, inodes in asked.items() for inode in inodes] == read
+    assert len(read) == 1
+
+
+def test_where_the_kernel_may_not_be_asked_its_table_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some containers forbid the question."""
+    monkeypatch.delattr(socket, "AF_NETLINK")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        owner = owner_of("127.0.0.1", server.getsockname()[1])
+
+    assert owner == os.getpid()
+
+
+def test_a_question_that_the_kernel_refuses_is_an_error() -> None:
+    """Not an answer without listeners."""
+    with pytest.raises(OSError, match="No such file or directory"):
+        sock_diag.listening(socket.AF_APPLETALK)
 
 
 def test_kin_is_of_the_launch() -> None:

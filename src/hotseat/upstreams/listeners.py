@@ -1,4 +1,4 @@
-"""Whose is a listening port? Answered from /proc, as far as we may look: a stranger's server must not pass for ours."""
+"""Whose is a listening port? The kernel knows, as far as we may look: a stranger's server must not pass for ours."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ipaddress import ip_address
 
 from hotseat.elsewhere import ELSEWHERE
 from hotseat.upstreams.processes import PROC, group_of, marker_of, parent_of, processes
+from hotseat.upstreams.sock_diag import listening
 
 LISTENING = "0A"
 
@@ -86,23 +87,31 @@ def link_of(path: str) -> str:
 
 def listening_inodes(host: str, port: int) -> list[str]:
     """The sockets that would take a connection to this address; none where the system does not say."""
-    listening = listeners("tcp", port) | listeners("tcp6", port)
-    return next((listening[place] for place in places(host) if place in listening), [])
+    found = listeners(socket.AF_INET, port) | listeners(socket.AF_INET6, port)
+    return next((found[place] for place in places(host) if place in found), [])
 
 
-def listeners(table: str, port: int) -> dict[str, list[str]]:
+def listeners(family: socket.AddressFamily, port: int) -> dict[str, list[str]]:
     """Inodes of the listening sockets on this port, by local address as the kernel writes it."""
-    found: dict[str, list[str]] = {}
+    try:
+        found = [(in_words(each.address), str(each.inode)) for each in listening(family) if each.port == port]
+    except OSError:  # forbidden in some containers
+        found = in_table("tcp" if family == socket.AF_INET else "tcp6", port)
+    by_address: dict[str, list[str]] = {}
+    for address, inode in found:
+        by_address.setdefault(address, []).append(inode)
+    return by_address
+
+
+def in_table(table: str, port: int) -> list[tuple[str, str]]:
+    """Local address and inode of each listening socket on this port, from the list of all connections."""
     try:
         with open(f"{PROC}/net/{table}") as lines:
-            for line in lines:
-                if f":{port:04X} " in line:
-                    _, local, _, state, *_, inode = line.split()[:10]
-                    if state == LISTENING and local.endswith(f":{port:04X}"):
-                        found.setdefault(local.partition(":")[0], []).append(inode)
+            rows = [line.split() for line in lines if f":{port:04X} " in line]
     except OSError:
-        return {}
-    return found
+        return []
+    ours = [row for row in rows if row[3] == LISTENING and row[1].endswith(f":{port:04X}")]
+    return [(row[1].partition(":")[0], row[9]) for row in ours]
 
 
 def places(host: str) -> list[str]:
@@ -113,6 +122,8 @@ def places(host: str) -> list[str]:
 
 
 def written(host: str) -> str:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    packed = socket.inet_pton(family, host)
-    return "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed))
+    return in_words(socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host))
+
+
+def in_words(address: bytes) -> str:
+    return "".join(f"{word:08X}" for word in struct.unpack(f"={len(address) // 4}I", address))

@@ -1,0 +1,55 @@
+"""How long a ready server goes unnoticed: servers that know the moment, started by the hands of hotseat.
+
+They become ready after times from a twentieth of a second to a few seconds, each as likely as its double.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.support.stage import Stage, model
+
+from hotseat.upstreams.supervisor import open_supervisor
+
+if TYPE_CHECKING:
+    from hotseat.terms import Seconds
+
+SHORTEST_S, LONGEST_S = 0.05, 2.0
+LEAST_S, PART = 0.010, 0.02
+"""A server may go unnoticed for so long, or for this part of its load, whichever is more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    load_s: float
+    late_s: float
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.late_s <= max(LEAST_S, PART * self.load_s)
+
+
+def notice_all(starts: int) -> list[Noticed]:
+    return asyncio.run(_notice_all(starts))
+
+
+async def _notice_all(starts: int) -> list[Noticed]:
+    dice = random.Random(1)
+    async with open_supervisor(os.environ) as supervisor:
+        stage = Stage(supervisor)
+        return [await _notice(stage, SHORTEST_S * (LONGEST_S / SHORTEST_S) ** dice.random()) for _ in range(starts)]
+
+
+async def _notice(stage: Stage, load_s: Seconds) -> Noticed:
+    began = time.monotonic()
+    ready = await stage.ready(model("slow_to_load", str(load_s)))
+    noticed = time.monotonic()
+    said = [line for line in stage.output.tail(10) if "ready at " in line][-1]
+    await stage.end(ready)
+    was_ready = float(said.partition("ready at ")[2])
+    return Noticed(was_ready - began, noticed - was_ready)
