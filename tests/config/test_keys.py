@@ -47,7 +47,7 @@ def place(device: str) -> Place:
         ("unlisted: off", "unlisted", False),
         ("healthCheckTimeout: 3", "health_check_timeout_s", 3.0),
         ("healthCheckTimeout: 500ms", "health_check_timeout_s", 0.5),
-        ("healthCheckTimeout: 0", "health_check_timeout_s", 120.0),
+        ("healthCheckTimeout: 0", "health_check_timeout_s", None),
         ("unloadTimeout: 1m30s", "unload_timeout_s", 90.0),
         ("unloadTimeout: 0", "unload_timeout_s", 10.0),
         ("drainTimeout: 0", "drain_timeout_s", 0.0),
@@ -298,7 +298,7 @@ scheduler: {patience: 2, maxQueue: 512}
 devices: {}
 limits: {header: 32KiB, body: 1GiB, jsonBody: 64MiB, connections: 10000,
          headerTimeout: 10, bodyTimeout: 30, idleTimeout: 60}
-healthCheckTimeout: 120
+healthCheckTimeout: 0
 globalTTL: 0
 unloadTimeout: 10
 logLevel: info

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.scheduling.commands import StartUpstream
+    from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 TWO = with_budget(model("qwen", gib=20), model("llama", gib=20))
@@ -111,6 +113,59 @@ async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> N
 
     assert 5 <= took < 6
     assert "memory was not given back model=llama device=gpu0 needed='19 GiB' free='2 GiB'" in caplog.text
+
+
+class Hungry(Puppets):
+    """llama's server ends at once while its memory is not there."""
+
+    def __init__(self, card: Card) -> None:
+        super().__init__()
+        self.card = card
+        self.starts: list[ModelName] = []
+
+    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
+        self.starts.append(command.model)
+        self.broken = ("llama",) if now() < self.card.free_at else ()
+        return await super().start(command)
+
+
+def with_hungry_llama(card: Card) -> tuple[Dispatcher, Hungry]:
+    guess = Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
+    scheduler = Scheduler(with_budget(model("qwen", gib=20), model("llama", learned=guess)))
+    hungry = Hungry(card)
+    return Dispatcher(scheduler, PatientHands(hungry, card, lambda: scheduler.catalog), Journal()), hungry
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("late_by", "starts"), [(8, 2), (1000, 1)])
+async def test_a_start_that_failed_for_want_of_memory_is_tried_once_more(late_by: float, starts: int) -> None:
+    """When the memory has come back after all; where it has not, the server's own words are the answer."""
+    card = Card()
+    dispatcher, hungry = with_hungry_llama(card)
+    await dispatcher.load(QWEN)
+    card.free_at = now() + late_by
+    outcome = (await asyncio.gather(dispatcher.load(LLAMA), return_exceptions=True))[0]
+    await dispatcher.shut_down(within=0)
+
+    assert hungry.starts.count(LLAMA) == starts
+    assert str(outcome) == ("None" if starts == 2 else "llama exited with code 1")
+
+
+@in_virtual_time
+async def test_a_start_that_nobody_wants_is_not_tried_again() -> None:
+    """Also where memory is missing: it failed because it was told to stop."""
+    card = Card()
+    dispatcher, hungry = with_hungry_llama(card)
+    hungry.slow = ("llama",)
+    await dispatcher.load(QWEN)
+    card.free_at = now() + 5.5
+    loading = Tasks().start(dispatcher.load(LLAMA), "load")
+    await asyncio.sleep(5.2)  # it has waited for memory and was started
+    await dispatcher.unload(LLAMA)
+    await asyncio.gather(loading, return_exceptions=True)
+    await dispatcher.shut_down(within=0)
+
+    assert hungry.starts == [QWEN, LLAMA]
 
 
 @in_virtual_time

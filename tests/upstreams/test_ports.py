@@ -10,7 +10,7 @@ import pytest
 from tests.support.stage import free_port, model, played_by
 
 from hotseat.upstreams import ports as ports_module
-from hotseat.upstreams.ports import Ports
+from hotseat.upstreams.ports import Loan, Ports
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage
@@ -104,3 +104,29 @@ async def test_a_fixed_port_that_is_answered_already_is_not_started_on(stage: St
     assert f"http://127.0.0.1:{port} is already answered by another process, " in error
     assert "(pid " in error
     assert stage.output.written == 0
+
+
+async def test_a_server_that_lost_its_port_is_started_on_another(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the end of our hold and the server's own a stranger may be quicker: that passes."""
+    rivals: list[socket.socket] = []
+    vacate = Loan.vacate
+
+    def vacate_for_a_rival(loan: Loan) -> None:
+        vacate(loan)
+        if not rivals:
+            rivals.append(socket.create_server(("127.0.0.1", loan.port)))
+
+    monkeypatch.setattr(Loan, "vacate", vacate_for_a_rival)
+    ready = await stage.ready(model("dutiful"))
+    [rival] = rivals
+    taken = rival.getsockname()[1]
+    rival.close()
+
+    assert ready.upstream.address.port != taken
+
+
+async def test_a_server_that_fails_for_a_reason_of_its_own_is_started_once(stage: Stage) -> None:
+    """Its port is free: it would fail again."""
+    await stage.failed(model("dies_while_loading"))
+
+    assert len([line for line in stage.output.tail(50) if "failed to load model" in line]) == 1

@@ -14,6 +14,7 @@ from tests.support.stage import is_alive, model, soon
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import SlotsLearned, UpstreamFailed
+from hotseat.upstreams.launch import deadline_s
 from hotseat.upstreams.processes import MARKER, children
 
 if TYPE_CHECKING:
@@ -254,3 +255,16 @@ def servers() -> list[int]:
 async def command_line(pid: int | None) -> bytes:
     with open(f"/proc/{pid}/cmdline", "rb") as words:
         return words.read()
+
+
+@pytest.mark.parametrize(("gigabytes", "seconds"), [(0, 120), (6, 120), (7, 140), (400, 8000)])
+def test_large_files_may_take_long(gigabytes: int, seconds: int) -> None:
+    """Where nobody says how long: two minutes, or what a slow disk takes."""
+    assert deadline_s(gigabytes * 10**9) == seconds
+
+
+async def test_a_server_has_time_where_nobody_says_how_much(stage: Stage) -> None:
+    """It need not be configured."""
+    ready = await stage.ready(model("dutiful", health_check_timeout_s=None))
+
+    assert ready.upstream.pid

@@ -122,7 +122,8 @@ class ModelSpec:
     title: str = ""
     description: str = ""
     unlisted: bool = False
-    health_check_timeout_s: Seconds = 120.0
+    health_check_timeout_s: Seconds | None = None
+    """Until its server must be ready; None: by the size of its files, never less than two minutes."""
     unload_timeout_s: Seconds = 10.0
     drain_timeout_s: Seconds = 10.0
     max_request_s: Seconds | None = None

@@ -112,7 +112,7 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
         "name": spec.title,
         "description": spec.description,
         "unlisted": spec.unlisted,
-        "healthCheckTimeout": spec.health_check_timeout_s,
+        "healthCheckTimeout": spec.health_check_timeout_s or 0.0,
         "unloadTimeout": spec.unload_timeout_s,
         "drainTimeout": spec.drain_timeout_s,
         "maxRequestDuration": spec.max_request_s or 0.0,

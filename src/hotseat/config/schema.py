@@ -239,8 +239,8 @@ class Config(Form):
     shutdown: ShutdownForm = ShutdownForm()
     """How much time there is between SIGTERM and the end."""
 
-    health_check_timeout: Duration = 120.0
-    """Time until a server must be ready."""
+    health_check_timeout: Duration = 0.0
+    """Time until a server must be ready; 0 is 120 s, and longer for files of more than 6 GB: 20 s for each GB."""
     global_ttl: Annotated[Duration, Field(alias="globalTTL")] = 0.0
     """Idle time after which a model is unloaded; 0 is never."""
     unload_timeout: Duration = 10.0

@@ -31,7 +31,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
 class Defaults:
     """What the whole file says for models that say nothing."""
 
-    health_check_timeout_s: Seconds
+    health_check_timeout_s: Seconds | None
     unload_timeout_s: Seconds
     ttl_s: Seconds
     loading_state: str
@@ -40,7 +40,7 @@ class Defaults:
     @staticmethod
     def of(config: Config) -> Defaults:
         return Defaults(
-            config.health_check_timeout or 120.0,
+            config.health_check_timeout or None,
             config.unload_timeout or 10.0,
             config.global_ttl,
             config.send_loading_state,

@@ -46,12 +46,36 @@ class PatientHands:
         """`catalog` has the budgets that count; None: nobody looks at memory."""
         self._hands, self._gauge, self._catalog, self._within_s = hands, gauge, catalog, within_s
         self._ended_at: Instant = float("-inf")
-        self._waiting: dict[LaunchId, asyncio.Task[LoadFailed | None]] = {}
+        self._waiting: dict[LaunchId, asyncio.Task[Freed]] = {}
+        self._wanted_launches: set[LaunchId] = set()
+        """Under way, and not told to stop."""
         self._tasks = Tasks()
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
-        if obstacle := await self._obstacle(command):
+        """Wait for memory first where some was just given back."""
+        self._wanted_launches.add(command.launch)
+        try:
+            return await self._start(command)
+        except LoadFailed as obstacle:
             return UpstreamFailed(command.model, command.launch, obstacle)
+        finally:
+            self._wanted_launches.discard(command.launch)
+
+    async def _start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
+        """One that fails while memory is missing is tried once more, when that has come back after all."""
+        freed = await self._freed(command)
+        started = await self._try(command)
+        if freed is None or not freed.missing or not isinstance(started, UpstreamFailed):
+            return started
+        if command.launch not in self._wanted_launches:
+            return started
+        freed = await self._freed(command)
+        if freed is None or freed.missing:
+            return started
+        log.info("memory came back late, starting once more model=%s", command.model)
+        return await self._try(command)
+
+    async def _try(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         started = await self._hands.start(command)
         if isinstance(started, UpstreamFailed):
             self._note_end()
@@ -66,6 +90,7 @@ class PatientHands:
         return await self._hands.ask_slots(ready)
 
     async def stop(self, command: StopUpstream) -> None:
+        self._wanted_launches.discard(command.launch)
         if waiting := self._waiting.get(command.launch):
             waiting.cancel()
         else:
@@ -77,12 +102,12 @@ class PatientHands:
     def _note_end(self) -> None:
         self._ended_at = asyncio.get_running_loop().time()
 
-    async def _obstacle(self, command: StartUpstream) -> LoadFailed | None:
-        """Wait for memory where some was just given back; says what keeps the launch from beginning, if anything."""
+    async def _freed(self, command: StartUpstream) -> Freed | None:
+        """How it came out with the memory that it needs; None: there was nothing to wait for. LoadFailed: no start."""
         wanted = self._wanted(command)
         if not wanted or asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
             return None
-        waiting: asyncio.Task[LoadFailed | None] = self._tasks.start(
+        waiting: asyncio.Task[Freed] = self._tasks.start(
             self._until_free(command, wanted), f"memory for {command.model}"
         )
         self._waiting[command.launch] = waiting
@@ -91,7 +116,9 @@ class PatientHands:
         finally:
             del self._waiting[command.launch]
         if waiting.cancelled():
-            return LoadFailed(f"{command.model} was stopped before it was started")
+            raise LoadFailed(f"{command.model} was stopped before it was started")
+        if obstacle := verdict(command.spec, waiting.result()):
+            raise obstacle
         return waiting.result()
 
     def _wanted(self, command: StartUpstream) -> dict[DeviceName, Bytes]:
@@ -99,7 +126,7 @@ class PatientHands:
         figures = needs(command.spec, catalog) if catalog else {}
         return {place.device: int(SLACK * bytes_) for place, bytes_ in figures.items() if bytes_}
 
-    async def _until_free(self, command: StartUpstream, wanted: Mapping[DeviceName, Bytes]) -> LoadFailed | None:
+    async def _until_free(self, command: StartUpstream, wanted: Mapping[DeviceName, Bytes]) -> Freed:
         freed = await until_free(self._gauge, wanted, self._within_s)
         for device, lack in freed.missing.items():
             log.warning(
@@ -111,7 +138,7 @@ class PatientHands:
                 in_gib(lack),
                 freed.took_s,
             )
-        return verdict(command.spec, freed)
+        return freed
 
 
 def verdict(spec: ModelSpec, freed: Freed) -> LoadFailed | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from hotseat.upstreams.child import Child
 from hotseat.upstreams.link import Order
 from hotseat.upstreams.listeners import is_loopback, owner_of, stranger_on, told
 from hotseat.upstreams.output import Pipe
+from hotseat.upstreams.ports import is_taken
 from hotseat.upstreams.provisions import environment, find_program, secrets_in
 from hotseat.upstreams.readiness import Readiness, accepts, doors
 from hotseat.upstreams.taking_in import taken_in, weight_of
@@ -24,13 +26,18 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.catalog.template import FilledRecipe
-    from hotseat.terms import Address, Bytes, ModelName
+    from hotseat.terms import Address, Bytes, ModelName, Seconds
     from hotseat.upstreams.guarding import Guard
     from hotseat.upstreams.link import Ward
     from hotseat.upstreams.output import Output
     from hotseat.upstreams.ports import Loan, Ports
 
+log = logging.getLogger(__name__)
+
 LAST_LINES = 20
+SHORTEST_DEADLINE_S: Seconds = 120.0
+SLOWEST: Bytes = 50 * 10**6
+"""What a slow disk reads in a second."""
 
 
 class Trouble(Exception):
@@ -42,6 +49,7 @@ class Launch:
         self._spec, self._environ, self._guard, self._ports, self._output = spec, environ, guard, ports, output
         self._began_at = output.written
         self._child: Child | None = None
+        self._loan: Loan | None = None
         self._is_wanted = True
         self._weight: Bytes = 0
         self._tasks = Tasks()
@@ -99,15 +107,32 @@ class Launch:
     # From a recipe to a server that answers
 
     async def _bring_up(self) -> Upstream:
+        if not self._spec.recipe.wants_port:
+            return await self._start(fill(self._spec.recipe, 0), None)
+        try:
+            return await self._start_on_loan()
+        except Trouble:
+            if not await self._lost_its_port():
+                raise
+        log.info("another process took the port, trying once more with another one model=%s", self._spec.name)
+        return await self._start_on_loan()
+
+    async def _start_on_loan(self) -> Upstream:
         recipe = self._spec.recipe
-        if not recipe.wants_port:
-            return await self._start(fill(recipe, 0), None)
-        loan = self._ports.lend(recipe.preferred_port)
+        loan = self._loan = self._ports.lend(recipe.preferred_port)
         try:
             return await self._start(fill(recipe, loan.port), loan)
         finally:
             if self._child is None:
                 loan.give_back()
+
+    async def _lost_its_port(self) -> bool:
+        """Did a stranger take the port between the end of our hold and the server's? Then the next start may work."""
+        if not (self._child and self._loan):
+            return False
+        await self._child.end()
+        self._child = None
+        return self._is_wanted and is_taken(self._loan.port)
 
     async def _start(self, recipe: FilledRecipe, loan: Loan | None) -> Upstream:
         self._weight = weight_of(recipe.argv)
@@ -157,7 +182,7 @@ class Launch:
         answer: asyncio.Task[Address] = self._tasks.start(readiness.reached(), f"ask {self._spec.name}")
         ends: set[asyncio.Future[Any]] = {answer, child.gone}
         try:
-            await asyncio.wait(ends, timeout=self._spec.health_check_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends, timeout=self._deadline_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await self._tasks.aclose()
         if child.gone.done():
@@ -169,10 +194,20 @@ class Launch:
             return await answer
         raise Trouble(self._late(recipe, readiness))
 
+    @property
+    def _deadline_s(self) -> Seconds:
+        """What the configuration says, or what files of this size may take."""
+        return self._spec.health_check_timeout_s or deadline_s(self._weight)
+
     def _late(self, recipe: FilledRecipe, readiness: Readiness) -> str:
         asked = f"{recipe.address}{recipe.check_endpoint or ''}"
-        seconds = f"health check timed out after {self._spec.health_check_timeout_s:g} seconds"
+        seconds = f"health check timed out after {self._deadline_s:g} seconds"
         return f"{seconds} ({asked}: {readiness.last_answer}). Raise healthCheckTimeout if it needs longer"
+
+
+def deadline_s(weight: Bytes) -> Seconds:
+    """PURE: how long a server may take where nobody says: large files take long, the more so over a network."""
+    return max(SHORTEST_DEADLINE_S, float(weight // SLOWEST))
 
 
 def too_soon(how: str) -> str:

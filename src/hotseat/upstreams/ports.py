@@ -60,6 +60,15 @@ def free_from(first: int) -> Iterator[socket.socket]:
         yield held
 
 
+def is_taken(port: int) -> bool:
+    """Does somebody hold it?"""
+    try:
+        bound(port).close()
+    except OSError:
+        return True
+    return False
+
+
 def bound(port: int) -> socket.socket:
     held = socket.socket()
     try:
