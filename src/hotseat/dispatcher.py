@@ -117,7 +117,7 @@ class Dispatcher:
         self._untold: deque[Event] = deque()
         self._telling = False
         self._timer: asyncio.TimerHandle | None = None
-        self._readings: dict[ModelName, asyncio.Task[None]] = {}
+        self._read_ahead_of: dict[ModelName, asyncio.Task[None]] = {}
         """Whose files were last read ahead, perhaps to the end."""
         self._diary = SwapDiary()
         self._tasks = Tasks()
@@ -245,9 +245,9 @@ class Dispatcher:
                 log.info("stopping upstream model=%s because=%r", model, because)
                 self._tasks.start(self._hands.stop(command), f"stop {model}")
             case ReadAhead(model=model):
-                self._readings[model] = self._tasks.start(self._hands.read_ahead(command), f"read ahead {model}")
+                self._read_ahead_of[model] = self._tasks.start(self._hands.read_ahead(command), f"read ahead {model}")
             case StopReading(model=model):
-                self._readings.pop(model).cancel()
+                self._read_ahead_of.pop(model).cancel()
             case ReportSwap():
                 self._diary.write(command, self._clock())
             case WakeAt(when=when):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -19,7 +21,6 @@ from tests.support.llama import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 BARE = Swap("tiny-warm", "bare", {"stop": 0.01, "start": 0.002, "load": 0.1, "first byte": 0.003})
 OURS = Swap("tiny-warm", "hotseat", dict.fromkeys(PARTS, 0.02))
@@ -37,10 +38,10 @@ def entry(n: int, at: float, event: tuple[str, str], *commands: tuple[str, str])
 @pytest.fixture
 def weights() -> Iterator[Path]:
     """A file on a disk: what lies in memory cannot be put out of the page cache."""
-    path = REPOSITORY / ".cache/test-swap-weights"
-    path.write_bytes(bytes(64 * mmap.PAGESIZE))
-    yield path
-    path.unlink()
+    with NamedTemporaryFile(dir=REPOSITORY / ".cache") as file:
+        path = Path(file.name)
+        path.write_bytes(bytes(64 * mmap.PAGESIZE))
+        yield path
 
 
 def test_a_file_is_put_out_of_the_page_cache_and_into_it(weights: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,13 +16,13 @@ from tests.support.stage import GUARD_INTERPRETER, Stage, model, soon
 
 from hotseat.scheduling.commands import ReadAhead
 from hotseat.tasks import Tasks
+from hotseat.terms import ModelName
 from hotseat.upstreams import reading_ahead
 from hotseat.upstreams.reading_ahead import BLOCK, Pace, ReadingAhead
 from hotseat.upstreams.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SIZE = 5 * BLOCK + 12_345
 PLENTY = 1 << 40
@@ -28,11 +31,11 @@ PLENTY = 1 << 40
 @pytest.fixture
 def weights() -> Iterator[Path]:
     """A cold file on a disk: what lies in memory cannot be put out of the page cache."""
-    path = REPOSITORY / ".cache/test-weights-to-read"
-    path.write_bytes(os.urandom(SIZE))
-    make_cold(path)
-    yield path
-    path.unlink()
+    with NamedTemporaryFile(dir=REPOSITORY / ".cache", suffix=".gguf") as file:
+        path = Path(file.name)
+        path.write_bytes(os.urandom(SIZE))
+        make_cold(path)
+        yield path
 
 
 async def test_every_page_is_there_in_the_end(weights: Path) -> None:
@@ -93,16 +96,18 @@ def test_who_worked_rests() -> None:
 
 async def test_a_server_that_starts_reads_for_itself(weights: Path) -> None:
     """What is on its way then comes, and no more."""
-    server_runs = threading.Event()
+    has_begun, server_runs = threading.Event(), threading.Event()
 
     def plenty_later() -> int:
+        has_begun.set()
         server_runs.wait(10)
         return PLENTY
 
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, spare=plenty_later) as supervisor:
         stage, tasks, spec = Stage(supervisor), Tasks(), model("maps_half", str(weights))
         reading = tasks.start(supervisor.read_ahead(ReadAhead(spec.name, spec, "the test says so")), "read")
-        [ahead] = await soon(lambda: [*supervisor._readings.values()])
+        await soon(has_begun.is_set)
+        [ahead] = supervisor._read_ahead_of.values()
         start = stage.next_start(spec)
         starting = tasks.start(supervisor.start(start), "start")
         await stage.said("took in ")
@@ -112,3 +117,23 @@ async def test_a_server_that_starts_reads_for_itself(weights: Path) -> None:
         await starting
 
     assert ahead.done == BLOCK
+
+
+async def test_one_model_at_a_time_is_read_ahead(weights: Path) -> None:
+    """The older claim first: two readers would share one disk, and count the same memory as spare."""
+    both = threading.Barrier(2)
+    meetings: list[int] = []
+
+    def spare() -> int:
+        try:
+            meetings.append(both.wait(timeout=0.05))
+        except threading.BrokenBarrierError:  # alone
+            both.reset()
+        return PLENTY
+
+    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, spare=spare) as supervisor:
+        spec = model("maps_half", str(weights))
+        wishes = [ReadAhead(ModelName(name), spec, "the test says so") for name in ("qwen", "llama")]
+        await asyncio.gather(*(supervisor.read_ahead(wish) for wish in wishes))
+
+    assert meetings == []

@@ -47,7 +47,9 @@ class Supervisor:
         self._withheld_env = withheld_env
         self._spare = spare
         self._launches: dict[LaunchId, Launch] = {}
-        self._readings: dict[ModelName, ReadingAhead] = {}
+        self._read_ahead_of: dict[ModelName, ReadingAhead] = {}
+        self._disk = asyncio.Lock()
+        """Held by whoever reads ahead: two at a time would be slower, and count the same memory twice."""
 
     def pids(self) -> dict[ModelName, int]:
         """Whose server has which process, from its first breath to its last."""
@@ -98,14 +100,15 @@ class Supervisor:
     async def read_ahead(self, command: ReadAhead) -> None:
         """Bring the model's files into the page cache; return when they are there, or when its server starts."""
         began = asyncio.get_running_loop().time()
-        reading = self._readings[command.model] = ReadingAhead(command.spec.recipe.argv, self._spare)
-        await reading.run()
+        reading = self._read_ahead_of[command.model] = ReadingAhead(command.spec.recipe.argv, self._spare)
+        async with self._disk:
+            await reading.run()
         took_s = asyncio.get_running_loop().time() - began
         log.info("read ahead model=%s mb=%d took_s=%.2f", command.model, reading.done // 10**6, took_s)
 
     def _stop_reading(self, model: ModelName) -> None:
         """From now on the model's server reads for itself."""
-        if reading := self._readings.pop(model, None):
+        if reading := self._read_ahead_of.pop(model, None):
             reading.stop()
 
 
