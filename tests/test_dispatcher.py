@@ -13,7 +13,7 @@ from tests.support.playbook import upstream_of
 from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat.dispatcher import STUCK_S, Dispatcher
+from hotseat.dispatcher import BREATH_S, STUCK_S, Dispatcher
 from hotseat.errors import LoadFailed, NotRunning, ShuttingDown, UnknownModel
 from hotseat.journal import Journal
 from hotseat.scheduling.events import UpstreamReady
@@ -112,6 +112,25 @@ async def test_a_request_for_a_ready_model_is_granted_before_ask_returns() -> No
         bench.dispatcher.leave(bench.ask(QWEN, guest))
 
         assert guest.told == ["granted"]
+
+
+@in_virtual_time
+async def test_a_server_may_breathe_between_its_last_request_and_its_stop() -> None:
+    """A llama-server whose client hangs up as it is told to stop may not end; an unused one is stopped at once."""
+    async with a_bench(one_at_a_time("qwen", "llama", patience=0)) as bench:
+        await bench.dispatcher.load(QWEN)
+        user = bench.ask(QWEN, Guest())
+        loading = Tasks().start(bench.dispatcher.load(LLAMA), "load")
+        await everybody_has_acted()
+        began = asyncio.get_running_loop().time()
+        bench.dispatcher.leave(user)
+        await loading
+        behind_a_request = asyncio.get_running_loop().time() - began
+        await bench.dispatcher.load(QWEN)
+        behind_nobody = asyncio.get_running_loop().time() - began - behind_a_request
+
+        assert behind_a_request == pytest.approx(BREATH_S)
+        assert behind_nobody == 0
 
 
 @in_virtual_time
@@ -308,7 +327,7 @@ async def test_an_unload_cuts_who_does_not_finish() -> None:
         await bench.dispatcher.unload(QWEN)
 
         assert guest.told == ["granted", "cut"]
-        assert bench.dispatcher.view().now == 11
+        assert bench.dispatcher.view().now == 11 + BREATH_S
 
 
 @in_virtual_time
@@ -321,6 +340,7 @@ async def test_a_cancelled_unload_is_carried_out() -> None:
             async with asyncio.timeout(1):
                 await bench.dispatcher.unload(QWEN)
         bench.dispatcher.leave(ticket)
+        await asyncio.sleep(BREATH_S)
         await everybody_has_acted()
 
         assert bench.phase(QWEN) is Phase.COLD
@@ -337,7 +357,7 @@ async def test_force_cuts_at_once() -> None:
         await bench.dispatcher.unload(QWEN, force=True)
 
         assert guest.told == ["granted", "cut"]
-        assert bench.dispatcher.view().now == 0
+        assert bench.dispatcher.view().now == BREATH_S
 
 
 @in_virtual_time
@@ -444,7 +464,7 @@ async def test_shutting_down_lets_requests_finish() -> None:
         await bench.dispatcher.shut_down(within=30)
 
         assert guest.told == ["granted"]
-        assert bench.dispatcher.view().now == 20
+        assert bench.dispatcher.view().now == 20 + BREATH_S
 
 
 @in_virtual_time
@@ -457,7 +477,7 @@ async def test_shutting_down_cuts_when_the_time_is_up() -> None:
         await bench.dispatcher.shut_down(within=30)
 
         assert guest.told == ["granted", "cut"]
-        assert bench.dispatcher.view().now == 31
+        assert bench.dispatcher.view().now == 31 + BREATH_S
 
 
 @in_virtual_time

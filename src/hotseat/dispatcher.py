@@ -64,6 +64,9 @@ OPERATOR = ClientId("operator")
 
 STUCK_S: Seconds = 5.0
 """After its own time to unload, a server that is still there is nothing we can wait for."""
+BREATH_S: Seconds = 0.02
+"""A server is told to stop so long after its last request has ended, at least: a llama-server that hears of both at
+once may not end before it is killed."""
 
 
 class Hands(Protocol):
@@ -119,6 +122,8 @@ class Dispatcher:
         self._timer: asyncio.TimerHandle | None = None
         self._read_ahead_of: dict[ModelName, asyncio.Task[None]] = {}
         """Whose files were last read ahead, perhaps to the end."""
+        self._left_at: Instant = float("-inf")
+        """When a request last ended that somebody else might have waited for."""
         self._diary = SwapDiary()
         self._tasks = Tasks()
 
@@ -216,6 +221,8 @@ class Dispatcher:
         now = self._clock()
         commands = self._scheduler.handle(event, now)
         self.catalog = self._scheduler.catalog
+        if type(event) is RequestLeft:
+            self._left_at = now
         self._journal.record(event, commands)
         if self.traffic.is_watched:
             self.traffic.note(event, commands, now)
@@ -243,7 +250,7 @@ class Dispatcher:
                 self._tasks.start(self._run(command), f"run {model}")
             case StopUpstream(model=model, because=because):
                 log.info("stopping upstream model=%s because=%r", model, because)
-                self._tasks.start(self._hands.stop(command), f"stop {model}")
+                self._tasks.start(self._stop(command), f"stop {model}")
             case ReadAhead(model=model):
                 self._read_ahead_of[model] = self._tasks.start(self._hands.read_ahead(command), f"read ahead {model}")
             case StopReading(model=model):
@@ -271,6 +278,11 @@ class Dispatcher:
         exited = await self._hands.watch(started)
         log.info("upstream gone model=%s how=%r", command.model, exited.how)
         return self.tell(exited)
+
+    async def _stop(self, command: StopUpstream) -> None:
+        if (breath_s := self._left_at + BREATH_S - self._clock()) > 0:
+            await asyncio.sleep(breath_s)
+        await self._hands.stop(command)
 
     async def _learn_slots(self, ready: UpstreamReady) -> None:
         """While the first requests are on their way already: a server need not know."""
