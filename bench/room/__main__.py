@@ -32,11 +32,11 @@ def main() -> int:
         alone = play(folder / "alone", models, asked, None)
         sizes = [path.stat().st_size for path in models.values()]
     text = page(alone, together, budget, sizes)
-    print(text)
+    print(text, *together.problems, *alone.problems, sep="\n")
     if options.write:
         PAGE.write_text(text)
     holds = together.peak <= OVER * budget and alone.loads >= FEWER * together.loads
-    return 0 if holds and not together.failures + alone.failures else 1
+    return 0 if holds and not together.problems + alone.problems else 1
 
 
 def parse_options() -> argparse.Namespace:

@@ -51,7 +51,8 @@ LARGE = tuple(Size(layers, ff=4096) for layers in (1, 3, 6, 10, 15, 20, 30, 40))
 @dataclass(frozen=True, slots=True)
 class Outcome:
     requests: int
-    failures: int
+    problems: list[str]
+    """Answers that were none."""
     loads: int
     took_s: Seconds
     worst_s: Seconds
@@ -100,7 +101,7 @@ def play(folder: Path, models: Mapping[str, Path], asked: Sequence[str], budget:
         loads = house.log().count("starting upstream")
     return Outcome(
         requests=len(waits),
-        failures=sum(not is_fine for is_fine, _ in waits),
+        problems=[problem for problem, _ in waits if problem],
         loads=loads,
         took_s=took_s,
         worst_s=max(wait_s for _, wait_s in waits),
@@ -110,13 +111,14 @@ def play(folder: Path, models: Mapping[str, Path], asked: Sequence[str], budget:
     )
 
 
-def converse(house: Hotseat, asked: Sequence[str]) -> list[tuple[bool, Seconds]]:
-    """Whether each request was answered, and after how long."""
+def converse(house: Hotseat, asked: Sequence[str]) -> list[tuple[str, Seconds]]:
+    """What was wrong with the answer to each request, if anything, and after how long it came."""
     told = []
     for model in asked:
         began = time.monotonic()
         answer = house.call("POST", "/completion", {"model": model, "prompt": "abc", "n_predict": 2})
-        told.append((answer.status == 200, time.monotonic() - began))
+        problem = "" if answer.status == 200 else f"{model}: {answer.status} {answer.body.decode()}"
+        told.append((problem, time.monotonic() - began))
     return told
 
 

@@ -24,6 +24,7 @@ class Shown:
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
         self.peak_mb = outcome.peak // MIB
+        self.failures = len(outcome.problems)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._outcome, name)

@@ -47,7 +47,9 @@ def test_many_models_share_the_memory_there_is(tmp_path: Path) -> None:
     together = play(tmp_path / "together", models, asked, BUDGET)
     alone = play(tmp_path / "alone", models, asked, None)
 
-    assert (together.requests, together.failures, alone.failures) == (200, 0, 0)
+    assert together.requests == 200
+    assert not together.problems
+    assert not alone.problems
     assert together.peak <= 1.05 * BUDGET, together
     assert together.looks > 50, together
     assert alone.loads >= 3 * together.loads, (alone, together)
