@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
@@ -118,7 +117,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._to_learn: tuple[bytes, ResponseHead] | None = None
         self._body: Body | None = None
         self._sent = 0
-        self._pieces: deque[bytes] = deque(maxlen=LAST_PIECES)
+        self._pieces: list[bytes] = []
         """The last of what came; long ones are cut."""
 
     def keep_to(self, timeouts: Timeouts) -> None:
@@ -189,7 +188,7 @@ class UpstreamConnection(asyncio.Protocol):
         if exchange is None:
             return self.close()  # bytes that nobody asked for
         if self._stage is BODY and self._answer is not None and self._answer.is_whole_chunk(data):
-            self._pieces.append(data)
+            self._keep(data)
             return exchange.write(data)  # nearly all that a stream brings
         try:
             if self._stage is BODY:
@@ -308,7 +307,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._last = known
         self._rest_s, self._most_requests = known.rest
         self._count(length, data)
-        self._pieces.append(data if len(data) <= LARGE else ends_of(data))
+        self._keep(data)
         exchange.known_head_received(known, length, data)
 
     def _begin_body(self, exchange: Exchange, answer: Answer, head: ResponseHead, data: bytes) -> None:
@@ -318,14 +317,21 @@ class UpstreamConnection(asyncio.Protocol):
         self._stage = COMPLETE if answer.is_complete else BODY
         exchange.head_received(head)
         if data:
-            self._pieces.append(data if len(data) <= LARGE else ends_of(data))
+            self._keep(data)
             exchange.write(answer.relayed(data))
 
     # Bodies
 
+    def _keep(self, data: bytes) -> None:
+        """For whoever looks at the end of the answer. A list: a deque is ten times as large, and streams are many."""
+        pieces = self._pieces
+        pieces.append(data if len(data) <= LARGE else ends_of(data))
+        if len(pieces) > LAST_PIECES:
+            del pieces[0]
+
     def _body_received(self, exchange: Exchange, data: bytes) -> None:
         answer = self._answer
-        self._pieces.append(data if len(data) <= LARGE else ends_of(data))
+        self._keep(data)
         if answer is None:
             self._count(self._left, data)
             exchange.write(data)
