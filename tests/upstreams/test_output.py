@@ -13,7 +13,7 @@ from tests.support.stage import model
 
 from hotseat.terms import ModelName
 from hotseat.upstreams.echo import BEHIND, Echo
-from hotseat.upstreams.output import KEPT, SKIPPED, SMALL, Output, Outputs
+from hotseat.upstreams.output import KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,35 @@ async def test_a_hundred_megabytes_pass_without_holding_up_the_server(stage: Sta
     assert await stage.said("said it all") == ""
     assert stage.output.written > 99_000_000
     assert time.process_time() - used < 5
+
+
+async def test_a_server_that_writes_in_crumbs_is_read_a_few_times_a_second() -> None:
+    """A wake-up for each piece of each line would cost more than the request that the lines are about."""
+    pieces: list[bytes] = []
+    pipe = Pipe(Output(pieces.append))
+    for _ in range(1000):
+        os.write(pipe.write_end, b"crumb\n")
+        await asyncio.sleep(0)
+    os.close(pipe.write_end)
+    pipe.close()
+
+    assert b"".join(pieces) == b"crumb\n" * 1000
+    assert len(pieces) <= 20
+
+
+async def test_who_reads_along_hears_of_a_line_without_anything_after_it() -> None:
+    """What was written during a pause is read at its end."""
+    output = Output()
+    pipe = Pipe(output)
+    for line in (b"one\n", b"two\n"):
+        os.write(pipe.write_end, line)
+        async with asyncio.timeout(5):
+            while output.tail(1) != [line.decode().strip()]:
+                await asyncio.sleep(0.001)
+    os.close(pipe.write_end)
+    pipe.close()
+
+    assert output.tail() == ["one", "two"]
 
 
 def test_the_last_lines_are_told() -> None:

@@ -1,7 +1,7 @@
 """What the servers write: the last of it kept per model, followed live, and never in anybody's way.
 
-Bytes are taken from the pipe in big pieces and cut into lines only when somebody reads: a server that babbles costs
-little and is never kept waiting.
+Bytes are taken from the pipe in big pieces, some times a second, and cut into lines only when somebody reads: a server
+that babbles costs little and is never kept waiting.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
-    from hotseat.terms import ModelName
+    from hotseat.terms import ModelName, Seconds
 
 KEPT = 256 << 10
 BEHIND = 256 << 10
@@ -26,6 +26,11 @@ BEHIND = 256 << 10
 
 READ_SIZE = 256 << 10
 SMALL = 4 << 10
+GATHER_S: Seconds = 0.05
+"""llama-server writes a line in five pieces and fifteen lines for a request: to wake up for each cost more than the
+request did."""
+BABBLE = 16 << 10
+"""Who writes so much at once is listened to without a pause, lest the pipe fill and the writer wait."""
 SKIPPED = "(some output was skipped here)"
 
 _ESCAPE = re.compile(
@@ -153,7 +158,9 @@ class Pipe:
         with contextlib.suppress(OSError, AttributeError):  # Linux only, and only as far as the user may
             fcntl.fcntl(self._read_end, fcntl.F_SETPIPE_SZ, READ_SIZE)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._read_end, self._drain)
+        self._pause: asyncio.TimerHandle | None = None
+        """Until its end the pipe fills unseen."""
+        self._listen()
 
     def close(self) -> None:
         """Take what was written so far and let go. Safe to call twice."""
@@ -163,9 +170,18 @@ class Pipe:
             pass
         self._let_go()
 
+    def _listen(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._read_end, self._drain)
+
     def _drain(self) -> None:
-        if self._read() == b"":
-            self._let_go()
+        chunk = self._read()
+        if chunk == b"":
+            return self._let_go()
+        if chunk and len(chunk) < BABBLE:
+            self._loop.remove_reader(self._read_end)
+            self._pause = self._loop.call_later(GATHER_S, self._listen)
+        return None
 
     def _read(self) -> bytes | None:
         """What there is; empty at the end, None when nothing has come yet."""
@@ -178,6 +194,8 @@ class Pipe:
         return chunk
 
     def _let_go(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
         self._loop.remove_reader(self._read_end)
         os.close(self._read_end)
         self._read_end = -1
