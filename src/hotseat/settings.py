@@ -61,6 +61,8 @@ class Limits:
     body: Bytes = GiB
     json_body: Bytes = 64 * MiB
     connections: int = 10_000
+    per_address: int = 5_000
+    """Of these, how many one address may have, so that nobody can lock out all others alone."""
     header_timeout_s: Seconds = 10.0
     body_timeout_s: Seconds = 30.0
     idle_timeout_s: Seconds = 60.0

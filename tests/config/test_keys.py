@@ -150,7 +150,9 @@ logTimeFormat: kitchen
 logToStdout: none
 logFormat: json
 activity: {keepDays: 0.5, maxRows: 10}
-limits: {header: 1KiB, body: 1MB, jsonBody: 10, connections: 2, headerTimeout: 1, bodyTimeout: 2s, idleTimeout: 3m}
+limits:
+  {header: 1KiB, body: 1MB, jsonBody: 10, connections: 2, connectionsPerAddress: 1, headerTimeout: 1, bodyTimeout: 2s,
+   idleTimeout: 3m}
 upstream: {ignorePaths: ["a$"]}
 """
     settings = desk.load(text + MODEL).settings
@@ -169,7 +171,7 @@ upstream: {ignorePaths: ["a$"]}
     assert settings.include_aliases_in_list
     assert settings.logging == Logging("warn", "kitchen", "none", LogFormat.JSON)
     assert settings.activity == ActivityKept(43_200.0, 10)
-    assert settings.limits == Limits(1024, 1_000_000, 10, 2, 1.0, 2.0, 180.0)
+    assert settings.limits == Limits(1024, 1_000_000, 10, 2, 1, 1.0, 2.0, 180.0)
     assert settings.ignore_paths == ("a$",)
 
 

@@ -9,7 +9,7 @@ from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, get, post, turns
 from tests.support.transport import End
 
-from hotseat.settings import Limits
+from hotseat.settings import Access, Limits
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -217,6 +217,39 @@ async def test_too_many_connections_are_refused(open_house: OpenHouse) -> None:
     assert refused.status == 429
     assert await second.end() is End.CLOSED
     assert (await first.message()).status == 404
+
+
+async def test_one_address_cannot_lock_out_the_others(open_house: OpenHouse) -> None:
+    """The one beyond its share is told which limit it met; another address still gets in."""
+    house = await open_house(limits=Limits(per_address=1))
+    first = await house.send(UNKNOWN)
+    await first.message()
+    refused = await (await house.client()).message()
+    other = await house.client(source="127.0.0.2")
+    await other.send(UNKNOWN)
+
+    assert refused.status == 429
+    assert b"limits.connectionsPerAddress" in refused.body
+    assert (await other.message()).status == 404
+
+
+async def test_a_proxy_that_is_trusted_may_have_all_connections(open_house: OpenHouse) -> None:
+    """Its address stands for many clients."""
+    house = await open_house(limits=Limits(per_address=1), access=Access(trusted_proxies=("127.0.0.1",)))
+    for _ in range(3):
+        client = await house.send(UNKNOWN)
+
+        assert (await client.message()).status == 404
+
+
+async def test_an_address_that_left_is_forgotten(open_house: OpenHouse) -> None:
+    """And may come again."""
+    house = await open_house(limits=Limits(per_address=1))
+    for _ in range(3):
+        client = await house.send(UNKNOWN)
+        await client.message()
+        client.hang_up()
+        await come_true(lambda: not house.relay.clients)
 
 
 async def test_a_refused_head_request_gets_no_body(house: RelayHouse) -> None:

@@ -32,16 +32,16 @@ class WaitingRoom:
     house: RelayHouse
     alarms: Alarms
 
-    async def enter(self, request: bytes = b"", **options: int) -> Wire:
+    async def enter(self, request: bytes = b"", *, receive_buffer: int | None = None) -> Wire:
         """A client whose request stands in line for the slow model."""
-        client = await self.house.client(**options)
+        client = await self.house.client(receive_buffer=receive_buffer)
         await client.send(request or ask())
         await come_true(lambda: self.house.waiting() == 1)
         return client
 
-    async def told(self, request: bytes = b"", **options: int) -> tuple[Wire, bytes]:
+    async def told(self, request: bytes = b"", *, receive_buffer: int | None = None) -> tuple[Wire, bytes]:
         """A client whose answer has just begun without the model, and the head of that answer."""
-        client = await self.enter(request, **options)
+        client = await self.enter(request, receive_buffer=receive_buffer)
         self.alarms.wait(GRACE_S)
         return client, await client.read_until(b"\r\n\r\n")
 

@@ -134,11 +134,13 @@ class RelayHouse:
     def alpha(self) -> ScriptedUpstream:
         return self.upstreams["alpha"]
 
-    async def client(self, **options: int) -> Wire:
+    async def client(self, *, source: str | None = None, receive_buffer: int | None = None) -> Wire:
         """A new connection to the relay; `receive_buffer` keeps the kernel from reading on the client's behalf."""
         sock = socket.socket()
-        if "receive_buffer" in options:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options["receive_buffer"])
+        if source is not None:
+            sock.bind((source, 0))
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.clients.append(Wire(sock))
         await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", self.port))
         return self.clients[-1]

@@ -180,6 +180,7 @@ def _limits(config: Config) -> Limits:
         body=limits.body,
         json_body=limits.json_body,
         connections=limits.connections,
+        per_address=limits.connections_per_address,
         header_timeout_s=limits.header_timeout,
         body_timeout_s=limits.body_timeout,
         idle_timeout_s=limits.idle_timeout,

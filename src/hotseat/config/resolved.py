@@ -87,6 +87,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
             "body": limits.body,
             "jsonBody": limits.json_body,
             "connections": limits.connections,
+            "connectionsPerAddress": limits.per_address,
             "headerTimeout": limits.header_timeout_s,
             "bodyTimeout": limits.body_timeout_s,
             "idleTimeout": limits.idle_timeout_s,

@@ -111,6 +111,8 @@ class LimitsForm(Form):
     """Largest JSON body."""
     connections: Annotated[int, Field(ge=1)] = _LIMITS.connections
     """Connections of clients at a time."""
+    connections_per_address: Annotated[int, Field(ge=1)] = _LIMITS.per_address
+    """How many of them one address may have; `trustedProxies` may have all."""
     header_timeout: Duration = _LIMITS.header_timeout_s
     """Time a client has to send its head."""
     body_timeout: Duration = _LIMITS.body_timeout_s

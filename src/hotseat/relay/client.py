@@ -68,13 +68,13 @@ class ClientConnection(asyncio.Protocol):
         "_exchange",
         "_is_advancing",
         "_is_full",
-        "_peer",
         "_queue",
         "_reader",
         "_relay",
         "_stage",
         "_transport",
         "deadline",
+        "peer",
         "write",
     )
 
@@ -82,7 +82,7 @@ class ClientConnection(asyncio.Protocol):
         self._relay = relay
         self._transport: asyncio.Transport
         self._stage = OPEN
-        self._peer = ""
+        self.peer = ""
         self._reader: RequestReader
         self._queue: deque[Request | Reply] = deque()
         self._exchange: Exchange | None = None
@@ -98,10 +98,10 @@ class ClientConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.write: Callable[[bytes], None] = self._transport.write
         peer = transport.get_extra_info("peername")
-        self._peer = peer[0] if isinstance(peer, tuple) else "local"
-        self._reader = RequestReader(self._relay, self, self._peer)
-        if not self._relay.join(self):
-            text = "too many connections (limits.connections). Ask again in a moment."
+        self.peer = peer[0] if isinstance(peer, tuple) else "local"
+        self._reader = RequestReader(self._relay, self, self.peer)
+        if limit := self._relay.join(self):
+            text = f"too many connections ({limit}). Ask again in a moment."
             return self._say(self._refusal(Busy(text, retry_after=1), None, keep_alive=False))
         self._expect_within(self._relay.rules.limits.header_timeout_s)
         # Accepted in the very moment the house began to close.
@@ -254,7 +254,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _begin(self, request: Request) -> None:
         self.deadline = NEVER  # a next request may be half read; its time runs on when this one is answered
-        self._exchange = Exchange(self._relay, self, request, self._peer)
+        self._exchange = Exchange(self._relay, self, request, self.peer)
         self._exchange.begin()
 
     def _drop_queue(self) -> None:

@@ -69,6 +69,8 @@ class Relay:
         self.now = self._loop.time
         self.later = self._loop.call_later
         self._clients: set[ClientConnection] = set()
+        self._from: Counter[str] = Counter()
+        """Clients by their address."""
         self._all_gone = asyncio.Event()
         self.buffered: Bytes = 0
         """What request bodies take of the memory, the small ones not counted."""
@@ -122,12 +124,22 @@ class Relay:
         found = [told for client in self._clients if (told := client.under_way()) is not None]
         return sorted(found, key=lambda told: told.ticket)
 
-    def join(self, client: ClientConnection) -> bool:
+    def join(self, client: ClientConnection) -> str:
+        """Count it in; returns the limit that it is beyond, or nothing."""
         self._clients.add(client)
-        return len(self._clients) <= self.rules.limits.connections
+        self._from[client.peer] += 1
+        limits = self.rules.limits
+        if len(self._clients) > limits.connections:
+            return "limits.connections"
+        if self._from[client.peer] > limits.per_address and not self.rules.trusts(client.peer):
+            return "limits.connectionsPerAddress"
+        return ""
 
     def part(self, client: ClientConnection) -> None:
         self._clients.discard(client)
+        self._from[client.peer] -= 1
+        if not self._from[client.peer]:
+            del self._from[client.peer]
         if self.is_draining and not self._clients:
             self._all_gone.set()
 
