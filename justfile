@@ -70,7 +70,7 @@ dashboard-packages:
 
 # every page of the dashboard, light and dark, into docs/screenshots
 screenshots:
-    python scripts/make_screenshots.py
+    python -m scripts.make_screenshots
 
 # where the time of a swap goes, beside the bare engine
 bench-swap *options:
