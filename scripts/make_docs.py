@@ -10,8 +10,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from string import Template
 from tempfile import TemporaryDirectory
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, cast, get_args, get_origin
 
 import typer
 
@@ -123,11 +123,17 @@ def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Itera
 
 def step_into(annotation: Any) -> str:
     """From a key to the forms below it: as the key itself, as entries of a list, or under names."""
-    if inspect.isclass(annotation) and issubclass(annotation, Form):
-        return ""
-    if get_origin(annotation) is UnionType and NoneType in get_args(annotation):
+    if any(inspect.isclass(each) and issubclass(each, Form) for each in alternatives(annotation)):
         return ""
     return "[]" if get_origin(annotation) in (list, tuple) else ".*"
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """What a value may be, one by one. Any, because annotations are."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return alternatives(parts[0])
+    return [each for part in parts for each in alternatives(part)] if origin in (Union, UnionType) else [annotation]
 
 
 def forms_in(annotation: Any) -> list[type[Form]]:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.catalogs import model, one_at_a_time, without
+from tests.support.catalogs import model, one_at_a_time, sleeps, without
 from tests.support.playbook import upstream_of
 from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
@@ -545,3 +545,54 @@ async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
         bench.dispatcher.leave(ticket)
 
         assert second.told == ["granted"]
+
+
+# Asleep
+
+
+SLEEPY = one_at_a_time(model("qwen", sleep=sleeps()), "llama")
+
+
+@in_virtual_time
+async def test_a_model_sleeps_and_wakes() -> None:
+    """The puppet was put to sleep once and woken once, and never stopped."""
+    async with a_bench(SLEEPY) as bench:
+        await bench.dispatcher.load(QWEN)
+        await bench.dispatcher.load(LLAMA)
+        assert (bench.phase(QWEN), bench.puppets.asleep) == (Phase.ASLEEP, ["qwen"])
+        launch = bench.dispatcher.view().model(QWEN).launch
+        await bench.dispatcher.load(QWEN)
+
+        assert (bench.phase(QWEN), bench.puppets.asleep) == (Phase.READY, [])
+        assert bench.dispatcher.view().model(QWEN).launch == launch
+
+
+@in_virtual_time
+async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever wanted its room gets it, and the log says why it was not put to bed."""
+    puppets = Puppets()
+    puppets.sleepless = ("qwen",)
+    async with a_bench(SLEEPY, puppets) as bench:
+        await bench.dispatcher.load(QWEN)
+        await bench.dispatcher.load(LLAMA)
+
+        assert bench.phase(QWEN) is Phase.COLD
+        assert "upstream does not sleep and is stopped model=qwen error='POST /sleep was answered" in caplog.text
+
+
+@in_virtual_time
+async def test_a_model_that_cannot_be_woken_is_started_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever waits for it only waits longer."""
+    puppets = Puppets()
+    puppets.dead_asleep = ("qwen",)
+    async with a_bench(SLEEPY, puppets) as bench:
+        await bench.dispatcher.load(QWEN)
+        await bench.dispatcher.load(LLAMA)
+        guest = Guest()
+        launch = bench.dispatcher.view().model(QWEN).launch
+        bench.ask(QWEN, guest)
+        await asyncio.sleep(5)
+
+        assert guest.told == ["granted"]
+        assert bench.dispatcher.view().model(QWEN).launch != launch
+        assert "upstream does not wake and is started anew model=qwen error='POST /wake_up was" in caplog.text

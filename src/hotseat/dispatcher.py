@@ -21,6 +21,7 @@ from hotseat.scheduling.commands import (
     Confirm,
     Cut,
     Grant,
+    PutToSleep,
     ReadAhead,
     Refuse,
     ReportSwap,
@@ -28,6 +29,7 @@ from hotseat.scheduling.commands import (
     StopReading,
     StopUpstream,
     WakeAt,
+    WakeUp,
 )
 from hotseat.scheduling.events import (
     CatalogChanged,
@@ -37,11 +39,15 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
+    SleepFailed,
     SlotsLearned,
     UnloadRequested,
+    UpstreamAsleep,
+    UpstreamAwake,
     UpstreamExited,
     UpstreamFailed,
     UpstreamReady,
+    WakeFailed,
 )
 from hotseat.swaps import SwapDiary
 from hotseat.tasks import Tasks
@@ -78,6 +84,12 @@ class Hands(Protocol):
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
 
     async def stop(self, command: StopUpstream) -> None: ...
+
+    async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
+        """None: it was told to stop meanwhile, or ended, which is told elsewhere."""
+
+    async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
+        """None: it was told to stop meanwhile, or ended, which is told elsewhere."""
 
     async def read_ahead(self, command: ReadAhead) -> None:
         """Until all is read, the model starts, or whoever waits for this is cancelled."""
@@ -251,6 +263,12 @@ class Dispatcher:
             case StopUpstream(model=model, because=because):
                 log.info("stopping upstream model=%s because=%r", model, because)
                 self._tasks.start(self._stop(command), f"stop {model}")
+            case PutToSleep(model=model, level=level, because=because):
+                log.info("putting upstream to sleep model=%s level=%s because=%r", model, level.name, because)
+                self._tasks.start(self._put_to_sleep(command), f"put {model} to sleep")
+            case WakeUp(model=model, level=level, because=because):
+                log.info("waking upstream model=%s level=%s because=%r", model, level.name, because)
+                self._tasks.start(self._wake_up(command), f"wake {model}")
             case ReadAhead(model=model):
                 self._read_ahead_of[model] = self._tasks.start(self._hands.read_ahead(command), f"read ahead {model}")
             case StopReading(model=model):
@@ -280,9 +298,33 @@ class Dispatcher:
         return self.tell(exited)
 
     async def _stop(self, command: StopUpstream) -> None:
+        await self._take_breath()
+        await self._hands.stop(command)
+
+    async def _take_breath(self) -> None:
         if (breath_s := self._left_at + BREATH_S - self._clock()) > 0:
             await asyncio.sleep(breath_s)
-        await self._hands.stop(command)
+
+    async def _put_to_sleep(self, command: PutToSleep) -> None:
+        await self._take_breath()
+        began = self._clock()
+        outcome = await self._hands.put_to_sleep(command)
+        if isinstance(outcome, SleepFailed):
+            log.warning("upstream does not sleep and is stopped model=%s error=%r", command.model, outcome.error)
+        elif outcome:
+            log.info("upstream asleep model=%s took_s=%.2f", command.model, self._clock() - began)
+        if outcome:
+            self.tell(outcome)
+
+    async def _wake_up(self, command: WakeUp) -> None:
+        began = self._clock()
+        outcome = await self._hands.wake_up(command)
+        if isinstance(outcome, WakeFailed):
+            log.warning("upstream does not wake and is started anew model=%s error=%r", command.model, outcome.error)
+        elif outcome:
+            log.info("upstream awake model=%s took_s=%.2f", command.model, self._clock() - began)
+        if outcome:
+            self.tell(outcome)
 
     async def _learn_slots(self, ready: UpstreamReady) -> None:
         """While the first requests are on their way already: a server need not know."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from hotseat.scheduling.events import UpstreamReady
+from hotseat.scheduling.events import UpstreamAwake, UpstreamReady
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,8 @@ class HabitKeeper:
         self._habits.adopt(self._section.recall())
 
     def watch(self, entry: Entry) -> None:
-        """A load teaches most; give this to `Journal.listen`."""
-        if isinstance(entry.event, UpstreamReady) and self._clock() - self._saved_at >= BETWEEN_SAVES_S:
+        """A load and a wake teach most; give this to `Journal.listen`."""
+        if isinstance(entry.event, UpstreamReady | UpstreamAwake) and self._clock() - self._saved_at >= BETWEEN_SAVES_S:
             self.save()
 
     def save(self) -> None:

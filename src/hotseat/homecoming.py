@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hotseat.errors import HotseatError
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import UpstreamExited
+from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.room import Occupancy
 
 if TYPE_CHECKING:
@@ -54,6 +55,6 @@ def home_after(left: ModelName, catalog: Catalog, view: View) -> ModelName | Non
     home = catalog.default_model
     if not catalog.returns_to_default or home is None or home == left or view.line:
         return None
-    present = [model.name for model in view.models if model.phase.takes_room]
+    present = [model.name for model in view.models if model.phase.takes_room and model.phase is not Phase.ASLEEP]
     beside = [catalog.models[name] for name in present if name in catalog.models]
     return home if home not in present and Occupancy(catalog, beside).admits(catalog.models[home]) else None

@@ -27,6 +27,7 @@ Seconds = float
 Bytes = int
 
 LOCAL_HOST = HostName("local")
+RAM = DeviceName("ram")
 
 
 class Place(NamedTuple):
@@ -37,6 +38,9 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return self.device if self.host == LOCAL_HOST else f"{self.host}/{self.device}"
+
+
+HOST_MEMORY = Place(LOCAL_HOST, RAM)
 
 
 class Address(NamedTuple):

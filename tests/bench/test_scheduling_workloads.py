@@ -8,7 +8,7 @@ import pytest
 from bench.scheduling.runs import SCENARIOS, decider
 from bench.scheduling.workloads import WORKLOADS
 
-from hotseat.scheduling.room import within_budget
+from hotseat.scheduling.room import needs, within_budget
 from hotseat.simulation.house import play
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.trace import parse, write
@@ -32,8 +32,8 @@ def test_room_for_one_is_true(name: str) -> None:
     """The bound is claimed for exactly those workloads of which no two models fit together."""
     trace = WORKLOADS[name].trace(1)
     catalog = catalog_of(trace)
-    specs = list(catalog.models.values())
-    pairs = [(a, b) for n, a in enumerate(specs) for b in specs[:n]]
+    shares = [needs(spec, catalog) for spec in catalog.models.values()]
+    pairs = [(a, b) for n, a in enumerate(shares) for b in shares[:n]]
 
     assert WORKLOADS[name].room_for_one is not any(within_budget(pair, catalog) for pair in pairs)
 
@@ -53,7 +53,7 @@ def test_memory_is_never_exceeded(scenario: str, rule: str) -> None:
 
 def fit_together(trace: Trace, models: Collection[str]) -> bool:
     catalog = catalog_of(trace)
-    return within_budget([spec for name, spec in catalog.models.items() if name in models], catalog)
+    return within_budget([needs(spec, catalog) for name, spec in catalog.models.items() if name in models], catalog)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

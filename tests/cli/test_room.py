@@ -8,8 +8,8 @@ import pytest
 from tests.support.machines import GiB, Pool
 
 from hotseat.cli.room import devices
-from hotseat.hardware.machine import RAM, Machine
-from hotseat.terms import DeviceName
+from hotseat.hardware.machine import Machine
+from hotseat.terms import RAM, DeviceName
 
 
 @dataclass

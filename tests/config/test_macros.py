@@ -128,7 +128,7 @@ def test_a_macro_that_explodes_is_refused(desk: Desk) -> None:
     [
         ("name: ${nobody}", "error: models.m.name: unknown macro ${nobody}"),
         ("name: ${CTXX}", 'error: models.m.name: unknown macro ${CTXX}. Did you mean "CTX"?'),
-        ("name: ${PID}", "error: models.m.name: ${PID} can be used in cmdStop only"),
+        ("name: ${PID}", "error: models.m.name: ${PID} can be used in cmdStop and sleep only"),
         ("name: ${env.not-a-name}", "error: models.m.name: unknown macro ${env.not-a-name}"),
     ],
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.support.machines import Pool
 
 from hotseat.hardware.budgets import CARD_KEPT, budgets_of
-from hotseat.hardware.machine import RAM, Machine
+from hotseat.hardware.machine import Machine
 from hotseat.hardware.reading import DeviceReading
-from hotseat.terms import DeviceName
+from hotseat.terms import RAM, DeviceName
 
 GiB = 1 << 30
 GPU0, GPU1 = DeviceName("gpu0"), DeviceName("gpu1")

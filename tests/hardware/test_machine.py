@@ -10,10 +10,10 @@ from tests.support.machines import GiB, MiB, Pool, add_process
 
 from hotseat.hardware.census import census
 from hotseat.hardware.device import Slot
-from hotseat.hardware.machine import RAM, Machine, find_machine, named
+from hotseat.hardware.machine import Machine, find_machine, named
 from hotseat.hardware.ram import Ram
 from hotseat.hardware.reading import DeviceReading, Use
-from hotseat.terms import DeviceName
+from hotseat.terms import RAM, DeviceName
 
 if TYPE_CHECKING:
     from pathlib import Path

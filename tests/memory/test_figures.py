@@ -13,11 +13,11 @@ from hotseat.catalog.groups import TOGETHER, Groups
 from hotseat.catalog.spec import Footprint, LaunchRecipe, ModelSpec, Source
 from hotseat.estimates.lines import Backing, Estimate, Kind, Line, Where
 from hotseat.hardware.footprints import Footprints, key_of
-from hotseat.hardware.machine import RAM, Machine
+from hotseat.hardware.machine import Machine
 from hotseat.hardware.reading import Use
 from hotseat.memory.figures import Figures, is_unified, needed
 from hotseat.memory.guessing import Placing
-from hotseat.terms import LOCAL_HOST, DeviceName, LaunchId, ModelName, Place
+from hotseat.terms import LOCAL_HOST, RAM, DeviceName, LaunchId, ModelName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
+from tests.support.catalogs import GIB, gpu, level, model, one_at_a_time, sleeps, with_budget
 from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
 
@@ -65,6 +65,25 @@ async def test_a_swap_waits_until_the_memory_is_free() -> None:
     await dispatcher.shut_down(within=0)
 
     assert card.free_at <= loaded_at < card.free_at + 0.5
+
+
+@in_virtual_time
+async def test_memory_of_a_sleeper_is_waited_for_too() -> None:
+    """Both ways: whoever takes its place waits until it is free, and so does the sleeper when it wakes."""
+    card = Card()
+    sleeper = model("qwen", gib=20, sleep=sleeps(level("1", memory={})))
+    dispatcher = opened(card, with_budget(sleeper, model("llama", gib=20)))
+    await dispatcher.load(QWEN)
+    card.free_at = now() + 2
+    await dispatcher.load(LLAMA)
+    loaded_at, was_free_at = now(), card.free_at
+    card.free_at = now() + 2
+    await dispatcher.load(QWEN)
+    woken_at = now()
+    await dispatcher.shut_down(within=0)
+
+    assert was_free_at <= loaded_at < was_free_at + 0.5
+    assert card.free_at <= woken_at < card.free_at + 0.5
 
 
 @in_virtual_time

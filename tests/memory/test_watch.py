@@ -6,13 +6,13 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.support.catalogs import GIB, gpu, model, with_budget
+from tests.support.catalogs import GIB, gpu, model, sleeps, with_budget
 from tests.support.puppets import FIRST_PID, Puppets
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.dispatcher import Dispatcher
 from hotseat.hardware.footprints import Footprints
-from hotseat.hardware.machine import RAM, Machine
+from hotseat.hardware.machine import Machine
 from hotseat.hardware.reading import DeviceReading, Reading, Use
 from hotseat.hardware.rounds import Measured
 from hotseat.journal import Journal
@@ -20,7 +20,7 @@ from hotseat.memory.figures import Figures
 from hotseat.memory.watch import MemoryWatch, left_by_others
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, RequestArrived, RequestLeft
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.terms import ClientId, DeviceName, LaunchId, ModelName, TicketId
+from hotseat.terms import RAM, ClientId, DeviceName, LaunchId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -132,6 +132,25 @@ async def test_an_estimate_that_was_too_high_is_forgotten_once_the_model_was_use
 
         assert unused == Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)
         assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
+
+
+async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it keeps counts while it sleeps, and what it needs awake stays what it was."""
+    awake = Footprint({gpu(0): 20 * GIB}, Source.MEASURED)
+    house = with_budget(model("qwen", learned=awake, sleep=sleeps()), model("llama", gib=20))
+    async with opened(house) as yard:
+        await yard.dispatcher.load(ModelName("llama"))
+        yard.see(taken_gib=20, used_gib=20)
+        just_asleep = yard.footprint
+        monkeypatch.setattr("hotseat.memory.watch.SETTLED_S", 0.0)
+        yard.see(taken_gib=1, used_gib=21)
+        yard.see(taken_gib=1, used_gib=21)
+
+        assert just_asleep == Footprint({}, Source.ESTIMATED)
+        assert yard.footprint == Footprint({gpu(0): GIB}, Source.MEASURED)
+        assert yard.dispatcher.catalog.models[QWEN].learned == awake
+        told = [entry for entry in yard.journal.entries() if isinstance(entry.event, MemoryMeasured)]
+        assert len(told) == 1
 
 
 async def test_a_server_that_cannot_be_seen_is_not_measured() -> None:

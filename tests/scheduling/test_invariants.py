@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.catalogs import in_sets, model, one_at_a_time, with_budget
+from tests.support.catalogs import in_sets, level, model, one_at_a_time, with_budget
 from tests.support.playbook import upstream_of
 
 from hotseat.scheduling import invariants
@@ -88,6 +88,14 @@ def a_drained_model_runs_on(state: State) -> None:
     run(state, QWEN, Phase.DRAINING).leases.clear()
 
 
+def a_sleeper_without_a_bed(state: State) -> None:
+    run(state, LLAMA, Phase.ASLEEP)
+
+
+def a_ready_model_in_bed(state: State) -> None:
+    state.models[QWEN].bed = level("1")
+
+
 def somebody_waits_for_a_ready_model(state: State) -> None:
     state.line.join(Ticket(TicketId(2), QWEN, ClientId("someone"), 0.0, Wish.USE))
 
@@ -106,6 +114,8 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
         (slots_are_miscounted, "counts 2 slots for 1 leases"),
         (an_operator_waits_for_what_is_gone, "still wait for its end"),
         (a_drained_model_runs_on, "qwen is drained but was not stopped"),
+        (a_sleeper_without_a_bed, "llama is asleep .* with bed None"),
+        (a_ready_model_in_bed, "qwen is ready .* with bed"),
         (somebody_waits_for_a_ready_model, "qwen is ready but somebody waits"),
     ],
 )

@@ -14,7 +14,8 @@ from tests.support.world import Broken
 
 from hotseat.errors import HotseatError
 from hotseat.scheduling import line as line_of
-from hotseat.scheduling import moves, plan, settle, turns
+from hotseat.scheduling import moves, plan, room, settle, turns
+from hotseat.scheduling.events import SleepFailed, WakeFailed
 from hotseat.scheduling.lifecycle import Phase as ModelPhase
 from hotseat.scheduling.line import ModelLine
 from hotseat.scheduling.moves import Moves
@@ -23,14 +24,16 @@ from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.state import LONG_AGO, ModelState, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from hotseat.catalog.catalog import Catalog
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.events import RequestLeft, UpstreamExited
     from hotseat.scheduling.lifecycle import Move
     from hotseat.scheduling.line import Ticket
     from hotseat.scheduling.plan import Prospect
-    from hotseat.terms import Instant, TicketId
+    from hotseat.scheduling.scheduler import AboutSleep
+    from hotseat.terms import Instant, Place, TicketId
 
 SEARCH = settings(
     max_examples=2000,
@@ -117,6 +120,35 @@ def the_first_one_is_evicted_for_the_second(plan: Plan, claim: Claim) -> Prospec
     return ABOUT(plan, claim)
 
 
+def what_sleepers_keep_is_not_counted(model: object, level: object, catalog: object) -> dict[Place, int]:
+    return {}
+
+
+def room_is_free_when_a_model_is_told_to_sleep(model: ModelState, catalog: Catalog) -> Mapping[Place, int]:
+    if model.is_falling_asleep and model.bed:
+        return KEPT(model, model.bed, catalog)
+    return TAKES(model, catalog)
+
+
+def a_busy_model_is_put_to_sleep(moves: Moves) -> None:
+    for model in moves.state.in_phase(ModelPhase.DRAINING):
+        if model.bed:
+            moves.suspend(model)
+    STOP_DRAINED(moves)
+
+
+def a_sleeper_is_asked(moves: Moves) -> None:
+    SERVE(moves)
+    for model in moves.state.in_phase(ModelPhase.ASLEEP):
+        for ticket in moves.state.line.waiting_for(model.name):
+            moves.grant(model, ticket, "it is there")
+
+
+def a_restless_server_is_forgotten(scheduler: Scheduler, moves: Moves, event: AboutSleep) -> None:
+    if not isinstance(event, SleepFailed | WakeFailed):
+        ABOUT_SLEEP(scheduler, moves, event)
+
+
 def pinned_models_are_evicted(state: State, wanted: object, resident: ModelState) -> bool:
     return False
 
@@ -137,6 +169,8 @@ def a_ticket_is_granted_and_kept_in_line(moves: Moves, model: ModelState, ticket
 STOP, BURY, GRANT = Moves.stop, Moves._bury, Moves.grant
 RECKON, ABOUT, JOIN = State.reckon_claim, Plan.about, ModelLine.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, turns.slots
+STOP_DRAINED, KEPT, TAKES = settle._stop_drained, room.kept_asleep, room.takes
+ABOUT_SLEEP = Scheduler._about_sleep
 MANY_COMMANDS = 200
 
 PLANTED: list[tuple[Any, str, Any]] = [
@@ -159,6 +193,11 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (moves, "rest_s", a_failing_model_is_tried_without_rest),
     (Scheduler, "_wake_at", the_timer_is_never_set),
     (Moves, "grant", a_ticket_is_granted_and_kept_in_line),
+    (room, "kept_asleep", what_sleepers_keep_is_not_counted),
+    (room, "takes", room_is_free_when_a_model_is_told_to_sleep),
+    (settle, "_stop_drained", a_busy_model_is_put_to_sleep),
+    (settle, "_serve_residents", a_sleeper_is_asked),
+    (Scheduler, "_about_sleep", a_restless_server_is_forgotten),
 ]
 
 

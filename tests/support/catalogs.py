@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import TOGETHER, Group, Groups
 from hotseat.catalog.matrix import Matrix
+from hotseat.catalog.sleeping import Ask, Sleep, SleepLevel
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
-from hotseat.terms import LOCAL_HOST, DeviceName, ModelName, Place
+from hotseat.terms import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,19 @@ GIB = 1 << 30
 
 def gpu(number: int) -> Place:
     return Place(LOCAL_HOST, DeviceName(f"gpu{number}"))
+
+
+def ram(gib: float) -> dict[Place, int]:
+    return {HOST_MEMORY: int(gib * GIB)}
+
+
+def sleeps(*levels: SleepLevel, ttl_s: float | None = None) -> Sleep:
+    """In one way that keeps all its memory in RAM, unless others are named."""
+    return Sleep(levels or (level("1"),), ttl_s)
+
+
+def level(name: str, **known: Any) -> SleepLevel:
+    return SleepLevel(name, (Ask("POST", f"/sleep?level={name}"),), (Ask("POST", "/wake_up"),), **known)
 
 
 def model(name: str, version: int = 1, gib: float | None = None, on: int = 0, **known: Any) -> ModelSpec:
@@ -56,6 +70,11 @@ def with_budget(*models: ModelSpec, gib: float | Mapping[int, float] = 24, **pol
         {gpu(number): int(size * GIB) for number, size in budgets.items()},
         Policy(**policy),
     )
+
+
+def with_ram(catalog: Catalog, gib: float) -> Catalog:
+    """The same with so much host memory to count."""
+    return replace(catalog, budgets={**catalog.budgets, **ram(gib)})
 
 
 def without(catalog: Catalog, *names: str) -> Catalog:

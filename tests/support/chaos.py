@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from tests.support.catalogs import in_groups, model, one_at_a_time, with_budget, with_model, without
+from tests.support.catalogs import (
+    GIB,
+    gpu,
+    in_groups,
+    level,
+    model,
+    one_at_a_time,
+    ram,
+    sleeps,
+    with_budget,
+    with_model,
+    with_ram,
+    without,
+)
 from tests.support.world import Life, World
 
 from hotseat.catalog.groups import Group
@@ -50,12 +63,30 @@ HOUSES: dict[str, Catalog] = {
         model("c", gib=4),
         model("mystery"),
     ),
+    "sleepers": one_at_a_time(
+        model("qwen", sleep=sleeps(), concurrency_limit=1), model("llama", sleep=sleeps(ttl_s=60)), "gemma"
+    ),
+    "beds": with_ram(
+        with_budget(
+            model("a", gib=14, sleep=sleeps()),
+            model("b", gib=10, sleep=sleeps(level("1", memory={gpu(0): GIB, **ram(8)}), level("2", memory={}))),
+            model("big", gib=23, sleep=sleeps(level("1", memory={gpu(0): 2 * GIB, **ram(12)}))),
+            model("stiff", gib=12, ttl_s=30),
+        ),
+        gib=20,
+    ),
 }
 
 ENDINGS = ["rest", "rest", "shutdown", "force"]
-TROUBLES = ["die", "come late", "operate", "reload"]
+TROUBLES = ["die", "come late", "operate", "reload", "lie awake"]
 ORDINARY = (
-    ["be ready"] * 2 + ["ask"] * 3 + ["read", "flood", "hang up"] + ["pass time"] * 2 + ["be gone"] * 2 + ["end"] * 2
+    ["be ready"] * 2
+    + ["ask"] * 3
+    + ["read", "flood", "hang up"]
+    + ["pass time"] * 2
+    + ["be gone"] * 2
+    + ["end"] * 2
+    + ["fall asleep", "wake"]
 )
 """What comes first is drawn most often: without loads nothing else can happen."""
 
@@ -103,6 +134,10 @@ class Chaos(RuleBasedStateMachine):
                 self.world.pass_time(pick([0.5, 1, 5, 10, 30, 90, 400], which))
             case "be ready" if loading := self._servers(Life.LOADING):
                 self.world.become_ready(pick(loading, which))
+            case "fall asleep" if dozing := [each for each in self._servers(Life.DOZING) if not each.tosses]:
+                self.world.fall_asleep(pick(dozing, which))
+            case "wake" if waking := [each for each in self._servers(Life.WAKING) if not each.tosses]:
+                self.world.wake_up(pick(waking, which))
             case "be gone" if stopping := self._servers(Life.STOPPING):
                 self.world.end(pick(stopping, which))
             case "hang up" if self.world.waiting:
@@ -112,12 +147,14 @@ class Chaos(RuleBasedStateMachine):
 
     def _trouble(self, what: str, which: int) -> None:
         match what:
-            case "die" if servers := self._servers(Life.LOADING, Life.UP):
+            case "die" if servers := self._servers(Life.LOADING, Life.UP, Life.DOZING, Life.ASLEEP, Life.WAKING):
                 self.world.end(pick(servers, which))
             case "come late" if late := self._late_ones():
                 self.world.become_ready(pick(late, which))
             case "come late" if self.world.past:
                 self.world.echo(pick(self.world.past, which))
+            case "lie awake" if restless := self._servers(Life.DOZING, Life.WAKING):
+                self.world.toss_and_turn(pick(restless, which))
             case "operate":
                 self._operate(which)
             case "reload":

@@ -21,6 +21,7 @@ from hotseat.scheduling.commands import (
     Confirm,
     Cut,
     Grant,
+    PutToSleep,
     ReadAhead,
     Refuse,
     ReportSwap,
@@ -28,6 +29,7 @@ from hotseat.scheduling.commands import (
     StopReading,
     StopUpstream,
     WakeAt,
+    WakeUp,
 )
 from hotseat.scheduling.events import (
     CatalogChanged,
@@ -39,17 +41,22 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
+    SleepFailed,
     SlotsLearned,
     UnloadRequested,
+    UpstreamAsleep,
+    UpstreamAwake,
     UpstreamExited,
     UpstreamFailed,
     UpstreamReady,
+    WakeFailed,
 )
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.terms import Address, ClientId, LaunchId, ModelName, TicketId, Upstream
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.sleeping import SleepLevel
     from hotseat.scheduling.lifecycle import Phase
     from hotseat.scheduling.view import ModelView
     from hotseat.terms import Instant, Seconds
@@ -195,6 +202,21 @@ class Playbook:
         self._unasserted.clear()
         return self
 
+    def with_nap(self, model: str, other: str, sleep_s: Seconds = 1, wake_s: Seconds = 2) -> Playbook:
+        """`model`, which is ready, makes room for `other` asleep and is woken again, as long as that takes."""
+        for fact, seconds in (
+            (load(0, other), sleep_s),
+            (asleep(model), 10),
+            (ready(other), 100),
+            (load(0, model), 1),
+            (exited(other), wake_s),
+            (awake(model), 100),
+        ):
+            self >> fact
+            self._unasserted.clear()
+            self.after(seconds)
+        return self
+
 
 def _brief(command: Command) -> str:
     shown = [field.name for field in fields(command) if field.name not in ("spec", "upstream")]
@@ -255,6 +277,22 @@ def exited(model: str, launch: int | None = None) -> Sketch:
     return lambda yard: UpstreamExited(ModelName(model), _launch(yard, model, launch), "was killed by SIGKILL")
 
 
+def asleep(model: str) -> Sketch:
+    return lambda yard: UpstreamAsleep(ModelName(model), _launch(yard, model, None))
+
+
+def awake(model: str) -> Sketch:
+    return lambda yard: UpstreamAwake(ModelName(model), _launch(yard, model, None))
+
+
+def cannot_sleep(model: str) -> Sketch:
+    return lambda yard: SleepFailed(ModelName(model), _launch(yard, model, None), "POST /sleep was answered with 500")
+
+
+def cannot_wake(model: str) -> Sketch:
+    return lambda yard: WakeFailed(ModelName(model), _launch(yard, model, None), "it had not woken after 120 seconds")
+
+
 def _launch(yard: Playbook, model: str, launch: int | None) -> LaunchId:
     return yard.launches[model] if launch is None else LaunchId(launch)
 
@@ -288,6 +326,14 @@ def starts(model: str, launch: int | None = None) -> Expected:
 
 def stops(model: str, launch: int | None = None, cause: Cause | None = None) -> Expected:
     return _expected(StopUpstream, model=model, launch=launch, cause=cause)
+
+
+def puts_to_sleep(model: str, level: SleepLevel | None = None) -> Expected:
+    return _expected(PutToSleep, model=model, level=level)
+
+
+def wakes(model: str) -> Expected:
+    return _expected(WakeUp, model=model)
 
 
 def wakes_at(when: Instant) -> Expected:

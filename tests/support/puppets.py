@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.errors import LoadFailed
-from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamFailed, UpstreamReady
+from hotseat.scheduling.events import (
+    SleepFailed,
+    SlotsLearned,
+    UpstreamAsleep,
+    UpstreamAwake,
+    UpstreamExited,
+    UpstreamFailed,
+    UpstreamReady,
+    WakeFailed,
+)
 from hotseat.terms import Address, ModelName, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from hotseat.scheduling.commands import ReadAhead, StartUpstream, StopUpstream
+    from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
 
 FIRST_PORT = 40_000
 FIRST_PID = 7_000
@@ -40,6 +49,11 @@ class Puppets:
         """What a model's server says about its slots; nothing where it is not named."""
         self.read_ahead_of: list[str] = []
         """Models whose files are being read ahead."""
+        self.asleep: list[str] = []
+        self.sleepless: tuple[str, ...] = ()
+        """Models that cannot be put to sleep."""
+        self.dead_asleep: tuple[str, ...] = ()
+        """Models that cannot be woken."""
         self._ready: dict[str, asyncio.Event] = {}
         self._gone: dict[str, asyncio.Future[str]] = {}
 
@@ -72,6 +86,18 @@ class Puppets:
         self._gone[command.model].set_result("exited as asked")
         if command.model in self._ready:
             self._ready[command.model].set()
+
+    async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
+        self.asleep.append(command.model)
+        if command.model in self.sleepless:
+            return SleepFailed(command.model, command.launch, "POST /sleep was answered with 500")
+        return UpstreamAsleep(command.model, command.launch)
+
+    async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
+        self.asleep.remove(command.model)
+        if command.model in self.dead_asleep:
+            return WakeFailed(command.model, command.launch, "POST /wake_up was answered with 500")
+        return UpstreamAwake(command.model, command.launch)
 
     async def read_ahead(self, command: ReadAhead) -> None:
         """There is always more to read."""

@@ -22,12 +22,14 @@ from hotseat.scheduling.commands import (
     Confirm,
     Cut,
     Grant,
+    PutToSleep,
     ReadAhead,
     Refuse,
     StartUpstream,
     StopReading,
     StopUpstream,
     WakeAt,
+    WakeUp,
 )
 from hotseat.scheduling.events import (
     CatalogChanged,
@@ -37,18 +39,23 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
+    SleepFailed,
     UnloadRequested,
+    UpstreamAsleep,
+    UpstreamAwake,
     UpstreamExited,
     UpstreamFailed,
     UpstreamReady,
+    WakeFailed,
 )
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.line import PLACES, Wish
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.terms import Address, ClientId, TicketId, Upstream
+from hotseat.terms import HOST_MEMORY, Address, ClientId, TicketId, Upstream
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.view import View
     from hotseat.terms import Bytes, Instant, LaunchId, ModelName, Place, Seconds
@@ -67,6 +74,9 @@ class Life(Enum):
     LOADING = "loading"
     UP = "up"
     STOPPING = "stopping"
+    DOZING = "dozing"
+    ASLEEP = "asleep"
+    WAKING = "waking"
 
 
 @dataclass
@@ -83,8 +93,23 @@ class Server:
     """It was seen draining, or told to stop: no more leases."""
     causes: set[Cause] = field(default_factory=set)
     """Why it may be told to leave, apart from its ttl and somebody else's need."""
+    level: SleepLevel | None = None
+    """How it sleeps, from falling asleep to waking up."""
+    asleep_since: Instant = NEVER
+    was_sleepless: bool = False
+    """It could not be woken, so it is to be stopped."""
     cut_from: Instant = NEVER
     """From when on its leases may be cut."""
+
+    @property
+    def is_asleep(self) -> bool:
+        """Or told to stop in its sleep."""
+        return self.life is Life.ASLEEP or (self.life is Life.STOPPING and self.level is not None)
+
+    @property
+    def tosses(self) -> bool:
+        """It failed to fall asleep or to wake, and nothing more comes of that."""
+        return self.was_sleepless and self.life in (Life.DOZING, Life.WAKING)
 
     @property
     def upstream(self) -> Upstream:
@@ -206,10 +231,30 @@ class World:
             server.up_since = server.idle_since = self.now
         self.tell(UpstreamReady(server.model, server.launch, server.upstream))
 
+    def fall_asleep(self, server: Server) -> None:
+        """Or too late: it was told to stop meanwhile."""
+        if server.life is Life.DOZING:
+            server.life, server.asleep_since = Life.ASLEEP, self.now
+        self.tell(UpstreamAsleep(server.model, server.launch))
+
+    def wake_up(self, server: Server) -> None:
+        """Or too late: it was told to stop meanwhile."""
+        if server.life is Life.WAKING:
+            server.life, server.level = Life.UP, None
+            server.is_leaving = False
+            server.up_since = server.idle_since = self.now
+        self.tell(UpstreamAwake(server.model, server.launch))
+
+    def toss_and_turn(self, server: Server) -> None:
+        """It cannot be put to sleep, or not be woken."""
+        server.was_sleepless = True
+        fact = SleepFailed if server.life is Life.DOZING else WakeFailed
+        self.tell(fact(server.model, server.launch, "answered with 500"))
+
     def end(self, server: Server) -> None:
-        """The process is gone: a failed start, a crash, or as asked."""
+        """The process is gone: a failed start, a crash, in its sleep, or as asked."""
         del self.servers[server.launch]
-        if server.life is not Life.STOPPING:
+        if server.life in (Life.LOADING, Life.UP):
             self._note_failure(server)
         self._orphan_leases(server)
         if server.was_ready:
@@ -237,9 +282,11 @@ class World:
 
     def _one_good_round(self) -> bool:
         tickets = [*self.leases, *self.orphans]
-        servers = [server for server in self.servers.values() if server.life is not Life.UP]
+        at_rest = (Life.UP, Life.ASLEEP)
+        servers = [each for each in self.servers.values() if each.life not in at_rest and not each.tosses]
+        goes_on = {Life.LOADING: self.become_ready, Life.DOZING: self.fall_asleep, Life.WAKING: self.wake_up}
         for server in servers:
-            (self.become_ready if server.life is Life.LOADING else self.end)(server)
+            goes_on.get(server.life, self.end)(server)
         for ticket in tickets:
             self.leave(ticket)
         return bool(tickets or servers)
@@ -285,6 +332,10 @@ class World:
                 self._started(command)
             case StopUpstream():
                 self._stopped(command)
+            case PutToSleep():
+                self._put_to_sleep(command)
+            case WakeUp():
+                self._woken(command)
             case ReadAhead(model=model, spec=spec):
                 self._reading_ahead(model, spec)
             case StopReading(model=model):
@@ -353,19 +404,46 @@ class World:
         self._require(self._waits_for(name), f"{name} is started for nobody")
         self._require(command.spec == self.catalog.models[name], f"{name} is started with an old recipe")
         self._require(self._rests_until.get(name, 0.0) <= self.now, f"{name} is started before its rest is over")
-        for other in self.servers.values():
-            self._require(self.may_load_beside(command.spec, other.spec), f"{name} is started beside {other.model}")
+        self._check_company(name, command.spec)
         server = Server(name, command.launch, command.spec)
         self.servers[command.launch] = server
         self._require(self.is_within_budget(), f"{name} is started without room")
+
+    def _check_company(self, name: ModelName, spec: ModelSpec) -> None:
+        for other in self.servers.values():
+            if not other.is_asleep and other.model != name:
+                self._require(self.may_load_beside(spec, other.spec), f"{name} is started beside {other.model}")
+
+    def _put_to_sleep(self, command: PutToSleep) -> None:
+        server = self.servers.get(command.launch)
+        self._require(server and server.life is Life.UP, f"{command.model} is put to sleep, but is not up")
+        assert server
+        self._require(not self.leases_on(server), f"{server.model} is put to sleep under {self.leases_on(server)}")
+        self._require(not server.causes, f"{server.model} is put to sleep, but should go: {server.causes}")
+        server.life, server.level = Life.DOZING, command.level
+        self._require(self.is_within_budget(), f"{server.model} falls asleep without room")
+
+    def _woken(self, command: WakeUp) -> None:
+        server = self.servers.get(command.launch)
+        self._require(server and server.life is Life.ASLEEP, f"{command.model} is woken, but does not sleep")
+        assert server
+        self._require(command.level == server.level, f"{server.model} slept otherwise: {server.level}")
+        self._require(self._waits_for(server.model), f"{server.model} is woken for nobody")
+        self._check_company(server.model, server.spec)
+        server.life = Life.WAKING
+        self._require(self.is_within_budget(), f"{server.model} is woken without room")
 
     def _stopped(self, command: StopUpstream) -> None:
         server = self.servers.get(command.launch)
         self._require(server and server.life is not Life.STOPPING, f"{command.model} is stopped, but does not run")
         assert server
         self._require(not self.leases_on(server), f"{server.model} is stopped under {self.leases_on(server)}")
-        ours = command.cause in (Cause.EVICTION, Cause.TTL)
+        ours = command.cause in (Cause.EVICTION, Cause.TTL) or (
+            command.cause is Cause.SLEEPLESS and server.was_sleepless
+        )
         self._require(ours or command.cause in server.causes, f"{server.model} is stopped by {command.cause}: by whom?")
+        if server.life is not Life.ASLEEP:
+            server.level = None
         server.life = Life.STOPPING
 
     # Why servers leave
@@ -374,6 +452,8 @@ class World:
         leaving = {model.name for model in view.models if model.phase in (Phase.DRAINING, Phase.UNLOADING)}
         for server in self.servers.values():
             if server.is_leaving or server.model not in leaving:
+                continue
+            if server.life in (Life.ASLEEP, Life.WAKING) or server.was_sleepless:  # it left when it fell asleep
                 continue
             server.is_leaving = True
             if self.now - server.up_since >= STABLE_S:
@@ -392,6 +472,12 @@ class World:
         unused = not self.leases_on(server) and not self._waits_for(server.model)
         return ttl is not None and unused and not self._spec(server).pinned and self.now >= server.idle_since + ttl
 
+    def _overslept(self, server: Server) -> bool:
+        sleep = self._spec(server).sleep
+        if server.life is not Life.ASLEEP or sleep is None or sleep.ttl_s is None or self._waits_for(server.model):
+            return False
+        return self.now >= server.asleep_since + sleep.ttl_s
+
     # What is shown is so
 
     def _compare(self, view: View) -> None:
@@ -406,6 +492,8 @@ class World:
         self._require(not unwanted, f"{unwanted} are read ahead for nobody")
         late = [server.model for server in self.servers.values() if not server.is_leaving and self._is_expired(server)]
         self._require(not late, f"the ttl of {late} is over")
+        late = [server.model for server in self.servers.values() if self._overslept(server)]
+        self._require(not late, f"{late} sleep too long")
 
     # The world's own arithmetic
 
@@ -416,7 +504,7 @@ class World:
         return [lease for lease in self.leases.values() if lease.server is server]
 
     def awaited_loads(self) -> list[Server]:
-        loading = [server for server in self.servers.values() if server.life is Life.LOADING]
+        loading = [server for server in self.servers.values() if server.life in (Life.LOADING, Life.WAKING)]
         return [server for server in loading if self._waits_for(server.model)]
 
     def may_load_beside(self, newcomer: ModelSpec, resident: ModelSpec) -> bool:
@@ -428,9 +516,21 @@ class World:
     def is_within_budget(self) -> bool:
         budgets = dict(self.catalog.budgets)
         for server in self.servers.values():
-            for place, size in self._memory(server.spec).items():
+            for place, size in self._taken_by(server).items():
                 budgets[place] = budgets.get(place, 0) - size
         return all(left >= 0 for left in budgets.values())
+
+    def _taken_by(self, server: Server) -> dict[Place, Bytes]:
+        """Awake its memory, asleep what it keeps, in between the more of both."""
+        awake = self._memory(server.spec)
+        if server.level is None or not self.catalog.budgets:
+            return awake
+        kept = dict(server.level.memory or {})
+        if server.level.memory is None and server.level.keeps_weights and HOST_MEMORY in self.catalog.budgets:
+            kept = {HOST_MEMORY: sum(awake.values())}
+        if server.is_asleep:
+            return kept
+        return {place: max(awake.get(place, 0), kept.get(place, 0)) for place in {**awake, **kept}}
 
     def _memory(self, spec: ModelSpec) -> dict[Place, Bytes]:
         budgets = self.catalog.budgets
@@ -484,5 +584,9 @@ def _agree(phase: Phase, server: Server | None) -> bool:
             return phase is Phase.LOADING
         case Life.UP:
             return phase in (Phase.READY, Phase.DRAINING)
-        case Life.STOPPING:
+        case Life.STOPPING | Life.DOZING:
             return phase is Phase.UNLOADING
+        case Life.ASLEEP:
+            return phase is Phase.ASLEEP
+        case Life.WAKING:
+            return phase is Phase.LOADING

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from scripts.make_docs import DOCS
+from tests.support.catalogs import sleeps
 from tests.support.puppets import Puppets, catalog, come_true, spec
 
 from hotseat.accounts import Accounts
@@ -33,7 +34,9 @@ ALPHA, BETA, DUD = ModelName("alpha"), ModelName("beta"), ModelName("dud")
 async def printed() -> list[Metric]:
     """/metrics of a house in which everything has happened once."""
     journal, puppets = Journal(), Puppets(broken=("dud",))
-    dispatcher = Dispatcher(Scheduler(catalog(spec("alpha"), spec("beta"), spec("dud"))), puppets, journal)
+    dispatcher = Dispatcher(
+        Scheduler(catalog(spec("alpha", sleep=sleeps()), spec("beta"), spec("dud"))), puppets, journal
+    )
     metrics = Metrics(dispatcher.view, lambda: 0.0)
     metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")])))
     metrics.include(LoopPage())
@@ -43,6 +46,7 @@ async def printed() -> list[Metric]:
     metrics.refused("line_full")
     await dispatcher.load(ALPHA)
     await dispatcher.load(BETA)
+    await dispatcher.load(ALPHA)
     with pytest.raises(LoadFailed):
         await dispatcher.load(DUD)
     await dispatcher.load(BETA)

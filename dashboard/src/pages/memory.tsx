@@ -7,7 +7,7 @@ import { PhaseChip } from "../parts/phase";
 import { type Column, Table } from "../parts/table";
 import { bytes, orDash } from "../words";
 
-const TAKES_ROOM = ["loading", "ready", "draining", "unloading"];
+const TAKES_ROOM = ["loading", "ready", "draining", "unloading", "asleep"];
 
 export function MemoryPage() {
   const all = models.value ?? [];

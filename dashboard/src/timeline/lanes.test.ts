@@ -52,6 +52,34 @@ test("a swap is told with its phases and its cause", () => {
   assert.deepEqual([segments[2]?.because, segments[2]?.cause], ["gemma needs its room", "eviction"]);
 });
 
+test("a model that sleeps and wakes is told as one life", () => {
+  const { segments } = lanes(
+    [
+      happened(10, arrived("qwen"), start("qwen")),
+      happened(14, ready("qwen")),
+      happened(20, arrived("gemma"), { type: "PutToSleep", model: "qwen", because: "gemma needs its room" }),
+      happened(21, { type: "UpstreamAsleep", model: "qwen" }, start("gemma")),
+      happened(40, exited("gemma"), { type: "WakeUp", model: "qwen", because: "1 request waits for it" }),
+      happened(42, { type: "UpstreamAwake", model: "qwen" }),
+    ],
+    [],
+  );
+
+  assert.deepEqual(
+    shown(segments)
+      .filter(([model]) => model === "qwen")
+      .map(([, ...rest]) => rest),
+    [
+      ["loading", 10, 14],
+      ["ready", 14, 20],
+      ["unloading", 20, 21],
+      ["asleep", 21, 40],
+      ["loading", 40, 42],
+      ["ready", 42, null],
+    ],
+  );
+});
+
 test("when draining began is known from what was seen", () => {
   const { segments } = lanes(SWAP, [seen("qwen", "draining", 17)]);
 

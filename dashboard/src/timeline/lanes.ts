@@ -92,6 +92,12 @@ class Drawing {
       case "UpstreamReady":
         if (open?.phase !== "unloading") this.enter(model, "ready", at, { because: open?.because ?? "" });
         break;
+      case "UpstreamAwake":
+        if (open?.phase === "loading") this.enter(model, "ready", at, { because: open.because });
+        break;
+      case "UpstreamAsleep":
+        if (open?.phase === "unloading") this.enter(model, "asleep", at, { because: open.because });
+        break;
       case "UpstreamFailed":
         if (open?.phase !== "unloading") this.spoil(model, "failed", event.error?.message ?? "");
         this.close(model, at);
@@ -105,6 +111,8 @@ class Drawing {
 
   private command(at: number, { type, model = "", because = "", cause = "" }: JournalThing): void {
     if (type === "StartUpstream") this.enter(model, "loading", at, { because });
+    if (type === "WakeUp") this.enter(model, "loading", at, { because });
+    if (type === "PutToSleep") this.enter(model, "unloading", at, { because });
     if (type === "StopUpstream") this.enter(model, "unloading", at, { because, cause });
   }
 

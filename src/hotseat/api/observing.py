@@ -127,6 +127,7 @@ def model(here: House, view: View, seen: ModelView, spec: ModelSpec | None) -> M
         last_error=seen.last_error,
         ttl_left_s=None if seen.expires_at is None else round(max(0.0, seen.expires_at - view.now), 3),
         load_s=seen.load_s,
+        level=seen.level,
         pinned=spec.pinned if spec else False,
         memory=by_device(spec.memory) if spec and spec.memory is not None else None,
         footprint=footprint(seen) if view.devices else None,

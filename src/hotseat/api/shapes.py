@@ -145,6 +145,7 @@ class Model(BaseModel):
     load_s: Annotated[float | None, Field(description="How long it takes to load, as measured.")]
     progress: Annotated[float | None, Field(description=SHARE_READ)]
     tokens_per_s: Annotated[float | None, Field(description="Generated, of its last answer that said so.")]
+    level: Annotated[str | None, Field(description="How it sleeps, or will when it is drained; null: it does not.")]
     pinned: Annotated[bool, Field(description="Never evicted.")]
     memory: Annotated[dict[str, int] | None, Field(description="Configured bytes per device; null: it says nothing.")]
     footprint: Annotated[Footprint | None, Field(description="Null where no device has a budget.")]

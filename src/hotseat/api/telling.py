@@ -1,4 +1,4 @@
-"""The journal in JSON. Recipes and catalogs stay out of it: their environments may hold secrets."""
+"""The journal in JSON. Recipes, hooks and catalogs stay out of it: they may hold secrets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.api.shapes import Cause, JournalEntry
 from hotseat.catalog.catalog import Catalog
+from hotseat.catalog.sleeping import SleepLevel
 from hotseat.catalog.spec import ModelSpec
 from hotseat.errors import HotseatError
 from hotseat.journal import Gap
@@ -54,6 +55,8 @@ def plain(thing: Any) -> Any:
             return {"code": thing.code, "message": thing.message}
         case Address() | Place():
             return str(thing)
+        case SleepLevel():
+            return thing.name
         case tuple() | frozenset():
             return [plain(each) for each in thing]
         case Mapping():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hotseat.catalog.sleeping import Sleep
     from hotseat.terms import Bytes, ModelName, Place, Seconds
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -136,6 +137,8 @@ class ModelSpec:
     """Requests that may wait for it; None: as many as may wait at all."""
     urgency: float = 1.0
     pinned: bool = False
+    sleep: Sleep | None = None
+    """How it sleeps instead of being stopped when others need its room; None: it cannot."""
     reads_ahead: bool = True
     """Its files are brought into the page cache while others make room for it."""
     memory: Mapping[Place, Bytes] | None = None

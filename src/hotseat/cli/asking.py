@@ -14,7 +14,7 @@ from hotseat.cli.tables import duration, gib, table, without_escapes, without_es
 if TYPE_CHECKING:
     from hotseat.cli.client import Server
 
-STOPPABLE = ("loading", "ready", "draining", "unloading")
+STOPPABLE = ("loading", "ready", "draining", "unloading", "asleep")
 NOT_RUNNING = 409
 ALIVE = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "MEMORY", "TTL LEFT", "SINCE")
 """The columns of `alive_row`."""

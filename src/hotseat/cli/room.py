@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.machine import RAM, find_machine
+from hotseat.hardware.machine import find_machine
+from hotseat.terms import RAM
 
 if TYPE_CHECKING:
     from hotseat.hardware.machine import Machine

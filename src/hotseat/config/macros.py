@@ -76,7 +76,7 @@ def _expand_key(path: Path, name: str, part: Any, macros: dict[str, MacroValue],
 
 def _launch_time(key: str) -> frozenset[str]:
     """What may stay open in a key until a process is started or stopped."""
-    if key == "cmdStop":
+    if key in ("cmdStop", "sleep"):
         return frozenset((PORT, PID))
     return frozenset((PORT,)) if key in _KNOWN_AT_LAUNCH else frozenset()
 
@@ -174,6 +174,6 @@ class _Filler:
         elif path[0] not in ("models", TEMPLATE):
             self._notebook.error(path, f"${{{name}}} can be used inside a model only")
         elif name == PID:
-            self._notebook.error(path, "${PID} can be used in cmdStop only")
+            self._notebook.error(path, "${PID} can be used in cmdStop and sleep only")
         else:
             self._notebook.warn(path, "${PORT} stays as it is here: the port is known at launch only")

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from hotseat.config.forms import AsList, AsMapping, AsText, Form, Ignored, ListOrMapping, TextOrMapping, Words
-from hotseat.config.units import Duration, Size, Switch, Ttl
+from hotseat.config.forms import AsList, AsMapping, Form, Ignored, ListOrMapping, Words
+from hotseat.config.sleep_form import Memory, SleepOrServer
+from hotseat.config.units import Duration, Switch, Ttl
 
 Modality: TypeAlias = Literal["text", "audio", "image"]
 
@@ -45,7 +46,6 @@ Environment: TypeAlias = Annotated[
     Annotated[tuple[Assignment, ...], AsList] | Annotated[dict[str, str], AfterValidator(_variables), AsMapping],
     ListOrMapping,
 ]
-Memory: TypeAlias = Annotated[Annotated[Size, AsText] | Annotated[dict[str, Size], AsMapping], TextOrMapping]
 
 
 class Filters(Form):
@@ -149,5 +149,7 @@ class ModelForm(Form):
     """How much waiting for this model weighs."""
     pinned: Switch = False
     """Never unloaded to make room."""
+    sleep: SleepOrServer | None = None
+    """How its server sleeps instead of being stopped when others need its room: `vllm`, `llama-server` or a mapping."""
     read_ahead: Switch | None = None
     """Bring its files into the page cache while others make room for it; without it, the global value."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.groups import Group
     from hotseat.catalog.leads import Profile, RemoteModel, Selector
     from hotseat.catalog.matrix import Matrix
+    from hotseat.catalog.sleeping import Sleep, SleepLevel
     from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec, Timeouts
     from hotseat.config.load import Loaded
     from hotseat.settings import ApiKey, Settings
@@ -123,6 +124,7 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
         "urgency": spec.urgency,
         "pinned": spec.pinned,
         "readAhead": spec.reads_ahead,
+        "sleep": _sleep(spec.sleep, secrets) if spec.sleep else None,
         "memory": _memory(spec),
         "useModelName": spec.changes.model_name or "",
         "sendLoadingState": spec.loading_state.value,
@@ -137,6 +139,21 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
             "reranker": spec.capabilities.reranker,
             "context": spec.capabilities.context,
         },
+    }
+
+
+def _sleep(sleep: Sleep, secrets: Sequence[str]) -> dict[str, Any]:
+    return {"ttl": sleep.ttl_s or 0, "levels": {level.name: _level(level, secrets) for level in sleep.levels}}
+
+
+def _level(level: SleepLevel, secrets: Sequence[str]) -> dict[str, Any]:
+    return {
+        "suspend": [redacted(step.words, secrets) for step in level.suspend],
+        "resume": [redacted(step.words, secrets) for step in level.resume],
+        "check": level.check,
+        "memory": None if level.memory is None else {str(place): size for place, size in level.memory.items()},
+        "keepsWeights": level.keeps_weights,
+        "timeout": level.timeout_s,
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import UNCHANGED, BodyChanges, Capabilities, LaunchRecipe, LoadingState, ModelSpec, Timeouts
 from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
+from hotseat.config.sleeping import SleepMaker
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class SpecMaker:
         self._budgets = budgets
         self._ports = preferred_ports(config)
         self._notebook = notebook
+        self._sleeps = SleepMaker(budgets, notebook)
         if self._ports and max(self._ports.values()) > 65535:
             notebook.error(("startPort",), f"{len(self._ports)} models do not find a port each below 65536")
 
@@ -81,6 +83,7 @@ class SpecMaker:
             max_queue=form.max_queue or None,
             urgency=form.urgency if "urgency" in form.model_fields_set else self._urgencies.get(name, 1.0),
             pinned=form.pinned,
+            sleep=self._sleeps.sleep(name, form, (*path, "sleep")),
             reads_ahead=self._defaults.reads_ahead if form.read_ahead is None else form.read_ahead,
             memory=self._memory(form, path),
             changes=self._changes(form, path),

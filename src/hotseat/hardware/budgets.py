@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.machine import RAM
+from hotseat.terms import RAM
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

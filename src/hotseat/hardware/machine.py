@@ -11,7 +11,7 @@ from hotseat.hardware import amd, apple, nvidia
 from hotseat.hardware.census import census, trees
 from hotseat.hardware.ram import Ram
 from hotseat.hardware.reading import Reading
-from hotseat.terms import DeviceName
+from hotseat.terms import RAM, DeviceName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hotseat.hardware.reading import DeviceReading, Use
 
 log = logging.getLogger(__name__)
-
-RAM = DeviceName("ram")
 
 
 class Meter(Protocol):

@@ -11,9 +11,8 @@ from hotseat.estimates.files import Disk
 from hotseat.estimates.lines import Backing, Where
 from hotseat.estimates.machine import Gpu
 from hotseat.hardware.footprints import key_of
-from hotseat.hardware.machine import RAM
 from hotseat.memory.guessing import Guesses, Placing
-from hotseat.terms import LOCAL_HOST, Place
+from hotseat.terms import LOCAL_HOST, RAM, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hotseat.catalog.template import PORT, fill_hole
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.lines import CannotEstimate, Where
-from hotseat.hardware.machine import RAM
-from hotseat.terms import LOCAL_HOST, Place
+from hotseat.terms import LOCAL_HOST, RAM, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -19,9 +19,17 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.hardware.settling import Freed, Watches
-    from hotseat.scheduling.commands import ReadAhead, StartUpstream, StopUpstream
-    from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamReady
-    from hotseat.terms import Bytes, DeviceName, Instant, LaunchId, Seconds
+    from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
+    from hotseat.scheduling.events import (
+        SleepFailed,
+        SlotsLearned,
+        UpstreamAsleep,
+        UpstreamAwake,
+        UpstreamExited,
+        UpstreamReady,
+        WakeFailed,
+    )
+    from hotseat.terms import Bytes, DeviceName, Instant, LaunchId, ModelName, Seconds
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +44,8 @@ class Hands(Protocol):
     async def watch(self, ready: UpstreamReady) -> UpstreamExited: ...
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
     async def stop(self, command: StopUpstream) -> None: ...
+    async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None: ...
+    async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None: ...
     async def read_ahead(self, command: ReadAhead) -> None: ...
 
 
@@ -96,6 +106,18 @@ class PatientHands:
         else:
             await self._hands.stop(command)
 
+    async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
+        outcome = await self._hands.put_to_sleep(command)
+        self._note_end()
+        return outcome
+
+    async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
+        """Wait for memory as before a start; what is still missing then, the server itself will notice."""
+        catalog = self._catalog()
+        if catalog and (spec := catalog.models.get(command.model)) and (wanted := self._wanted(spec)):
+            await self._until_free(command.model, wanted)
+        return await self._hands.wake_up(command)
+
     async def read_ahead(self, command: ReadAhead) -> None:
         await self._hands.read_ahead(command)
 
@@ -104,11 +126,11 @@ class PatientHands:
 
     async def _freed(self, command: StartUpstream) -> Freed | None:
         """How it came out with the memory that it needs; None: there was nothing to wait for. LoadFailed: no start."""
-        wanted = self._wanted(command)
-        if not wanted or asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
+        wanted = self._wanted(command.spec)
+        if not wanted:
             return None
         waiting: asyncio.Task[Freed] = self._tasks.start(
-            self._until_free(command, wanted), f"memory for {command.model}"
+            self._until_free(command.model, wanted), f"memory for {command.model}"
         )
         self._waiting[command.launch] = waiting
         try:
@@ -121,17 +143,20 @@ class PatientHands:
             raise obstacle
         return waiting.result()
 
-    def _wanted(self, command: StartUpstream) -> dict[DeviceName, Bytes]:
+    def _wanted(self, spec: ModelSpec) -> dict[DeviceName, Bytes]:
+        """What to wait for; nothing where nothing was given back lately."""
         catalog = self._catalog()
-        figures = needs(command.spec, catalog) if catalog else {}
+        if asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
+            return {}
+        figures = needs(spec, catalog) if catalog else {}
         return {place.device: int(SLACK * bytes_) for place, bytes_ in figures.items() if bytes_}
 
-    async def _until_free(self, command: StartUpstream, wanted: Mapping[DeviceName, Bytes]) -> Freed:
+    async def _until_free(self, model: ModelName, wanted: Mapping[DeviceName, Bytes]) -> Freed:
         freed = await until_free(self._gauge, wanted, self._within_s)
         for device, lack in freed.missing.items():
             log.warning(
                 "memory was not given back model=%s device=%s needed=%r free=%r missing=%r waited_s=%.1f",
-                command.model,
+                model,
                 device,
                 in_gib(wanted[device]),
                 in_gib(freed.free[device]),

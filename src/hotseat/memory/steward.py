@@ -16,7 +16,14 @@ from hotseat.memory.figures import Figures
 from hotseat.memory.hands import PatientHands
 from hotseat.memory.precedence import Precedence
 from hotseat.memory.watch import MemoryWatch
-from hotseat.scheduling.events import CatalogChanged, UpstreamExited, UpstreamFailed, UpstreamReady
+from hotseat.scheduling.events import (
+    CatalogChanged,
+    UpstreamAsleep,
+    UpstreamAwake,
+    UpstreamExited,
+    UpstreamFailed,
+    UpstreamReady,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
 
 SECTION = "memory"
 """Of what was learned."""
-CHANGES_MEMORY = (UpstreamReady, UpstreamExited, UpstreamFailed, CatalogChanged)
+CHANGES_MEMORY = (UpstreamReady, UpstreamExited, UpstreamFailed, UpstreamAsleep, UpstreamAwake, CatalogChanged)
 
 
 @cache

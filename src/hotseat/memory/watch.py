@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.catalog.spec import Source
 from hotseat.hardware.footprints import key_of
-from hotseat.hardware.machine import RAM
 from hotseat.hardware.reading import folded
 from hotseat.memory.figures import is_unified
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.room import in_gib
+from hotseat.terms import LOCAL_HOST, RAM, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from hotseat.memory.figures import Figures
     from hotseat.scheduling.events import Event
     from hotseat.scheduling.view import ModelView, View
-    from hotseat.terms import Bytes, DeviceName, ModelName, Place
+    from hotseat.terms import Bytes, DeviceName, ModelName, Seconds
 
 log = logging.getLogger(__name__)
 
 WORTH_TELLING = 0.01
 """A figure that changes by less is not told: a server in use grows by a page now and then."""
+SETTLED_S: Seconds = 5.0
+"""A server that fell asleep later may have been measured awake, or in the act."""
 LOOKS = 3
 """Others count when they were there in so many looks in a row: memory that was given back is not free at once."""
 ALWAYS_THERE = 0.05
@@ -64,9 +66,14 @@ class MemoryWatch:
             return None
         budgets = self._house.catalog.budgets
         reading = self._folded(measured.reading, budgets)
-        for seen in self._house.view().models:
-            if seen.upstream and seen.upstream.pid in reading.processes and seen.phase is Phase.READY:
+        view = self._house.view()
+        for seen in view.models:
+            if not seen.upstream or seen.upstream.pid not in reading.processes:
+                continue
+            if seen.phase is Phase.READY:
                 self._note(seen, reading)
+            elif seen.phase is Phase.ASLEEP and view.now - seen.since >= SETTLED_S:
+                self._note_asleep(seen, reading, budgets)
         return self._note_others(reading, budgets)
 
     def _folded(self, reading: Reading, budgets: Mapping[Place, Bytes]) -> Reading:
@@ -88,6 +95,16 @@ class MemoryWatch:
             budgets = {place: catalog.budgets[place] for place in peak}
             self._house.tell(MemoryMeasured(seen.name, seen.launch, peak, seen.estimated, budgets))
             self._warn(seen, peak)
+
+    def _note_asleep(self, seen: ModelView, reading: Reading, budgets: Mapping[Place, Bytes]) -> None:
+        """What it keeps, as it is: that is no part of what it needs awake."""
+        assert seen.upstream is not None
+        assert seen.upstream.pid is not None
+        assert seen.launch is not None
+        uses = {Place(LOCAL_HOST, name): use for name, use in reading.processes[seen.upstream.pid].items()}
+        kept = {place: use.anonymous for place, use in uses.items() if place in budgets}
+        if any(differs(size, (seen.measured or {}).get(place, 0)) for place, size in kept.items()):
+            self._house.tell(MemoryMeasured(seen.name, seen.launch, kept))
 
     def _warn(self, seen: ModelView, peak: Mapping[Place, Bytes]) -> None:
         """Once per model: the configuration stands, but whoever wrote it should know."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hotseat.terms import ModelName
 
 RUNNING = (Phase.READY, Phase.LOADING)
+WARM = (*RUNNING, Phase.ASLEEP)
 
 
 def choose(selector: Selector, targets: Sequence[Servable], view: View, abroad: Mapping[ModelName, int]) -> Servable:
@@ -56,7 +57,7 @@ class Standing:
 
 
 def _warmest(targets: Sequence[Servable], standing: Standing) -> Servable:
-    for phase in RUNNING:
+    for phase in WARM:
         for target in targets:
             if standing.phase(target) is phase:
                 return target

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
     from hotseat.terms import ClientId, Instant, LaunchId, ModelName, Seconds, TicketId, Upstream
@@ -66,6 +67,8 @@ class Cause(Enum):
     OPERATOR = "operator"
     CONFIGURATION = "configuration"
     SHUTDOWN = "shutdown"
+    SLEEPLESS = "sleepless"
+    """It slept and could not be woken: it is started anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,26 @@ class StopUpstream:
     model: ModelName
     launch: LaunchId
     cause: Cause
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutToSleep:
+    """Let the server give its room back and keep its process. Nobody uses it any more: it is drained first."""
+
+    model: ModelName
+    launch: LaunchId
+    level: SleepLevel
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeUp:
+    """Make a server that sleeps ready again, in the way that belongs to how it was put to sleep."""
+
+    model: ModelName
+    launch: LaunchId
+    level: SleepLevel
     because: str
 
 
@@ -135,5 +158,16 @@ class WakeAt:
 
 
 Command: TypeAlias = (
-    Grant | Confirm | Refuse | Cut | StartUpstream | StopUpstream | ReadAhead | StopReading | ReportSwap | WakeAt
+    Grant
+    | Confirm
+    | Refuse
+    | Cut
+    | StartUpstream
+    | StopUpstream
+    | PutToSleep
+    | WakeUp
+    | ReadAhead
+    | StopReading
+    | ReportSwap
+    | WakeAt
 )

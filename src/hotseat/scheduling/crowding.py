@@ -11,7 +11,7 @@ from hotseat.errors import MakingWay
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.eviction import choose_victims
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import OTHERS_S, Floor, in_gib, needs
+from hotseat.scheduling.room import OTHERS_S, Floor, in_gib, needs, takes
 from hotseat.scheduling.turns import NEVER
 
 if TYPE_CHECKING:
@@ -43,13 +43,15 @@ def relieve(moves: Moves) -> Instant:
 
 def _who_goes(state: State, floor: Floor, excess: Mapping[Place, Bytes], now: Instant) -> tuple[ModelState, ...]:
     """The cheapest that are enough; where all are not, all of them are better than none."""
-    free = [model for model in floor.staying if _may_go(state, model, excess)]
+    free = [model for model in [*floor.staying, *floor.asleep] if _may_go(state, model, excess)]
     victims = choose_victims(state, free, excess, now)
     return tuple(free) if victims is None else victims
 
 
 def _may_go(state: State, model: ModelState, excess: Mapping[Place, Bytes]) -> bool:
     """Unused, not there for good, and its going helps."""
+    if model.phase is Phase.ASLEEP:
+        return not excess.keys().isdisjoint(takes(model, state.catalog))
     if model.phase is not Phase.READY or not state.is_idle(model) or model.spec.pinned:
         return False
     if state.catalog.groups.of(model.name).persistent:
@@ -75,15 +77,24 @@ def make_way(moves: Moves) -> None:
         if is_in_its_way(state, state.models[name].spec):
             moves.refuse_all(name, told, way.because)
     for model in state.with_process():
-        if not model.is_leaving and is_in_its_way(state, model.spec):
+        if stands_in_its_way(state, model):
             moves.dismiss(model, Cause.YIELD, way.because)
 
 
+def stands_in_its_way(state: State, model: ModelState) -> bool:
+    """Is it there and not about to be gone? One that falls asleep may keep something."""
+    if model.is_leaving and not model.goes_to_bed:
+        return False
+    return _covers(state, takes(model, state.catalog))
+
+
 def is_in_its_way(state: State, spec: ModelSpec) -> bool:
+    return _covers(state, needs(spec, state.catalog))
+
+
+def _covers(state: State, memory: Mapping[Place, Bytes]) -> bool:
     """Without budgets nobody knows who is where, so everybody is."""
     way = state.way
     if way is None:
         return False
-    if not way.places or not state.catalog.budgets:
-        return True
-    return not way.places.isdisjoint(needs(spec, state.catalog))
+    return not way.places or not state.catalog.budgets or not way.places.isdisjoint(memory)

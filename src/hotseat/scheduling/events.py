@@ -70,7 +70,7 @@ class SlotsLearned:
 
 @dataclass(frozen=True, slots=True)
 class MemoryMeasured:
-    """What a server was seen to take: the most of its last few lives, this one included."""
+    """What a server was seen to take: the most of its last few lives, this one included; of one asleep, just now."""
 
     model: ModelName
     launch: LaunchId
@@ -122,6 +122,40 @@ class UpstreamExited:
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamAsleep:
+    """A server that was put to sleep sleeps: its room is free, but for what it keeps."""
+
+    model: ModelName
+    launch: LaunchId
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamAwake:
+    """A server that slept is ready again."""
+
+    model: ModelName
+    launch: LaunchId
+
+
+@dataclass(frozen=True, slots=True)
+class SleepFailed:
+    """A server could not be put to sleep, or it is not known whether it sleeps; its process still runs."""
+
+    model: ModelName
+    launch: LaunchId
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeFailed:
+    """A server that sleeps could not be woken; its process still runs."""
+
+    model: ModelName
+    launch: LaunchId
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClockReached:
     """The time asked for with WakeAt has come."""
 
@@ -151,6 +185,10 @@ Event: TypeAlias = (
     | WayRegained
     | UpstreamFailed
     | UpstreamExited
+    | UpstreamAsleep
+    | UpstreamAwake
+    | SleepFailed
+    | WakeFailed
     | ClockReached
     | CatalogChanged
     | ShutdownRequested

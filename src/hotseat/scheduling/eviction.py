@@ -1,8 +1,8 @@
 """Who goes. The whole set is chosen before the first one is stopped: whoever leaves must help.
 
-The price of a model is what reloading it costs over how soon it is probably needed again; a busy one costs more than
-any number of unused ones. The cheapest set is looked for along three orders, never among all sets: their number
-doubles with each resident.
+The price of a model is what having it back costs over how soon it is probably needed again; a busy one costs more than
+any number of unused ones. One asleep costs what waking it would have saved. The cheapest set is looked for along three
+orders, never among all sets: their number doubles with each resident.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.linger import next_use_s
-from hotseat.scheduling.room import needs
+from hotseat.scheduling.room import takes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Bytes, Instant, Place
+    from hotseat.terms import Bytes, Instant, Place, Seconds
 
 BUSY = 1e6
 """More than unused models ever cost together."""
@@ -40,7 +41,13 @@ def price(state: State, model: ModelState, now: Instant) -> float:
     users = len(model.leases) + state.line.count(model.name)
     if users:
         return BUSY * (1 + users)
-    return state.load_s(model.name) / next_use_s(model.habit.gaps, now - model.idle_since)
+    return _lost_s(state, model) / next_use_s(model.habit.gaps, now - model.idle_since)
+
+
+def _lost_s(state: State, model: ModelState) -> Seconds:
+    """What its next use takes longer if it leaves: for a model asleep, loading instead of waking."""
+    load_s = state.load_s(model.name)
+    return max(0.0, state.habits.load_s(model.name) - load_s) if model.phase is Phase.ASLEEP else load_s
 
 
 def price_in_words(state: State, model: ModelState, now: Instant) -> str:
@@ -71,7 +78,7 @@ def choose_victims(
 
 
 def _offer(state: State, model: ModelState, missing: Mapping[Place, Bytes], now: Instant) -> Offer:
-    given = needs(model.spec, state.catalog)
+    given = takes(model, state.catalog)
     return Offer(price(state, model, now), model, {place: given[place] for place in missing if given.get(place)})
 
 

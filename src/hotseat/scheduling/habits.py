@@ -1,4 +1,4 @@
-"""What is learned of each model by watching it: how long it loads, stops and answers, and how soon it is used again.
+"""What is learned of each model by watching it: how long it loads, stops, naps and answers, how soon it is used again.
 
 Everything here is a few numbers per model, so it can be kept across restarts (`export`, `adopt`) and costs next to
 nothing where requests pass: two additions when one ends, one note when it finds its model unused.
@@ -7,7 +7,7 @@ nothing where requests pass: two additions when one ends, one note when it finds
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from hotseat.terms import ModelName
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.terms import ClientId, Instant, Seconds
+    from hotseat.terms import Bytes, ClientId, Instant, Seconds
 
 UNKNOWN_LOAD_S: Seconds = 20.0
 """A guess for a house that has never loaded anything."""
@@ -28,6 +28,29 @@ FORGETTING = 0.95
 """How much of the longest request is still believed after one more."""
 KEPT_GAPS = 16
 KEPT_CLIENTS = 4096
+
+
+@dataclass(slots=True)
+class Nap:
+    """What one way to sleep costs one model."""
+
+    sleep_s: Seconds = 0.0
+    """To fall asleep."""
+    wake_s: Seconds = 0.0
+    times: int = 0
+    """How often it slept and was woken."""
+    memory: dict[str, Bytes] | None = None
+    """What it was seen to take asleep, by device; None: nobody looked."""
+
+    @property
+    def round_trip_s(self) -> Seconds:
+        return self.sleep_s + self.wake_s
+
+    def woke(self, sleep_s: Seconds, wake_s: Seconds) -> None:
+        fresh = FRESH if self.times else 1.0
+        self.sleep_s += fresh * (sleep_s - self.sleep_s)
+        self.wake_s += fresh * (wake_s - self.wake_s)
+        self.times += 1
 
 
 @dataclass(slots=True)
@@ -44,6 +67,8 @@ class Habit:
     """How long it was unused before each of its last uses, whether it was resident then or not."""
     returns: deque[Seconds] = field(default_factory=lambda: deque(maxlen=KEPT_GAPS))
     """The same, as far as waiting for that use would have helped; infinite where it would not."""
+    naps: dict[str, Nap] = field(default_factory=dict)
+    """By the name of each level at which it ever slept."""
     unused_since: Instant | None = None
     """Since when nobody uses or wants it, if it was ever used."""
 
@@ -52,6 +77,9 @@ class Habit:
 
     def stopped(self, seconds: Seconds) -> None:
         self.stop_s = seconds if self.stop_s is None else self.stop_s + FRESH * (seconds - self.stop_s)
+
+    def nap(self, level: str) -> Nap:
+        return self.naps.setdefault(level, Nap())
 
     def served(self, seconds: Seconds) -> None:
         mean, longest = self.service_s, FORGETTING * self.drain_s
@@ -141,6 +169,7 @@ def _plain(habit: Habit) -> dict[str, Any]:
         "drain_s": habit.drain_s,
         "gaps": list(habit.gaps),
         "returns": [gap if isfinite(gap) else None for gap in habit.returns],
+        "naps": {level: asdict(nap) for level, nap in habit.naps.items()},
     }
 
 
@@ -151,6 +180,19 @@ def _take_over(habit: Habit, plain: dict[str, Any]) -> None:
     habit.drain_s = _seconds(plain.get("drain_s")) or 0.0
     habit.gaps.extend(gap for gap in map(_seconds, _list(plain.get("gaps"))) if gap is not None)
     habit.returns.extend(inf if gap is None else gap for gap in map(_seconds, _list(plain.get("returns"))))
+    habit.naps.update({level: _nap(nap) for level, nap in _mapping(plain.get("naps")).items()})
+
+
+def _nap(plain: object) -> Nap:
+    told = _mapping(plain)
+    times, memory = told.get("times"), told.get("memory")
+    sizes = {place: size for place, size in _mapping(memory).items() if isinstance(size, int)}
+    return Nap(
+        _seconds(told.get("sleep_s")) or 0.0,
+        _seconds(told.get("wake_s")) or 0.0,
+        times if isinstance(times, int) and times > 0 else 0,
+        None if memory is None else sizes,
+    )
 
 
 def _seconds(value: object) -> Seconds | None:
@@ -162,3 +204,7 @@ def _seconds(value: object) -> Seconds | None:
 
 def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.errors import HotseatError
-from hotseat.scheduling.crowding import is_in_its_way
+from hotseat.scheduling.crowding import stands_in_its_way
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import Floor, within_budget
-from hotseat.scheduling.state import takes_slot
+from hotseat.scheduling.room import Floor, takes, within_budget
+from hotseat.scheduling.state import CLAIMABLE, takes_slot
 from hotseat.scheduling.turns import serves_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hotseat.scheduling.state import ModelState, State
+
+
+WITH_A_BED = (Phase.DRAINING, Phase.UNLOADING, Phase.ASLEEP, Phase.LOADING)
 
 
 class BrokenPromise(HotseatError):
@@ -32,17 +35,18 @@ def check(state: State) -> None:
 def _room(state: State) -> Iterator[str]:
     residents = state.with_process()
     is_as_promised = not state.catalog.available and all(model.measured is None for model in residents)
-    if is_as_promised and not within_budget((model.spec for model in residents), state.catalog):
+    if is_as_promised and not within_budget((takes(model, state.catalog) for model in residents), state.catalog):
         yield f"over budget: {[model.name for model in residents]}"
     if not state.may_be_crowded and (excess := Floor(state).then.excess()):
         yield f"models take {excess} too much, and nobody looks"
-    if in_its_way := [model.name for model in residents if not model.is_leaving and is_in_its_way(state, model.spec)]:
+    if in_its_way := [model.name for model in residents if stands_in_its_way(state, model)]:
         yield f"{in_its_way} stay, but way is made: {state.way}"
-    matrix, names = state.catalog.groups.matrix, [model.name for model in residents]
+    awake = [model for model in residents if not model.is_asleep]
+    matrix, names = state.catalog.groups.matrix, [model.name for model in awake]
     if matrix is not None and names and matrix.pushed_out(names[0], names[1:]):
         yield f"{names} run together, but no set of the matrix holds them all"
     for group in {id(g): g for g in map(state.catalog.groups.of, state.models)}.values():
-        together = [model.name for model in residents if state.catalog.groups.of(model.name) is group]
+        together = [model.name for model in awake if state.catalog.groups.of(model.name) is group]
         if group.swap and len(together) > 1:
             yield f"{together} run together, but group {group.name} allows one at a time"
 
@@ -65,14 +69,20 @@ def _model(model: ModelState) -> Iterator[str]:
     story = f"{model.name} is {model.phase.value} ({model.why})"
     if (model.launch is not None) != model.phase.takes_room:
         yield f"{story} with launch {model.launch}"
-    if (model.upstream is not None) != (model.phase in (Phase.READY, Phase.DRAINING)):
+    if (model.upstream is not None) != _may_be_asked(model):
         yield f"{story} with upstream {model.upstream}"
+    if (model.bed is None and model.phase is Phase.ASLEEP) or (model.bed and model.phase not in WITH_A_BED):
+        yield f"{story} with bed {model.bed}"
     if model.leases and model.phase not in (Phase.READY, Phase.DRAINING):
         yield f"{story} with leases {list(model.leases)}"
     if model.slots_used != sum(map(takes_slot, model.leases.values())):
         yield f"{story} counts {model.slots_used} slots for {len(model.leases)} leases"
     if model.unload_wishes and not model.phase.takes_room:
         yield f"{story} but {model.unload_wishes} still wait for its end"
+
+
+def _may_be_asked(model: ModelState) -> bool:
+    return model.phase in (Phase.READY, Phase.DRAINING) or (model.bed is not None and not model.ends_asleep)
 
 
 def _service(state: State) -> Iterator[str]:
@@ -82,5 +92,6 @@ def _service(state: State) -> Iterator[str]:
             yield f"{model.name} is drained but was not stopped"
         if any(serves_at_once(state, model, ticket.wish) for ticket in state.line.waiting_for(model.name)):
             yield f"{model.name} is ready but somebody waits for it"
-    if not state.with_process() and any(state.models[name].phase is Phase.COLD for name in state.line.models()):
+    awake = [model for model in state.with_process() if model.phase is not Phase.ASLEEP]
+    if not awake and any(state.models[name].phase in CLAIMABLE for name in state.line.models()):
         yield f"nothing runs, yet {list(state.line.models())} are waited for"

@@ -4,12 +4,17 @@
                 │          │
                 └──────────┴──▶ resting: it failed; the next start waits a little
 
+    draining ──▶ unloading ──▶ asleep ──▶ loading ──▶ ready, where the server can sleep
+
 A move that is not in the table cannot happen; asking for it is a bug and raises InvalidMove. The diagram in
 docs/design/lifecycle.md is made from this table.
 
 Two moves deserve a word. A ready model always passes through draining, even when nobody uses it: then it stays there
 for no time at all, and there is one road out instead of two. And a draining model is never revived: whoever wants it
 waits for a fresh start, because a server that was told to stop cannot be trusted with a request.
+
+Falling asleep is a kind of unloading and waking a kind of loading: for everybody else they are the same thing, room on
+its way and a model on its way. What sets them apart is the bed (`ModelState.bed`).
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ class Phase(Enum):
     DRAINING = "draining"
     UNLOADING = "unloading"
     RESTING = "resting"
+    ASLEEP = "asleep"
 
     @property
     def takes_room(self) -> bool:
@@ -42,6 +48,10 @@ class Move(Enum):
     STOP = "stop"
     EXIT = "exit as asked"
     RECOVER = "rest is over"
+    SUSPEND = "be put to sleep"
+    FALL_ASLEEP = "fall asleep"
+    WAKE = "be woken"
+    DIE = "die in its sleep"
 
 
 TABLE: dict[tuple[Phase, Move], Phase] = {
@@ -55,6 +65,13 @@ TABLE: dict[tuple[Phase, Move], Phase] = {
     (Phase.DRAINING, Move.CRASH): Phase.RESTING,
     (Phase.UNLOADING, Move.EXIT): Phase.COLD,
     (Phase.RESTING, Move.RECOVER): Phase.COLD,
+    (Phase.DRAINING, Move.SUSPEND): Phase.UNLOADING,
+    (Phase.UNLOADING, Move.FALL_ASLEEP): Phase.ASLEEP,
+    (Phase.UNLOADING, Move.STOP): Phase.UNLOADING,
+    (Phase.ASLEEP, Move.WAKE): Phase.LOADING,
+    (Phase.ASLEEP, Move.STOP): Phase.UNLOADING,
+    (Phase.ASLEEP, Move.DIE): Phase.COLD,
+    (Phase.LOADING, Move.DIE): Phase.COLD,
 }
 
 

@@ -11,18 +11,21 @@ from hotseat.scheduling.commands import (
     Cut,
     Evicted,
     Grant,
+    PutToSleep,
     ReadAhead,
     Refuse,
     ReportSwap,
     StartUpstream,
     StopReading,
     StopUpstream,
+    WakeUp,
 )
 from hotseat.scheduling.lifecycle import Move, Phase, after
 from hotseat.scheduling.line import Ticket, Wish
 from hotseat.scheduling.state import LONG_AGO, takes_slot
 
 if TYPE_CHECKING:
+    from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
     from hotseat.scheduling.state import ModelState, State
@@ -133,9 +136,7 @@ class Moves:
     # Phases
 
     def start(self, model: ModelState, because: str) -> None:
-        claim = self.state.claims.of(model.name)
-        assert claim is not None
-        model.claimed_at = claim.since
+        self._note_claim(model)
         self._enter(model, Move.START, because)
         model.spec = self.state.catalog.models[model.name]
         model.launch = self.state.next_launch()
@@ -143,9 +144,22 @@ class Moves:
         self._note_company()
         self.commands.append(StartUpstream(model.name, model.launch, model.spec, because))
 
-    def read_ahead(self, spec: ModelSpec, because: str) -> None:
-        """Bring its files near, once: its room is on its way."""
-        if spec.reads_ahead and spec.name not in self.state.read_ahead:
+    def wake(self, model: ModelState, because: str) -> None:
+        assert model.launch is not None
+        assert model.bed is not None
+        self._note_claim(model)
+        self._enter(model, Move.WAKE, because)
+        self._note_company()
+        self.commands.append(WakeUp(model.name, model.launch, model.bed, because))
+
+    def _note_claim(self, model: ModelState) -> None:
+        claim = self.state.claims.of(model.name)
+        assert claim is not None
+        model.claimed_at = claim.since
+
+    def read_ahead(self, model: ModelState, spec: ModelSpec, because: str) -> None:
+        """Bring its files near, once: its room is on its way. Who sleeps has them."""
+        if spec.reads_ahead and spec.name not in self.state.read_ahead and model.phase is not Phase.ASLEEP:
             self.state.read_ahead[spec.name] = spec.recipe
             self.commands.append(ReadAhead(spec.name, spec, because))
 
@@ -160,13 +174,18 @@ class Moves:
 
     def become_ready(self, model: ModelState, upstream: Upstream) -> None:
         self._report_swap(model)
-        # Loads share the disk: what one took beside another says little about either.
-        if model.loads_alone or model.habit.load_s is None:
-            self.state.habits.loaded(model.name, self.now - model.since)
+        self._note_load(model, self.now - model.since)
         self._enter(model, Move.BECOME_READY, model.why)
-        model.upstream = upstream
+        model.upstream, model.bed = upstream, None
         model.ready_at = model.idle_since = self.now
         model.served = 0
+
+    def _note_load(self, model: ModelState, seconds: Seconds) -> None:
+        if model.bed is not None and model.fell_asleep_in_s is not None:
+            model.habit.nap(model.bed.name).woke(model.fell_asleep_in_s, seconds)
+        # Loads share the disk: what one took beside another says little about either.
+        elif model.loads_alone or model.habit.load_s is None:
+            self.state.habits.loaded(model.name, seconds)
 
     def _report_swap(self, model: ModelState) -> None:
         """What the load cost, if somebody had to go for it."""
@@ -179,8 +198,8 @@ class Moves:
         report = ReportSwap(model.name, client, waited_s, predicted_s, measured_s, model.evicted_for_it, model.why)
         self.commands.append(report)
 
-    def evict(self, victim: ModelState, wanted: ModelState, because: str) -> None:
-        """It makes room for `wanted`: its next claim counts from here."""
+    def evict(self, victim: ModelState, wanted: ModelState, because: str, bed: SleepLevel | None) -> None:
+        """It makes room for `wanted`, asleep where it is given a bed: its next claim counts from here."""
         load_s = self.state.load_s(victim.name)
         if victim.phase is Phase.READY:
             went = Evicted(victim.name, because, self.now - victim.ready_at, load_s, victim.served)
@@ -188,24 +207,54 @@ class Moves:
         victim.evicted_at = self.now
         abandoned = " and nobody waits for it any more" if victim.phase is Phase.LOADING else ""
         self.dismiss(victim, Cause.EVICTION, f"{wanted.name} needs its room{abandoned}")
+        if victim.phase is Phase.DRAINING:
+            victim.bed = bed
 
     def dismiss(self, model: ModelState, cause: Cause, because: str) -> None:
-        """Let it go: a load is stopped at once, a ready model drains first; one that is leaving goes on leaving."""
+        """Let it go: a ready model drains first, a load or a sleep is stopped at once.
+
+        One that is leaving goes on leaving, and will not sleep.
+        """
         if model.phase is Phase.READY:
             self._forget_failures(model)
             model.cause = cause
             self._enter(model, Move.DRAIN, because)
-        elif model.phase is Phase.LOADING:
+        elif model.phase in (Phase.LOADING, Phase.ASLEEP) or model.is_falling_asleep:
             model.cause, model.why = cause, because
             self.stop(model)
+        if model.phase is Phase.DRAINING:
+            model.bed = None
 
     def stop(self, model: ModelState) -> None:
         """Nobody uses it any more: tell its server to end."""
         assert model.launch is not None
         assert model.cause is not None
+        model.ends_asleep = model.phase is Phase.ASLEEP
         self._enter(model, Move.STOP, model.why)
         model.upstream = None
+        if not model.ends_asleep:
+            model.bed = None
         self.commands.append(StopUpstream(model.name, model.launch, model.cause, model.why))
+
+    def suspend(self, model: ModelState) -> None:
+        """Nobody uses it any more: let its server fall asleep."""
+        assert model.launch is not None
+        assert model.bed is not None
+        self._enter(model, Move.SUSPEND, model.why)
+        self.commands.append(PutToSleep(model.name, model.launch, model.bed, model.why))
+
+    def fall_asleep(self, model: ModelState) -> None:
+        model.fell_asleep_in_s = self.now - model.since
+        model.cause = None
+        model.evicted_for_it = ()
+        self._enter(model, Move.FALL_ASLEEP, model.why)
+
+    def lie_awake(self, model: ModelState, cause: Cause, because: str) -> None:
+        """It cannot be put to sleep, or not be woken, in this way: its server ends, and whoever waits for it waits."""
+        assert model.bed is not None
+        model.sleepless.add(model.bed.name)
+        model.cause, model.why = cause, because
+        self.stop(model)
 
     def cut(self, model: ModelState, because: str) -> None:
         """Its leases have had their time. They still count until they are given back."""
@@ -214,8 +263,18 @@ class Moves:
             self.commands.append(Cut(ticket, model.name, because))
 
     def exit(self, model: ModelState) -> None:
-        model.habit.stopped(self.now - model.since)
+        if model.bed is None:
+            model.habit.stopped(self.now - model.since)
+        elif model.is_falling_asleep:
+            model.sleepless.add(model.bed.name)
         self._enter(model, Move.EXIT, model.why)
+        self._bury(model)
+
+    def die_asleep(self, model: ModelState, how: str) -> None:
+        """Nobody used it, so nobody is told; one that died of being woken is not put to sleep like that again."""
+        if model.phase is Phase.LOADING and model.bed is not None:
+            model.sleepless.add(model.bed.name)
+        self._enter(model, Move.DIE, how)
         self._bury(model)
 
     def fail(self, model: ModelState, move: Move, error: str) -> None:
@@ -234,6 +293,7 @@ class Moves:
     def forgive(self, model: ModelState) -> None:
         """An operator's load or a changed configuration starts with a clean slate."""
         model.failures = 0
+        model.sleepless.clear()
         if model.phase is Phase.RESTING:
             self.recover(model)
 
@@ -254,7 +314,9 @@ class Moves:
     def _bury(self, model: ModelState) -> None:
         """No process is left. Leases on it end when their connections break; they no longer count for the model."""
         model.evicted_for_it = ()
-        model.launch = model.upstream = model.cut_at = model.cause = model.slots_told = model.measured = None
+        model.launch = model.upstream = model.bed = model.fell_asleep_in_s = None
+        model.ends_asleep = False
+        model.cut_at = model.cause = model.slots_told = model.measured = None
         model.ready_at = model.idle_since = LONG_AGO
         for ticket in model.leases:
             del self.state.leases[ticket]

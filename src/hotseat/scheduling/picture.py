@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.spec import Footprint, Source
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import room_taken
+from hotseat.scheduling.room import added_up, takes
 from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
 from hotseat.scheduling.waiting import served_in_s, waits
 
@@ -27,7 +28,7 @@ def picture(state: State, now: Instant) -> View:
 
 def _devices(state: State) -> tuple[DeviceView, ...]:
     catalog = state.catalog
-    taken = room_taken((model.spec for model in state.with_process()), catalog)
+    taken = added_up(takes(model, catalog) for model in state.with_process())
     return tuple(
         DeviceView(place, budget, catalog.limits[place], taken.get(place, 0))
         for place, budget in catalog.budgets.items()
@@ -54,12 +55,25 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         expires_at=None if model.spec.pinned else model.expires_at(),
         last_used=now if model.leases else model.idle_since,
         load_s=state.habits.measured_load_s(model.name),
-        footprint=model.spec.footprint if state.catalog.budgets else None,
+        footprint=_footprint(state, model),
         estimated=model.spec.estimated,
         measured=model.measured,
         launch=model.launch,
         served=model.served,
+        level=model.bed.name if model.bed else None,
     )
+
+
+def _footprint(state: State, model: ModelState) -> Footprint | None:
+    """What it counts as now: asleep it keeps something else than it needs awake."""
+    if not state.catalog.budgets:
+        return None
+    if model.phase is not Phase.ASLEEP or model.bed is None:
+        return model.spec.footprint
+    nap = model.habit.naps.get(model.bed.name)
+    was_seen = nap is not None and nap.memory is not None
+    source = Source.MEASURED if was_seen else Source.ESTIMATED
+    return Footprint(takes(model, state.catalog), source if model.bed.memory is None else Source.DECLARED)
 
 
 def _tickets(state: State, model: ModelState, wait: Wait) -> Iterator[TicketView]:
@@ -77,12 +91,14 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
     """Why a model that nobody waits for is in its phase."""
     match model.phase:
         case Phase.LOADING:
-            return f"loading for {now - model.since:.1f} s of about {state.load_s(model.name):.1f} s: {model.why}"
+            doing = "waking" if model.bed else "loading"
+            return f"{doing} for {now - model.since:.1f} s of about {state.load_s(model.name):.1f} s: {model.why}"
         case Phase.DRAINING:
             leases = len(model.leases)
             first = "1 request finishes" if leases == 1 else f"{leases} requests finish"
-            return f"{first} first, then it stops: {model.why}"
+            return f"{first} first, then it {'sleeps' if model.bed else 'stops'}: {model.why}"
         case Phase.UNLOADING:
-            return f"stopping for {now - model.since:.1f} s: {model.why}"
+            doing = "falling asleep" if model.goes_to_bed else "stopping"
+            return f"{doing} for {now - model.since:.1f} s: {model.why}"
         case _:
             return model.why

@@ -10,14 +10,16 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hotseat.catalog.spec import NOTHING
 from hotseat.scheduling.eviction import choose_victims
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import Floor, Occupancy, is_in_the_way, needs, refusal
+from hotseat.scheduling.room import Floor, Occupancy, is_in_the_way, needs, refusal, takes
 from hotseat.scheduling.turns import LOOKED_AT, NEVER, Bench, Hold, Keeps, begin, hold, is_protected, turn_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import NeverFits, NoRoom
     from hotseat.scheduling.claims import Claim
@@ -57,6 +59,8 @@ class Prospect(NamedTuple):
     others: tuple[ModelState, ...] = ()
     """Victims, those leaving, loading or before it, as the step says."""
     holds: tuple[Hold, ...] = ()
+    beds: Mapping[ModelName, SleepLevel] = NOTHING
+    """Of the victims, who sleeps and how; the others stop."""
     error: NeverFits | NoRoom | None = None
 
     @property
@@ -92,9 +96,10 @@ class Plan:
             return Prospect(claim, model, spec, Step.REFUSE, error=error)
         if older := floor.promised_instead_of(spec):
             return Prospect(claim, model, spec, Step.BEHIND, (older,))
-        if not floor.then.admits(spec):
-            return self._without_room(claim, model, spec)
-        if not floor.now.admits(spec):
+        own = floor.own(model)
+        if not floor.then.admits(spec, own):
+            return self._without_room(claim, model, spec, own)
+        if not floor.now.admits(spec, own):
             return self._leaving(claim, model, spec)
         floor.start(model, spec)
         self._loader = self._loader or model
@@ -120,9 +125,9 @@ class Plan:
             self._for_good[id(group)] = staying_for_good
         return None if staying_for_good.admits(spec) else refusal(spec, staying_for_good.models, self._state.catalog)
 
-    def _without_room(self, claim: Claim, model: ModelState, spec: ModelSpec) -> Prospect:
-        missing = self._floor.then.lacks(spec)
-        candidates = self._candidates(spec, missing) if self._evicting else []
+    def _without_room(self, claim: Claim, model: ModelState, spec: ModelSpec, own: Missing) -> Prospect:
+        missing = self._floor.then.lacks(spec, own)
+        candidates = self._candidates(claim, spec, missing) if self._evicting else []
         if not candidates:
             return Prospect(claim, model, spec, Step.BEHIND)
         self._evicting -= 1
@@ -133,11 +138,12 @@ class Plan:
         if victims is None:
             self._spoken_for.update(each.resident.name for each in holds)
             return Prospect(claim, model, spec, Step.HELD if holds else Step.BEHIND, holds=holds)
-        self._floor.evict(victims)
+        beds = self._beds(model, victims)
+        self._floor.evict(victims, beds)
         self._floor.promise(model, spec)
         if not any(victim.leases for victim in victims):
             self._loader = model
-        return Prospect(claim, model, spec, Step.EVICT, victims)
+        return Prospect(claim, model, spec, Step.EVICT, victims, beds=beds)
 
     def _wait_for_loader(
         self, claim: Claim, model: ModelState, spec: ModelSpec, missing: Missing, free: Models, holds: Holds
@@ -153,15 +159,32 @@ class Plan:
     def _is_due(self, claim: Claim, resident: ModelState) -> bool:
         return begin(claim, resident) + turn_s(self._bench, claim.model, resident) <= self._now
 
-    def _candidates(self, spec: ModelSpec, missing: Missing) -> Models:
-        """Residents whose going would help, except those whom an older claim waits for already."""
+    def _candidates(self, claim: Claim, spec: ModelSpec, missing: Missing) -> Models:
+        """Residents whose going would help, except those whom an older claim waits for already; and who sleeps."""
         catalog, pushed = self._state.catalog, self._pushed_out(spec)
+        there = [*self._floor.staying, *(each for each in self._floor.asleep if self._may_be_ended(each, claim))]
         return [
             model
-            for model in self._floor.staying
+            for model in there
             if model.name not in self._spoken_for
-            and (not missing.keys().isdisjoint(needs(model.spec, catalog)) or model.name in pushed)
+            and (not missing.keys().isdisjoint(takes(model, catalog)) or model.name in pushed)
         ]
+
+    def _may_be_ended(self, sleeper: ModelState, claim: Claim) -> bool:
+        """Nobody who waits longer waits for it."""
+        its = self._state.claims.of(sleeper.name)
+        return its is None or claim < its
+
+    def _beds(self, wanted: ModelState, victims: tuple[ModelState, ...]) -> dict[ModelName, SleepLevel]:
+        """Who of the victims may sleep: as many as there is room for what they keep, the dearest to load first."""
+        beds: dict[ModelName, SleepLevel] = {}
+        able = [each for each in victims if each.phase is Phase.READY]
+        for victim in sorted(able, key=lambda each: -self._state.habits.load_s(each.name)):
+            for level in self._state.beds(victim):
+                if self._floor.has_beds(wanted, victims, {**beds, victim.name: level}):
+                    beds[victim.name] = level
+                    break
+        return beds
 
     def _pushed_out(self, spec: ModelSpec) -> tuple[ModelName, ...]:
         """Whom the groups or the matrix want gone, of those who stay or have room promised."""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.spec import NOTHING
 from hotseat.errors import NeverFits, NoRoom
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.terms import HOST_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.groups import Group
+    from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Bytes, Place, Seconds
+    from hotseat.terms import Bytes, ModelName, Place, Seconds
 
 NEVER_FITS_HINT = "Raise the budget, unpin a model or choose a smaller quantisation."
 OTHERS_S: Seconds = 30.0
@@ -40,9 +44,18 @@ class Occupancy:
         for place, bytes_ in needs(spec, self._catalog).items():
             self._taken[place] = self._taken.get(place, 0) + bytes_
 
-    def admits(self, spec: ModelSpec) -> bool:
-        """May it load beside them?"""
-        return not self._pushes_out(spec) and not self.lacks(spec)
+    def hold(self, memory: Mapping[Place, Bytes]) -> None:
+        """Somebody keeps this much and does not count otherwise: a model asleep is in nobody's group."""
+        for place, bytes_ in memory.items():
+            self._taken[place] = self._taken.get(place, 0) + bytes_
+
+    def has_room_for(self, memory: Mapping[Place, Bytes]) -> bool:
+        limits, taken = self._catalog.limits, self._taken
+        return all(taken.get(place, 0) + bytes_ <= limits.get(place, 0) for place, bytes_ in memory.items())
+
+    def admits(self, spec: ModelSpec, own: Mapping[Place, Bytes] = NOTHING) -> bool:
+        """May it load beside them? `own` is what it holds itself, asleep."""
+        return not self._pushes_out(spec) and not self.lacks(spec, own)
 
     def _pushes_out(self, spec: ModelSpec) -> bool:
         groups = self._catalog.groups
@@ -51,12 +64,12 @@ class Occupancy:
         ours = groups.of(spec.name)
         return any(ours.pushes_out(group) for group in self._groups.values())
 
-    def lacks(self, spec: ModelSpec) -> dict[Place, Bytes]:
+    def lacks(self, spec: ModelSpec, own: Mapping[Place, Bytes] = NOTHING) -> dict[Place, Bytes]:
         """How much memory is missing for it, and where; of places where nothing is missing, nothing is said."""
         limits, taken = self._catalog.limits, self._taken
         missing = {}
         for place, bytes_ in needs(spec, self._catalog).items():
-            lack = bytes_ + taken.get(place, 0) - limits.get(place, 0)
+            lack = bytes_ + taken.get(place, 0) - own.get(place, 0) - limits.get(place, 0)
             if lack > 0:
                 missing[place] = lack
         return missing
@@ -71,26 +84,62 @@ class Occupancy:
 class Floor:
     """Who is there now, and who will be once those leaving have left and those with room promised have come."""
 
-    __slots__ = ("_promised_groups", "_then", "catalog", "draining", "leaving", "now", "promised", "staying")
+    __slots__ = (
+        "_kept",
+        "_promised_groups",
+        "_then",
+        "asleep",
+        "catalog",
+        "draining",
+        "leaving",
+        "now",
+        "promised",
+        "staying",
+    )
 
     def __init__(self, state: State) -> None:
         present = state.with_process()
         self.catalog = state.catalog
         self.leaving = [model for model in present if model.is_leaving]
         self.draining = [model for model in self.leaving if model.leases]
-        self.staying = [model for model in present if not model.is_leaving]
+        self.staying = [model for model in present if not model.is_leaving and model.phase is not Phase.ASLEEP]
+        self.asleep = [model for model in present if model.phase is Phase.ASLEEP]
         self.promised: list[ModelState] = []
+        self._kept = [
+            kept_asleep(each, each.bed, self.catalog) for each in self.leaving if each.bed and each.goes_to_bed
+        ]
+        """What those leaving will keep, asleep."""
         self._promised_groups: dict[int, tuple[Group, ModelState]] = {}
-        self.now = Occupancy(self.catalog, (model.spec for model in present))
+        self.now = Occupancy(self.catalog, (model.spec for model in present if not model.is_asleep))
+        for model in present:
+            if model.bed:
+                self.now.hold(self._beyond_needs(model))
         self._then: Occupancy | None = None
+
+    def _beyond_needs(self, model: ModelState) -> Mapping[Place, Bytes]:
+        """What it takes now that it does not need to serve."""
+        taken = takes(model, self.catalog)
+        if model.is_asleep:
+            return taken
+        needed = needs(model.spec, self.catalog)
+        return {place: bytes_ - needed.get(place, 0) for place, bytes_ in taken.items()}
 
     @property
     def then(self) -> Occupancy:
         if self._then is None:
             self._then = Occupancy(self.catalog, (model.spec for model in [*self.staying, *self.promised]))
+            for kept in [*self._kept, *(takes(model, self.catalog) for model in self.asleep)]:
+                self._then.hold(kept)
         return self._then
 
+    def own(self, model: ModelState) -> Mapping[Place, Bytes]:
+        """What a missing model holds already: it sleeps."""
+        return takes(model, self.catalog) if model.phase is Phase.ASLEEP else NOTHING
+
     def start(self, model: ModelState, spec: ModelSpec) -> None:
+        if model.phase is Phase.ASLEEP:
+            held, needed = takes(model, self.catalog), needs(spec, self.catalog)
+            self.now.hold({place: -min(bytes_, needed.get(place, 0)) for place, bytes_ in held.items()})
         self.now.add(spec)
         self.promise(model, spec)
 
@@ -98,7 +147,11 @@ class Floor:
         group = self.catalog.groups.of(spec.name)
         self.promised.append(model)
         self._promised_groups.setdefault(id(group), (group, model))
-        self.then.add(spec)
+        if model in self.asleep:
+            self.asleep.remove(model)
+            self._then = None
+        else:
+            self.then.add(spec)
 
     def promised_instead_of(self, spec: ModelSpec) -> ModelState | None:
         """Who has room promised and may not be beside this one, whichever comes first."""
@@ -110,12 +163,26 @@ class Floor:
                 return model
         return None
 
-    def evict(self, victims: Sequence[ModelState]) -> None:
+    def evict(self, victims: Sequence[ModelState], beds: Mapping[ModelName, SleepLevel] = NOTHING) -> None:
         gone = {victim.name for victim in victims}
         self.staying = [model for model in self.staying if model.name not in gone]
+        self.asleep = [model for model in self.asleep if model.name not in gone]
+        self._kept += [kept_asleep(each, beds[each.name], self.catalog) for each in victims if each.name in beds]
         self.leaving += victims
         self.draining += [victim for victim in victims if victim.leases]
         self._then = None
+
+    def has_beds(self, wanted: ModelState, victims: Sequence[ModelState], beds: Mapping[ModelName, SleepLevel]) -> bool:
+        """Once the victims have left: is there room for `wanted` and for what they keep in these beds?"""
+        gone = {wanted.name, *(victim.name for victim in victims)}
+        stay = [model.spec for model in [*self.staying, *self.promised] if model.name not in gone]
+        then = Occupancy(self.catalog, [*stay, self.catalog.models[wanted.name]])
+        sleeping = [takes(model, self.catalog) for model in self.asleep if model.name not in gone]
+        kept = [kept_asleep(each, beds[each.name], self.catalog) for each in victims if each.name in beds]
+        for memory in [*self._kept, *sleeping, *kept]:
+            then.hold(memory)
+        concerned = {**needs(self.catalog.models[wanted.name], self.catalog), **added_up(kept)}
+        return then.excess().keys().isdisjoint(concerned)
 
     def in_the_way(self, spec: ModelSpec) -> tuple[ModelState, ...]:
         """Those leaving whom it waits for."""
@@ -133,17 +200,48 @@ def is_in_the_way(resident: ModelSpec, wanted: ModelSpec, catalog: Catalog) -> b
     return not needs(resident, catalog).keys().isdisjoint(needs(wanted, catalog))
 
 
-def within_budget(models: Iterable[ModelSpec], catalog: Catalog) -> bool:
-    taken = room_taken(models, catalog)
+def within_budget(shares: Iterable[Mapping[Place, Bytes]], catalog: Catalog) -> bool:
+    taken = added_up(shares)
     return all(bytes_ <= catalog.budgets.get(place, 0) for place, bytes_ in taken.items())
 
 
-def room_taken(models: Iterable[ModelSpec], catalog: Catalog) -> dict[Place, Bytes]:
+def added_up(shares: Iterable[Mapping[Place, Bytes]]) -> dict[Place, Bytes]:
     taken: dict[Place, Bytes] = {}
-    for spec in models:
-        for place, bytes_ in needs(spec, catalog).items():
+    for share in shares:
+        for place, bytes_ in share.items():
             taken[place] = taken.get(place, 0) + bytes_
     return taken
+
+
+def takes(model: ModelState, catalog: Catalog) -> Mapping[Place, Bytes]:
+    """What its process counts as now. While it falls asleep or wakes both its places count: it moves between them."""
+    needed = needs(model.spec, catalog)
+    if model.bed is None or model.phase is Phase.DRAINING:
+        return needed
+    kept = kept_asleep(model, model.bed, catalog)
+    return kept if model.is_asleep else most_of(needed, kept)
+
+
+def may_move_to_bed(state: State, model: ModelState) -> bool:
+    """While it falls asleep it takes both its places, beside everybody who is there now."""
+    assert model.bed is not None
+    kept, needed = kept_asleep(model, model.bed, state.catalog), needs(model.spec, state.catalog)
+    more = {place: bytes_ - needed.get(place, 0) for place, bytes_ in kept.items() if bytes_ > needed.get(place, 0)}
+    return Floor(state).now.has_room_for(more)
+
+
+def kept_asleep(model: ModelState, level: SleepLevel, catalog: Catalog) -> Mapping[Place, Bytes]:
+    """What it keeps while it sleeps: as declared, else as seen, else all of its memory in RAM, or nothing."""
+    if not catalog.budgets:
+        return NOTHING
+    if level.memory is not None:
+        return level.memory
+    nap = model.habit.naps.get(level.name)
+    if nap is not None and nap.memory is not None:
+        return {place: nap.memory[place.device] for place in catalog.budgets if place.device in nap.memory}
+    if not level.keeps_weights or HOST_MEMORY not in catalog.budgets:
+        return NOTHING
+    return {HOST_MEMORY: sum(needs(model.spec, catalog).values())}
 
 
 def needs(spec: ModelSpec, catalog: Catalog) -> Mapping[Place, Bytes]:
@@ -165,7 +263,7 @@ def most_of(one: Mapping[Place, Bytes], other: Mapping[Place, Bytes]) -> dict[Pl
 
 def refusal(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> NeverFits | NoRoom:
     """In numbers, why `spec` cannot be had beside these, who stay for good: never, or not at present."""
-    taken = room_taken(beside, catalog)
+    taken = added_up(needs(each, catalog) for each in beside)
     for place, bytes_ in needs(spec, catalog).items():
         used, limit = taken.get(place, 0), catalog.limits.get(place, 0)
         if bytes_ + used > limit:

@@ -24,11 +24,15 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
+    SleepFailed,
     SlotsLearned,
     UnloadRequested,
+    UpstreamAsleep,
+    UpstreamAwake,
     UpstreamExited,
     UpstreamFailed,
     UpstreamReady,
+    WakeFailed,
     WayMade,
     WayRegained,
 )
@@ -50,7 +54,8 @@ if TYPE_CHECKING:
     from hotseat.scheduling.view import View
     from hotseat.terms import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
 
-AboutLaunch: TypeAlias = UpstreamReady | SlotsLearned | MemoryMeasured | UpstreamFailed | UpstreamExited
+AboutSleep: TypeAlias = UpstreamAsleep | UpstreamAwake | SleepFailed | WakeFailed
+AboutLaunch: TypeAlias = UpstreamReady | SlotsLearned | MemoryMeasured | UpstreamFailed | UpstreamExited | AboutSleep
 
 LONGEST_RETRY_S: Seconds = 60.0
 SHUTTING_DOWN = "hotseat is shutting down. Ask again in a moment."
@@ -172,6 +177,8 @@ class Scheduler:
                 self._failed(moves, event)
             case UpstreamExited():
                 self._exited(moves, event)
+            case UpstreamAsleep() | UpstreamAwake() | SleepFailed() | WakeFailed():
+                self._about_sleep(moves, event)
             case ClockReached():
                 self._wake = NEVER
             case CatalogChanged():
@@ -243,19 +250,28 @@ class Scheduler:
     def _memory_measured(self, event: MemoryMeasured) -> None:
         """What the configuration says stands. A server that was not used yet may not have touched all it needs."""
         if not (model := self._of_launch(event)):
-            return
+            return None
         model.measured = event.memory
+        if model.phase is Phase.ASLEEP:
+            return self._measured_asleep(model, event)
         if model.spec.memory is not None:
-            return
+            return None
         before = model.spec.learned.memory if model.spec.learned else NOTHING
         measured = event.memory if model.served else most_of(before, event.memory)
         if not model.served and measured == before:
-            return
+            return None
         learned = Footprint({**before, **measured}, Source.MEASURED)
         in_catalog = self.catalog.models.get(model.name)
         if in_catalog and not must_restart(model.spec, in_catalog):
             self._state.catalog = self.catalog.with_learned(model.name, learned)
         model.spec = replace(model.spec, learned=learned)
+        self._state.may_be_crowded = True
+        return None
+
+    def _measured_asleep(self, model: ModelState, event: MemoryMeasured) -> None:
+        """What it keeps asleep is another figure than what it needs awake."""
+        assert model.bed is not None
+        model.habit.nap(model.bed.name).memory = {place.device: size for place, size in event.memory.items()}
         self._state.may_be_crowded = True
 
     def _failed(self, moves: Moves, event: UpstreamFailed) -> None:
@@ -273,9 +289,26 @@ class Scheduler:
             return
         if model.phase is Phase.UNLOADING:
             moves.exit(model)
+        elif model.phase is Phase.ASLEEP or (model.bed and model.phase is Phase.LOADING):
+            moves.die_asleep(model, f"{model.name} {event.how} in its sleep")
         else:
             moves.fail(model, Move.CRASH, f"{model.name} {event.how}")
         self._follow_catalog(model)
+
+    def _about_sleep(self, moves: Moves, event: AboutSleep) -> None:
+        """Told to stop meanwhile, it has no bed any more: then nothing of this matters."""
+        model = self._of_launch(event)
+        if model is None or model.bed is None:
+            return
+        match event:
+            case UpstreamAsleep() if model.is_falling_asleep:
+                moves.fall_asleep(model)
+            case SleepFailed(error=error) if model.is_falling_asleep and model.cause:
+                moves.lie_awake(model, model.cause, f"{model.why}; it could not be put to sleep ({error})")
+            case UpstreamAwake() if model.phase is Phase.LOADING and model.upstream:
+                moves.become_ready(model, model.upstream)
+            case WakeFailed(error=error) if model.phase is Phase.LOADING:
+                moves.lie_awake(model, Cause.SLEEPLESS, f"it could not be woken ({error})")
 
     def _of_launch(self, event: AboutLaunch) -> ModelState | None:
         """The model whose present process this fact is about."""

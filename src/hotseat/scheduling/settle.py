@@ -14,6 +14,7 @@ from hotseat.scheduling.crowding import make_way, relieve
 from hotseat.scheduling.eviction import price_in_words
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.plan import Prospect, Step, prospects
+from hotseat.scheduling.room import may_move_to_bed
 from hotseat.scheduling.turns import NEVER, slots
 from hotseat.scheduling.waiting import waited_for
 
@@ -97,22 +98,32 @@ def _cut_late_leases(moves: Moves) -> Instant:
 
 def _stop_drained(moves: Moves) -> None:
     for model in moves.state.in_phase(Phase.DRAINING):
-        if not model.leases:
+        if model.leases:
+            continue
+        if model.bed and may_move_to_bed(moves.state, model):
+            moves.suspend(model)
+        else:
             moves.stop(model)
 
 
 def _retire_idle(moves: Moves) -> Instant:
-    """Unload models whose ttl is over: only idle ones, so it cannot race with a granted request."""
+    """Unload models whose ttl is over: only idle ones, so it cannot race with a granted request; and those asleep."""
     wake = NEVER
-    for model in moves.state.in_phase(Phase.READY):
+    for model in [*moves.state.in_phase(Phase.READY), *moves.state.in_phase(Phase.ASLEEP)]:
         expires = model.expires_at()
         if expires is None or moves.state.line.count(model.name) or model.spec.pinned:
             continue
         if expires <= moves.now:
-            moves.dismiss(model, Cause.TTL, f"unused for its ttl of {model.spec.ttl_s:g} s")
+            moves.dismiss(model, Cause.TTL, ttl_in_words(model))
         else:
             wake = min(wake, expires)
     return wake
+
+
+def ttl_in_words(model: ModelState) -> str:
+    if model.phase is Phase.ASLEEP and model.spec.sleep:
+        return f"asleep for its sleep.ttl of {model.spec.sleep.ttl_s:g} s"
+    return f"unused for its ttl of {model.spec.ttl_s:g} s"
 
 
 # Claims
@@ -132,14 +143,17 @@ def _carry_out(moves: Moves, prospect: Prospect) -> None:
     match prospect.step:
         case Step.REFUSE if prospect.error:
             moves.refuse_all(model.name, prospect.error, "there is no room for it")
+        case Step.START if model.phase is Phase.ASLEEP:
+            moves.wake(model, reason_to_start(moves.state, model.name))
         case Step.START:
             moves.start(model, reason_to_start(moves.state, model.name))
         case Step.EVICT:
             for victim in prospect.others:
-                moves.evict(victim, model, price_in_words(moves.state, victim, moves.now))
-            moves.read_ahead(prospect.spec, "others make room for it")
+                because = price_in_words(moves.state, victim, moves.now)
+                moves.evict(victim, model, because, prospect.beds.get(victim.name))
+            moves.read_ahead(model, prospect.spec, "others make room for it")
         case Step.LEAVING:
-            moves.read_ahead(prospect.spec, "its room is on its way")
+            moves.read_ahead(model, prospect.spec, "its room is on its way")
 
 
 def _stop_reading(moves: Moves) -> None:

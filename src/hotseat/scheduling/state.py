@@ -9,18 +9,22 @@ from hotseat.scheduling.claims import Claim, Claims
 from hotseat.scheduling.habits import Habit, Habits
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.line import Line, Ticket, Wish
+from hotseat.scheduling.napping import Times, worth_it
 from hotseat.terms import LaunchId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.scheduling.commands import Cause, Evicted
     from hotseat.scheduling.events import WayMade
     from hotseat.terms import Bytes, Instant, ModelName, Place, Seconds, TicketId, Upstream
 
 LONG_AGO: Instant = float("-inf")
+CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
+"""A model that is missing: whoever wants it has to claim its room."""
 
 
 @dataclass(slots=True)
@@ -35,7 +39,15 @@ class ModelState:
     launch: LaunchId | None = None
     """Set exactly while a process may exist: from loading to the end of unloading."""
     upstream: Upstream | None = None
-    """Set exactly from ready to the end of draining."""
+    """Set exactly from ready to the end of draining, and from there until it is awake again or told to stop."""
+    bed: SleepLevel | None = None
+    """How it will sleep when it is drained, falls asleep, sleeps, or wakes; None: it does none of these."""
+    ends_asleep: bool = False
+    """It was told to stop in its sleep: until its process is gone it takes what it kept."""
+    sleepless: set[str] = field(default_factory=set)
+    """Levels that failed: not tried again until an operator loads it or its configuration changes."""
+    fell_asleep_in_s: Seconds | None = None
+    """How long that took the last time; None: its process never slept."""
     leases: dict[TicketId, Ticket] = field(default_factory=dict)
     slots_used: int = 0
     """How many of the leases take a slot."""
@@ -75,12 +87,29 @@ class ModelState:
         return self.phase is Phase.DRAINING or self.phase is Phase.UNLOADING
 
     @property
+    def goes_to_bed(self) -> bool:
+        """It drains or falls asleep, and will keep something."""
+        return self.is_leaving and self.bed is not None and not self.ends_asleep
+
+    @property
+    def is_falling_asleep(self) -> bool:
+        return self.phase is Phase.UNLOADING and self.goes_to_bed
+
+    @property
+    def is_asleep(self) -> bool:
+        """It has a process, but no place among those that are awake."""
+        return self.phase is Phase.ASLEEP or self.ends_asleep
+
+    @property
     def slots(self) -> int | None:
         """How many requests it takes at a time; None: unknown."""
         return self.spec.concurrency_limit or self.slots_told
 
     def expires_at(self) -> Instant | None:
-        """When its ttl ends, if it is ready and unused."""
+        """When its ttl ends, if it is ready and unused, or sleeps."""
+        if self.phase is Phase.ASLEEP:
+            sleep = self.spec.sleep
+            return None if sleep is None or sleep.ttl_s is None else self.since + sleep.ttl_s
         if self.phase is not Phase.READY or self.leases or self.spec.ttl_s is None:
             return None
         return self.idle_since + self.spec.ttl_s
@@ -112,7 +141,7 @@ class State:
         return LaunchId(self._launches)
 
     def with_process(self) -> list[ModelState]:
-        """Models that take room: memory is free when the process is gone."""
+        """Models that take room: memory is free when the process is gone, or sleeps."""
         return [model for model in self.active.values() if model.phase.takes_room]
 
     def in_phase(self, phase: Phase) -> list[ModelState]:
@@ -133,13 +162,33 @@ class State:
 
     def reckon_claim(self, model: ModelState) -> None:
         """Enter what a missing model claims, or strike it out; after every change of its line or its phase."""
-        if model.phase is not Phase.COLD or not self.line.count(model.name):
+        if model.phase not in CLAIMABLE or not self.line.count(model.name):
             return self.claims.drop(model.name)
         first = self.line.first(model.name)
         return self.claims.put(Claim(max(first.since, model.evicted_at), first.since, first.id, model.name))
 
     def load_s(self, name: ModelName) -> Seconds:
-        return self.habits.load_s(name)
+        """Until it is ready (again) once its room is there: what loading takes, or waking where it sleeps or would."""
+        model = self.models[name]
+        if (model.spec.sleep is None and model.bed is None) or model.ends_asleep:
+            return self.habits.load_s(name)
+        bed = model.bed or next(iter(self.beds(model)), None)
+        nap = model.habit.naps.get(bed.name) if bed else None
+        return nap.wake_s if nap and nap.times else self.habits.load_s(name)
+
+    def stop_s(self, name: ModelName) -> Seconds:
+        """Until its room is there once nobody uses it: what stopping takes, or falling asleep."""
+        model = self.models[name]
+        nap = model.habit.naps.get(model.bed.name) if model.bed and model.goes_to_bed else None
+        return nap.sleep_s if nap and nap.times else self.habits.stop_s(name)
+
+    def beds(self, model: ModelState) -> list[SleepLevel]:
+        """The ways to sleep that are worth it, the best first."""
+        if model.spec.sleep is None:
+            return []
+        # A stop that was never seen counts as nothing: if that tips the balance, it is seen.
+        restart_s = (model.habit.stop_s or 0.0) + self.habits.load_s(model.name)
+        return worth_it(model.spec.sleep, model.sleepless, Times(restart_s, model.habit.naps))
 
 
 def takes_slot(ticket: Ticket) -> bool:

@@ -77,6 +77,8 @@ class Bench:
 
 def hold(bench: Bench, claim: Claim, resident: ModelState) -> Hold | None:
     """What keeps `resident` from making room for this claim now; None: nothing does."""
+    if resident.phase is Phase.ASLEEP:
+        return None
     if is_protected(bench.state, claim.model, resident):
         return Hold(resident, NEVER, Keeps.PINNED)
     if resident.phase is Phase.LOADING:
@@ -88,10 +90,10 @@ def hold(bench: Bench, claim: Claim, resident: ModelState) -> Hold | None:
 
 def _hold_of_load(bench: Bench, resident: ModelState) -> Hold | None:
     """A load that nobody waits for any more is given up, unless it is nearly done."""
-    habits, name = bench.state.habits, resident.name
-    left_s = resident.since + habits.load_s(name) - bench.now
-    nearly_done = 0.0 <= left_s <= habits.stop_s(name)
-    if bench.state.line.count(name) or nearly_done:
+    state, name = bench.state, resident.name
+    left_s = resident.since + state.load_s(name) - bench.now
+    nearly_done = 0.0 <= left_s <= state.habits.stop_s(name)
+    if state.line.count(name) or nearly_done:
         return Hold(resident, NEVER, Keeps.LOADING)
     return None
 
@@ -148,10 +150,10 @@ def _patience(bench: Bench, resident: ModelState) -> float:
     policy = bench.state.catalog.policy
     if policy.max_wait_s is None:
         return policy.patience
-    habits = bench.state.habits
+    state = bench.state
     ring = {*bench.ring, resident.name}
-    loads = [habits.load_s(name) for name in ring]
-    fixed_s = sum(loads) + sum(habits.of(name).drain_s + habits.stop_s(name) for name in ring)
+    loads = [state.load_s(name) for name in ring]
+    fixed_s = sum(loads) + sum(state.habits.of(name).drain_s + state.stop_s(name) for name in ring)
     turns_s = 2.0 * (sum(loads) - min(loads))
     return max(0.0, min(policy.patience, (policy.max_wait_s - fixed_s) / max(turns_s, 1e-3)))
 

@@ -53,6 +53,8 @@ class ModelView:
     """Its present process life."""
     served: int = 0
     """Requests granted in it."""
+    level: str | None = None
+    """How it sleeps, or will when it is drained; None: it does not."""
 
     @property
     def is_running(self) -> bool:

@@ -89,7 +89,7 @@ class _Explainer:
 
     def _swap_s(self, name: ModelName) -> Seconds:
         """To stop whoever is there and load this one."""
-        usual_stop_s = max((self._state.habits.stop_s(each.name) for each in self._floor.staying), default=0.0)
+        usual_stop_s = max((self._state.stop_s(each.name) for each in self._floor.staying), default=0.0)
         return usual_stop_s + self._state.load_s(name)
 
     def _leaving(self, prospect: Prospect) -> Wait:
@@ -97,7 +97,8 @@ class _Explainer:
         leaving = [*self._floor.in_the_way(prospect.spec), *prospect.others]
         left_s = max((leaves_in_s(self._state, each, self._now) for each in leaving), default=0.0)
         gone = ", ".join(_leaves(each, self._now) for each in leaving)
-        return Wait(f"{gone}, then loading {prospect.claim.model} (about {load_s:.0f} s)", left_s + load_s)
+        then = f"{'waking' if prospect.model.bed else 'loading'} {prospect.claim.model}"
+        return Wait(f"{gone}, then {then} (about {load_s:.0f} s)", left_s + load_s)
 
     def _loader(self, busy: ModelState, name: ModelName) -> Wait:
         left_s = loads_in_s(self._state, busy, self._now)
@@ -145,15 +146,15 @@ class _Explainer:
 
 def swap_s(state: State, model: ModelState) -> Seconds:
     """What a model takes from others by coming and going, its turn aside."""
-    return state.load_s(model.name) + state.habits.stop_s(model.name) + model.habit.drain_s
+    return state.load_s(model.name) + state.stop_s(model.name) + model.habit.drain_s
 
 
 def leaves_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
     """Until a model that is told to go has gone, probably."""
     if model.phase is Phase.UNLOADING:
-        return max(0.0, model.since + state.habits.stop_s(model.name) - now)
+        return max(0.0, model.since + state.stop_s(model.name) - now)
     running_s = max((now - lease.since for lease in model.leases.values()), default=model.habit.drain_s)
-    return max(0.0, model.habit.drain_s - running_s) + state.habits.stop_s(model.name)
+    return max(0.0, model.habit.drain_s - running_s) + state.stop_s(model.name)
 
 
 def loads_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
@@ -163,7 +164,7 @@ def loads_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
 
 def _leaves(model: ModelState, now: Instant) -> str:
     if not model.leases:
-        return f"stopping {model.name}"
+        return f"putting {model.name} to sleep" if model.goes_to_bed else f"stopping {model.name}"
     longest_s = max(now - lease.since for lease in model.leases.values())
     return f"draining {model.name} ({_running(model)} for {longest_s:.0f} s)"
 
@@ -176,13 +177,15 @@ def _resident(state: State, model: ModelState, now: Instant) -> Wait:
     load_s = state.load_s(model.name)
     match model.phase:
         case Phase.LOADING:
-            why = f"loading {model.name}: {now - model.since:.0f} of about {load_s:.0f} s"
+            doing = "waking" if model.bed else "loading"
+            why = f"{doing} {model.name}: {now - model.since:.0f} of about {load_s:.0f} s"
             return Wait(why, loads_in_s(state, model, now))
         case Phase.READY:
             busy = f"{model.slots_used} of {slots(state, model):g} busy"
             return Wait(f"waiting for a free slot on {model.name} ({busy})", 0.0)
         case _:
-            why = f"{_leaves(model, now)} ({model.why}), then it is loaded again (about {load_s:.0f} s)"
+            then = "woken" if model.goes_to_bed else "loaded again"
+            why = f"{_leaves(model, now)} ({model.why}), then it is {then} (about {load_s:.0f} s)"
             return Wait(why, leaves_in_s(state, model, now) + load_s)
 
 
@@ -199,7 +202,8 @@ def waited_for(model: ModelState, ticket: Ticket) -> str:
     if ticket.since >= model.ready_at:
         return f"all slots of {model.name} were in use"
     gone = ", ".join(each.model for each in model.evicted_for_it)
-    return f"{model.name} had to be loaded{f', and {gone} had to leave first' if gone else ''}"
+    done = "loaded" if model.fell_asleep_in_s is None else "woken"
+    return f"{model.name} had to be {done}{f', and {gone} had to leave first' if gone else ''}"
 
 
 def newcomer_waits_s(state: State, name: ModelName, now: Instant) -> Seconds:

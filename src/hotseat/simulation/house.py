@@ -16,6 +16,7 @@ from hotseat.scheduling.commands import (
     Confirm,
     Cut,
     Grant,
+    PutToSleep,
     ReadAhead,
     Refuse,
     ReportSwap,
@@ -23,6 +24,7 @@ from hotseat.scheduling.commands import (
     StopReading,
     StopUpstream,
     WakeAt,
+    WakeUp,
 )
 from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
@@ -225,8 +227,8 @@ class House:
                 self._at(max(when, self._now), self._rings, when)
             case ReportSwap() | ReadAhead() | StopReading():
                 pass  # nobody reads the log here, and there are no files
-            case Confirm() | Cut():
-                raise AssertionError(f"nobody operates this house, yet: {command}")
+            case Confirm() | Cut() | PutToSleep() | WakeUp():
+                raise AssertionError(f"nobody operates this house and no server sleeps in it, yet: {command}")
             case _:
                 assert_never(command)
 

@@ -118,6 +118,12 @@ LOAD_SECONDS = Figure("hotseat_load_seconds", _HISTOGRAM, "From the start of a m
 STOP_SECONDS = Figure(
     "hotseat_stop_seconds", _HISTOGRAM, "From telling a model server to stop to the end of its process.", _MODEL
 )
+SLEEPS = Figure(
+    "hotseat_sleeps_total", _COUNTER, "How often model servers fell asleep instead of being stopped.", _MODEL
+)
+WAKE_SECONDS = Figure(
+    "hotseat_wake_seconds", _HISTOGRAM, "From waking a model server that sleeps to its readiness.", _MODEL
+)
 WAITING = Figure("hotseat_waiting", _GAUGE, "Requests in the line.", _MODEL)
 IN_FLIGHT = Figure("hotseat_in_flight", _GAUGE, "Requests that hold a lease.", _MODEL)
 FAILURES_IN_A_ROW = Figure("hotseat_failures_in_a_row", _GAUGE, "Failed starts and crashes in a row.", _MODEL)
@@ -167,7 +173,7 @@ PROCESS = (
 FIGURES = (
     REQUESTS, REQUEST_SECONDS, WAITING_SECONDS, FIRST_BYTE_SECONDS,
     PROMPT_TOKENS, COMPLETION_TOKENS, TOKENS_PER_SECOND, REFUSALS,
-    LOADS, STOPS, CRASHES, EARLY_EVICTIONS, LOAD_SECONDS, STOP_SECONDS,
+    LOADS, STOPS, CRASHES, EARLY_EVICTIONS, LOAD_SECONDS, STOP_SECONDS, SLEEPS, WAKE_SECONDS,
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
     ACTIVITY_LOST, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
     KEY_REQUESTS, KEY_REFUSED, KEY_IN_FLIGHT, KEY_DEVICE_SECONDS,

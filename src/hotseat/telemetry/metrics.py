@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from hotseat.scheduling.commands import ReportSwap, StartUpstream, StopUpstream
-from hotseat.scheduling.events import UpstreamExited, UpstreamFailed, UpstreamReady
+from hotseat.scheduling.commands import ReportSwap, StartUpstream, StopUpstream, WakeUp
+from hotseat.scheduling.events import (
+    UpstreamAsleep,
+    UpstreamAwake,
+    UpstreamExited,
+    UpstreamFailed,
+    UpstreamReady,
+    WakeFailed,
+)
 from hotseat.telemetry.figures import FAILED, GIVEN_UP, READY
 from hotseat.telemetry.page import Page
 from hotseat.telemetry.tally import LoadTally, RequestTally, Tallies
@@ -43,6 +50,7 @@ class Metrics:
         self._clock = clock
         self._began: dict[LaunchId, Instant] = {}
         self._stopped: dict[LaunchId, Instant] = {}
+        self._woken: dict[LaunchId, Instant] = {}
         self._registry = CollectorRegistry()
         self._registry.register(Page(tallies, view, lag, lost, lambda: self._reload_succeeded))
         ProcessCollector(registry=self._registry)
@@ -86,10 +94,18 @@ class Metrics:
                 self._note_end_of_start(ended)
             case UpstreamExited(model=model, launch=launch) if not self._note_end_of_stop(model, launch):
                 self._loads_of(model).crashes += 1
+            case UpstreamAsleep(model=model):
+                self._loads_of(model).sleeps += 1
+            case UpstreamAwake(model=model, launch=launch):
+                self._loads_of(model).wake_seconds.add(self._clock() - self._woken.pop(launch))
+            case WakeFailed(launch=launch):
+                self._woken.pop(launch, None)
         for command in entry.commands:
             match command:
                 case StartUpstream(launch=launch):
                     self._began[launch] = self._clock()
+                case WakeUp(launch=launch):
+                    self._woken[launch] = self._clock()
                 case ReportSwap(evicted=evicted):
                     for went in evicted:
                         self._loads_of(went.model).early_evictions += went.is_early

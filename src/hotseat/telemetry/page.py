@@ -94,16 +94,19 @@ def of_refusals(refusals: Mapping[str, int]) -> Metric:
 def of_loads(tallies: Mapping[str, LoadTally]) -> Iterator[Metric]:
     loads, stops = figures.LOADS.counter(), figures.STOPS.counter()
     crashes, early = figures.CRASHES.counter(), figures.EARLY_EVICTIONS.counter()
+    sleeps = figures.SLEEPS.counter()
     for model, tally in tallies.items():
         crashes.add_metric([model], tally.crashes)
+        sleeps.add_metric([model], tally.sleeps)
         early.add_metric([model], tally.early_evictions)
         for outcome in OUTCOMES:
             loads.add_metric([model, outcome], tally.outcomes[outcome])
         for cause in Cause:
             stops.add_metric([model, cause.value], tally.stops[cause.value])
-    yield from (loads, stops, crashes, early)
+    yield from (loads, stops, crashes, early, sleeps)
     yield histogram(figures.LOAD_SECONDS, {model: tally.seconds for model, tally in tallies.items()})
     yield histogram(figures.STOP_SECONDS, {model: tally.stop_seconds for model, tally in tallies.items()})
+    yield histogram(figures.WAKE_SECONDS, {model: tally.wake_seconds for model, tally in tallies.items()})
 
 
 def of_view(view: View) -> Iterator[Metric]:

@@ -77,9 +77,9 @@ class RequestTally:
 
 
 class LoadTally:
-    """The starts and stops of one model."""
+    """The starts and stops of one model, and its naps."""
 
-    __slots__ = ("crashes", "early_evictions", "outcomes", "seconds", "stop_seconds", "stops")
+    __slots__ = ("crashes", "early_evictions", "outcomes", "seconds", "sleeps", "stop_seconds", "stops", "wake_seconds")
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -91,6 +91,8 @@ class LoadTally:
         self.crashes = 0
         self.early_evictions = 0
         """How often it had to go sooner than loading it had taken."""
+        self.sleeps = 0
+        self.wake_seconds = Spread()
 
 
 class Tallies:

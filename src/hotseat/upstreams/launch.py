@@ -7,12 +7,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hotseat.catalog.template import fill
+from hotseat.catalog.template import PID, PORT, fill, fill_hole
 from hotseat.dialling import Dialler
 from hotseat.errors import LoadFailed
 from hotseat.tasks import Tasks
-from hotseat.terms import Upstream
+from hotseat.terms import Address, Upstream
 from hotseat.upstreams.child import Child
+from hotseat.upstreams.hooks import StepFailed, perform, until_sleeping
 from hotseat.upstreams.link import Order
 from hotseat.upstreams.listeners import is_loopback, owner_of, stranger_on, told
 from hotseat.upstreams.output import Pipe
@@ -22,11 +23,12 @@ from hotseat.upstreams.readiness import Readiness, accepts, doors
 from hotseat.upstreams.taking_in import taken_in, weight_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
+    from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.catalog.template import FilledRecipe
-    from hotseat.terms import Address, Bytes, ModelName, Seconds
+    from hotseat.terms import Bytes, ModelName, Seconds
     from hotseat.upstreams.guarding import Guard
     from hotseat.upstreams.link import Ward
     from hotseat.upstreams.output import Output
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LAST_LINES = 20
+NOWHERE = Address("", 0)
+"""Of a server that does not answer yet."""
 SHORTEST_DEADLINE_S: Seconds = 120.0
 SLOWEST: Bytes = 50 * 10**6
 """What a slow disk reads in a second."""
@@ -52,6 +56,7 @@ class Launch:
         self._loan: Loan | None = None
         self._is_wanted = True
         self._weight: Bytes = 0
+        self._address = NOWHERE
         self._tasks = Tasks()
         self.server = ""
         """What the ready server calls itself."""
@@ -88,6 +93,49 @@ class Launch:
         self._is_wanted = False
         if self._child:
             await self._child.end()
+
+    # Asleep and awake again
+
+    async def suspend(self, level: SleepLevel) -> bool:
+        """Return when it sleeps; False if it was told to end meanwhile, or has ended. Trouble: it does not sleep."""
+        return await self._while_it_lives(self._fall_asleep(level), level.timeout_s, "fallen asleep")
+
+    async def resume(self, level: SleepLevel) -> bool:
+        """Return when it answers again; False if it was told to end meanwhile, or has ended. Trouble: it does not."""
+        return await self._while_it_lives(self._awake(level), level.timeout_s, "woken")
+
+    async def _fall_asleep(self, level: SleepLevel) -> None:
+        await perform(level.suspend, self._address, self._run_hook)
+        if level.check:
+            await until_sleeping(self._address, level.check, wanted=True)
+
+    async def _awake(self, level: SleepLevel) -> None:
+        await perform(level.resume, self._address, self._run_hook)
+        if level.check:
+            await until_sleeping(self._address, level.check, wanted=False)
+        await Readiness(self._address, self._spec.recipe.check_endpoint).reached()
+
+    async def _while_it_lives(self, doing: Coroutine[Any, Any, None], within_s: Seconds, done: str) -> bool:
+        assert self._child, "only what was ready can sleep"
+        attempt: asyncio.Task[Exception | None] = self._tasks.start(outcome_of(doing), f"{self._spec.name} is {done}")
+        ends: set[asyncio.Future[Any]] = {attempt, self._child.gone}
+        try:
+            await asyncio.wait(ends, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self._tasks.aclose()
+        if self._child.gone.done() or not self._is_wanted:
+            return False
+        if attempt.cancelled():
+            raise Trouble(f"it had not {done} after {within_s:g} seconds")
+        if problem := attempt.result():
+            raise Trouble(str(problem)) from problem
+        return True
+
+    async def _run_hook(self, argv: tuple[str, ...]) -> Ward:
+        assert self._child
+        words = tuple(fill_hole(fill_hole(word, PID, self._child.pid), PORT, self._address.port) for word in argv)
+        env = environment(self._environ, self._spec.recipe.env)
+        return await self._run(Order(find_program(words[0], env), words, env))
 
     async def ended(self) -> str:
         """How it ended once it was ready, with its last words where nobody had asked it to."""
@@ -144,6 +192,7 @@ class Launch:
         stranger = None if address.unix_path else stranger_on(address.host, address.port, child.pid, child.marker)
         if stranger:
             raise Trouble(f"{address} is answered by another process, {told(stranger)}")
+        self._address = address
         return Upstream(address, child.pid)
 
     async def _spawn(self, recipe: FilledRecipe, loan: Loan | None) -> Child:
@@ -203,6 +252,15 @@ class Launch:
         asked = f"{recipe.address}{recipe.check_endpoint or ''}"
         seconds = f"health check timed out after {self._deadline_s:g} seconds"
         return f"{seconds} ({asked}: {readiness.last_answer}). Raise healthCheckTimeout if it needs longer"
+
+
+async def outcome_of(doing: Coroutine[Any, Any, None]) -> Exception | None:
+    """What went wrong, if something did."""
+    try:
+        await doing
+    except (StepFailed, OSError, ValueError) as problem:
+        return problem
+    return None
 
 
 def deadline_s(weight: Bytes) -> Seconds:

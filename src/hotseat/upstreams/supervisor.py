@@ -8,9 +8,18 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
-from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamFailed, UpstreamReady
+from hotseat.scheduling.events import (
+    SleepFailed,
+    SlotsLearned,
+    UpstreamAsleep,
+    UpstreamAwake,
+    UpstreamExited,
+    UpstreamFailed,
+    UpstreamReady,
+    WakeFailed,
+)
 from hotseat.upstreams.guarding import ISOLATED, Guard
-from hotseat.upstreams.launch import Launch
+from hotseat.upstreams.launch import Launch, Trouble
 from hotseat.upstreams.leftovers import end_leftovers
 from hotseat.upstreams.output import Outputs
 from hotseat.upstreams.ports import Ports
@@ -20,7 +29,7 @@ from hotseat.upstreams.reading_ahead import ReadingAhead
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
-    from hotseat.scheduling.commands import ReadAhead, StartUpstream, StopUpstream
+    from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
     from hotseat.terms import Bytes, LaunchId, ModelName
 
 log = logging.getLogger(__name__)
@@ -96,6 +105,24 @@ class Supervisor:
         """Ask the launch to end and see to it that it does. Safe to call twice, and for a launch that has ended."""
         if launch := self._launches.get(command.launch):
             await launch.end()
+
+    async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
+        """Return when the server sleeps, or when it is known not to; its process lives on."""
+        launch = self._launches.get(command.launch)
+        try:
+            is_done = launch is not None and await launch.suspend(command.level)
+        except Trouble as trouble:
+            return SleepFailed(command.model, command.launch, str(trouble))
+        return UpstreamAsleep(command.model, command.launch) if is_done else None
+
+    async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
+        """Return when the server answers again, or when it is known not to; its process lives on."""
+        launch = self._launches.get(command.launch)
+        try:
+            is_done = launch is not None and await launch.resume(command.level)
+        except Trouble as trouble:
+            return WakeFailed(command.model, command.launch, str(trouble))
+        return UpstreamAwake(command.model, command.launch) if is_done else None
 
     async def read_ahead(self, command: ReadAhead) -> None:
         """Bring the model's files into the page cache; return when they are there, or when its server starts."""

@@ -1,0 +1,88 @@
+"""How a model's server is put to sleep and woken, instead of stopped and started: steps, and what is kept meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from hotseat.catalog.template import split_command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.terms import Bytes, Place, Seconds
+
+METHODS = ("GET", "POST", "PUT", "DELETE")
+LONGEST_S: Seconds = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request to the server itself, which it must answer with 2xx."""
+
+    method: str
+    path: str
+    body: str = ""
+    """JSON; empty: none."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (self.method, self.path, *([self.body] if self.body else []))
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A program that must end with code 0. Its words may hold ${PORT} and ${PID}."""
+
+    argv: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return self.argv
+
+    def __str__(self) -> str:
+        return self.argv[0]
+
+
+Step: TypeAlias = Ask | Run
+
+
+def step_of(text: str) -> Step:
+    """`POST /path`, with a JSON body behind it where one is wanted, or else a command; ValueError: neither."""
+    method, _, rest = text.strip().partition(" ")
+    if method in METHODS and rest.startswith("/"):
+        path, _, body = rest.partition(" ")
+        return Ask(method, path, body.strip())
+    words = split_command(text)
+    if not words:
+        raise ValueError("holds neither a request nor a command")
+    return Run(words)
+
+
+@dataclass(frozen=True, slots=True)
+class SleepLevel:
+    """One way to sleep."""
+
+    name: str
+    suspend: tuple[Step, ...]
+    resume: tuple[Step, ...]
+    check: str | None = None
+    """A path that answers JSON with `is_sleeping`; None: the steps themselves say enough."""
+    memory: Mapping[Place, Bytes] | None = None
+    """What the configuration says it takes asleep."""
+    keeps_weights: bool = True
+    """What it has on devices is in RAM meanwhile; False: it is dropped and read again."""
+    timeout_s: Seconds = LONGEST_S
+    """For falling asleep and for waking, each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """All ways that a model may sleep, the preferred one first until more is known of them."""
+
+    levels: tuple[SleepLevel, ...]
+    ttl_s: Seconds | None = None
+    """How long it may sleep before it is stopped; None: as long as its room is not needed."""

@@ -1,0 +1,129 @@
+"""A model's `sleep` becomes ways to sleep; what is known of servers is filled in here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from hotseat.catalog.sleeping import Sleep, SleepLevel, Step, step_of
+from hotseat.catalog.template import MODEL_ID, fill_hole
+from hotseat.config.sleep_form import LevelForm, SleepForm
+from hotseat.terms import HOST_MEMORY, LOCAL_HOST, Bytes, DeviceName, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.config.complaints import Notebook, Path
+    from hotseat.config.forms import Words
+    from hotseat.config.model_form import ModelForm
+
+ONLY_LEVEL = "only"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A server whose ways to sleep are known."""
+
+    levels: Mapping[str, LevelForm]
+    usual: tuple[str, ...]
+    """Those that are meant where nobody says which."""
+    check: str
+    asked_for: tuple[str, ...]
+    """What its command or its environment must hold, or it never sleeps."""
+
+
+VLLM = {
+    "1": {"suspend": "POST /sleep?level=1&mode=wait", "resume": "POST /wake_up"},
+    "2": {
+        "suspend": "POST /sleep?level=2&mode=wait",
+        "resume": [
+            "POST /wake_up?tags=weights",
+            'POST /collective_rpc {"method": "reload_weights"}',
+            "POST /wake_up?tags=kv_cache",
+        ],
+        "keepsWeights": False,
+    },
+}
+# It sleeps by itself when it is unused, so there is nothing to tell it; any question to the model wakes it.
+LLAMA_SERVER = {"idle": {"resume": 'POST /tokenize {"content": ""}', "keepsWeights": False}}
+
+
+def known(levels: Mapping[str, Any], usual: str, check: str, *asked_for: str) -> Known:
+    return Known({name: LevelForm.model_validate(each) for name, each in levels.items()}, (usual,), check, asked_for)
+
+
+SERVERS: Mapping[str, Known] = {
+    # Level 2 reads the weights again through a call that not every model and quantisation supports: it must be named.
+    "vllm": known(VLLM, "1", "/is_sleeping", "--enable-sleep-mode", "VLLM_SERVER_DEV_MODE"),
+    "llama-server": known(LLAMA_SERVER, "idle", "/props", "--sleep-idle-seconds"),
+}
+NOBODY = Known({}, (), "", ())
+
+
+class SleepMaker:
+    """Makes ways to sleep and complains about those that lead nowhere."""
+
+    def __init__(self, budgets: Mapping[Place, Bytes], notebook: Notebook) -> None:
+        self._budgets, self._notebook = budgets, notebook
+
+    def sleep(self, name: str, model: ModelForm, path: Path) -> Sleep | None:
+        if model.sleep is None:
+            return None
+        form = SleepForm(server=model.sleep) if isinstance(model.sleep, str) else model.sleep
+        server = SERVERS[form.server] if form.server else NOBODY
+        self._warn_of_insomnia(model, server, path)
+        levels = tuple(self._level(name, each, form, server, path) for each in self._names(form, server, path))
+        return Sleep(levels, form.ttl or None)
+
+    def _names(self, form: SleepForm, server: Known, path: Path) -> list[str]:
+        if form.levels and (form.suspend or form.resume or form.memory is not None):
+            self._notebook.error((*path, "levels"), "cannot be used together with suspend, resume or memory beside it")
+        return [*form.levels] or [*server.usual] or [ONLY_LEVEL]
+
+    def _level(self, name: str, level: str, form: SleepForm, server: Known, path: Path) -> SleepLevel:
+        own, usual = form.levels.get(level, form), server.levels.get(level, LevelForm())
+        here: Path = (*path, "levels", level) if level in form.levels else path
+        if not own.resume and not usual.resume:
+            hint = f"Known levels: {', '.join(server.levels)}" if server.levels else "Say how it is woken"
+            self._notebook.error((*here, "resume"), "is missing: nothing would wake it", hint)
+        keeps = usual.keeps_weights if own.keeps_weights is None else own.keeps_weights
+        return SleepLevel(
+            level,
+            self._steps(name, own.suspend or usual.suspend, (*here, "suspend")),
+            self._steps(name, own.resume or usual.resume, (*here, "resume")),
+            check=form.check or server.check or None,
+            memory=self._memory(own, (*here, "memory")),
+            keeps_weights=keeps is not False,
+            timeout_s=form.timeout,
+        )
+
+    def _steps(self, name: str, words: Words, path: Path) -> tuple[Step, ...]:
+        steps = []
+        for text in [words] if isinstance(words, str) else words:
+            try:
+                steps += [step_of(fill_hole(text, MODEL_ID, name))] if text.strip() else []
+            except ValueError as error:
+                self._notebook.error(path, str(error), "Write a request such as POST /sleep, or a command")
+        return tuple(steps)
+
+    def _memory(self, own: LevelForm, path: Path) -> Mapping[Place, Bytes] | None:
+        """A single size is of RAM: that is where sleepers keep what they keep."""
+        if own.memory is None:
+            return None
+        if not self._budgets:
+            self._notebook.warn(path, "has no effect without devices")
+            return None
+        sizes = own.memory if isinstance(own.memory, dict) else {HOST_MEMORY.device: own.memory}
+        places = {Place(LOCAL_HOST, DeviceName(device)): size for device, size in sizes.items()}
+        for place in places:
+            if place not in self._budgets:
+                hint = f"Devices: {', '.join(each.device for each in self._budgets)}"
+                self._notebook.error(path, f'no device is called "{place.device}"', hint)
+        return MappingProxyType(places)
+
+    def _warn_of_insomnia(self, model: ModelForm, server: Known, path: Path) -> None:
+        said = f"{model.cmd} {model.env}"
+        for word in server.asked_for:
+            if word not in said:
+                self._notebook.warn(path, f"its server never sleeps without {word}", "Add it to cmd or env")

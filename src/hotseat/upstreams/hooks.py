@@ -1,0 +1,100 @@
+"""Puts a server to sleep and wakes it, step by step: requests to the server itself, and programs beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+from hotseat.catalog.sleeping import Ask, Run
+from hotseat.dialling import Dialler
+from hotseat.upstreams.child import describe
+from hotseat.upstreams.props import body_of
+from hotseat.upstreams.readiness import connected, named_in, pause
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hotseat.catalog.sleeping import Step
+    from hotseat.terms import Address
+    from hotseat.upstreams.link import Ward
+
+MOST_TOLD = 200
+
+
+class StepFailed(Exception):
+    """What came of a step instead, as a sentence about the server."""
+
+
+class Runs(Protocol):
+    async def __call__(self, argv: tuple[str, ...]) -> Ward:
+        """Start a program beside the server, its words filled in; OSError where it cannot be run."""
+
+
+async def perform(steps: Sequence[Step], address: Address, run: Runs) -> None:
+    """One after the other; StepFailed or OSError at the first that fails. Whoever calls sets the limit."""
+    for step in steps:
+        match step:
+            case Ask():
+                await _ask(step, address)
+            case Run():
+                await _run(step, run)
+            case _:
+                assert_never(step)
+
+
+async def _ask(step: Ask, address: Address) -> None:
+    status, said = await request(step, address)
+    if not is_success(status):
+        raise StepFailed(f"{step} was answered with {status}{f': {said}' if said else ''}")
+
+
+async def _run(step: Run, run: Runs) -> None:
+    ward = await run(step.argv)
+    try:
+        status = await asyncio.shield(ward.gone)
+    finally:
+        ward.signal(signal.SIGKILL)
+    if status:
+        raise StepFailed(f"{step} {describe(status)}")
+
+
+async def request(step: Ask, address: Address) -> tuple[int, str]:
+    """The status, and the beginning of what a refusal says; ValueError where the answer is not HTTP."""
+    async with connected(address, Dialler()) as (reader, writer):
+        body = step.body.encode()
+        kind = "Content-Type: application/json\r\n" if body else ""
+        # HTTP/1.0, so that nobody answers in chunks.
+        head = f"{step.method} {address.prefix}{step.path} HTTP/1.0\r\nHost: {address.host}:{address.port}\r\n{kind}"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        version, status, *_ = (await reader.readline()).decode("latin-1").split() or ("", "")
+        if not version.startswith("HTTP/1."):
+            raise ValueError("the answer was not HTTP" if version else "it hung up without an answer")
+        if is_success(int(status)):
+            return int(status), ""
+        await named_in(reader)  # the rest of the head
+        return int(status), (await reader.read(MOST_TOLD)).decode("utf-8", "replace").strip()
+
+
+def is_success(status: int) -> bool:
+    return 200 <= status < 300
+
+
+async def until_sleeping(address: Address, path: str, *, wanted: bool) -> None:
+    """Return when the server says that it sleeps, or that it does not, as wanted."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        if await is_sleeping(address, path) is wanted:
+            return
+        await asyncio.sleep(pause(loop.time() - began))
+
+
+async def is_sleeping(address: Address, path: str) -> bool:
+    """What the server says of itself; StepFailed where it does not say."""
+    try:
+        told = json.loads(await body_of(address, path))["is_sleeping"]
+    except (ValueError, TypeError, LookupError) as problem:
+        raise StepFailed(f"GET {path} does not say whether it sleeps ({problem})") from problem
+    return bool(told)

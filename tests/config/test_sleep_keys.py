@@ -1,0 +1,129 @@
+"""How `sleep` is written, and what is made of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.catalog.sleeping import Ask, Run, Sleep, SleepLevel
+from hotseat.config.resolved import resolved
+from hotseat.terms import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
+
+if TYPE_CHECKING:
+    from tests.support.config_desk import Desk
+
+GIB = 1 << 30
+GPU = Place(LOCAL_HOST, DeviceName("gpu0"))
+DEVICES = "devices: {gpu0: {memory: 24GiB}, ram: {memory: 64GiB}}\n"
+VLLM = "cmd: 'vllm serve --port ${PORT} --enable-sleep-mode', env: [VLLM_SERVER_DEV_MODE=1]"
+LLAMA = "cmd: 'llama-server --port ${PORT} --sleep-idle-seconds 1'"
+ANY = "cmd: 'serve ${PORT}'"
+
+
+def text(model: str, top: str = "") -> str:
+    return f"{top}models:\n  m: {{{model}}}\n"
+
+
+def sleep_of(desk: Desk, model: str, top: str = "") -> Sleep:
+    catalog = desk.load(text(model, top)).catalog
+    sleep = catalog.models[ModelName("m")].sleep
+    assert sleep is not None
+    return sleep
+
+
+LEVEL_1 = SleepLevel("1", (Ask("POST", "/sleep?level=1&mode=wait"),), (Ask("POST", "/wake_up"),), check="/is_sleeping")
+
+
+def test_a_model_without_the_key_does_not_sleep(desk: Desk) -> None:
+    """Nothing sleeps unless it is wished."""
+    assert desk.load(text(ANY)).catalog.models[ModelName("m")].sleep is None
+
+
+def test_vllm_by_name(desk: Desk) -> None:
+    """Level 1, which keeps the weights; nobody is asked for more."""
+    assert sleep_of(desk, f"{VLLM}, sleep: vllm") == Sleep((LEVEL_1,))
+
+
+def test_llama_server_by_name(desk: Desk) -> None:
+    """It falls asleep by itself: there is only something to wait for."""
+    (level,) = sleep_of(desk, f"{LLAMA}, sleep: llama-server").levels
+
+    assert (level.suspend, level.check, level.keeps_weights) == ((), "/props", False)
+    assert level.resume == (Ask("POST", "/tokenize", '{"content": ""}'),)
+
+
+def test_levels_of_a_known_server(desk: Desk) -> None:
+    """In the order of the file, each filled in where it says nothing."""
+    keys = "sleep: {server: vllm, levels: {2: {}, 1: {memory: 20GiB}}, timeout: 30s, ttl: 1h}"
+    sleep = sleep_of(desk, f"{VLLM}, {keys}", DEVICES)
+    deep, light = sleep.levels
+
+    assert sleep.ttl_s == 3600
+    assert (deep.name, len(deep.resume), deep.keeps_weights, deep.timeout_s) == ("2", 3, False, 30)
+    assert (light.name, light.suspend, light.memory) == ("1", LEVEL_1.suspend, {HOST_MEMORY: 20 * GIB})
+
+
+def test_commands_of_ones_own(desk: Desk) -> None:
+    """One command or a list of them, with ${MODEL_ID} filled in; what is only known at run time stays open."""
+    keys = (
+        "sleep: {suspend: 'ckpt ${PID}', resume: ['GET /hi', 'ckpt -r ${MODEL_ID}'], memory: {gpu0: 1GiB, ram: 2GiB}}"
+    )
+    (level,) = sleep_of(desk, f"{ANY}, {keys}", DEVICES).levels
+
+    assert level.suspend == (Run(("ckpt", "${PID}")),)
+    assert level.resume == (Ask("GET", "/hi"), Run(("ckpt", "-r", "m")))
+    assert level.memory == {GPU: GIB, HOST_MEMORY: 2 * GIB}
+    assert level.check is None
+
+
+@pytest.mark.parametrize(
+    ("model", "complaint"),
+    [
+        (f"{ANY}, sleep: vlm", 'error: models.m.sleep: must be vllm or llama-server, not "vlm"'),
+        (f"{ANY}, sleep: {{}}", "error: models.m.sleep.resume: is missing: nothing would wake it. Say how it is woken"),
+        (
+            f"{VLLM}, sleep: {{server: vllm, levels: {{3: {{}}}}}}",
+            'error: models.m.sleep.levels["3"].resume: is missing: nothing would wake it. Known levels: 1, 2',
+        ),
+        (
+            f"{ANY}, sleep: {{resume: go, levels: {{a: {{resume: go}}}}}}",
+            "error: models.m.sleep.levels: cannot be used together with suspend, resume or memory beside it",
+        ),
+        (f'{ANY}, sleep: {{resume: "a \'b"}}', "error: models.m.sleep.resume: No closing quotation"),
+        (
+            f"{ANY}, sleep: {{resume: go, memory: {{gpu7: 1GiB}}}}",
+            'error: models.m.sleep.memory: no device is called "gpu7". Devices: gpu0, ram',
+        ),
+        (f"{ANY}, sleep: {{resume: go, ttl: soon}}", "error: models.m.sleep.ttl: must be a duration"),
+    ],
+)
+def test_mistakes(desk: Desk, model: str, complaint: str) -> None:
+    """Each is told with its place and what to write instead."""
+    told = "\n".join(desk.mistakes(text(model, DEVICES)))
+
+    assert complaint in told
+
+
+@pytest.mark.parametrize(
+    ("model", "top", "complaint"),
+    [
+        (f"{ANY}, sleep: vllm", "", "its server never sleeps without --enable-sleep-mode. Add it to cmd or env"),
+        (f"{ANY}, sleep: vllm", "", "its server never sleeps without VLLM_SERVER_DEV_MODE. Add it to cmd or env"),
+        (f"{ANY}, sleep: llama-server", "", "its server never sleeps without --sleep-idle-seconds"),
+        (f"{ANY}, sleep: {{resume: go, memory: 1GiB}}", "", "models.m.sleep.memory: has no effect without devices"),
+    ],
+)
+def test_warnings(desk: Desk, model: str, top: str, complaint: str) -> None:
+    """A server that is not told that it may sleep never does."""
+    assert complaint in "\n".join(desk.warnings(text(model, top)))
+
+
+def test_what_it_comes_to_can_be_seen(desk: Desk) -> None:
+    """Without the secrets that a command may hold."""
+    keys = "sleep: {suspend: ckpt --api-key abc, resume: POST /wake, memory: {ram: 1GiB}}"
+    shown = resolved(desk.load(text(f"{ANY}, {keys}", DEVICES)))["models"]["m"]["sleep"]
+
+    assert shown["levels"]["only"]["resume"] == [["POST", "/wake"]]
+    assert "abc" not in str(shown)
+    assert shown["levels"]["only"]["memory"] == {"ram": GIB}

@@ -1,0 +1,130 @@
+"""Models that sleep, through the installed program: a stand-in for vLLM, and llama-server's own sleep."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.client import eventually
+from tests.support.llama import REPOSITORY, llama
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.hotseat import Hotseat
+
+pytestmark = pytest.mark.timeout(120)
+
+STAND_IN = REPOSITORY / "tests/support/vllm_stand_in.py"
+
+
+def vllm(options: str = "", **settings: object) -> dict[str, Any]:
+    """A model of the stand-in, as one of vLLM is written."""
+    program = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(str(STAND_IN))}"
+    command = f"{program} --port ${{PORT}} --enable-sleep-mode --load 0.5 {options}"
+    return {"cmd": command, "env": ["VLLM_SERVER_DEV_MODE=1"], "sleep": "vllm", **settings}
+
+
+def phases(house: Hotseat) -> dict[str, str]:
+    return {model["model"]: model["phase"] for model in house.call("GET", "/hotseat/models").json()["models"]}
+
+
+def times(house: Hotseat, message: str, model: str) -> int:
+    return house.log().count(f'"message": "{message}", "model": "{model}"')
+
+
+def ask(house: Hotseat, model: str, seconds: float = 0.0) -> str:
+    """Why the answer ended."""
+    answer = house.call("POST", "/v1/chat/completions", {"model": model, "messages": [], "seconds": seconds})
+    assert answer.status == 200, answer
+    return str(answer.json()["choices"][0]["finish_reason"])
+
+
+def test_two_models_take_turns_asleep(serve: Callable[..., Hotseat]) -> None:
+    """Each is loaded once; after that one sleeps while the other works, and both keep their processes."""
+    house = serve({"one": vllm(), "two": vllm()})
+    pids = {name: house.load(name) for name in ("one", "two")}
+    for name in ("one", "two", "one", "two", "one"):
+        assert ask(house, name) == "length"
+
+    assert phases(house) == {"one": "ready", "two": "asleep"}
+    assert house.running() == ["one"]
+    assert house.health()["one"]["pid"] == pids["one"]
+    listed = {model["id"]: model["status"]["value"] for model in house.call("GET", "/v1/models").json()["data"]}
+    assert listed == {"one": "loaded", "two": "unloaded"}
+    assert "asleep" in house.cli("ps").stdout
+    metrics = house.call("GET", "/metrics").body.decode()
+    assert 'hotseat_model_phase{model="two",phase="asleep"} 1.0' in metrics
+    assert 'hotseat_loads_total{model="two",outcome="ready"} 1.0' in metrics
+    assert house.log().count("starting upstream") == 2
+
+
+def test_nobody_is_aborted_by_a_sleep(serve: Callable[..., Hotseat]) -> None:
+    """A model in use finishes before it is put to sleep, and whoever comes meanwhile wakes it later."""
+    house = serve({"one": vllm(), "two": vllm()}, scheduler={"patience": 0})
+    house.load("one")
+    with ThreadPoolExecutor(3) as clients:
+        first = clients.submit(ask, house, "one", 1.0)
+        eventually(lambda: house.call("GET", "/hotseat/models/one").json()["in_flight"])
+        second = clients.submit(ask, house, "two")
+        eventually(lambda: phases(house)["one"] == "draining")
+        third = clients.submit(ask, house, "one")
+
+        assert [each.result() for each in (first, second, third)] == ["length"] * 3
+    assert "aborted" not in house.call("GET", "/hotseat/logs?model=one").body.decode()
+
+
+@pytest.mark.parametrize(
+    "trouble", ["sleep refused", "wake refused", "wake hangs", "dies waking", "dies falling asleep"]
+)
+def test_whatever_goes_wrong_clients_only_wait(serve: Callable[..., Hotseat], trouble: str) -> None:
+    """Nobody gets an error for a sleep that failed."""
+    sleep = {"server": "vllm", "timeout": "1s"}
+    house = serve({"one": vllm(f"--trouble {shlex.quote(trouble)}", sleep=sleep), "two": vllm()})
+
+    assert [ask(house, name) for name in ("one", "two", "one", "two", "one")] == ["length"] * 5
+
+
+def test_a_process_that_dies_asleep(serve: Callable[..., Hotseat]) -> None:
+    """The next request starts it as if it had never been there."""
+    house = serve({"one": vllm(), "two": vllm()})
+    house.load("one")
+    house.load("two")
+    (pid,) = [
+        model["pid"] for model in house.call("GET", "/hotseat/models").json()["models"] if model["model"] == "one"
+    ]
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: phases(house)["one"] == "cold")
+
+    assert ask(house, "one") == "length"
+
+
+def test_an_operator_ends_a_sleep(serve: Callable[..., Hotseat]) -> None:
+    """`hotseat stop` leaves no process."""
+    house = serve({"one": vllm(), "two": vllm()})
+    house.load("one")
+    house.load("two")
+    assert phases(house)["one"] == "asleep"
+    said = house.cli("stop", "one")
+
+    assert said.returncode == 0, said
+    assert phases(house)["one"] == "cold"
+
+
+@pytest.mark.llama
+def test_llama_server_is_tried_and_then_restarted(serve: Callable[..., Hotseat]) -> None:
+    """It sleeps after a second unused: twice is enough to see that a restart is quicker for a small model."""
+    options = "--sleep-idle-seconds 1"
+    house = serve({"alpha": llama("alpha", options, sleep="llama-server"), "beta": llama("beta")})
+    for _ in range(3):
+        assert house.chat("alpha").status == 200
+        assert house.chat("beta").status == 200
+
+    assert times(house, "upstream asleep", "alpha") == 2
+    assert times(house, "upstream awake", "alpha") == 2
+    assert times(house, "stopping upstream", "alpha") == 1

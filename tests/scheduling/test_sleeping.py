@@ -1,0 +1,513 @@
+"""Models that sleep instead of being stopped: their room, their requests, and what becomes of those that cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.catalogs import (
+    GIB,
+    gpu,
+    level,
+    model,
+    one_at_a_time,
+    ram,
+    sleeps,
+    with_budget,
+    with_model,
+    with_ram,
+)
+from tests.support.playbook import (
+    arrives,
+    asleep,
+    awake,
+    cannot_sleep,
+    cannot_wake,
+    changed,
+    clock,
+    confirms,
+    exited,
+    grants,
+    leaves,
+    load,
+    nothing,
+    puts_to_sleep,
+    ready,
+    refuses,
+    shutdown,
+    starts,
+    stops,
+    unload,
+    wakes,
+    wakes_at,
+)
+
+from hotseat.catalog.spec import Source
+from hotseat.errors import Unloaded
+from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, WayMade
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.terms import HOST_MEMORY, LaunchId, ModelName
+
+if TYPE_CHECKING:
+    from tests.support.playbook import Playbook, Stage
+
+QWEN = ModelName("qwen")
+
+
+@pytest.fixture
+def house(stage: Stage) -> Playbook:
+    """One model at a time; qwen can sleep, and is ready and unused."""
+    return stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama", "gemma")).with_ready("qwen")
+
+
+@pytest.fixture
+def night(house: Playbook) -> Playbook:
+    """qwen sleeps, llama is ready and unused."""
+    house >> load(1, "llama") << puts_to_sleep("qwen")
+    house.after(1) >> asleep("qwen") << starts("llama")
+    house.after(10) >> ready("llama") << confirms(1)
+    return house
+
+
+# There and back
+
+
+def test_a_model_that_can_sleep_is_not_stopped(house: Playbook) -> None:
+    """Its room is given to another when it sleeps, not when it was told to."""
+    house >> arrives(1, "llama") << puts_to_sleep("qwen")
+
+    assert house.because == "llama needs its room"
+    assert house.phase("qwen") is Phase.UNLOADING
+    assert house.why("qwen") == "falling asleep for 0.0 s: llama needs its room"
+    house >> asleep("qwen") << starts("llama")
+    assert house.phase("qwen") is Phase.ASLEEP
+    assert house.view("qwen").level == "1"
+    assert house.view("qwen").upstream is not None
+
+
+def test_a_model_in_use_is_drained_before_it_sleeps(stage: Stage) -> None:
+    """A server may abort what it works on when it is put to sleep."""
+    yard = stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama", patience=0)).with_ready("qwen", 1)
+    yard >> arrives(2, "llama") << nothing
+
+    assert yard.phase("qwen") is Phase.DRAINING
+    assert yard.why("qwen") == "1 request finishes first, then it sleeps: llama needs its room"
+    yard >> leaves(1) << puts_to_sleep("qwen")
+
+
+def test_a_model_asleep_is_woken(night: Playbook) -> None:
+    """Nothing is started: its process is there."""
+    night.after(1000) >> arrives(2, "qwen") << stops("llama")
+    night >> exited("llama") << wakes("qwen")
+
+    assert night.because == "1 request waits for it"
+    assert night.phase("qwen") is Phase.LOADING
+    assert night.why("qwen") == "waking qwen: 0 of about 10 s"
+    night.after(2) >> awake("qwen") << grants(2, because="qwen had to be woken, and llama had to leave first")
+
+
+def test_a_model_that_wakes_for_nobody(night: Playbook) -> None:
+    """Whoever asked may leave; what it is doing can still be seen."""
+    night.after(1000) >> arrives(2, "qwen") << stops("llama")
+    night >> exited("llama") << wakes("qwen")
+    night >> leaves(2) << nothing
+
+    assert night.why("qwen") == "waking for 0.0 s of about 10.0 s: 1 request waits for it"
+    night >> awake("qwen") << nothing
+    assert night.phase("qwen") is Phase.READY
+
+
+def test_a_request_that_comes_while_its_model_falls_asleep(house: Playbook) -> None:
+    """It waits for its turn like everybody else, and wakes the model then."""
+    house >> arrives(1, "llama") << puts_to_sleep("qwen")
+    house >> arrives(2, "qwen") << nothing
+
+    assert house.why("qwen") == "putting qwen to sleep (llama needs its room), then it is woken (about 10 s)"
+    house.after(1) >> asleep("qwen") << starts("llama")
+    house.after(10) >> ready("llama") << grants(1) << wakes_at(61)
+    house >> leaves(1) << stops("llama")
+    house >> exited("llama") << wakes("qwen")
+    house >> awake("qwen") << grants(2)
+
+
+def test_what_those_wait_for_whose_model_sleeps(night: Playbook) -> None:
+    """The sentence says that it is woken, not loaded."""
+    night.after(1000) >> arrives(2, "qwen") << stops("llama")
+
+    assert night.why("qwen") == "stopping llama, then waking qwen (about 10 s)"
+    night >> exited("llama") << wakes("qwen")
+    night >> awake("qwen") << grants(2)
+
+
+def test_files_of_a_model_asleep_are_not_read_ahead(night: Playbook) -> None:
+    """It has what it needs."""
+    night.after(1000) >> arrives(2, "qwen") << stops("llama")
+
+    assert not night.reading
+
+
+# Is it worth it?
+
+
+def test_a_quick_nap_is_taken_again(house: Playbook) -> None:
+    """Three seconds there and back are less than stopping and loading."""
+    house.with_nap("qwen", "llama").with_nap("qwen", "llama")
+
+    house >> arrives(1, "llama") << puts_to_sleep("qwen")
+    assert house.scheduler.habits.of(QWEN).naps["1"].wake_s == pytest.approx(2)
+    assert house.scheduler.habits.of(QWEN).naps["1"].sleep_s == pytest.approx(1)
+
+
+def test_a_slow_nap_is_not_taken_again(house: Playbook) -> None:
+    """After two tries a model that takes longer to wake than to load is stopped."""
+    house.with_nap("qwen", "llama", wake_s=30).with_nap("qwen", "llama", wake_s=30)
+
+    house >> arrives(1, "llama") << stops("qwen", cause=Cause.EVICTION)
+
+
+def test_the_quickest_level_is_chosen(stage: Stage) -> None:
+    """Each is tried twice, in their order; then what was measured decides."""
+    light, deep = level("1"), level("2")
+    yard = stage(one_at_a_time(model("qwen", sleep=sleeps(light, deep)), "llama")).with_ready("qwen")
+    yard.with_nap("qwen", "llama", 6, 2).with_nap("qwen", "llama", 6, 2)
+    yard >> load(1, "llama") << puts_to_sleep("qwen", deep)
+    yard.after(0.1) >> asleep("qwen") << starts("llama")
+    yard.after(10) >> ready("llama") << confirms(1)
+    yard.after(100) >> load(2, "qwen") << stops("llama")
+    yard >> exited("llama") << wakes("qwen")
+    yard.after(3) >> awake("qwen") << confirms(2)
+    yard.after(100).with_nap("qwen", "llama", 0.1, 3)
+
+    yard >> arrives(1, "llama") << puts_to_sleep("qwen", deep)
+
+
+def test_what_evicting_a_sleeper_costs(stage: Stage) -> None:
+    """A model that wakes quickly is evicted before one that only loads a little faster than that one loads."""
+    sleeper, loader = model("qwen", gib=12, sleep=sleeps()), model("llama", gib=12)
+    yard = stage(with_ram(with_budget(sleeper, loader, model("gemma", gib=12), model("big", gib=24)), 64))
+    yard.with_ready("qwen").with_nap("qwen", "big").with_nap("qwen", "big").with_ready("llama")
+    yard.after(10) >> load(5, "qwen") << confirms(5)
+    yard.after(10) >> arrives(6, "gemma") << puts_to_sleep("qwen")
+
+
+def test_what_was_learned_of_sleep_is_kept(house: Playbook, stage: Stage) -> None:
+    """The next run need not try again; what makes no sense is passed over."""
+    house.with_nap("qwen", "llama", wake_s=30).with_nap("qwen", "llama", wake_s=30)
+    plain = house.scheduler.habits.export()
+    plain["llama"]["naps"] = {"1": "often", "2": {"times": -1, "sleep_s": None, "memory": {"ram": "much"}}}
+    again = stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama"))
+    again.scheduler.habits.adopt(plain)
+    again.with_ready("qwen")
+
+    again >> arrives(1, "llama") << stops("qwen")
+    assert again.scheduler.habits.of(ModelName("llama")).naps["2"].times == 0
+
+
+# Room, by tier
+
+
+def test_a_sleeper_takes_host_memory(stage: Stage) -> None:
+    """What it had on the device is counted in RAM, where RAM is counted."""
+    yard = stage(with_ram(with_budget(model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20)), 32))
+    yard.with_ready("qwen")
+    yard >> load(1, "llama") << puts_to_sleep("qwen")
+    yard >> asleep("qwen") << starts("llama")
+    taken = {device.place: device.taken for device in yard.scheduler.view(yard.now).devices}
+    footprint = yard.view("qwen").footprint
+
+    assert taken == {gpu(0): 20 * GIB, HOST_MEMORY: 20 * GIB}
+    assert footprint is not None
+    assert (dict(footprint.memory), footprint.source) == (ram(20), Source.ESTIMATED)
+
+
+def test_without_host_memory_for_it_a_model_is_stopped(stage: Stage) -> None:
+    """There is no bed for it."""
+    yard = stage(with_ram(with_budget(model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20)), 16))
+    yard.with_ready("qwen")
+
+    yard >> load(1, "llama") << stops("qwen")
+
+
+def test_a_deeper_level_fits_where_the_first_does_not(stage: Stage) -> None:
+    """Host memory decides too, not the clock alone."""
+    deep = level("2", keeps_weights=False)
+    sleep = sleeps(level("1"), deep)
+    yard = stage(with_ram(with_budget(model("qwen", gib=20, sleep=sleep), model("llama", gib=20)), 16))
+    yard.with_ready("qwen")
+
+    yard >> load(1, "llama") << puts_to_sleep("qwen", deep)
+
+
+def test_what_a_sleeper_keeps_on_the_device_counts(stage: Stage) -> None:
+    """Where that leaves no room for whom it makes room, it is stopped."""
+    keeps = level("1", memory={gpu(0): 2 * GIB})
+    yard = stage(
+        with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=23), model("gemma", gib=22))
+    )
+    yard.with_ready("qwen")
+    yard >> load(1, "llama") << stops("qwen")
+    yard >> exited("qwen") << starts("llama")
+    yard.after(10) >> ready("llama") << confirms(1)
+    yard.after(100) >> load(2, "qwen") << stops("llama")
+    yard >> exited("llama") << starts("qwen")
+    yard.after(10) >> ready("qwen") << confirms(2)
+
+    yard.after(100) >> load(3, "gemma") << puts_to_sleep("qwen")
+
+
+def test_a_sleeper_in_the_way_is_stopped(stage: Stage) -> None:
+    """What it keeps is needed: it costs less to end a sleep than to end work."""
+    keeps = level("1", memory={gpu(0): 2 * GIB})
+    yard = stage(with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=20), model("big", gib=24)))
+    yard.with_ready("qwen")
+    yard >> load(1, "llama") << puts_to_sleep("qwen")
+    yard >> asleep("qwen") << starts("llama")
+    yard.after(10) >> ready("llama") << confirms(1)
+    yard.after(1000) >> load(2, "big") << stops("qwen") << stops("llama")
+
+    assert yard.phase("qwen") is Phase.UNLOADING
+    yard >> exited("qwen") << nothing
+    yard >> exited("llama") << starts("big")
+
+
+def test_the_cheapest_sleeper_is_ended_first(stage: Stage) -> None:
+    """Two sleep where there is host memory for two; a third needs a bed, and whoever is missed least gives up his."""
+    names = ("one", "two", "three", "four")
+    models = [model(name, gib=20, sleep=sleeps()) for name in names]
+    yard = stage(with_ram(with_budget(*models), 40))
+    yard.with_ready("one")
+    for n, (old, new) in enumerate([("one", "two"), ("two", "three")]):
+        yard.after(100) >> load(n, new) << puts_to_sleep(old)
+        yard >> asleep(old) << starts(new)
+        yard.after(10) >> ready(new) << confirms(n)
+
+    yard.after(100) >> load(9, "four") << stops("three")
+    assert [yard.phase(name) for name in names[:2]] == [Phase.ASLEEP] * 2
+
+
+def test_waking_takes_both_tiers_until_it_is_done(stage: Stage) -> None:
+    """Another one that would fit beside either of the two does not fit beside both."""
+    both = level("1", memory=ram(20))
+    models = (model("qwen", gib=20, sleep=sleeps(both)), model("llama", gib=20), replace(model("cpu"), memory=ram(20)))
+    yard = stage(with_ram(with_budget(*models), 32)).with_ready("qwen")
+    yard >> load(1, "llama") << puts_to_sleep("qwen")
+    yard >> asleep("qwen") << starts("llama")
+    yard.after(10) >> ready("llama") << confirms(1)
+    yard.after(1000) >> arrives(2, "qwen") << stops("llama")
+    yard >> exited("llama") << wakes("qwen")
+    yard >> arrives(3, "cpu") << nothing
+
+    yard >> awake("qwen") << grants(2) << starts("cpu")
+
+
+def test_room_that_was_there_at_the_eviction_and_is_not_at_the_end(stage: Stage) -> None:
+    """While it drained others came to the host memory: then it is stopped after all."""
+    models = (model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20))
+    yard = stage(with_ram(with_budget(*models, patience=0), 32)).with_ready("qwen", 1)
+    yard >> arrives(2, "llama") << nothing
+    yard >> DevicesChanged({HOST_MEMORY: 4 * GIB}) << wakes_at(yard.now + 1)
+
+    yard >> leaves(1) << stops("qwen")
+
+
+def test_a_crowded_host_ends_a_sleep(stage: Stage) -> None:
+    """Others take the RAM in which it sleeps."""
+    models = (model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20))
+    yard = stage(with_ram(with_budget(*models), 32)).with_ready("qwen")
+    yard >> load(1, "llama") << puts_to_sleep("qwen")
+    yard >> asleep("qwen") << starts("llama")
+    yard.after(10) >> ready("llama") << confirms(1)
+
+    yard >> DevicesChanged({HOST_MEMORY: 4 * GIB}) << stops("qwen", cause=Cause.CROWDED)
+
+
+def test_what_a_sleeper_keeps_is_learned(stage: Stage) -> None:
+    """Measured asleep, it says nothing about what it needs awake; and it is remembered for the next time."""
+    models = (model("qwen", sleep=sleeps()), model("llama", gib=20))
+    yard = stage(with_ram(with_budget(*models), 32)).with_ready("qwen")
+    yard >> MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 20 * GIB}) << nothing
+    yard >> load(1, "llama") << puts_to_sleep("qwen")
+    yard >> asleep("qwen") << starts("llama")
+    yard >> MemoryMeasured(QWEN, LaunchId(1), {gpu(0): GIB, HOST_MEMORY: 5 * GIB}) << nothing
+    footprint = yard.view("qwen").footprint
+
+    assert footprint is not None
+    assert (dict(footprint.memory), footprint.source) == ({gpu(0): GIB, **ram(5)}, Source.MEASURED)
+    learned = yard.scheduler.catalog.models[QWEN].learned
+    assert learned is not None
+    assert learned.memory == {gpu(0): 20 * GIB}
+
+
+def test_somebody_with_precedence_ends_sleeps(stage: Stage) -> None:
+    """Those that keep something where he wants everything; the others sleep on."""
+    on_card = model("qwen", gib=10, sleep=sleeps(level("1", memory={gpu(0): GIB})))
+    in_ram = model("llama", gib=10, sleep=sleeps(level("1", memory=ram(10))))
+    yard = (
+        stage(with_ram(with_budget(on_card, in_ram, model("big", gib=23)), 64)).with_ready("qwen").with_ready("llama")
+    )
+    yard >> load(1, "big") << puts_to_sleep("qwen") << puts_to_sleep("llama")
+    yard >> asleep("llama") << nothing
+
+    yard >> WayMade("a game runs", frozenset({gpu(0)})) << refuses(1) << stops("qwen", cause=Cause.YIELD)
+    assert yard.phase("llama") is Phase.ASLEEP
+
+
+# Those that cannot
+
+
+def test_a_model_that_cannot_be_put_to_sleep(house: Playbook) -> None:
+    """It is stopped, and not tried again until an operator loads it."""
+    house >> load(1, "llama") << puts_to_sleep("qwen")
+    house >> cannot_sleep("qwen") << stops("qwen", cause=Cause.EVICTION)
+
+    assert "could not be put to sleep (POST /sleep was answered with 500)" in house.because
+    house >> exited("qwen") << starts("llama")
+    house.after(10) >> ready("llama") << confirms(1)
+    house.after(100) >> arrives(2, "qwen") << stops("llama")
+    house >> exited("llama") << starts("qwen")
+    house.after(10) >> ready("qwen") << grants(2)
+    house >> leaves(2) << nothing
+    house.after(100) >> load(3, "llama") << stops("qwen")
+    house >> exited("qwen") << starts("llama")
+    house.after(10) >> ready("llama") << confirms(3)
+    house.after(100) >> load(4, "qwen") << stops("llama")
+    house >> exited("llama") << starts("qwen")
+    house.after(10) >> ready("qwen") << confirms(4)
+    house.after(100) >> load(5, "llama") << puts_to_sleep("qwen")
+
+
+def test_a_model_that_cannot_be_woken_is_started_anew(night: Playbook) -> None:
+    """Whoever asked for it only waits longer."""
+    night.after(1000) >> arrives(2, "qwen") << stops("llama")
+    night >> exited("llama") << wakes("qwen")
+    night >> cannot_wake("qwen") << stops("qwen", cause=Cause.SLEEPLESS)
+
+    assert night.because == "it could not be woken (it had not woken after 120 seconds)"
+    night >> exited("qwen") << starts("qwen")
+    night >> ready("qwen") << grants(2)
+
+
+def test_a_model_that_dies_in_its_sleep(night: Playbook) -> None:
+    """It is cold, not resting: nobody was served by it, and its next start may well succeed."""
+    night >> exited("qwen") << nothing
+
+    assert night.phase("qwen") is Phase.COLD
+    assert night.why("qwen") == "qwen was killed by SIGKILL in its sleep"
+    assert night.view("qwen").failures == 0
+
+
+def test_a_model_that_dies_of_being_woken(night: Playbook) -> None:
+    """It is started anew at once for those who wait."""
+    night.after(1000) >> arrives(2, "qwen") << stops("llama")
+    night >> exited("llama") << wakes("qwen")
+
+    night >> exited("qwen") << starts("qwen")
+    night >> ready("qwen") << grants(2)
+
+
+def test_a_model_that_dies_while_it_falls_asleep(house: Playbook) -> None:
+    """Its room is free all the same, and it is not put to sleep like that again."""
+    house >> load(1, "llama") << puts_to_sleep("qwen")
+    house >> exited("qwen") << starts("llama")
+    house.after(10) >> ready("llama") << confirms(1)
+    house.after(100) >> arrives(2, "qwen") << stops("llama")
+    house >> exited("llama") << starts("qwen")
+    house >> ready("qwen") << grants(2)
+    house >> leaves(2) << nothing
+
+    house.after(100) >> load(3, "llama") << stops("qwen")
+
+
+def test_facts_about_sleep_that_come_too_late(night: Playbook) -> None:
+    """Told again, or of something else than what is under way, they change nothing."""
+    for fact in (asleep("qwen"), awake("qwen"), cannot_sleep("qwen"), cannot_wake("qwen"), asleep("llama")):
+        night >> fact << nothing
+
+    assert night.phase("qwen") is Phase.ASLEEP
+
+
+# Those that are not to sleep any longer
+
+
+def test_a_sleep_has_its_ttl(stage: Stage) -> None:
+    """Then the process ends; not while somebody waits for it."""
+    yard = stage(one_at_a_time(model("qwen", sleep=sleeps(ttl_s=60)), "llama")).with_ready("qwen")
+    yard.at(20) >> load(1, "llama") << puts_to_sleep("qwen")
+    yard >> asleep("qwen") << starts("llama") << wakes_at(80)
+    yard.at(30) >> ready("llama") << confirms(1)
+
+    assert yard.view("qwen").expires_at == 80
+    yard.at(80) >> clock << stops("qwen", cause=Cause.TTL)
+    assert yard.because == "asleep for its sleep.ttl of 60 s"
+
+
+def test_an_operator_ends_a_sleep(night: Playbook) -> None:
+    """He hears of it when the process is gone."""
+    night >> unload(2, "qwen") << stops("qwen", cause=Cause.OPERATOR)
+    night >> exited("qwen") << confirms(2)
+
+
+def test_an_operator_stops_a_model_that_falls_asleep(house: Playbook) -> None:
+    """The stop goes first; that it sleeps after all matters to nobody any more."""
+    house >> load(1, "llama") << puts_to_sleep("qwen")
+    house >> unload(2, "qwen") << stops("qwen", cause=Cause.OPERATOR)
+    house >> asleep("qwen") << nothing
+    house >> exited("qwen") << confirms(2) << starts("llama")
+
+
+def test_an_operator_stops_a_model_that_drains_for_its_sleep(stage: Stage) -> None:
+    """It will not sleep."""
+    yard = stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama", patience=0)).with_ready("qwen", 1)
+    yard >> arrives(2, "llama") << nothing
+    yard >> unload(3, "qwen") << wakes_at(yard.now + 10)
+
+    yard >> leaves(1) << stops("qwen")
+
+
+def test_an_operator_stops_a_model_that_wakes(night: Playbook) -> None:
+    """Those who wait for it are told, as if it were loading."""
+    night.after(1000) >> arrives(2, "qwen") << stops("llama")
+    night >> exited("llama") << wakes("qwen")
+
+    night >> unload(3, "qwen") << refuses(2, Unloaded) << stops("qwen", cause=Cause.OPERATOR)
+    night >> awake("qwen") << nothing
+    night >> exited("qwen") << confirms(3)
+
+
+def test_a_changed_configuration_ends_a_sleep(night: Playbook) -> None:
+    """A process of the old recipe is of no use any more; a changed way to sleep is none of its business."""
+    catalog = night.scheduler.catalog
+    night >> changed(with_model(catalog, model("qwen", sleep=sleeps(level("2"))))) << nothing
+    night >> changed(with_model(catalog, model("qwen", version=2))) << stops("qwen", cause=Cause.CONFIGURATION)
+
+
+def test_a_model_asleep_that_may_not_sleep_any_more(night: Playbook) -> None:
+    """It is woken in the way that belongs to how it was put to sleep."""
+    night >> changed(with_model(night.scheduler.catalog, model("qwen"))) << nothing
+
+    assert night.view("qwen").expires_at is None
+    night.after(1000) >> arrives(2, "qwen") << stops("llama")
+    night >> exited("llama") << wakes("qwen")
+    night >> awake("qwen") << grants(2)
+
+
+def test_the_house_closes_while_somebody_sleeps(night: Playbook) -> None:
+    """No process outlives it."""
+    night >> shutdown() << stops("qwen", cause=Cause.SHUTDOWN) << stops("llama", cause=Cause.SHUTDOWN)
+
+
+def test_an_older_claim_on_a_sleeper_in_the_way(stage: Stage) -> None:
+    """Who waits longer for a model asleep is not served later because its process is ended for a younger claim."""
+    keeps = level("1", memory={gpu(0): 2 * GIB})
+    yard = stage(with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=20), model("big", gib=24)))
+    yard.with_ready("qwen")
+    yard >> load(1, "llama") << puts_to_sleep("qwen")
+    yard >> asleep("qwen") << starts("llama")
+    yard.after(10) >> ready("llama") << confirms(1)
+    yard >> arrives(2, "llama") << grants(2)
+    yard >> arrives(3, "qwen") << wakes_at(yard.now + 40)
+    yard.after(1) >> arrives(4, "big") << nothing
+
+    assert yard.phase("qwen") is Phase.ASLEEP

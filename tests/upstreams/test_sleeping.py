@@ -1,0 +1,268 @@
+"""Hands that put servers to sleep and wake them, against a stand-in of vLLM and against the real llama-server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.request import Request, urlopen
+
+import pytest
+from tests.support import llama
+from tests.support.puppets import come_true
+from tests.support.stage import PYTHON, model
+
+from hotseat.catalog.sleeping import SleepLevel, step_of
+from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+from hotseat.config.sleeping import SERVERS
+from hotseat.scheduling.commands import PutToSleep, WakeUp
+from hotseat.scheduling.events import SleepFailed, UpstreamAsleep, UpstreamAwake, WakeFailed
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from tests.support.stage import Stage
+
+    from hotseat.scheduling.events import UpstreamReady
+
+STAND_IN = str(Path(llama.REPOSITORY / "tests/support/vllm_stand_in.py"))
+DEV_MODE = (("VLLM_SERVER_DEV_MODE", "1"),)
+
+
+def vllm(*options: str, env: tuple[tuple[str, str], ...] = DEV_MODE) -> ModelSpec:
+    argv = (*PYTHON, STAND_IN, "--port", "${PORT}", *options)
+    return ModelSpec(ModelName("qwen"), LaunchRecipe(argv, "http://127.0.0.1:${PORT}", env=env))
+
+
+def known(server: str, name: str, timeout_s: float = 10.0) -> SleepLevel:
+    """As `sleep: SERVER` has it."""
+    form, check = SERVERS[server].levels[name], SERVERS[server].check
+    suspend, resume = ([words] if isinstance(words, str) else words for words in (form.suspend, form.resume))
+    steps = [tuple(step_of(text) for text in texts if text) for texts in (suspend, resume)]
+    return SleepLevel(name, steps[0], steps[1], check=check, timeout_s=timeout_s)
+
+
+LEVEL_1, LEVEL_2 = known("vllm", "1"), known("vllm", "2")
+
+
+def put_to_sleep(ready: UpstreamReady, level: SleepLevel = LEVEL_1) -> PutToSleep:
+    return PutToSleep(ready.model, ready.launch, level, "the test says so")
+
+
+def wake_up(ready: UpstreamReady, level: SleepLevel = LEVEL_1) -> WakeUp:
+    return WakeUp(ready.model, ready.launch, level, "the test says so")
+
+
+async def ask(ready: UpstreamReady, path: str, body: object = None) -> dict[str, object]:
+    """What the server itself answers."""
+    data = None if body is None else json.dumps(body).encode()
+    request = Request(f"{ready.upstream.address}{path}", data, {"Content-Type": "application/json"})
+    answer: dict[str, object] = json.loads(await asyncio.to_thread(lambda: urlopen(request, timeout=20).read()))
+    return answer
+
+
+async def finish_reason(ready: UpstreamReady, seconds: float = 0.0) -> object:
+    answer = await ask(ready, "/v1/chat/completions", {"model": "qwen", "seconds": seconds})
+    choices = answer["choices"]
+    assert isinstance(choices, list)
+    return choices[0]["finish_reason"]
+
+
+async def test_a_server_sleeps_and_wakes(stage: Stage) -> None:
+    """It is the same process before and after, and it answers again."""
+    ready = await stage.ready(vllm())
+    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready))
+
+    assert fell == UpstreamAsleep(ready.model, ready.launch)
+    assert await ask(ready, "/is_sleeping") == {"is_sleeping": True}
+    assert await stage.supervisor.wake_up(wake_up(ready)) == UpstreamAwake(ready.model, ready.launch)
+    assert await ask(ready, "/is_sleeping") == {"is_sleeping": False}
+    assert await finish_reason(ready) == "length"
+    await stage.end(ready)
+
+
+async def test_level_2_reads_the_weights_again(stage: Stage) -> None:
+    """Woken without them, it would answer with noise."""
+    ready = await stage.ready(vllm())
+    await stage.supervisor.put_to_sleep(put_to_sleep(ready, LEVEL_2))
+    woken = await stage.supervisor.wake_up(wake_up(ready, LEVEL_2))
+
+    assert isinstance(woken, UpstreamAwake)
+    assert await finish_reason(ready) == "length"
+    await stage.end(ready)
+
+
+async def test_what_is_generated_is_not_aborted(stage: Stage) -> None:
+    """The scheduler drains first; should something slip through, the server itself is asked to wait for it."""
+    ready = await stage.ready(vllm())
+    async with asyncio.TaskGroup() as group:
+        answer = group.create_task(finish_reason(ready, 0.3))
+        await come_true(lambda: "generating" in stage.output.tail(20))
+        await stage.supervisor.put_to_sleep(put_to_sleep(ready))
+
+    assert answer.result() == "length"
+    assert "aborted 1" not in stage.output.tail(20)
+    await stage.end(ready)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        ("sleep refused", "POST /sleep?level=1&mode=wait was answered with 500: "),
+        ("sleep hangs", "it had not fallen asleep after 0.5 seconds"),
+    ],
+)
+async def test_a_server_that_does_not_sleep(stage: Stage, trouble: str, told: str) -> None:
+    """What it said, or that it said nothing, is told; its process is still there."""
+    ready = await stage.ready(vllm("--trouble", trouble))
+    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, known("vllm", "1", 0.5)))
+
+    assert isinstance(fell, SleepFailed)
+    assert fell.error.startswith(told)
+    await stage.end(ready)
+
+
+async def test_a_server_without_its_development_mode(stage: Stage) -> None:
+    """It does not know what it is asked."""
+    ready = await stage.ready(vllm(env=()))
+    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready))
+
+    assert isinstance(fell, SleepFailed)
+    assert "answered with 404" in fell.error
+    await stage.end(ready)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        ("wake refused", "POST /wake_up was answered with 500: "),
+        ("wake hangs", "it had not woken after 0.5 seconds"),
+    ],
+)
+async def test_a_server_that_does_not_wake(stage: Stage, trouble: str, told: str) -> None:
+    """The same, the other way round."""
+    level = known("vllm", "1", 0.5)
+    ready = await stage.ready(vllm("--trouble", trouble))
+    await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
+    woken = await stage.supervisor.wake_up(wake_up(ready, level))
+
+    assert isinstance(woken, WakeFailed)
+    assert woken.error.startswith(told)
+    await stage.end(ready)
+
+
+async def test_a_server_that_does_not_say_whether_it_sleeps(stage: Stage) -> None:
+    """Then nobody can know that its memory is free."""
+    level = SleepLevel("1", (), (), check="/health", timeout_s=5)
+    ready = await stage.ready(vllm())
+    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
+
+    assert isinstance(fell, SleepFailed)
+    assert fell.error.startswith("GET /health does not say whether it sleeps")
+    await stage.end(ready)
+
+
+async def test_a_server_that_keeps_its_connections(stage: Stage) -> None:
+    """Its word counts when it is said, not when it hangs up; here it is that it cannot."""
+    ready = await stage.ready(model("dutiful"))
+    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, SleepLevel("1", (step_of("POST /sleep"),), ())))
+    await stage.end(ready)
+
+    assert fell == SleepFailed(ready.model, ready.launch, "POST /sleep was answered with 503: loading")
+
+
+@pytest.mark.parametrize("trouble", ["dies falling asleep", "dies waking"])
+async def test_a_server_that_dies_of_it(stage: Stage, trouble: str) -> None:
+    """Its end is told by whoever watches it, and nothing else is told after that."""
+    ready = await stage.ready(vllm("--trouble", trouble))
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(stage.supervisor.watch(ready))
+        fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready))
+        woken = await stage.supervisor.wake_up(wake_up(ready))
+
+    assert isinstance(fell, UpstreamAsleep) is (trouble == "dies waking")
+    assert not isinstance(woken, UpstreamAwake)
+    assert watching.result().how.startswith("exited with code 3")
+    assert await stage.supervisor.put_to_sleep(put_to_sleep(ready)) is None
+    assert await stage.supervisor.wake_up(wake_up(ready)) is None
+
+
+async def test_a_server_that_is_stopped_while_it_falls_asleep(stage: Stage) -> None:
+    """The stop wins, and nobody is told of a failure."""
+    ready = await stage.ready(vllm("--trouble", "sleep hangs"))
+    async with asyncio.TaskGroup() as group:
+        falling = group.create_task(stage.supervisor.put_to_sleep(put_to_sleep(ready)))
+        await asyncio.sleep(0)
+        await stage.end(ready)
+
+    assert falling.result() is None
+
+
+# Commands
+
+
+async def test_commands_instead_of_requests(stage: Stage, tmp_path: Path) -> None:
+    """They are run without a shell, with the server's process id and port in their words."""
+    note = tmp_path / "note"
+    write = f"{sys.executable} -I -S -c 'import sys; open(sys.argv[1], \"a\").write(sys.argv[2])' {note} "
+    level = SleepLevel("1", (step_of(write + "'${PID} ${PORT} down;'"),), (step_of(write + "up"),))
+    ready = await stage.ready(vllm())
+    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
+    woken = await stage.supervisor.wake_up(wake_up(ready, level))
+
+    assert (type(fell), type(woken)) == (UpstreamAsleep, UpstreamAwake)
+    assert note.read_text() == f"{ready.upstream.pid} {ready.upstream.address.port} down;up"
+    await stage.end(ready)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [("false", "false exited with code 1"), ("no-such-program", "no-such-program"), ("sleep 60", "not fallen asleep")],
+)
+async def test_a_command_that_fails(stage: Stage, command: str, told: str) -> None:
+    """It is told, and nothing of the command is left."""
+    level = SleepLevel("1", (step_of(command),), (), timeout_s=0.5)
+    ready = await stage.ready(vllm())
+    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
+
+    assert isinstance(fell, SleepFailed)
+    assert told in fell.error
+    await stage.end(ready)
+
+
+async def test_a_server_that_is_suspended_by_signals(stage: Stage) -> None:
+    """A stopped process answers nobody, and does again; that frees no memory, and shows how commands are used."""
+    stop, go = (step_of(f"kill -{name} ${{PID}}") for name in ("STOP", "CONT"))
+    level = SleepLevel("1", (stop,), (go,))
+    ready = await stage.ready(vllm())
+    await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
+    state = Path(f"/proc/{ready.upstream.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    assert state == "T"
+    assert isinstance(await stage.supervisor.wake_up(wake_up(ready, level)), UpstreamAwake)
+    await stage.end(ready)
+
+
+# The real llama-server
+
+
+async def test_llama_server_sleeps_by_itself(stage: Stage) -> None:
+    """Unused for a second, it drops its model; a question brings it back."""
+    argv = tuple(shlex.split(llama.command("alpha", "${PORT}", "--sleep-idle-seconds 1")))
+    ready = await stage.ready(ModelSpec(ModelName("qwen"), LaunchRecipe(argv, "http://127.0.0.1:${PORT}")))
+    level = known("llama-server", "idle", 20)
+    awake_kib = resident_kib(ready)
+    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
+
+    assert isinstance(fell, UpstreamAsleep)
+    assert resident_kib(ready) < 0.75 * awake_kib
+    assert isinstance(await stage.supervisor.wake_up(wake_up(ready, level)), UpstreamAwake)
+    assert (await ask(ready, "/props"))["is_sleeping"] is False
+    await stage.end(ready)
+
+
+def resident_kib(ready: UpstreamReady) -> int:
+    status = Path(f"/proc/{ready.upstream.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
