@@ -76,6 +76,10 @@ screenshots:
 bench-swap *options:
     python -m bench.swap "$@"
 
+# a sleep beside a restart, with a real llama-server
+bench-sleep *options:
+    python -m bench.sleep "$@"
+
 # the relay's cost beside nginx, HAProxy, Go and aiohttp
 bench-relay *options:
     python -m bench.relay "$@"
