@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tests.support.catalogs import in_groups, model, one_at_a_time
+from tests.support.catalogs import in_groups, model, one_at_a_time, sleeps, with_model
 from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
 
@@ -16,6 +16,7 @@ from hotseat.catalog.groups import Group
 from hotseat.dispatcher import Dispatcher
 from hotseat.homecoming import Homecoming
 from hotseat.journal import Journal
+from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
 from hotseat.terms import ModelName
@@ -56,6 +57,18 @@ async def test_the_default_comes_back_when_a_guest_was_not_used() -> None:
         before, after = await running_after(dispatcher, 59), await running_after(dispatcher, 2)
 
     assert (before, after) == (["guest"], ["home"])
+
+
+@in_virtual_time
+async def test_a_default_that_sleeps_comes_back_too() -> None:
+    """It is woken, and a sleeper counts as nobody who would have to go."""
+    catalog = with_model(HOUSE, model("home", sleep=sleeps()))
+    async with opened(catalog) as dispatcher:
+        await dispatcher.load(HOME)
+        await dispatcher.load(GUEST)
+        asleep, after = dispatcher.view().model(HOME).phase, await running_after(dispatcher, 61)
+
+    assert (asleep, after) == (Phase.ASLEEP, ["home"])
 
 
 @in_virtual_time

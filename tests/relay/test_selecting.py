@@ -45,12 +45,14 @@ def test_pin_means_the_first() -> None:
         ([COLD, LOADING, READY], "c"),
         ([READY, READY], "a"),
         ([COLD, LOADING, LOADING], "b"),
+        ([COLD, Phase.ASLEEP, LOADING], "c"),
+        ([COLD, Phase.ASLEEP], "b"),
         ([COLD, COLD], "a"),
         ([DRAINING, COLD], "a"),  # nobody is warm: the first, though it must load anew
     ],
 )
 def test_warm_means_the_readiest(phases: list[Phase], name: str) -> None:
-    """Ready before loading before the first."""
+    """Ready before loading before asleep before the first."""
     assert chosen(Strategy.WARM, *((phase, 0) for phase in phases)) == name
 
 
