@@ -52,10 +52,25 @@ async def test_an_answer_may_be_cut_anywhere(house: RelayHouse, said: bytes) -> 
 
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n"])
 async def test_an_answer_may_end_with_its_connection(house: RelayHouse, start: bytes) -> None:
-    """Without length and chunks the end of the connection is the end of the body, for the client too."""
+    """Without length and chunks the end of the connection is the end of the body. The client is told it in chunks: if
+    we were killed, our own connection would end in the same way."""
     client, call = await house.reached(chat())
     await call.say(start + b"hel")
     await call.say(b"lo")
+    call.hang_up()
+    answered = await client.message()
+
+    assert answered.body == b"hello"
+    assert answered["Transfer-Encoding"] == "chunked"
+    await client.send(chat())
+    await (await house.alpha.call()).say(HELLO)
+    assert (await client.message()).body == b"hello"
+
+
+async def test_an_old_client_is_told_the_end_by_the_connection(house: RelayHouse) -> None:
+    """It knows no chunks."""
+    client, call = await house.reached(get(version="1.0"))
+    await call.say(b"HTTP/1.1 200 OK\r\n\r\nhello")
     call.hang_up()
     answered = await client.message()
 

@@ -110,6 +110,8 @@ class Exchange:
     _unreachable_since: Instant | None = None
     _was_sent = False
     _dechunks = False
+    _chunks = False
+    """Is the client told the end of an answer that the upstream ends by hanging up?"""
 
     def __init__(self, relay: Relay, client: Client, request: Request, peer: str) -> None:
         self._relay = relay
@@ -364,16 +366,24 @@ class Exchange:
         self._first_byte_at = self._relay.now()
         if self._early is not None:
             return self._early.head_received(head)
-        self._dechunks = head.is_chunked and self.request.head.http10
+        http10 = self.request.head.http10
         endless = head.ends_with_the_connection and not self.wants_head_only
-        self._closes = self._closes or endless or self._dechunks or self._relay.is_draining
+        self._dechunks, self._chunks = head.is_chunked and http10, endless and not http10
+        self._closes = self._closes or (endless and http10) or self._dechunks or self._relay.is_draining
         cors, ours = self._relay.rules.cors.lines(self.request.head), [self._name(), *self._lines_about_waiting()]
         if self._spec is not None and head.may_be_page:
             ours += self._relay.rules.confinement
-        http10 = self.request.head.http10
-        return self.write(
+        if self._chunks:
+            ours.append(b"Transfer-Encoding: chunked")
+            self.write = self._write_chunk
+        return self._client.write(
             response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10, ours=ours)
         )
+
+    def _write_chunk(self, data: bytes) -> None:
+        """If we were killed now, the kernel would close the connection in our name: that must not look like the end."""
+        if data:
+            self._client.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def _name(self) -> bytes:
         return b"X-Request-Id: %b" % self.request.id
@@ -408,6 +418,8 @@ class Exchange:
         if self._early is not None:
             self._over(self._early.status, now)
             return self._early.ended(keep_alive=not self._closes, now=now)
+        if self._chunks:
+            self._client.write(b"0\r\n\r\n")
         self._over(self._head.status, now)
         return self._client.exchange_ended(keep_alive=not self._closes, now=now)
 
@@ -493,7 +505,7 @@ class Exchange:
         if self._head is None or self._early is not None:
             return self._refuse(error)
         last_words = self._last_words(error)
-        looks_complete = self._head.ends_with_the_connection or self._dechunks
+        looks_complete = self._ends_with_the_connection
         self._over(error.status, self._relay.now())
         return self._client.cut(last_words, looks_complete=looks_complete)
 
@@ -504,9 +516,16 @@ class Exchange:
         if not self._head.is_event_stream:
             return b""
         event = b"\n\n" + stream_error(error.message, error.code, self.request.dialect(self._relay.rules.error_format))
-        if self._head.ends_with_the_connection or self._dechunks:
+        if self._ends_with_the_connection:
             return event
-        return b"%x\r\n%b\r\n" % (len(event), event) if self._connection.is_between_chunks else b""
+        at_a_chunk = self._chunks or self._connection.is_between_chunks
+        return b"%x\r\n%b\r\n" % (len(event), event) if at_a_chunk else b""
+
+    @property
+    def _ends_with_the_connection(self) -> bool:
+        """Does nothing but our hanging up tell the client where the answer ends?"""
+        assert self._head is not None
+        return self._dechunks or (self._head.ends_with_the_connection and not self._chunks)
 
     def _over(self, status: int, now: Instant) -> None:
         self._stage = OVER
