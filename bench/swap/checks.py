@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PROMPT = 0.95
 """Of all starts: the others are for the moods of a busy machine."""
-RATIO, ABOVE_S = 1.15, 0.030
+RATIO, ABOVE_S = 1.15, 0.015
 FASTER, SLOWER = 0.25, 0.05
 """By how much the rest of a swap is shorter when files were read ahead, and a model in use meanwhile slower at most."""
 
