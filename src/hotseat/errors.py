@@ -153,6 +153,22 @@ class NoRoom(HotseatError):
     retry_helps = True
 
 
+class NotHere(HotseatError):
+    """Another host passed the request on to us, and nothing was done for it: it may be passed on to the next."""
+
+    status = 503
+    code = "not_here"
+    retry_helps = True
+
+
+class NowhereToGo(HotseatError):
+    """No host of the fleet can take the request at present."""
+
+    status = 503
+    code = "no_host"
+    retry_helps = True
+
+
 class MakingWay(HotseatError):
     """Models have to be gone for somebody who has precedence."""
 

@@ -125,6 +125,16 @@ class Logging:
 
 
 @dataclass(frozen=True, slots=True)
+class Fleet:
+    """The other hosts: how we meet them, and what we are to them."""
+
+    nats: tuple[str, ...] = ()
+    name: str = ""
+    secret: str = field(default="", repr=False)
+    """What hosts show each other; whoever has it is believed who asks, and asks without a key."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     listen: tuple[str, int] = ("127.0.0.1", 8080)
     access: Access = Access()
@@ -136,6 +146,8 @@ class Settings:
     activity: ActivityKept = ActivityKept()
     error_format: ErrorFormat = ErrorFormat.AUTO
     metrics: bool = True
+    fleet: Fleet | None = None
+    """None: this host is alone."""
     include_aliases_in_list: bool = False
     ignore_paths: tuple[str, ...] = (r"\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$",)
     """After /upstream/{model}: paths that match never start a model."""

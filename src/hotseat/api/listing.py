@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from hotseat.api.context import Here
 from hotseat.api.observing import progress
 from hotseat.api.shapes import Abilities, Error, LoadStatus, ModelEntry, ModelList
-from hotseat.catalog.leads import RemoteModel, Selector
+from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import ModelSpec
 from hotseat.scheduling.lifecycle import Phase
 
@@ -43,7 +43,7 @@ async def one_model(model: str, here: Here) -> ModelEntry:
 
 
 def listed(here: House) -> Iterator[tuple[str, Lead]]:
-    """Our models, the selectors, and the models of peers by their full names; other names on demand."""
+    """Our models, the selectors, the models of peers by their full names and of other hosts; other names on demand."""
     catalog, with_aliases = here.dispatcher.catalog, here.settings().include_aliases_in_list
     for spec in catalog.listed():
         yield spec.name, spec
@@ -53,11 +53,14 @@ def listed(here: House) -> Iterator[tuple[str, Lead]]:
     for name, remote in catalog.remotes.items():
         if with_aliases or name == remote.name:
             yield name, remote
+    for name, model in catalog.fellows.items():
+        if with_aliases or name == model.name:
+            yield name, model
 
 
 def entry(here: House, view: View, lead: Lead, name: str) -> ModelEntry:
     known = ModelEntry(id=name, created=int(here.started_at), meta=meta(lead, name))
-    if isinstance(lead, RemoteModel):
+    if isinstance(lead, RemoteModel | FleetModel):
         return known
     known.name, known.description = lead.title or None, lead.description or None
     if isinstance(lead, Selector):
@@ -74,7 +77,7 @@ def entry(here: House, view: View, lead: Lead, name: str) -> ModelEntry:
 def meta(lead: Lead, name: str) -> dict[str, Any]:
     """What a client may want to know of a name, where llama-swap's clients look for it and in a place of our own."""
     kind = kind_of(lead, name)
-    metadata = {} if isinstance(lead, RemoteModel) else dict(lead.metadata)
+    metadata = {} if isinstance(lead, RemoteModel | FleetModel) else dict(lead.metadata)
     return {"llamaswap": {**metadata, **kind}, "hotseat": {**kind, "metadata": metadata}}
 
 
@@ -82,6 +85,8 @@ def kind_of(lead: Lead, name: str) -> dict[str, Any]:
     match lead:
         case RemoteModel():
             return {"type": "peer", "peerID": lead.peer}
+        case FleetModel():
+            return {"type": "fleet"}
         case Selector():
             return {"type": "selector", "strategy": lead.strategy.value, "targets": list(lead.targets)}
         case ModelSpec():

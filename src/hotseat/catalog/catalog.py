@@ -13,7 +13,7 @@ from hotseat.errors import UnknownModel, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hotseat.catalog.leads import Lead, Profile, RemoteModel, Selector, Servable
+    from hotseat.catalog.leads import FleetModel, Lead, Profile, RemoteModel, Selector, Servable
     from hotseat.catalog.spec import Footprint
     from hotseat.terms import Bytes, ModelName, Place, Seconds
 
@@ -41,6 +41,8 @@ class Catalog:
     preload: tuple[ModelName, ...] = ()
     remotes: Mapping[str, RemoteModel] = field(default_factory=lambda: NOTHING)
     """Models of peers, by each name that leads to them."""
+    fellows: Mapping[str, FleetModel] = field(default_factory=lambda: NOTHING)
+    """Models that only other hosts of the fleet have, by each name that leads to them."""
     selectors: Mapping[str, Selector] = field(default_factory=lambda: NOTHING)
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     active_profile: str | None = None
@@ -60,7 +62,8 @@ class Catalog:
         own |= {name: called(spec, name) for name, spec in self.models.items()}
         object.__setattr__(self, "_called", own)
         leads: dict[str, Lead] = {**own, **self.selectors}
-        leads |= {name: remote for name, remote in self.remotes.items() if name not in leads}
+        for strangers in (self.remotes, self.fellows):
+            leads |= {name: stranger for name, stranger in strangers.items() if name not in leads}
         pins = self.profiles[self.active_profile].pins if self.active_profile else NOTHING
         pinned = {name: renamed(leads[target], target) for name, target in pins.items() if target in leads}
         kept = {name: lead for name, lead in leads.items() if name not in pins}
@@ -98,6 +101,10 @@ class Catalog:
         """The same with this profile active, if there is one of that name."""
         return replace(self, active_profile=name) if name in self.profiles else self
 
+    def with_fellows(self, fellows: Mapping[str, FleetModel]) -> Catalog:
+        """The same beside what other hosts have."""
+        return replace(self, fellows=fellows)
+
     def with_learned(self, name: ModelName, learned: Footprint) -> Catalog:
         """The same with this known of the memory of one of its models."""
         return replace(self, models={**self.models, name: replace(self.models[name], learned=learned)})
@@ -117,6 +124,8 @@ class Catalog:
         if name in self.remotes:
             peer = self.remotes[name].peer
             raise UnknownModel(f'"{name}" is a model of the peer "{peer}": hotseat neither loads nor stops it')
+        if name in self.fellows:
+            raise UnknownModel(f'"{name}" is a model of other hosts. `hotseat fleet status` says which')
         raise UnknownModel(self._unknown(name))
 
     def _own_targets(self, selector: str) -> Iterator[str]:

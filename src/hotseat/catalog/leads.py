@@ -32,6 +32,15 @@ class RemoteModel:
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
+@dataclass(frozen=True, slots=True)
+class FleetModel:
+    """A model that other hosts of the fleet have and this one has not."""
+
+    name: ModelName
+    changes: BodyChanges = UNCHANGED
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+
+
 class Strategy(Enum):
     WARM = "warm"
     """The first target that is ready, else the first that is loading, else the first."""
@@ -65,8 +74,8 @@ class Profile:
     """Name to name; an empty one switches the name off."""
 
 
-Servable: TypeAlias = ModelSpec | RemoteModel
-Lead: TypeAlias = ModelSpec | RemoteModel | Selector
+Servable: TypeAlias = ModelSpec | RemoteModel | FleetModel
+Lead: TypeAlias = Servable | Selector
 
 
 AnyLead = TypeVar("AnyLead", bound=Lead)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from hotseat.errors import Busy, HotseatError, TooSlow
 from hotseat.relay.exchange import Exchange
+from hotseat.relay.fellows import told_to_fellow
 from hotseat.relay.ids import id_in
 from hotseat.relay.reading import BETWEEN, Reading, RequestReader
 from hotseat.relay.refusals import Dialect, answer
@@ -183,6 +184,7 @@ class ClientConnection(asyncio.Protocol):
     def _refusal(
         self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool, request_id: bytes = b""
     ) -> Reply:
+        error = error if head is None else told_to_fellow(error, head)
         self._relay.ledger.refused(error.code)
         if head is None:
             return Reply(answer(error, Dialect.TEXT, request_id=self._relay.new_id(), close=not keep_alive), keep_alive)

@@ -13,13 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hotseat.activity import UnderWay
-from hotseat.catalog.leads import RemoteModel, Selector
-from hotseat.catalog.spec import DEFAULT_TIMEOUTS, UNCHANGED, LoadingState, ModelSpec
-from hotseat.errors import ClientError, HotseatError, NotRunning, UpstreamError
+from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
+from hotseat.catalog.spec import DEFAULT_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
+from hotseat.errors import ClientError, HotseatError, NotRunning, UnknownModel, UpstreamError
 from hotseat.relay import audit
 from hotseat.relay.dying import is_dying
 from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
 from hotseat.relay.naming import MANAGEMENT, MODEL_IN_BODY, name_for_v1
+from hotseat.relay.passage import Passage
 from hotseat.relay.refusals import one_line, stream_error
 from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
 from hotseat.relay.usage import tokens_in
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
     from hotseat.activity import Tokens
     from hotseat.catalog.leads import Lead, Servable
     from hotseat.relay.known import KnownResponse
+    from hotseat.relay.passage import Hosts
     from hotseat.relay.relay import Relay
     from hotseat.relay.request import Request
     from hotseat.terms import Address, Instant, ModelName, Seconds, TicketId, Upstream
+    from hotseat.whereabouts import Elsewhere
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +103,10 @@ class Exchange:
     """The end of the time for which it may use the model."""
     _visit: Visit | None = None
     """Its place in the account of the key that came along; None where there are no keys."""
+    _passage: Passage | None = None
+    """Its way through the fleet; None where there is none, or it came from a host of it."""
+    _elsewhere: Elsewhere | None = None
+    """The host that it was passed on to."""
     _early: EarlyAnswer | None = None
     _head: ResponseHead | None = None
     _granted_at: Instant | None = None
@@ -134,10 +141,23 @@ class Exchange:
             if (account := self.request.verdict.account) is not None:
                 self._visit = account.enter(lead.name, self._relay.now())
             spec = self._spec = self._relay.choose(lead) if isinstance(lead, Selector) else lead
+            if (hosts := self._relay.hosts) is not None and not isinstance(spec, RemoteModel) and self._may_travel():
+                return self._find_host(hosts, spec)
+        except HotseatError as error:
+            return self._refuse(error)
+        return self.serve_here()
+
+    def serve_here(self) -> None:
+        """With a model of ours, or of a peer's."""
+        spec = self._spec
+        assert spec is not None
+        try:
             if spec.changes is not UNCHANGED:
                 self.request.change_body(spec.changes)
             if isinstance(spec, RemoteModel):
                 return self._go_abroad(spec)
+            if isinstance(spec, FleetModel):
+                raise UnknownModel(f'model "{spec.name}" is not defined on this host.')
             if self.request.destination.lead is not None:
                 self._check_may_start(spec)
             if spec.ignore_websockets and self.request.head.is_websocket:
@@ -234,6 +254,41 @@ class Exchange:
             is_waiting=self._stage is WAITING,
         )
 
+    # The fleet
+
+    def _may_travel(self) -> bool:
+        """Not what a host passed on already, nor what must not start a model anywhere."""
+        request = self.request
+        return not request.verdict.from_host and self._relay.rules.may_start(request.head, request.destination)
+
+    def _find_host(self, hosts: Hosts, spec: ModelSpec | FleetModel) -> None:
+        self._stage = WAITING
+        self._passage = Passage(hosts, spec.name, self.request.client, self)
+        self._passage.find()
+
+    def travel(self, where: Elsewhere) -> None:
+        """To a host that changes the body itself: only what a selector was called must not arrive there."""
+        assert self._spec is not None
+        if self._spec.changes.model_name == self._spec.name:
+            self.request.change_body(BodyChanges(model_name=self._spec.name))
+        self._granted_at = self._relay.now()
+        self._elsewhere = where
+        self._forward(where.address)
+
+    def is_turned_away(self, head: ResponseHead) -> bool:
+        """Did the host that we passed it on to do nothing for it? Then it is on its way to the next."""
+        if self._elsewhere is None or not head.is_turned_away:
+            return False
+        self._connection, self._was_sent = None, False
+        self._next_host()
+        return True
+
+    def _next_host(self) -> None:
+        assert self._passage is not None
+        self._elsewhere = None
+        self._stop_clock()
+        self._passage.turned_away()
+
     # The dispatcher's answers
 
     def granted(self, upstream: Upstream, because: str = "") -> None:
@@ -288,6 +343,8 @@ class Exchange:
     def _not_connected(self, problem: str) -> None:
         """Perhaps the server has just died and nobody knows yet: if nothing was sent, ask once more in a moment."""
         self._pending = None
+        if self._elsewhere is not None and not self._was_sent:
+            return self._next_host()
         now = self._relay.now()
         self._unreachable_since = self._unreachable_since or now
         spec, is_early = self._spec, now - self._unreachable_since <= UNREACHABLE_S
@@ -313,11 +370,15 @@ class Exchange:
         self._connection = connection
         spec = self._spec
         key = spec.api_key if isinstance(spec, RemoteModel) else ""
-        if isinstance(spec, ModelSpec) and spec.max_request_s is not None and self._limit is None:
-            self._limit = self._relay.later(spec.max_request_s, self._takes_too_long, spec.max_request_s)
+        limit_s = spec.max_request_s if isinstance(spec, ModelSpec) and self._elsewhere is None else None
+        if limit_s is not None and self._limit is None:
+            self._limit = self._relay.later(limit_s, self._takes_too_long, limit_s)
         if spec is not None and spec.timeouts.response_header_s is not None:
             self._pending = self._relay.later(spec.timeouts.response_header_s, self._is_too_slow)
-        head = self._relay.upstream_head(self.request, connection.address, self._peer, key)
+        if self._elsewhere is not None and spec is not None:
+            head = self._relay.fellow_head(self.request, self._elsewhere, self._peer, spec.name)
+        else:
+            head = self._relay.upstream_head(self.request, connection.address, self._peer, key)
         connection.send(self, head, self.request.body)
 
     def _is_too_slow(self) -> None:
@@ -538,6 +599,8 @@ class Exchange:
             connection.release()
         if self._ticket is not None:
             self._relay.dispatcher.leave(self._ticket)
+        if self._passage is not None:
+            self._passage.come_back()
         if self._visit is not None:
             self._visit.ended(now)
         if self.request.verdict.is_action:
@@ -558,6 +621,8 @@ class Exchange:
         self._relay.ledger.finished(model, status, waited, first_byte, seconds, it.client, it.head, it.id, self._tokens)
 
     def _who(self) -> str:
+        if self._elsewhere is not None and self._spec is not None:
+            return f"{self._spec.name} on {self._elsewhere.host}"
         return "hotseat's own API" if self._spec is None else self._spec.name
 
     def _hint(self) -> str:

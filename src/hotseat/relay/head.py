@@ -34,7 +34,9 @@ HOP_BY_HOP = frozenset(
     )
 )
 ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for", b"x-request-id"}
-SAID_BY_US = frozenset((b"x-request-id",))
+NOT_HERE = b"hotseat-not-here"
+"""Says that a host did nothing for a request that another passed on to it."""
+SAID_BY_US = frozenset((b"x-request-id", NOT_HERE))
 """Of an answer: what we say instead of the upstream."""
 CHUNKED = [b"chunked"]
 SPOKEN = ("1.1", "1.0")
@@ -45,7 +47,22 @@ ALLOW_ORIGIN = b"access-control-allow-origin"
 INTERNAL = b"hotseat-"
 BLANKS = b" \t"
 """llhttp leaves those after a value."""
-SHOWN_ONCE = frozenset((b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"authorization", b"x-api-key"))
+FROM_HOST, FOR_CLIENT, FOR_MODEL, FLEET_SECRET = b"hotseat-from", b"hotseat-client", b"hotseat-model", b"hotseat-fleet"
+"""What a host says of a request that it passes on: who it is, who asks, for which model, and that it may say so."""
+SHOWN_ONCE = frozenset(
+    (
+        b"host",
+        b"origin",
+        b"sec-fetch-site",
+        b"sec-fetch-mode",
+        b"authorization",
+        b"x-api-key",
+        FROM_HOST,
+        FOR_CLIENT,
+        FOR_MODEL,
+        FLEET_SECRET,
+    )
+)
 """Checks look at one value of these, so a second one would pass unseen."""
 
 
@@ -237,6 +254,10 @@ class ResponseHead:
         """Could a browser take it for a document that runs scripts? Without a type it guesses."""
         kind = self.known.get(b"content-type", b"").partition(b";")[0].strip(BLANKS).lower()
         return not (kind in NO_PAGES or _NO_PAGE.fullmatch(kind) or self.has_no_body)
+
+    @property
+    def is_turned_away(self) -> bool:
+        return NOT_HERE in self.known
 
     @property
     def is_chunked(self) -> bool:

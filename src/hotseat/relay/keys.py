@@ -41,6 +41,8 @@ class Verdict:
     """What that key may use; None where there are no keys, and then nothing is counted."""
     is_action: bool = field(default=False, compare=False)
     """Does it change something in the house? That is written down."""
+    from_host: str = ""
+    """The host of the fleet that passed it on; empty where a client asks."""
 
 
 UNTOUCHED = Verdict()

@@ -14,6 +14,7 @@ import httptools
 
 from hotseat.errors import Busy, ClientError, HeadTooLarge, HotseatError, NotImplementedHere
 from hotseat.relay.body import Body
+from hotseat.relay.fellows import road_for_fellow
 from hotseat.relay.head import check_spelling, read_head
 from hotseat.relay.ids import id_in
 from hotseat.relay.known import KnownRequest, Outline, key_of, may_be_learned
@@ -364,7 +365,8 @@ class RequestReader:
         if preflight := rules.cors.preflight(head):
             return self._owner.request_answered(preflight, keep_alive=self._llhttp().should_keep_alive())
         verdict = rules.authorize(head)
-        destination = road_for(head, self._relay.dispatcher.catalog)
+        catalog = self._relay.dispatcher.catalog
+        destination = (road_for_fellow(head, catalog) if verdict.from_host else None) or road_for(head, catalog)
         if verdict.account is not None and destination.lead is not None:
             verdict.account.check_may_use(destination.lead.name)
         self._most_bytes = rules.most_bytes(head, destination)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hotseat.errors import HotseatError
+from hotseat.errors import HotseatError, NotHere
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
@@ -130,6 +130,8 @@ def _shaped(message: str, code: str, status: int, dialect: Dialect) -> dict[str,
 
 def _advice(error: HotseatError) -> list[str]:
     advice = list(_FOR_BROWSERS.get(error.status, ()))
+    if isinstance(error, NotHere):
+        advice.append("Hotseat-Not-Here: 1")
     if error.retry_helps is not None:
         advice.append(f"x-should-retry: {'true' if error.retry_helps else 'false'}")
     if error.retry_after is not None:

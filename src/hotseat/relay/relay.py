@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.relay.client import ClientConnection
+from hotseat.relay.fellows import line_for_model, lines_for_fellow
 from hotseat.relay.head import framed
 from hotseat.relay.ids import numbered
 from hotseat.relay.known import KnownRequest, Memory
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from hotseat.catalog.leads import Selector, Servable
     from hotseat.dispatcher import Dispatcher
     from hotseat.relay.body import Body
+    from hotseat.relay.passage import Hosts
     from hotseat.relay.request import Request
     from hotseat.relay.rules import Rules
     from hotseat.terms import Address, Bytes, ClientId, ModelName, Seconds
+    from hotseat.whereabouts import Elsewhere
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +65,8 @@ class Relay:
         self.management = management
         self.ledger = ledger
         self.pool = Pool()
+        self.hosts: Hosts | None = None
+        """The fleet; None where this host is alone."""
         self.new_id = numbered()
         self.is_draining = False
         self.scheme = b"http"
@@ -155,19 +160,31 @@ class Relay:
         body.close()
 
     def upstream_head(self, request: Request, address: Address, peer: str, api_key: str = "") -> bytes:
+        return framed(self._remembered_lines(request, address, peer, api_key), request.id, request.stated_length)
+
+    def fellow_head(self, request: Request, where: Elsewhere, peer: str, model: ModelName) -> bytes:
+        """The same for a host of the fleet, which is told what we know already."""
+        lines = self._remembered_lines(request, where.address, peer, to_fellow=True)
+        return framed(lines + line_for_model(model), request.id, request.stated_length)
+
+    def _remembered_lines(
+        self, request: Request, address: Address, peer: str, api_key: str = "", *, to_fellow: bool = False
+    ) -> bytes:
+        """An address is always a fellow's or never, so lines for the one are not taken for the other's."""
         known = request.known
         if known is None or api_key:  # a head with a peer's key in it is not remembered
-            lines = self._upstream_lines(request, address, peer, api_key)
-        else:
-            if known.sent_to is not address or known.sent_for != peer:
-                known.sent_to, known.sent_for = address, peer
-                known.sent_as = self._upstream_lines(request, address, peer)
-            lines = known.sent_as
-        return framed(lines, request.id, request.stated_length)
+            return self._upstream_lines(request, address, peer, api_key, to_fellow)
+        if known.sent_to is not address or known.sent_for != peer:
+            known.sent_to, known.sent_for = address, peer
+            known.sent_as = self._upstream_lines(request, address, peer, "", to_fellow)
+        return known.sent_as
 
-    def _upstream_lines(self, request: Request, address: Address, peer: str, api_key: str = "") -> bytes:
-        trusts = self.rules.trusts(peer)
-        return request.upstream_lines(address, peer, self.scheme, trust_proxies=trusts, api_key=api_key)
+    def _upstream_lines(self, request: Request, address: Address, peer: str, api_key: str, to_fellow: bool) -> bytes:
+        trusts = bool(request.verdict.from_host) or self.rules.trusts(peer)
+        lines = request.upstream_lines(address, peer, self.scheme, trust_proxies=trusts, api_key=api_key)
+        if not to_fellow or self.hosts is None:
+            return lines
+        return lines + lines_for_fellow(self.hosts.name, self.hosts.secret, request.client)
 
     def choose(self, selector: Selector) -> Servable:
         """The target that a selector means now."""

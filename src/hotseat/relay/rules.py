@@ -10,6 +10,8 @@ from hotseat.accounts import Accounts
 from hotseat.errors import TooLarge
 from hotseat.relay.access import Gate, reduce_absolute
 from hotseat.relay.cors import Cors
+from hotseat.relay.fellows import Fellows
+from hotseat.relay.head import FOR_CLIENT
 from hotseat.relay.keys import Keys
 from hotseat.relay.request import must_stay_in_memory
 from hotseat.terms import ClientId
@@ -38,6 +40,7 @@ class Rules:
         self.confinement = [] if settings.trust_pages else SANDBOX
         """Lines for pages of model servers."""
         self._gate = Gate(settings.access, settings.listen)
+        self._fellows = Fellows(settings.fleet)
         self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
@@ -61,7 +64,9 @@ class Rules:
         )
 
     def authorize(self, head: RequestHead) -> Verdict:
-        """The caller's key, where keys are configured."""
+        """The caller's key, where keys are configured; hosts of the fleet have their own."""
+        if (fellow := self._fellows.verdict(head)) is not None:
+            return fellow
         path = head.target.partition(b"?")[0]
         return self._keys.authorize(head.method, path, head.known.get(b"authorization"), head.known.get(b"x-api-key"))
 
@@ -88,6 +93,8 @@ class Rules:
 
     def client_of(self, head: RequestHead, verdict: Verdict, peer: str) -> ClientId:
         """Who asks, for fairness: by the header an operator chose, else by the key, else by the address."""
+        if verdict.from_host:
+            return ClientId(head.known.get(FOR_CLIENT, b"")[:LONGEST_CLIENT].decode("latin-1"))
         named = head.known.get(self._client_header) if self._client_header else None
         if named:
             return ClientId(named[:LONGEST_CLIENT].decode("latin-1"))

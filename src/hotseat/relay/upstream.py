@@ -284,6 +284,8 @@ class UpstreamConnection(asyncio.Protocol):
             head = answer.read_head(lines)
         except Switched as switch:
             return self._switch(exchange, switch.head, data)
+        if exchange.is_turned_away(head):
+            return self._close_unheard()
         self._rest_s, self._most_requests = _promised(head.known.get(b"keep-alive", b""))
         if head.is_event_stream:
             # llama-server hangs up after each stream, whatever it promised, and a request that meets that is lost.
@@ -295,6 +297,12 @@ class UpstreamConnection(asyncio.Protocol):
         if may_learn and not (head.has_no_body or head.may_be_page):
             self._to_learn = (lines, head)
         return self._begin_body(exchange, answer, head, data)
+
+    def _close_unheard(self) -> None:
+        """Nobody wants the rest: the request is on its way to another host."""
+        self._exchange = None
+        self._stage = CLOSED
+        self._transport.abort()
 
     def _switch(self, exchange: Exchange, head: ResponseHead, data: bytes) -> None:
         if not exchange.wants_tunnel:

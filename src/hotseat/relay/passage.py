@@ -1,0 +1,106 @@
+"""A request's way to the host that serves it: asked for, perhaps waited for, and asked for again if it is turned away.
+
+Every turn takes one host out of the choice, so it ends: with a host, with this one, or with nobody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.errors import HotseatError
+from hotseat.whereabouts import Here
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Collection
+
+    from hotseat.terms import ClientId, HostName, ModelName
+    from hotseat.whereabouts import Elsewhere, Where
+
+
+class Hosts(Protocol):
+    """The fleet, as the relay sees it."""
+
+    name: str
+    secret: str
+
+    def whither(self, model: ModelName, client: ClientId, tried: Collection[HostName]) -> Where | None:
+        """Who serves it; None where hosts must agree first. Raises where nobody can."""
+        ...
+
+    def agree(
+        self,
+        model: ModelName,
+        client: ClientId,
+        tried: Collection[HostName],
+        agreed: Callable[[Where | HotseatError], None],
+    ) -> asyncio.Task[None]:
+        """The same, after asking the others; `agreed` is called once, unless the task is cancelled."""
+        ...
+
+    def sent(self, host: HostName, model: ModelName) -> None: ...
+    def came_back(self, host: HostName, model: ModelName) -> None: ...
+    def turned_away(self, host: HostName) -> None:
+        """It could not be reached, or would not take a request."""
+        ...
+
+
+class Traveller(Protocol):
+    """Whose way it is."""
+
+    def serve_here(self) -> None: ...
+    def travel(self, where: Elsewhere) -> None: ...
+    def refused(self, error: HotseatError) -> None: ...
+
+
+class Passage:
+    def __init__(self, hosts: Hosts, model: ModelName, client: ClientId, traveller: Traveller) -> None:
+        self._hosts, self._model, self._client, self._traveller = hosts, model, client, traveller
+        self._tried: set[HostName] = set()
+        self._at: Elsewhere | None = None
+        self._agreeing: asyncio.Task[None] | None = None
+
+    @property
+    def host(self) -> HostName | None:
+        """Where the request is; None: here, or nowhere yet."""
+        return None if self._at is None else self._at.host
+
+    def find(self) -> None:
+        try:
+            where = self._hosts.whither(self._model, self._client, self._tried)
+        except HotseatError as nobody:
+            return self._traveller.refused(nobody)
+        if where is None:
+            self._agreeing = self._hosts.agree(self._model, self._client, self._tried, self._agreed)
+            return None
+        return self._go(where)
+
+    def turned_away(self) -> None:
+        """That host did nothing for it: the next one."""
+        assert self._at is not None
+        self._tried.add(self._at.host)
+        self._hosts.turned_away(self._at.host)
+        self.come_back()
+        self.find()
+
+    def come_back(self) -> None:
+        """It is over, or goes elsewhere. Safe to call twice."""
+        if self._agreeing is not None:
+            self._agreeing.cancel()
+            self._agreeing = None
+        if self._at is not None:
+            self._hosts.came_back(self._at.host, self._model)
+            self._at = None
+
+    def _agreed(self, where: Where | HotseatError) -> None:
+        self._agreeing = None
+        if isinstance(where, HotseatError):
+            return self._traveller.refused(where)
+        return self._go(where)
+
+    def _go(self, where: Where) -> None:
+        if isinstance(where, Here):
+            return self._traveller.serve_here()
+        self._at = where
+        self._hosts.sent(where.host, self._model)
+        return self._traveller.travel(where)

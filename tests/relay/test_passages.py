@@ -1,0 +1,331 @@
+"""Requests that other hosts of the fleet serve, and those that they pass on to us: through the relay as it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true, spec
+from tests.support.relay_house import HELLO, chat, get
+from tests.support.scripted_upstream import on_a_port
+
+from hotseat.catalog.leads import FleetModel, Selector, Strategy
+from hotseat.catalog.spec import BodyChanges
+from hotseat.errors import HotseatError, NowhereToGo
+from hotseat.settings import Access, ApiKey, Fleet, Settings
+from hotseat.tasks import Tasks
+from hotseat.terms import Address, HostName, ModelName
+from hotseat.whereabouts import HERE, Elsewhere
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+    from tests.support.scripted_upstream import ScriptedUpstream
+
+    from hotseat.terms import ClientId
+    from hotseat.whereabouts import Where
+
+NOWHERE = Address("127.0.0.1", 1)
+NOT_HERE = b"HTTP/1.1 503 gone\r\nHotseat-Not-Here: 1\r\nContent-Length: 4\r\n\r\nbusy"
+GUESTS = {"far": FleetModel(ModelName("far")), "distant": FleetModel(ModelName("far"))}
+PASSED_ON = ("Hotseat-From: a", "Hotseat-Client: ann", "Hotseat-Fleet: hush", "Hotseat-Model: alpha")
+
+
+@dataclass
+class ScriptedHosts:
+    """A fleet that chooses as the test says."""
+
+    choices: list[Where | HotseatError]
+    name: str = "here"
+    secret: str = "hush"
+    must_agree: bool = False
+    takes_s: float = 0.0
+    turned_away_by: list[str] = field(default_factory=list)
+    away: list[str] = field(default_factory=list)
+    tasks: Tasks = field(default_factory=Tasks)
+
+    def whither(self, model: ModelName, client: ClientId, tried: Collection[HostName]) -> Where | None:
+        if self.must_agree:
+            return None
+        choice = self.choices.pop(0)
+        if isinstance(choice, HotseatError):
+            raise choice
+        return choice
+
+    def agree(
+        self,
+        model: ModelName,
+        client: ClientId,
+        tried: Collection[HostName],
+        agreed: Callable[[Where | HotseatError], None],
+    ) -> asyncio.Task[None]:
+        async def ask() -> None:
+            await asyncio.sleep(self.takes_s)
+            agreed(self.choices.pop(0))
+
+        return self.tasks.start(ask(), "agree")
+
+    def sent(self, host: HostName, model: ModelName) -> None:
+        self.away.append(f"{model} at {host}")
+
+    def came_back(self, host: HostName, model: ModelName) -> None:
+        self.away.remove(f"{model} at {host}")
+
+    def turned_away(self, host: HostName) -> None:
+        self.turned_away_by.append(host)
+
+
+@pytest.fixture
+async def boxes() -> AsyncIterator[list[ScriptedUpstream]]:
+    """Two other hosts."""
+    async with AsyncExitStack() as stack:
+        servers = [on_a_port(), on_a_port()]
+        for server in servers:
+            stack.push_async_callback(server.aclose)
+        yield servers
+
+
+def at(name: str, box: ScriptedUpstream | Address) -> Elsewhere:
+    return Elsewhere(HostName(name), box if isinstance(box, Address) else box.address)
+
+
+async def joined(
+    open_house: OpenHouse, *choices: Where | HotseatError, **known: object
+) -> tuple[RelayHouse, ScriptedHosts]:
+    house = await open_house(
+        settings=known.pop("settings", Settings(fleet=Fleet(secret="hush"))), fellows=GUESTS, **known
+    )
+    hosts = ScriptedHosts(list(choices))
+    house.relay.hosts = hosts
+    return house, hosts
+
+
+async def test_another_host_serves_a_request(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+    """It is told which model is meant, who asks and who passes it on; the request itself arrives as it was sent."""
+    house, hosts = await joined(open_house, at("b", boxes[0]), at("b", boxes[0]))
+    for _ in range(2):  # the second time the client's head is known already
+        client = await house.send(chat("distant", "X-Mine: stays"))
+        call = await boxes[0].call()
+        await come_true(lambda: hosts.away == ["far at b"])
+        await call.say(HELLO)
+
+        assert (await client.message()).body == b"hello"
+        assert call.request.first_line == "POST /v1/chat/completions HTTP/1.1"
+        assert json.loads(call.request.body) == {"model": "distant"}
+        said = [call.request[name] for name in ("hotseat-from", "hotseat-model", "hotseat-client", "hotseat-fleet")]
+        assert said == ["here", "far", "127.0.0.1", "hush"]
+        assert call.request["x-mine"] == "stays"
+        assert call.request["x-request-id"] == "box-7"
+    await come_true(lambda: hosts.away == [])
+    assert [(entry.model, entry.status) for entry in house.notebook.entries] == [("far", 200), ("far", 200)]
+
+
+async def test_two_models_of_another_host_under_the_same_head(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+) -> None:
+    """What is remembered of a head does not hold the model of the request before."""
+    house, _ = await joined(open_house, *[at("b", boxes[0])] * 3)
+    client = await house.client()
+    for model in ("alpha", "far", "alpha"):
+        await client.send(chat(model, "X-Same: 1"))
+        call = await boxes[0].call()
+        await call.say(HELLO)
+        await client.message()
+
+        assert call.request["hotseat-model"] == model
+
+
+async def test_this_host_serves_what_the_fleet_leaves_to_it(open_house: OpenHouse) -> None:
+    house, hosts = await joined(open_house, HERE)
+    asked, answered = await house.exchange(chat("alpha"))
+
+    assert answered.body == b"hello"
+    assert not [name for name in asked.names if name.startswith("hotseat-")]
+    assert hosts.away == []
+
+
+async def test_hosts_that_must_agree_are_waited_for(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+    house, hosts = await joined(open_house, at("b", boxes[0]))
+    hosts.must_agree = True
+    client = await house.send(chat("far"))
+    await (await boxes[0].call()).say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+
+
+async def test_a_client_that_leaves_while_hosts_agree_is_sent_nowhere(open_house: OpenHouse) -> None:
+    """The question to the others is taken back."""
+    house, hosts = await joined(open_house, HERE)
+    hosts.must_agree, hosts.takes_s = True, 60.0
+    client = await house.send(chat("far"))
+    await come_true(lambda: list(hosts.tasks) != [])
+    client.hang_up()
+
+    await come_true(lambda: list(hosts.tasks) == [])
+    assert [entry.status for entry in house.notebook.entries] == [499]
+
+
+async def test_a_host_that_cannot_be_reached_is_passed_over(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+) -> None:
+    """Nothing was sent, so the next one may have it."""
+    house, hosts = await joined(open_house, at("gone", NOWHERE), at("b", boxes[0]))
+    client = await house.send(chat("far"))
+    await (await boxes[0].call()).say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert hosts.turned_away_by == ["gone"]
+
+
+@pytest.mark.parametrize("last", ["another host", "this one"])
+async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream], last: str
+) -> None:
+    """It goes to the next one, with its whole body; the client sees nothing of it."""
+    house, hosts = await joined(open_house, at("a", boxes[0]), at("b", boxes[1]) if last == "another host" else HERE)
+    client = await house.send(chat("alpha"))
+    await (await boxes[0].call()).say(NOT_HERE)
+    call = await (boxes[1] if last == "another host" else house.alpha).call()
+    await call.say(HELLO)
+    answered = await client.message()
+
+    assert json.loads(call.request.body) == {"model": "alpha"}
+    assert (answered.status, answered.body) == (200, b"hello")
+    assert hosts.turned_away_by == ["a"]
+    assert hosts.away == []
+
+
+async def test_nobody_is_left(open_house: OpenHouse) -> None:
+    """The refusal says so, and that asking again may help."""
+    house, _ = await joined(open_house, at("gone", NOWHERE), NowhereToGo("no host can take far: gone is gone"))
+    answered = await house.refusal(chat("far"))
+
+    assert answered.status == 503
+    assert b"no host can take far" in answered.body
+    assert answered["x-should-retry"] == "true"
+
+
+async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+) -> None:
+    """It may have been executed, so it goes nowhere else: an honest 502 that names the host."""
+    house, hosts = await joined(open_house, at("b", boxes[0]), at("a", boxes[1]))
+    client = await house.send(chat("far"))
+    (await boxes[0].call()).hang_up()
+    answered = await client.message()
+
+    assert answered.status == 502
+    assert b"far on b closed the connection before it answered" in answered.body
+    assert hosts.turned_away_by == []
+
+
+async def test_a_model_server_cannot_turn_a_request_away(open_house: OpenHouse) -> None:
+    """Only hosts can: what a model server says has been executed by it. The client does not see the word."""
+    house, _ = await joined(open_house, HERE)
+    _, answered = await house.exchange(chat("alpha"), NOT_HERE)
+
+    assert answered.status == 503
+    assert "hotseat-not-here" not in answered.names
+
+
+async def test_a_selector_is_not_named_to_another_host(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+    """It hears its own name of the model."""
+    selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
+    house, _ = await joined(open_house, at("b", boxes[0]), selectors=selectors)
+    client = await house.send(chat("best"))
+    call = await boxes[0].call()
+    await call.say(HELLO)
+    await client.message()
+
+    assert json.loads(call.request.body) == {"model": "alpha"}
+    assert call.request["hotseat-model"] == "alpha"
+
+
+async def test_what_the_configuration_changes_is_changed_once(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+) -> None:
+    """By the host that serves it."""
+    models = (spec("alpha", changes=BodyChanges(model_name="inner", set={"top_k": 1})),)
+    house, _ = await joined(open_house, at("b", boxes[0]), models=models)
+    client = await house.send(chat("alpha"))
+    call = await boxes[0].call()
+    await call.say(HELLO)
+    await client.message()
+
+    assert json.loads(call.request.body) == {"model": "alpha"}
+
+
+# From another host
+
+
+async def test_a_request_that_was_passed_on_is_served_here(open_house: OpenHouse) -> None:
+    """Whatever the fleet thinks by now; the model server hears nothing of secrets, and the model is the one said."""
+    house, _ = await joined(open_house)
+    for _ in range(2):
+        asked, answered = await house.exchange(chat("anything", *PASSED_ON))
+
+        assert answered.body == b"hello"
+        assert not [name for name in asked.names if name.startswith("hotseat-")]
+
+
+async def test_a_host_needs_no_key(open_house: OpenHouse) -> None:
+    """It has checked the client's; who asks is what it says, and credentials that are not ours pass."""
+    settings = Settings(fleet=Fleet(secret="hush"), access=Access(api_keys=(ApiKey("ours"),)))
+    house, _ = await joined(open_house, settings=settings)
+    asked, answered = await house.exchange(chat("alpha", "Authorization: Bearer theirs", *PASSED_ON))
+
+    assert answered.status == 200
+    assert asked["authorization"] == "Bearer theirs"
+
+
+@pytest.mark.parametrize("secret", ["Hotseat-Fleet: guess", "X-Nothing: 1"])
+async def test_who_only_claims_to_be_a_host_is_refused(open_house: OpenHouse, secret: str) -> None:
+    """Else anybody could ask without a key, and two hosts that disagree would send requests in circles."""
+    house, _ = await joined(open_house)
+    answered = await house.refusal(chat("alpha", "Hotseat-From: a", secret))
+
+    assert answered.status == 403
+    assert b"fleet.secret" in answered.body
+
+
+async def test_a_host_alone_takes_no_notice_of_such_fields(open_house: OpenHouse) -> None:
+    house = await open_house()
+    asked, answered = await house.exchange(chat("alpha", "Hotseat-From: a", "Hotseat-Model: beta"))
+
+    assert answered.status == 200
+    assert not [name for name in asked.names if name.startswith("hotseat-")]
+
+
+@pytest.mark.parametrize("model", ["nobody", "far"])
+async def test_what_is_not_here_is_turned_away(open_house: OpenHouse, model: str) -> None:
+    """The host that passed it on may try the next one."""
+    house, _ = await joined(open_house)
+    passed_on = (*PASSED_ON[:3], f"Hotseat-Model: {model}")
+    answered = await house.refusal(chat("alpha", *passed_on))
+
+    assert answered.status == 503
+    assert answered["hotseat-not-here"] == "1"
+    assert answered["x-error-code"] == "not_here"
+
+
+async def test_a_client_hears_of_an_unknown_model_as_ever(open_house: OpenHouse) -> None:
+    house, _ = await joined(open_house)
+    answered = await house.refusal(chat("nobody"))
+
+    assert answered.status == 404
+    assert "hotseat-not-here" not in answered.names
+
+
+async def test_paths_that_start_nothing_stay_here(open_house: OpenHouse) -> None:
+    """An icon of a page under /upstream/ is no reason to look for a host."""
+    house, hosts = await joined(open_house)
+    answered = await house.refusal(get("/upstream/beta/favicon.ico"))
+
+    assert answered.status == 409
+    assert hosts.choices == []
