@@ -8,7 +8,7 @@ orders, never among all sets: their number doubles with each resident.
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.linger import next_use_s
@@ -18,17 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Bytes, Instant, Place, Seconds
+    from hotseat.terms import Bytes, Instant, ModelName, Place, Seconds
+
+Model = TypeVar("Model")
 
 BUSY = 1e6
 """More than unused models ever cost together."""
 
 
-class Offer(NamedTuple):
+class Offer(NamedTuple, Generic[Model]):
     """A resident that may leave, what that costs, and the memory it gives back where some is missing."""
 
     price: float
-    model: ModelState
+    name: ModelName
+    model: Model
     room: Mapping[Place, Bytes]
 
     @property
@@ -40,8 +43,16 @@ def price(state: State, model: ModelState, now: Instant) -> float:
     """Seconds of loading per second until it is needed again."""
     users = len(model.leases) + state.line.count(model.name)
     if users:
-        return BUSY * (1 + users)
-    return _lost_s(state, model) / next_use_s(model.habit.gaps, now - model.idle_since)
+        return price_in_use(users)
+    return price_unused(_lost_s(state, model), next_use_s(model.habit.gaps, now - model.idle_since))
+
+
+def price_in_use(users: int) -> float:
+    return BUSY * (1 + users)
+
+
+def price_unused(lost_s: Seconds, again_s: Seconds) -> float:
+    return lost_s / again_s
 
 
 def _lost_s(state: State, model: ModelState) -> Seconds:
@@ -66,23 +77,28 @@ def choose_victims(
     """The cheapest of `free` that give back what is missing; None if all of them are not enough."""
     if not missing:
         return ()
-    offers = [_offer(state, model, missing, now) for model in free]
-    offers = sorted((offer for offer in offers if offer.room), key=lambda offer: (offer.price, offer.model.name))
+    best = cheapest((_offer(state, model, missing, now) for model in free), missing)
+    return None if best is None else tuple(offer.model for offer in best)
+
+
+def cheapest(offered: Iterable[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]] | None:
+    """The cheapest that give back what is missing; None if all of them are not enough."""
+    offers = sorted((offer for offer in offered if offer.room), key=lambda offer: (offer.price, offer.name))
     if not _covers(offers, missing):
         return None
     alone = next(([offer] for offer in offers if _covers([offer], missing)), None)
     by_price = _pruned(_enough(offers, missing), missing)
     by_value = _pruned(_enough(sorted(offers, key=lambda offer: offer.price / offer.gives), missing), missing)
-    best = min((_cost(chosen), n, chosen) for n, chosen in enumerate([by_price, by_value, alone]) if chosen)[2]
-    return tuple(offer.model for offer in best)
+    return min((cost(chosen), n, chosen) for n, chosen in enumerate([by_price, by_value, alone]) if chosen)[2]
 
 
-def _offer(state: State, model: ModelState, missing: Mapping[Place, Bytes], now: Instant) -> Offer:
+def _offer(state: State, model: ModelState, missing: Mapping[Place, Bytes], now: Instant) -> Offer[ModelState]:
     given = takes(model, state.catalog)
-    return Offer(price(state, model, now), model, {place: given[place] for place in missing if given.get(place)})
+    room = {place: given[place] for place in missing if given.get(place)}
+    return Offer(price(state, model, now), model.name, model, room)
 
 
-def _enough(offers: Sequence[Offer], missing: Mapping[Place, Bytes]) -> list[Offer]:
+def _enough(offers: Sequence[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]]:
     """The first of them, up to the one with whom it is enough."""
     left, chosen = dict(missing), []
     for offer in offers:
@@ -94,7 +110,7 @@ def _enough(offers: Sequence[Offer], missing: Mapping[Place, Bytes]) -> list[Off
     return chosen
 
 
-def _pruned(chosen: list[Offer], missing: Mapping[Place, Bytes]) -> list[Offer]:
+def _pruned(chosen: list[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]]:
     """Whoever turns out not to be needed is let off, the dearest first."""
     for offer in sorted(chosen, key=itemgetter(0), reverse=True):
         others = [other for other in chosen if other is not offer]
@@ -103,7 +119,7 @@ def _pruned(chosen: list[Offer], missing: Mapping[Place, Bytes]) -> list[Offer]:
     return chosen
 
 
-def _covers(offers: Iterable[Offer], missing: Mapping[Place, Bytes]) -> bool:
+def _covers(offers: Iterable[Offer[Model]], missing: Mapping[Place, Bytes]) -> bool:
     given = dict.fromkeys(missing, 0)
     for offer in offers:
         for place, bytes_ in offer.room.items():
@@ -111,5 +127,5 @@ def _covers(offers: Iterable[Offer], missing: Mapping[Place, Bytes]) -> bool:
     return all(given[place] >= lack for place, lack in missing.items())
 
 
-def _cost(offers: Iterable[Offer]) -> float:
+def cost(offers: Iterable[Offer[Model]]) -> float:
     return sum(offer.price for offer in offers)

@@ -1,0 +1,58 @@
+"""PURE: what the hosts of a fleet may run, and by which names it is called.
+
+Hosts with the same configuration have the same catalog, so there are few of them, and they change when somebody edits
+a configuration: then the lists are made anew, so that nothing has to be searched where requests pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hotseat.fleet.records import CatalogRecord, Offer
+
+
+class Menu:
+    def __init__(self) -> None:
+        self._catalogs: dict[str, CatalogRecord] = {}
+        self._offers: dict[ModelName, dict[str, Offer]] = {}
+        """By model and digest."""
+        self._aliases: dict[str, ModelName] = {}
+
+    def put(self, digest: str, catalog: CatalogRecord) -> None:
+        # Renewed once a day by each host, and nearly always the same.
+        if self._catalogs.get(digest) != catalog:
+            self._catalogs[digest] = catalog
+            self._list_anew()
+
+    def drop(self, digest: str) -> None:
+        if self._catalogs.pop(digest, None):
+            self._list_anew()
+
+    def _list_anew(self) -> None:
+        self._offers, self._aliases = {}, {}
+        for digest, catalog in sorted(self._catalogs.items()):
+            for model, offer in catalog.offers.items():
+                self._offers.setdefault(model, {})[digest] = offer
+                for alias in offer.aliases:
+                    self._aliases.setdefault(alias, model)
+
+    def offer(self, digest: str, model: ModelName) -> Offer | None:
+        catalog = self._catalogs.get(digest)
+        return catalog.offers.get(model) if catalog else None
+
+    def offers(self, model: ModelName) -> Mapping[str, Offer]:
+        """By the digest of the catalog that has it."""
+        return self._offers.get(model, {})
+
+    def resolve(self, name: str) -> ModelName | None:
+        """The model that is called so: one's own name comes before another's alias."""
+        model = ModelName(name)
+        return model if model in self._offers else self._aliases.get(name)
+
+    def models(self) -> Iterator[ModelName]:
+        return iter(self._offers)

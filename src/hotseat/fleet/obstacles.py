@@ -1,0 +1,99 @@
+"""PURE: what keeps a host from serving or loading a model, and how that is said to whoever asked."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hotseat.fleet.room import fits
+from hotseat.scheduling.room import in_gib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hotseat.fleet.member import Member
+    from hotseat.fleet.records import HostRecord, Offer
+    from hotseat.fleet.roster import Roster
+    from hotseat.terms import Instant, ModelName
+
+NAMED = 3
+"""Of many hosts with the same trouble so many are named."""
+
+
+class Obstacle(Enum):
+    """In the order in which they are looked for, with what helps."""
+
+    LEAVING = "shutting down"
+    SUSPECT = "not answering"
+    DRAINED = "drained"
+    CORDONED = "cordoned"
+    LABELS = "labelled otherwise"
+    TOO_SMALL = "too small for it"
+    NO_ROOM = "full of what may not leave"
+
+
+HELP = {
+    Obstacle.LEAVING: "start another host",
+    Obstacle.SUSPECT: "see whether it can be reached",
+    Obstacle.DRAINED: "take the drain back",
+    Obstacle.CORDONED: "take the cordon back",
+    Obstacle.LABELS: "label a host as the model demands",
+    Obstacle.TOO_SMALL: "choose a smaller quantisation",
+    Obstacle.NO_ROOM: "unpin a model",
+}
+
+
+def obstacle_to_serving(roster: Roster, member: Member, model: ModelName, now: Instant) -> Obstacle | None:
+    """What keeps a host that has the model from being sent a request for it."""
+    if member.record.is_leaving:
+        return Obstacle.LEAVING
+    if member.is_shunned(now):
+        return Obstacle.SUSPECT
+    if roster.wish(member.name).drained:
+        return Obstacle.DRAINED
+    offer = roster.offer(member, model)
+    return None if offer and is_labelled_for(member.record, offer) else Obstacle.LABELS
+
+
+def obstacle_to_loading(
+    roster: Roster, member: Member, model: ModelName, offer: Offer, now: Instant
+) -> Obstacle | None:
+    """What keeps a host that offers the model from being chosen to load it, however much room may be made there."""
+    obstacle = obstacle_to_serving(roster, member, model, now)
+    if obstacle:
+        return obstacle
+    if roster.wish(member.name).cordoned:
+        return Obstacle.CORDONED
+    return None if fits(member.record, offer) else Obstacle.TOO_SMALL
+
+
+def is_labelled_for(record: HostRecord, offer: Offer) -> bool:
+    return all(record.labels.get(label) == value for label, value in offer.labels.items())
+
+
+def obstacles_in_words(model: ModelName, roster: Roster, hindered: Iterable[tuple[Obstacle, Member]]) -> str:
+    """Who has the model, why none of them may, and what to do."""
+    by_kind: dict[Obstacle, list[Member]] = {}
+    for obstacle, member in hindered:
+        by_kind.setdefault(obstacle, []).append(member)
+    if not by_kind:
+        return f"{model} cannot be placed: no host that is there has it. Start a host whose configuration has it."
+    kinds = [kind for kind in Obstacle if kind in by_kind]
+    why = "; ".join(f"{_names(by_kind[kind])} {kind.value}{_figures(kind, model, roster, by_kind)}" for kind in kinds)
+    return f"{model} cannot be placed: {why}. To have it, {' or '.join(HELP[kind] for kind in kinds)}."
+
+
+def _names(members: list[Member]) -> str:
+    names = sorted(member.name for member in members)
+    rest = len(names) - NAMED
+    named = ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    return f"{named} {'is' if len(names) == 1 else 'are'}"
+
+
+def _figures(kind: Obstacle, model: ModelName, roster: Roster, by_kind: dict[Obstacle, list[Member]]) -> str:
+    offer = roster.offer(by_kind[kind][0], model)
+    if offer and kind is Obstacle.LABELS and offer.labels:
+        return f" (it needs {', '.join(f'{label}={value}' for label, value in sorted(offer.labels.items()))})"
+    if offer and kind is Obstacle.TOO_SMALL and offer.memory:
+        return f" (it needs {' and '.join(f'{in_gib(bytes_)} on {device}' for device, bytes_ in offer.memory.items())})"
+    return ""

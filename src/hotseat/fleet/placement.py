@@ -1,0 +1,194 @@
+"""PURE: which host serves a request, from what this host knows.
+
+Where the model is ready or on its way, nobody has to be asked. Only a load that nobody has decided upon yet needs
+agreement, and claims.py gets it. What is decided here is where a request goes; when it is served there, and who makes
+room, is decided by that host's own scheduler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from hotseat.fleet.affinity import liking
+from hotseat.fleet.member import COMING, READY
+from hotseat.fleet.obstacles import Obstacle, obstacle_to_loading, obstacle_to_serving, obstacles_in_words
+from hotseat.fleet.room import Clearing, clearing, has_free_room, least_price
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hotseat.fleet.member import Member
+    from hotseat.fleet.records import Offer
+    from hotseat.fleet.roster import Roster
+    from hotseat.terms import ClientId, HostName, Instant, ModelName
+
+ANY_PRICE = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Send it there: the model is there or on its way."""
+
+    host: HostName
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """This host should load it. Nobody may act on that without a claim."""
+
+    model: ModelName
+    host: HostName
+    replica: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nowhere:
+    because: str
+
+
+Decision: TypeAlias = Serve | Load | Nowhere
+
+
+def place(model: ModelName, client: ClientId, roster: Roster, now: Instant) -> Decision:
+    """Where a request of this client for this model goes."""
+    ready, coming = _replicas(model, roster, now)
+    if ready:
+        return _to_ready(model, client, ready, roster)
+    if coming:
+        return _to_coming(model, coming, roster)
+    return load(model, roster, now)
+
+
+def _replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Member], list[tuple[int, Member]]]:
+    """Who may serve: those where it is ready, and those where it will be, with how far it is."""
+    ready: list[Member] = []
+    coming: list[tuple[int, Member]] = []
+    for member, residence in roster.residences(model):
+        if obstacle_to_serving(roster, member, model, now):
+            continue
+        if residence.phase == READY:
+            ready.append(member)
+        elif residence.phase in COMING:
+            coming.append((COMING.index(residence.phase), member))
+    if not ready:
+        coming += [(CLAIMED, member) for member in chosen(model, roster, now)]
+    return ready, coming
+
+
+CLAIMED = COMING.index("cold")
+"""As far as one that is waited for and has no process yet."""
+
+
+def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
+    """Those who were claimed for it, may serve, and do not mention it yet."""
+    members = {held.claim.host: roster.host(held.claim.host) for held in roster.claimed(model, now)}
+    return [
+        member
+        for member in members.values()
+        if member and model not in member.residents and not obstacle_to_serving(roster, member, model, now)
+    ]
+
+
+def _to_ready(model: ModelName, client: ClientId, ready: list[Member], roster: Roster) -> Serve:
+    if len(ready) == 1:
+        return Serve(ready[0].name, "it is ready there alone")
+    free = [member for member in ready if member.load(model) < member.slots(model)]
+    if free and client:
+        best = max(free, key=lambda member: liking(f"{client}\0{model}", member.name))
+        return Serve(
+            best.name, f"it is ready there with a free slot, as on {len(free)} of {len(ready)}, and it is yours"
+        )
+    best = min(ready, key=lambda member: (member.load_per_slot(model), member.name != roster.me, member.name))
+    return Serve(
+        best.name, f"it is ready on {len(ready)} hosts, and {best.load(model)} requests there are fewest per slot"
+    )
+
+
+def _to_coming(model: ModelName, coming: list[tuple[int, Member]], roster: Roster) -> Serve:
+    def distance(each: tuple[int, Member]) -> tuple[int, float, bool, HostName]:
+        steps, member = each
+        return steps, member.load_per_slot(model), member.name != roster.me, member.name
+
+    steps, best = min(coming, key=distance)
+    return Serve(best.name, f"it is {COMING[steps]} there" if model in best.residents else "it was chosen to load it")
+
+
+# Loads
+
+
+def load(
+    model: ModelName, roster: Roster, now: Instant, replica: int = 0, dearest: float = ANY_PRICE
+) -> Load | Nowhere:
+    """Who should load it, if room there costs at most `dearest`."""
+    able, hindered = _able(model, roster, now)
+    replica = _unclaimed(model, replica, roster, now)
+    free = [member for member, offer in able if has_free_room(roster, member, model, offer, now)]
+    if free:
+        best = min(free, key=_by_calm(model, roster))
+        return Load(model, best.name, replica, f"{best.name} has free room for it")
+    found = _cheapest(model, able, roster, now)
+    if found and found[1].price <= dearest:
+        return Load(model, found[0].name, replica, _costs_least(*found, now))
+    hindered += [(Obstacle.NO_ROOM, member) for member, _ in able]
+    return Nowhere(obstacles_in_words(model, roster, hindered))
+
+
+def _able(
+    model: ModelName, roster: Roster, now: Instant
+) -> tuple[list[tuple[Member, Offer]], list[tuple[Obstacle, Member]]]:
+    """Who may load it, and what keeps the others from it; those that have it already may not load it twice."""
+    able: list[tuple[Member, Offer]] = []
+    hindered: list[tuple[Obstacle, Member]] = []
+    for member, offer in roster.offering(model):
+        obstacle = obstacle_to_loading(roster, member, model, offer, now)
+        if obstacle:
+            hindered.append((obstacle, member))
+        elif not member.has(model):
+            able.append((member, offer))
+    return able, hindered
+
+
+def _unclaimed(model: ModelName, replica: int, roster: Roster, now: Instant) -> int:
+    """The first number from this one on that no claim has: whoever has it may be gone."""
+    taken = {held.claim.replica for held in roster.claimed(model, now)}
+    while replica in taken:
+        replica += 1
+    return replica
+
+
+def _by_calm(model: ModelName, roster: Roster) -> Callable[[Member], tuple[int, int, bool, int]]:
+    """Where nothing else loads, least is going on; of equals this host, then the model's favourite."""
+
+    def calm(member: Member) -> tuple[int, int, bool, int]:
+        loading = sum(residence.phase in COMING for residence in member.residents.values())
+        users = sum(map(member.load, member.residents))
+        return loading, users, member.name != roster.me, -liking(model, member.name)
+
+    return calm
+
+
+def _cheapest(
+    model: ModelName, able: Iterable[tuple[Member, Offer]], roster: Roster, now: Instant
+) -> tuple[Member, Clearing] | None:
+    """Where room costs least; hosts are looked at in the order of what they cost at least, until none can be better."""
+    best: tuple[tuple[float, bool, int], Member, Clearing] | None = None
+    for member, offer in sorted(able, key=lambda each: least_price(each[0], now)):
+        if best and least_price(member, now) > best[2].price:
+            break
+        room = clearing(roster, member, model, offer, now)
+        if room is None:
+            continue
+        rank = (room.price, member.name != roster.me, -liking(model, member.name))
+        if best is None or rank < best[0]:
+            best = rank, member, room
+    return best[1:] if best else None
+
+
+def _costs_least(member: Member, room: Clearing, now: Instant) -> str:
+    unused = min((member.unused_s(each, now) for each in room.leave if not member.load(each.model)), default=None)
+    names = ", ".join(each.model for each in room.leave)
+    since = "in use" if unused is None else f"unused for {unused:.0f} s"
+    return f"no host has free room, and it costs least on {member.name}, where {names} ({since}) may make way"

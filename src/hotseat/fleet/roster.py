@@ -1,0 +1,277 @@
+"""PURE: what this host knows of the fleet, from what the store tells and from what became of its own requests.
+
+The truth about a host is that host's; this is the last that was heard of it. Fed the same changes, two rosters say
+the same, whatever came twice, late or after an interruption. Only this host's own record does not come from the store:
+it is as `here` says, even while the store cannot be reached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar, assert_never
+
+from hotseat.fleet.ledger import Ledger
+from hotseat.fleet.member import LEAVING, Member
+from hotseat.fleet.menu import Menu
+from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Wish, decoded
+from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hotseat.fleet.records import Offer, Residence
+    from hotseat.fleet.store import Change
+    from hotseat.terms import Instant, ModelName, Seconds
+
+CLAIM_S: Seconds = 10.0
+"""A claim counts for so long since it was heard of: the store may be unable to tell that it has ended."""
+SETTLING_S: Seconds = 2.0
+"""A claim that was taken back counts a little longer: that its host now has the model is told on another way, and may
+arrive later."""
+NO_WISH = Wish()
+
+K1 = TypeVar("K1")
+K2 = TypeVar("K2")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A claim, as heard of."""
+
+    key: str
+    claim: Claim
+    revision: Revision
+    until: Instant
+
+
+class Roster:
+    def __init__(self, me: HostName) -> None:
+        self.me = me
+        self.malformed = 0
+        """Records that were passed over: another version wrote them, or another program."""
+        self._ledgers = {bucket: Ledger() for bucket in Bucket}
+        self._members: dict[HostName, Member] = {}
+        self._holders: dict[ModelName, dict[HostName, Member]] = {}
+        self._by_catalog: dict[str, dict[HostName, Member]] = {}
+        self._menu = Menu()
+        self._own_catalog = ""
+        self._wishes: dict[HostName, Wish] = {}
+        self._held: dict[str, Held] = {}
+        self._held_for: dict[ModelName, dict[str, Held]] = {}
+        self._held_on: dict[HostName, dict[str, Held]] = {}
+
+    # What is heard
+
+    def apply(self, bucket: Bucket, change: Change, now: Instant) -> None:
+        """Take in one change of the store."""
+        ledger = self._ledgers[bucket]
+        match change:
+            case Written(key=key, value=value, revision=revision):
+                if ledger.wrote(key, revision):
+                    self._write(bucket, key, value, revision, now)
+            case Removed(key=key, revision=revision):
+                if ledger.removed(key, revision):
+                    self._remove(bucket, key, now)
+            case BegunAnew():
+                ledger.begun_anew()
+            case CaughtUp():
+                for key in ledger.caught_up():
+                    self._remove(bucket, key, now)
+            case _:
+                assert_never(change)
+
+    def here(self, record: HostRecord, catalog: CatalogRecord, now: Instant) -> None:
+        """What this host says of itself: nobody else is believed about it."""
+        before, self._own_catalog = self._own_catalog, record.catalog
+        if before != record.catalog and before not in self._ledgers[Bucket.CATALOGS]:
+            self._menu.drop(before)
+        self._menu.put(record.catalog, catalog)
+        self._meet(record, Revision(0), now)
+
+    def _write(self, bucket: Bucket, key: str, value: bytes, revision: Revision, now: Instant) -> None:
+        try:
+            self._take_in(bucket, key, value, revision, now)
+        except ValueError:
+            # Whoever hears of it only now does not know what was there before, and all shall know the same.
+            self.malformed += 1
+            self._remove(bucket, key, now)
+
+    def _take_in(self, bucket: Bucket, key: str, value: bytes, revision: Revision, now: Instant) -> None:
+        match bucket:
+            case Bucket.HOSTS:
+                if key != self.me:
+                    self._meet(_record_of(key, value), revision, now)
+            case Bucket.CLAIMS:
+                self._hold(Held(key, decoded(value, Claim), revision, now + CLAIM_S))
+            case Bucket.CATALOGS:
+                if key != self._own_catalog:
+                    self._menu.put(key, decoded(value, CatalogRecord))
+            case Bucket.WISHES:
+                self._wishes[HostName(key)] = decoded(value, Wish)
+            case _:
+                assert_never(bucket)
+
+    def _remove(self, bucket: Bucket, key: str, now: Instant) -> None:
+        match bucket:
+            case Bucket.HOSTS:
+                self._part(HostName(key))
+            case Bucket.CLAIMS:
+                self._let_go(key, now)
+            case Bucket.CATALOGS:
+                if key != self._own_catalog:
+                    self._menu.drop(key)
+            case Bucket.WISHES:
+                self._wishes.pop(HostName(key), None)
+            case _:
+                assert_never(bucket)
+
+    # Hosts
+
+    def _meet(self, record: HostRecord, revision: Revision, now: Instant) -> None:
+        member = self._members.get(record.name)
+        if member is None:
+            member = self._members[record.name] = Member(record, revision, now)
+        self._strike_out(member)
+        member.hear(record, revision, now)
+        self._by_catalog.setdefault(record.catalog, {})[record.name] = member
+        for model in member.residents:
+            self._holders.setdefault(model, {})[record.name] = member
+
+    def _part(self, name: HostName) -> None:
+        if name != self.me and (member := self._members.pop(name, None)):
+            self._strike_out(member)
+
+    def _strike_out(self, member: Member) -> None:
+        """From the lists, as it was entered."""
+        name = member.name
+        _take(self._by_catalog, member.record.catalog, name)
+        for model in member.residents:
+            _take(self._holders, model, name)
+
+    # Claims
+
+    def _hold(self, held: Held) -> None:
+        self._drop(held.key)
+        self._held[held.key] = held
+        self._held_for.setdefault(held.claim.model, {})[held.key] = held
+        self._held_on.setdefault(held.claim.host, {})[held.key] = held
+
+    def _let_go(self, key: str, now: Instant) -> None:
+        held = self._held.get(key)
+        if held is None:
+            return
+        if self.shows(held.claim):
+            self._drop(key)
+        else:
+            self._hold(replace(held, until=min(held.until, now + SETTLING_S)))
+
+    def _drop(self, key: str) -> None:
+        held = self._held.pop(key, None)
+        if held is not None:
+            _take(self._held_for, held.claim.model, key)
+            _take(self._held_on, held.claim.host, key)
+
+    def shows(self, claim: Claim) -> bool:
+        """Does the record of its host mention the model?"""
+        return claim.host in self._holders.get(claim.model, {})
+
+    def claimed(self, model: ModelName, now: Instant) -> list[Held]:
+        """Who was chosen to load it, and may not have begun."""
+        return self._living(self._held_for.get(model, {}), now)
+
+    def claimed_on(self, host: HostName, now: Instant) -> list[Held]:
+        """What this host was chosen to load, and may not have begun."""
+        return self._living(self._held_on.get(host, {}), now)
+
+    def _living(self, some: Mapping[str, Held], now: Instant) -> list[Held]:
+        if not some:
+            return []
+        for held in [held for held in some.values() if held.until <= now]:
+            self._drop(held.key)
+        return list(some.values())
+
+    def fulfilled(self) -> list[Held]:
+        """Claims made here whose host has the model by now: they may be taken back."""
+        return [held for held in self._held.values() if held.claim.by == self.me and self.shows(held.claim)]
+
+    # What is asked
+
+    def host(self, name: HostName) -> Member | None:
+        return self._members.get(name)
+
+    def hosts(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def holders(self, model: ModelName) -> list[Member]:
+        """Those whose record mentions the model, in whatever phase."""
+        return list(self._holders.get(model, {}).values())
+
+    def offering(self, model: ModelName) -> Iterator[tuple[Member, Offer]]:
+        """Those who have it in their catalog."""
+        for digest, offer in self._menu.offers(model).items():
+            for member in self._by_catalog.get(digest, {}).values():
+                yield member, offer
+
+    def offer(self, member: Member, model: ModelName) -> Offer | None:
+        return self._menu.offer(member.record.catalog, model)
+
+    def wish(self, host: HostName) -> Wish:
+        return self._wishes.get(host, NO_WISH)
+
+    def resolve(self, name: str) -> ModelName | None:
+        """The model that is called so anywhere in the fleet."""
+        return self._menu.resolve(name)
+
+    def models(self) -> Iterator[ModelName]:
+        """What a living host may run."""
+        for model in self._menu.models():
+            if any(self._by_catalog.get(digest) for digest in self._menu.offers(model)):
+                yield model
+
+    def residences(self, model: ModelName) -> Iterator[tuple[Member, Residence]]:
+        """Where it is, or is about to be: those on their way out are left out."""
+        for member in self._holders.get(model, {}).values():
+            if (residence := member.residents[model]).phase not in LEAVING:
+                yield member, residence
+
+    # What becomes of requests
+
+    def suspect(self, host: HostName, now: Instant) -> None:
+        """It refused a connection: it is left out for a while, longer each time."""
+        if host != self.me and (member := self._members.get(host)):
+            member.refuse(now)
+
+    def sent(self, host: HostName, model: ModelName) -> None:
+        """A request goes there."""
+        if member := self._members.get(host):
+            member.sent(model)
+
+    def told(self, host: HostName, model: ModelName, load: int) -> None:
+        """An answer says how many requests use or want the model there."""
+        if member := self._members.get(host):
+            member.told(model, load)
+
+    def came_back(self, host: HostName, model: ModelName, told_load: int | None = None) -> None:
+        """A request that was sent there is over."""
+        if member := self._members.get(host):
+            member.came_back(model)
+            if told_load is not None:
+                member.told(model, told_load)
+
+
+def _record_of(key: str, value: bytes) -> HostRecord:
+    record = decoded(value, HostRecord)
+    if record.name != key:
+        raise ValueError(f"the record of {record.name} is under the key of {key}")
+    return record
+
+
+def _take(lists: dict[K1, dict[K2, V]], key: K1, entry: K2) -> None:
+    """Strike out one entry; a list without any is no list."""
+    entries = lists.get(key)
+    if entries is not None:
+        entries.pop(entry, None)
+        if not entries:
+            del lists[key]

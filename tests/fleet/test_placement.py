@@ -1,0 +1,402 @@
+"""Which host serves a request."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, Heard, host, menu, offer, there
+
+from hotseat.fleet.placement import Decision, Load, Nowhere, Serve, place
+from hotseat.fleet.records import Offer
+from hotseat.fleet.store import Bucket
+from hotseat.terms import ClientId, HostName, ModelName
+
+NOBODY = ClientId("")
+
+
+def placed(heard: Heard, model: ModelName = QWEN, client: ClientId = ALICE) -> Decision:
+    return place(model, client, heard.roster, heard.now)
+
+
+def where(heard: Heard, model: ModelName = QWEN, client: ClientId = ALICE) -> tuple[type, str]:
+    decision = placed(heard, model, client)
+    assert not isinstance(decision, Nowhere), decision.because
+    return type(decision), decision.host
+
+
+# Ready
+
+
+def test_a_ready_model_is_served_where_it_is() -> None:
+    """Free room elsewhere tempts nobody."""
+    heard = Heard().hosts(host("here"), host("a", there("qwen", in_flight=3, waiting=9, slots=4)))
+
+    assert where(heard) == (Serve, "a")
+
+
+def test_of_full_replicas_the_one_with_the_least_load_per_slot_serves() -> None:
+    """Eight on eight slots is less than five on four."""
+    heard = Heard().hosts(
+        host("a", there("qwen", in_flight=4, waiting=1, slots=4)), host("b", there("qwen", in_flight=8, slots=8))
+    )
+
+    assert where(heard) == (Serve, "b")
+
+
+def test_of_equally_full_replicas_the_one_here_serves() -> None:
+    """A way that need not be gone costs nothing."""
+    full = there("qwen", in_flight=4, slots=4)
+    heard = Heard().hosts(host("a", full), host("here", full), host("z", full))
+
+    assert where(heard) == (Serve, "here")
+
+
+def test_a_client_comes_back_to_the_same_replica_while_it_has_a_free_slot() -> None:
+    """Many clients spread over all replicas, and each stays where it is when loads differ a little."""
+    replicas = [host(name, there("qwen", slots=4)) for name in ("a", "b", "c", "here")]
+    heard = Heard().hosts(*replicas)
+    clients = [ClientId(f"client {n}") for n in range(200)]
+    before = [where(heard, client=client)[1] for client in clients]
+    heard.hosts(*(host(name, there("qwen", slots=4, in_flight=n)) for n, name in enumerate(("a", "b", "c", "here"))))
+
+    assert [where(heard, client=client)[1] for client in clients] == before
+    assert all(30 < before.count(name) < 70 for name in ("a", "b", "c", "here"))
+
+
+def test_nobody_in_particular_goes_where_least_is_going_on() -> None:
+    """Without an identity there is no conversation to come back to."""
+    heard = Heard().hosts(host("a", there("qwen", slots=4, in_flight=1)), host("b", there("qwen", slots=4)))
+
+    assert where(heard, client=NOBODY) == (Serve, "b")
+
+
+def test_a_client_leaves_its_replica_when_that_is_full() -> None:
+    """Affinity is not worth waiting for."""
+    free, full = there("qwen", slots=2), there("qwen", slots=2, in_flight=2)
+    heard = Heard().hosts(host("a", free), host("b", free))
+    mine = where(heard)[1]
+    heard.hosts(host(mine, full))
+
+    assert where(heard)[1] != mine
+
+
+def test_what_was_sent_since_the_last_record_counts() -> None:
+    """Two requests sent to one replica send the third to the other."""
+    heard = Heard().hosts(host("a", there("qwen", slots=2)), host("b", there("qwen", slots=2)))
+    mine = HostName(where(heard)[1])
+    heard.roster.sent(mine, QWEN)
+    assert where(heard)[1] == mine
+    heard.roster.sent(mine, QWEN)
+
+    assert where(heard)[1] != mine
+
+
+# On its way
+
+
+@pytest.mark.parametrize("phase", ["loading", "waking", "asleep", "cold"])
+def test_a_model_on_its_way_is_waited_for(phase: str) -> None:
+    """Nobody loads a second one because the first is not ready yet."""
+    heard = Heard().hosts(host("here"), host("a", there("qwen", phase)))
+
+    assert where(heard) == (Serve, "a")
+    assert phase in placed(heard).because
+
+
+def test_what_loads_is_nearer_than_what_sleeps() -> None:
+    """The one has its room already."""
+    heard = Heard().hosts(host("a", there("qwen", "asleep")), host("b", there("qwen", "loading")))
+
+    assert where(heard) == (Serve, "b")
+
+
+@pytest.mark.parametrize("phase", ["draining", "unloading", "of a later version"])
+def test_a_model_on_its_way_out_serves_nobody(phase: str) -> None:
+    """It is loaded anew, and where nothing stands in the way."""
+    heard = Heard().hosts(host("a", there("qwen", phase)), host("here"))
+
+    assert where(heard) == (Load, "here")
+
+
+def test_a_claim_is_as_good_as_a_load() -> None:
+    """Whoever hears of it goes there, too."""
+    heard = Heard().hosts(host("here"), host("a")).claim("qwen", "a")
+
+    assert where(heard) == (Serve, "a")
+    assert "chosen" in placed(heard).because
+
+
+def test_a_claim_for_a_host_that_is_gone_holds_nobody_up() -> None:
+    """The next number is claimed, for the first one is taken until its lease ends."""
+    heard = Heard().hosts(host("here")).claim("qwen", "a")
+
+    assert placed(heard) == Load(QWEN, HostName("here"), 1, "here has free room for it")
+
+
+def test_a_claim_that_nobody_acted_on_lapses() -> None:
+    """It counts ten seconds, even when the store cannot tell of its end."""
+    heard = Heard().hosts(host("here"), host("a")).claim("qwen", "a").after(10)
+
+    assert placed(heard) == Load(QWEN, HostName("here"), 0, "here has free room for it")
+
+
+# Free room
+
+
+def test_free_room_here_comes_first() -> None:
+    """Among hosts that are equally calm, the one that was asked loads."""
+    heard = Heard().hosts(host("a"), host("here"), host("z"))
+
+    assert where(heard) == (Load, "here")
+
+
+def test_elsewhere_models_have_their_favourite_hosts() -> None:
+    """Whoever is asked, the same empty host is chosen, and not the same one for all models."""
+    models = [ModelName(f"m{n}") for n in range(100)]
+    asked = [Heard(me, catalog=menu(*models)).hosts(host("a"), host("b"), host("c")) for me in ("x", "y")]
+    chosen = [[where(heard, model)[1] for model in models] for heard in asked]
+
+    assert chosen[0] == chosen[1]
+    assert all(chosen[0].count(name) > 15 for name in "abc")
+
+
+def test_a_host_that_loads_already_is_no_first_choice() -> None:
+    """Loads share a disk."""
+    heard = Heard().hosts(host("here", there("llama", "loading")), host("a", there("llama", in_flight=3)))
+
+    assert where(heard) == (Load, "a")
+
+
+def test_the_calmer_host_loads() -> None:
+    """Requests in flight share a device."""
+    heard = Heard().hosts(host("here", there("llama", in_flight=3)), host("a", there("llama")))
+
+    assert where(heard) == (Load, "a")
+
+
+def test_claimed_room_is_not_free() -> None:
+    """What was promised to others and is not seen yet counts."""
+    heard = Heard().hosts(host("here", gib=15), host("a", gib=15)).claim("llama", "here")
+
+    assert where(heard) == (Load, "a")
+
+
+def test_room_that_a_waiting_model_needs_is_not_free() -> None:
+    """A model that waits on its host for room has no process and will have one."""
+    heard = Heard().hosts(host("here", there("llama", "cold"), gib=15), host("a", gib=15))
+
+    assert where(heard) == (Load, "a")
+
+
+def test_a_claim_is_not_counted_twice_once_its_model_is_seen() -> None:
+    """The record says how much is left."""
+    heard = Heard().hosts(host("here", there("llama", "loading"), gib=16)).claim("llama", "here")
+
+    assert placed(heard).because == "here has free room for it"
+
+
+def test_a_model_of_unknown_size_needs_a_whole_device() -> None:
+    """As it does within a host."""
+    heard = Heard(catalog=menu("llama", qwen=Offer())).hosts(host("here", there("llama", gib=1)), host("a"))
+
+    assert where(heard) == (Load, "a")
+
+
+def test_a_host_without_budgets_has_room_while_nothing_runs() -> None:
+    """Its models take turns."""
+    heard = Heard().hosts(host("here", there("llama"), gib=None), host("a", gib=None))
+
+    assert where(heard) == (Load, "a")
+
+
+# Room that must be made
+
+
+def test_room_is_made_where_it_costs_least() -> None:
+    """What is unused for long and loads quickly goes first."""
+    heard = Heard().hosts(
+        host("here", there("llama", gib=20, idle_s=100, load_s=50)),
+        host("a", there("llama", gib=20, idle_s=100, load_s=10)),
+        host("b", there("llama", gib=20, idle_s=10, load_s=10)),
+    )
+
+    assert placed(heard) == Load(
+        QWEN,
+        HostName("a"),
+        0,
+        "no host has free room, and it costs least on a, where llama (unused for 100 s) may make way",
+    )
+
+
+def test_a_model_in_use_costs_more_than_any_that_is_not() -> None:
+    """However long the others take to load."""
+    heard = Heard().hosts(
+        host("here", there("llama", gib=20, in_flight=1, load_s=1)),
+        host("a", there("llama", gib=10, load_s=600), there("gemma", gib=10, load_s=600)),
+    )
+
+    assert where(heard) == (Load, "a")
+
+
+def test_where_all_are_in_use_the_fewest_users_are_disturbed() -> None:
+    """What came back meanwhile counts, too."""
+    heard = Heard().hosts(
+        host("here", there("llama", gib=20, in_flight=2)), host("a", there("llama", gib=20, in_flight=3))
+    )
+    assert where(heard) == (Load, "here")
+    assert "in use" in placed(heard).because
+    for _ in range(2):
+        heard.roster.sent(HostName("a"), LLAMA)
+        heard.roster.came_back(HostName("a"), LLAMA, told_load=1)
+
+    assert where(heard) == (Load, "a")
+
+
+def test_a_model_that_loads_is_not_sent_away_for_another() -> None:
+    """Whoever waits for it would wait again."""
+    heard = Heard().hosts(
+        host("here", there("llama", "loading", gib=20)), host("a", there("llama", gib=20, load_s=600))
+    )
+
+    assert where(heard) == (Load, "a")
+
+
+def test_what_leaves_already_costs_nothing_more() -> None:
+    """Its room is about to be free."""
+    heard = Heard().hosts(
+        host("here", there("llama", gib=20, idle_s=9000)), host("a", there("llama", "unloading", gib=20))
+    )
+
+    assert where(heard) == (Load, "a")
+
+
+def test_of_equal_prices_the_one_here_is_paid() -> None:
+    """Nothing is gained by going elsewhere."""
+    full = there("llama", gib=20, idle_s=50, load_s=10)
+    heard = Heard().hosts(*(host(name, full) for name in ("a", "b", "here", "y", "z")))
+
+    assert where(heard) == (Load, "here")
+
+
+def test_a_host_without_budgets_costs_all_that_runs_there() -> None:
+    """It runs one at a time, so everything leaves."""
+    heard = Heard().hosts(
+        host("here", there("llama", idle_s=10, load_s=10), there("gemma", idle_s=10, load_s=10), gib=None),
+        host("a", there("llama", idle_s=10, load_s=15), gib=None),
+    )
+
+    assert where(heard) == (Load, "a")
+
+
+def test_a_host_without_budgets_that_somebody_waits_for_is_dear() -> None:
+    """Its next turn is promised."""
+    heard = Heard().hosts(host("here", gib=None), host("a", there("llama", load_s=600), gib=None))
+    heard.claim("gemma", "here")
+
+    assert where(heard) == (Load, "a")
+
+
+# Nowhere
+
+
+def test_pinned_models_stay() -> None:
+    """Neither where memory is counted nor where it is not."""
+    pinned = there("llama", gib=20, pinned=True)
+    heard = Heard().hosts(host("here", pinned), host("a", pinned, gib=None))
+
+    assert placed(heard) == Nowhere(
+        "qwen cannot be placed: a, here are full of what may not leave. To have it, unpin a model."
+    )
+
+
+def test_a_host_that_is_too_small_is_not_asked() -> None:
+    """Nor one that lacks the device."""
+    heard = Heard(catalog=menu(qwen=offer(40), llama=Offer(memory={"gpu9": GIB})))  # type: ignore[dict-item]
+    heard.hosts(host("here"))
+
+    assert "here is too small for it (it needs 40 GiB on gpu0)" in placed(heard).because
+    assert isinstance(placed(heard, LLAMA), Nowhere)
+
+
+def test_labels_are_constraints() -> None:
+    """A host without the label neither loads nor serves."""
+    heard = Heard(catalog=menu(qwen=offer(labels={"gpu": "a100", "site": "eu"})))
+    heard.hosts(host("here", there("qwen"), labels={"gpu": "a100"}))
+    assert "here is labelled otherwise (it needs gpu=a100, site=eu)" in placed(heard).because
+    heard.hosts(host("a", labels={"gpu": "a100", "site": "eu", "rack": "7"}))
+
+    assert where(heard) == (Load, "a")
+
+
+def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
+    """Nothing new is placed there."""
+    heard = Heard().hosts(host("a", there("qwen"))).wish("a", cordoned=True)
+
+    assert where(heard) == (Serve, "a")
+    assert "a is cordoned" in placed(heard, LLAMA).because
+
+
+def test_a_drained_host_gets_nothing() -> None:
+    """What is there goes elsewhere."""
+    heard = Heard().hosts(host("a", there("qwen"))).wish("a", cordoned=True, drained=True)
+    assert isinstance(placed(heard), Nowhere)
+    heard.hosts(host("here"))
+
+    assert where(heard) == (Load, "here")
+
+
+def test_a_wish_that_is_taken_back_holds_no_more() -> None:
+    """The host is like any other again."""
+    heard = Heard().hosts(host("a")).wish("a", cordoned=True).remove(Bucket.WISHES, "a")
+
+    assert where(heard) == (Load, "a")
+
+
+def test_a_leaving_host_gets_nothing() -> None:
+    """It says so itself."""
+    heard = Heard().hosts(host("a", there("qwen"), is_leaving=True), host("here"))
+
+    assert where(heard) == (Load, "here")
+
+
+def test_a_host_that_refused_a_connection_is_left_out() -> None:
+    """For a while, and its model is loaded elsewhere meanwhile."""
+    heard = Heard().hosts(host("a", there("qwen")), host("here"))
+    heard.roster.suspect(HostName("a"), heard.now)
+    assert where(heard) == (Load, "here")
+    heard.after(2)
+
+    assert where(heard) == (Serve, "a")
+
+
+def test_a_model_that_nobody_has_is_nowhere() -> None:
+    """The sentence says what to do."""
+    heard = Heard(catalog=menu("llama")).hosts(host("here"))
+
+    assert "Start a host whose configuration has it" in placed(heard).because
+
+
+def test_a_host_whose_catalog_is_unknown_serves_nobody() -> None:
+    """Nobody knows what labels its models demand."""
+    heard = Heard().hosts(host("a", there("qwen"), catalog="never heard of"))
+
+    assert isinstance(placed(heard), Nowhere)
+
+
+def test_many_hosts_are_not_all_named() -> None:
+    """Three are enough to begin with; each kind of trouble is said."""
+    heard = Heard().hosts(*(host(f"h{n}") for n in range(9)), host("z", is_leaving=True))
+    for n in range(9):
+        heard.wish(f"h{n}", cordoned=True)
+
+    assert placed(heard, GEMMA) == Nowhere(
+        "gemma cannot be placed: z is shutting down; h0, h1, h2 and 6 more are cordoned."
+        " To have it, start another host or take the cordon back."
+    )
+
+
+def test_memory_of_other_devices_does_not_matter() -> None:
+    """Room is counted per device, and a claim on one does not take from another."""
+    catalog = menu(qwen=offer(20), llama=Offer(memory={"gpu1": 20 * GIB}))  # type: ignore[dict-item]
+    heard = Heard(catalog=catalog).hosts(host("here")).claim("llama", "here")
+
+    assert placed(heard).because == "here has free room for it"

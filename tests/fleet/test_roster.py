@@ -1,0 +1,352 @@
+"""What a host knows of the others."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.fleet import LLAMA, MENU, QWEN, Heard, host, menu, offer, there
+
+from hotseat.fleet.records import Claim, encoded
+from hotseat.fleet.roster import Roster
+from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
+from hotseat.terms import HostName
+
+A, B, HERE = map(HostName, ("a", "b", "here"))
+
+
+def names(heard: Heard) -> list[str]:
+    return sorted(member.name for member in heard.roster.hosts())
+
+
+def load(heard: Heard, name: HostName = A) -> int:
+    member = heard.roster.host(name)
+    assert member is not None
+    return member.load(QWEN)
+
+
+# Changes of the store
+
+
+def test_a_host_is_there_until_its_lease_ends() -> None:
+    """With its residents, and without them afterwards."""
+    heard = Heard().hosts(host("a", there("qwen")), host("b"))
+    assert names(heard) == ["a", "b"]
+    heard.remove(Bucket.HOSTS, "a")
+
+    assert names(heard) == ["b"]
+    assert heard.roster.holders(QWEN) == []
+
+
+def test_a_newer_record_replaces_all_that_was_said() -> None:
+    """What it does not mention any more is not there any more."""
+    heard = Heard().hosts(host("a", there("qwen"))).hosts(host("a", there("llama")))
+
+    assert heard.roster.holders(QWEN) == []
+    assert [member.name for member in heard.roster.holders(LLAMA)] == ["a"]
+
+
+def test_what_comes_late_changes_nothing() -> None:
+    """Neither an older write nor an older removal; nor does a write bring back what was removed after it."""
+    heard = Heard().hosts(host("a", there("qwen"))).hosts(host("a"))
+    first = heard.changes[-2]
+    heard.hear(*first)
+    heard.hear(Bucket.HOSTS, Removed("a", Revision(1)))
+    assert heard.roster.holders(QWEN) == []
+    assert names(heard) == ["a"]
+    heard.remove(Bucket.HOSTS, "a").hear(*first)
+
+    assert names(heard) == []
+
+
+def test_after_an_interruption_nothing_is_forgotten_before_all_is_known() -> None:
+    """The fleet does not shrink to nothing each time the store blinks."""
+    heard = Heard().hosts(host("a"), host("b"))
+    known = heard.changes[-1]
+    heard.hear(Bucket.HOSTS, BegunAnew())
+    assert names(heard) == ["a", "b"]
+    heard.hear(*known)
+    assert names(heard) == ["a", "b"]
+    heard.hear(Bucket.HOSTS, CaughtUp())
+
+    assert names(heard) == ["b"]
+
+
+def test_what_is_removed_while_all_comes_anew_is_gone() -> None:
+    """Removals are believed at once."""
+    heard = Heard().hosts(host("a"))
+    known = heard.changes[-1]
+    heard.hear(Bucket.HOSTS, BegunAnew()).hear(*known).hear(Bucket.HOSTS, Removed("a", Revision(9)))
+    assert names(heard) == []
+    heard.hear(Bucket.HOSTS, CaughtUp())
+
+    assert names(heard) == []
+
+
+def test_revisions_count_anew_with_the_state() -> None:
+    """A store that lost everything begins with one again."""
+    heard = Heard().hosts(host("a"), host("a"), host("a", there("qwen")))
+    heard.hear(Bucket.HOSTS, BegunAnew())
+    heard.hear(Bucket.HOSTS, Written("a", encoded(host("a", there("llama"))), Revision(1)))
+    heard.hear(Bucket.HOSTS, CaughtUp())
+
+    assert [member.name for member in heard.roster.holders(LLAMA)] == ["a"]
+
+
+def test_the_first_state_ends_like_any_other() -> None:
+    """Whether it was announced or not."""
+    heard = Heard().hosts(host("a")).hear(Bucket.HOSTS, CaughtUp())
+
+    assert names(heard) == ["a"]
+
+
+def test_one_bucket_begins_anew_without_the_others() -> None:
+    """Each has its own watch."""
+    heard = Heard().hosts(host("a")).hear(Bucket.WISHES, BegunAnew()).hear(Bucket.WISHES, CaughtUp())
+
+    assert names(heard) == ["a"]
+    assert heard.roster.resolve("qwen") == QWEN
+
+
+@pytest.mark.parametrize("bucket", list(Bucket))
+def test_what_cannot_be_read_is_counted_and_is_not_there(bucket: Bucket) -> None:
+    """All rosters agree on that, whatever they knew before."""
+    heard = Heard().hosts(host("a")).wish("a", cordoned=True).claim("qwen", "a")
+    key = {Bucket.HOSTS: "a", Bucket.CLAIMS: "qwen.0", Bucket.CATALOGS: MENU, Bucket.WISHES: "a"}[bucket]
+    heard.write_bytes(bucket, key, b'{"what": "is this"}' if bucket is not Bucket.WISHES else b"[").after(3)
+
+    assert heard.roster.malformed == 1
+    assert (heard.roster.host(A) is None) == (bucket is Bucket.HOSTS)
+    assert (not heard.roster.claimed(QWEN, heard.now)) == (bucket is Bucket.CLAIMS)
+    assert (heard.roster.resolve("qwen") is None) == (bucket is Bucket.CATALOGS)
+    assert heard.roster.wish(A).cordoned == (bucket is not Bucket.WISHES)
+
+
+def test_a_record_under_another_name_is_not_believed() -> None:
+    """Each host speaks for itself."""
+    heard = Heard().write(Bucket.HOSTS, "b", host("a"))
+
+    assert (names(heard), heard.roster.malformed) == ([], 1)
+
+
+# This host
+
+
+def test_nobody_tells_this_host_what_it_is() -> None:
+    """Its own record is not taken from the store, nor is it forgotten when the store does."""
+    heard = Heard().hosts(host("here", there("qwen")))
+    heard.write(Bucket.HOSTS, "here", host("here")).remove(Bucket.HOSTS, "here")
+    heard.hear(Bucket.HOSTS, BegunAnew()).hear(Bucket.HOSTS, CaughtUp())
+
+    assert [member.name for member in heard.roster.holders(QWEN)] == ["here"]
+
+
+def test_this_host_knows_its_own_catalog_without_the_store() -> None:
+    """And follows its own changes: an old one that nobody else has is forgotten."""
+    roster = Roster(HERE)
+    roster.here(host("here", catalog="old"), menu("qwen"), 0.0)
+    roster.apply(Bucket.CATALOGS, Written("old", b"nonsense", Revision(1)), 0.0)
+    roster.apply(Bucket.CATALOGS, Removed("old", Revision(2)), 0.0)
+    assert list(roster.models()) == ["qwen"]
+    roster.here(host("here", catalog="new"), menu("llama"), 0.0)
+
+    assert (list(roster.models()), roster.resolve("qwen"), roster.malformed) == (["llama"], None, 0)
+
+
+def test_an_old_catalog_of_this_host_that_others_have_stays() -> None:
+    """It is in the store, too."""
+    heard = Heard().hosts(host("here"), host("a"))
+    heard.roster.here(host("here", catalog="new"), menu("other"), 0.0)
+
+    assert sorted(heard.roster.models()) == ["gemma", "llama", "other", "qwen"]
+
+
+# Names
+
+
+def test_a_model_is_found_by_its_name_and_its_aliases() -> None:
+    """One's own name comes before another's alias."""
+    heard = Heard(catalog=menu(qwen=offer(aliases=["coder", "llama"]), llama=offer()))
+
+    assert [heard.roster.resolve(name) for name in ("qwen", "coder", "llama", "gpt")] == [QWEN, QWEN, LLAMA, None]
+
+
+def test_models_that_no_living_host_has_are_not_listed() -> None:
+    """A catalog outlives the hosts that wrote it."""
+    heard = Heard(catalog=menu("qwen"))
+    assert list(heard.roster.models()) == []
+    heard.hosts(host("a"))
+    assert list(heard.roster.models()) == ["qwen"]
+    heard.remove(Bucket.CATALOGS, MENU)
+
+    assert list(heard.roster.models()) == []
+    assert heard.roster.offer(heard.roster.host(A), QWEN) is None  # type: ignore[arg-type]  # it is there
+
+
+# Load between two records
+
+
+def test_load_is_what_the_record_said_and_what_was_sent_since() -> None:
+    """And what came back."""
+    heard = Heard().hosts(host("a", there("qwen", in_flight=2, waiting=1)))
+    heard.roster.sent(A, QWEN)
+    heard.roster.sent(A, QWEN)
+    assert load(heard) == 5
+    heard.roster.came_back(A, QWEN)
+
+    assert load(heard) == 4
+
+
+def test_an_answer_tells_the_load() -> None:
+    """It knows of others' requests, too."""
+    heard = Heard().hosts(host("a", there("qwen")))
+    heard.roster.sent(A, QWEN)
+    heard.roster.told(A, QWEN, 17)
+    assert load(heard) == 17
+    heard.roster.came_back(A, QWEN, told_load=12)
+
+    assert load(heard) == 12
+
+
+def test_a_newer_record_knows_better() -> None:
+    """What was sent is in it."""
+    heard = Heard().hosts(host("a", there("qwen")))
+    heard.roster.sent(A, QWEN)
+    heard.hosts(host("a", there("qwen", in_flight=1)))
+    assert load(heard) == 1
+    heard.roster.came_back(A, QWEN)
+
+    assert load(heard) == 0
+
+
+def test_requests_to_an_earlier_life_say_nothing_about_this_one() -> None:
+    """A host that came back does not owe their answers."""
+    heard = Heard().hosts(host("a", there("qwen")))
+    heard.roster.sent(A, QWEN)
+    heard.hosts(host("a", there("qwen", in_flight=3), boot="2"))
+    heard.roster.came_back(A, QWEN)
+
+    assert load(heard) == 3
+
+
+def test_a_load_is_never_negative() -> None:
+    """A record may be older than what was sent."""
+    heard = Heard().hosts(host("a", there("qwen")))
+    heard.roster.sent(A, QWEN)
+    heard.hosts(host("a", there("qwen")))
+    heard.roster.came_back(A, QWEN)
+
+    assert load(heard) == 0
+
+
+def test_what_becomes_of_requests_to_a_host_that_is_gone_does_not_matter() -> None:
+    """Its lease may end before they do."""
+    heard = Heard()
+    heard.roster.sent(A, QWEN)
+    heard.roster.told(A, QWEN, 3)
+    heard.roster.came_back(A, QWEN)
+    heard.roster.suspect(A, heard.now)
+
+    assert names(heard) == []
+
+
+# Suspicion
+
+
+def shunned_s(heard: Heard) -> float:
+    member = heard.roster.host(A)
+    assert member is not None
+    return max(0.0, member.shunned_until - heard.now)
+
+
+def test_who_refuses_again_is_left_out_longer() -> None:
+    """From seconds to a minute."""
+    heard = Heard().hosts(host("a"))
+    waits = []
+    for _ in range(8):
+        heard.roster.suspect(A, heard.now)
+        waits.append(shunned_s(heard))
+
+    assert waits == [2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_newer_record_ends_the_first_suspicion() -> None:
+    """It lives; but one that refuses although it lives cannot be reached from here."""
+    heard = Heard().hosts(host("a"))
+    heard.roster.suspect(A, heard.now)
+    heard.hosts(host("a"))
+    assert shunned_s(heard) == 0
+    heard.roster.suspect(A, heard.now)
+    heard.hosts(host("a"))
+
+    assert shunned_s(heard) == 4
+
+
+def test_a_new_life_and_an_answer_clear_of_all_suspicion() -> None:
+    """Then it counts from the beginning again."""
+    heard = Heard().hosts(host("a"))
+    for clearing in (lambda: heard.hosts(host("a", boot="2")), lambda: heard.roster.told(A, QWEN, 0)):
+        heard.roster.suspect(A, heard.now)
+        heard.roster.suspect(A, heard.now)
+        clearing()
+        assert shunned_s(heard) == 0
+        heard.roster.suspect(A, heard.now)
+
+        assert shunned_s(heard) == 2
+
+
+def test_this_host_does_not_suspect_itself() -> None:
+    """What refuses here is not the way."""
+    heard = Heard().hosts(host("here"))
+    heard.roster.suspect(HERE, heard.now)
+    member = heard.roster.host(HERE)
+
+    assert member is not None
+    assert not member.is_shunned(heard.now)
+
+
+# Claims
+
+
+def test_a_claim_that_is_taken_back_counts_until_its_model_is_seen() -> None:
+    """The removal may arrive before the record that was the reason for it."""
+    heard = Heard().hosts(host("a")).claim("qwen", "a").remove(Bucket.CLAIMS, "qwen.0")
+    assert [held.claim.host for held in heard.roster.claimed(QWEN, heard.now)] == ["a"]
+    assert len(heard.roster.claimed_on(A, heard.now)) == 1
+    heard.after(2)
+
+    assert heard.roster.claimed(QWEN, heard.now) == heard.roster.claimed_on(A, heard.now) == []
+
+
+def test_a_claim_whose_model_is_seen_ends_at_once() -> None:
+    """Nobody needs it any more."""
+    heard = Heard().hosts(host("a", there("qwen", "loading"))).claim("qwen", "a").remove(Bucket.CLAIMS, "qwen.0")
+
+    assert heard.roster.claimed(QWEN, heard.now) == []
+
+
+def test_a_claim_can_be_replaced() -> None:
+    """The newer one is the one that counts, for the model and for both hosts."""
+    heard = Heard().claim("qwen", "a").claim("qwen", "b")
+
+    assert [held.claim.host for held in heard.roster.claimed(QWEN, heard.now)] == ["b"]
+    assert heard.roster.claimed_on(A, heard.now) == []
+    assert [held.revision for held in heard.roster.claimed_on(B, heard.now)] == [2]
+
+
+def test_own_claims_are_fulfilled_when_the_host_shows_the_model() -> None:
+    """Others' claims are others' to take back."""
+    heard = Heard().hosts(host("a"), host("b", there("llama")))
+    heard.claim("qwen", "a", by="here").claim("llama", "b", by="elsewhere")
+    assert heard.roster.fulfilled() == []
+    heard.hosts(host("a", there("qwen", "loading")))
+
+    assert [held.key for held in heard.roster.fulfilled()] == ["qwen.0"]
+
+
+def test_a_claim_that_lapsed_may_still_be_removed() -> None:
+    """It is forgotten by then."""
+    heard = Heard().claim("qwen", "a").after(10)
+    assert heard.roster.claimed(QWEN, heard.now) == []
+    heard.remove(Bucket.CLAIMS, "qwen.0")
+
+    assert heard.roster.claimed(QWEN, heard.now) == []
+    assert not heard.roster.shows(Claim(QWEN, A, B, ""))

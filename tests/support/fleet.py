@@ -1,0 +1,97 @@
+"""A fleet in few words: hosts, what is on them, and a roster that is told so."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Offer, Residence, Room, Wish, encoded
+from hotseat.fleet.roster import Roster
+from hotseat.fleet.store import Bucket, Change, Removed, Revision, Written
+from hotseat.terms import ClientId, DeviceName, HostName, ModelName
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from hotseat.terms import Instant
+
+GIB = 1 << 30
+GPU = DeviceName("gpu0")
+ALICE = ClientId("alice")
+QWEN, LLAMA, GEMMA = map(ModelName, ("qwen", "llama", "gemma"))
+MENU = "menu"
+"""The digest of the catalog that all hosts have unless told otherwise."""
+
+
+def there(model: str, phase: str = "ready", gib: int = 8, **more: Any) -> Residence:
+    return Residence(ModelName(model), phase, memory={GPU: gib * GIB}, **more)
+
+
+def host(name: str, *residents: Residence, gib: int | None = 24, **more: Any) -> HostRecord:
+    """With one device of so many GiB, as full as its residents make it; None: without any."""
+    taken = sum(residence.memory[GPU] for residence in residents if residence.phase != "cold")
+    devices = {} if gib is None else {GPU: Room(gib * GIB, gib * GIB - taken)}
+    facts = {"address": f"http://{name}:8080", "boot": "1", "catalog": MENU, "devices": devices, **more}
+    return HostRecord(name=HostName(name), residents=list(residents), **facts)
+
+
+def offer(gib: int = 8, **more: Any) -> Offer:
+    return Offer(memory={GPU: gib * GIB}, load_s=10.0, **more)
+
+
+def menu(*names: str, **offers: Offer) -> CatalogRecord:
+    return CatalogRecord({ModelName(name): offer() for name in names} | {ModelName(k): v for k, v in offers.items()})
+
+
+@dataclass
+class Heard:
+    """A roster and the store's pen: each write has a higher revision than the one before."""
+
+    me: str = "here"
+    now: Instant = 100.0
+    catalog: CatalogRecord = field(default_factory=lambda: menu("qwen", "llama", "gemma"))
+    roster: Roster = field(init=False)
+    changes: list[tuple[Bucket, Change]] = field(default_factory=list)
+    _revisions: dict[Bucket, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __post_init__(self) -> None:
+        self.roster = Roster(HostName(self.me))
+        self.write(Bucket.CATALOGS, MENU, self.catalog)
+
+    def hosts(self, *records: HostRecord) -> Heard:
+        for record in records:
+            if record.name == self.me:
+                self.roster.here(record, self.catalog, self.now)
+            else:
+                self.write(Bucket.HOSTS, record.name, record)
+        return self
+
+    def wish(self, name: str, **wish: bool) -> Heard:
+        return self.write(Bucket.WISHES, name, Wish(**wish))
+
+    def claim(self, model: str, name: str, replica: int = 0, by: str = "elsewhere") -> Heard:
+        claim = Claim(ModelName(model), HostName(name), HostName(by), "it was asked for", replica)
+        return self.write(Bucket.CLAIMS, f"{model}.{replica}", claim)
+
+    def write(self, bucket: Bucket, key: str, record: msgspec.Struct) -> Heard:
+        return self.write_bytes(bucket, key, encoded(record))
+
+    def write_bytes(self, bucket: Bucket, key: str, value: bytes) -> Heard:
+        return self.hear(bucket, Written(key, value, self._next(bucket)))
+
+    def remove(self, bucket: Bucket, key: str) -> Heard:
+        return self.hear(bucket, Removed(key, self._next(bucket)))
+
+    def hear(self, bucket: Bucket, change: Change) -> Heard:
+        self.changes.append((bucket, change))
+        self.roster.apply(bucket, change, self.now)
+        return self
+
+    def after(self, seconds: float) -> Heard:
+        self.now += seconds
+        return self
+
+    def _next(self, bucket: Bucket) -> Revision:
+        self._revisions[bucket] += 1
+        return Revision(self._revisions[bucket])
