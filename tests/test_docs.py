@@ -50,7 +50,8 @@ def test_every_dependency_is_argued_for() -> None:
     """The decisions page names each package that hotseat or its tests stand on."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     groups = [entry for group in project["dependency-groups"].values() for entry in group if isinstance(entry, str)]
-    names = {DEPENDENCY.match(entry)[0] for entry in [*project["project"]["dependencies"], *groups]}  # type: ignore[index]  # every entry begins with a name
+    extras = [entry for extra in project["project"]["optional-dependencies"].values() for entry in extra]
+    names = {DEPENDENCY.match(entry)[0] for entry in [*project["project"]["dependencies"], *extras, *groups]}  # type: ignore[index]  # every entry begins with a name
     argued = set(re.findall(r"[a-z0-9-]+", (DOCS / "design/decisions.md").read_text()))
 
     assert names - argued == set()

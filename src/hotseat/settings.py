@@ -7,7 +7,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hotseat.terms import Bytes, Seconds
+    from collections.abc import Mapping
+
+    from hotseat.terms import Bytes, HostName, Seconds
 
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
 
@@ -125,13 +127,36 @@ class Logging:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
-    """The other hosts: how we meet them, and what we are to them."""
+class NatsLogin:
+    """How NATS knows us. Files are named here and read when a connection is made."""
 
-    nats: tuple[str, ...] = ()
-    name: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    credentials: str = ""
+    """A file with a JWT and its key, as `nsc` writes it."""
+    nkey: str = ""
+    """A file with a seed."""
+    ca: str = ""
+    """A file with the authorities that are believed; empty: the machine's."""
+    cert: str = ""
+    key: str = ""
+    """Files with our own certificate and its key, where NATS asks for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The hosts that we belong to."""
+
+    nats: tuple[str, ...]
+    name: HostName
+    """Ours: no two hosts have the same."""
+    address: str = ""
+    """How others reach us: `http://host:port`; empty: as we listen."""
+    labels: Mapping[str, str] = field(default_factory=dict)
     secret: str = field(default="", repr=False)
-    """What hosts show each other; whoever has it is believed who asks, and asks without a key."""
+    """By which hosts know each other; the same on all of them."""
+    login: NatsLogin = NatsLogin()
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,9 @@ async def joined(
     open_house: OpenHouse, *choices: Where | HotseatError, **known: object
 ) -> tuple[RelayHouse, ScriptedHosts]:
     house = await open_house(
-        settings=known.pop("settings", Settings(fleet=Fleet(secret="hush"))), fellows=GUESTS, **known
+        settings=known.pop("settings", Settings(fleet=Fleet(("nats://x",), HostName("here"), secret="hush"))),
+        fellows=GUESTS,
+        **known,
     )
     hosts = ScriptedHosts(list(choices))
     house.relay.hosts = hosts
@@ -276,7 +278,9 @@ async def test_a_request_that_was_passed_on_is_served_here(open_house: OpenHouse
 
 async def test_a_host_needs_no_key(open_house: OpenHouse) -> None:
     """It has checked the client's; who asks is what it says, and credentials that are not ours pass."""
-    settings = Settings(fleet=Fleet(secret="hush"), access=Access(api_keys=(ApiKey("ours"),)))
+    settings = Settings(
+        fleet=Fleet(("nats://x",), HostName("here"), secret="hush"), access=Access(api_keys=(ApiKey("ours"),))
+    )
     house, _ = await joined(open_house, settings=settings)
     asked, answered = await house.exchange(chat("alpha", "Authorization: Bearer theirs", *PASSED_ON))
 

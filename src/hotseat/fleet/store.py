@@ -5,12 +5,15 @@ Nothing read here may be taken for the present: decide by the outcome of a write
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NewType, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
+
+    from hotseat.terms import Seconds
 
 Revision = NewType("Revision", int)
 """Of one key in one bucket; a later write has a higher one."""
@@ -21,6 +24,31 @@ class Bucket(Enum):
     CLAIMS = "claims"
     CATALOGS = "catalogs"
     WISHES = "wishes"
+
+
+LEASE_S: Seconds = 10.0
+"""How long a host is believed to be there after its last word."""
+
+LIVES_S: Mapping[Bucket, Seconds | None] = {
+    Bucket.HOSTS: LEASE_S,
+    Bucket.CLAIMS: LEASE_S,
+    Bucket.CATALOGS: 86_400.0,
+    Bucket.WISHES: None,
+}
+"""After its last write, a key is gone; None: it stays."""
+
+_KEY = re.compile(r"[-_=A-Za-z0-9]+(?:\.[-_=A-Za-z0-9]+)*")
+
+
+def is_key(text: str) -> bool:
+    """May this name something in a bucket? Each engine refuses the rest with ValueError."""
+    return bool(_KEY.fullmatch(text))
+
+
+def checked(key: str) -> str:
+    if not is_key(key):
+        raise ValueError(f'"{key}" cannot be a key: letters, digits, -, _, = and dots within')
+    return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +110,10 @@ class Store(Protocol):
     async def read(self, bucket: Bucket, key: str) -> Written | None: ...
 
     def watch(self, bucket: Bucket) -> AsyncIterator[Change]:
-        """The whole state, then every change; after an interruption BegunAnew and the whole state again. Never ends."""
+        """The whole state, then every change; after an interruption BegunAnew and the whole state again. Never ends.
+
+        Whoever is slow may miss steps of a key, but never where it went.
+        """
         ...
 
     async def aclose(self) -> None: ...

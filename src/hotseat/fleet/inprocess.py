@@ -1,0 +1,202 @@
+"""The store within one process: for a host that is alone, and for fleets of many hosts in one test.
+
+Stores that share a board are one fleet. Each may be cut off and let in again, as a host loses NATS and finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hotseat.fleet.store import (
+    LIVES_S,
+    BegunAnew,
+    Bucket,
+    CaughtUp,
+    Change,
+    Conflict,
+    Removed,
+    Revision,
+    StoreError,
+    Written,
+    checked,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    from hotseat.terms import Instant, Seconds
+
+
+class Board:
+    """What stands in the buckets, who watches them, and when it lapses."""
+
+    def __init__(
+        self, clock: Callable[[], Instant] = time.monotonic, lives_s: Mapping[Bucket, Seconds | None] = LIVES_S
+    ) -> None:
+        self._clock = clock
+        self._lives_s = lives_s
+        self._revision = 0
+        self._standing: dict[Bucket, dict[str, Written]] = {bucket: {} for bucket in Bucket}
+        self._ends: dict[tuple[Bucket, str], Instant] = {}
+        """Of each lease."""
+        self._watchers: dict[Bucket, list[Watcher]] = {bucket: [] for bucket in Bucket}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def standing(self, bucket: Bucket) -> dict[str, Written]:
+        self.lapse()
+        return self._standing[bucket]
+
+    def write(self, bucket: Bucket, key: str, value: bytes) -> Revision:
+        written = Written(key, value, self._next())
+        self._standing[bucket][key] = written
+        if (lives_s := self._lives_s[bucket]) is not None:
+            self._ends[bucket, key] = self._clock() + lives_s
+            self._set_timer()
+        self._tell(bucket, written)
+        return written.revision
+
+    def remove(self, bucket: Bucket, key: str) -> None:
+        if self._standing[bucket].pop(key, None) is None:
+            return
+        self._ends.pop((bucket, key), None)
+        self._tell(bucket, Removed(key, self._next()))
+
+    def lapse(self) -> None:
+        """End the leases whose time has come."""
+        now = self._clock()
+        for bucket, key in [lease for lease, end in self._ends.items() if end <= now]:
+            self.remove(bucket, key)
+
+    @contextmanager
+    def watching(self, bucket: Bucket, watcher: Watcher) -> Iterator[None]:
+        self._watchers[bucket].append(watcher)
+        try:
+            yield
+        finally:
+            self._watchers[bucket].remove(watcher)
+
+    def _next(self) -> Revision:
+        self._revision += 1
+        return Revision(self._revision)
+
+    def _tell(self, bucket: Bucket, change: Written | Removed) -> None:
+        for watcher in self._watchers[bucket]:
+            watcher.notice(change)
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._ends:
+            rest_s = max(0.0, min(self._ends.values()) - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(rest_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self.lapse()
+        self._set_timer()
+
+
+class Watcher:
+    """Keeps the last change of each key until it is asked for it: as NATS does, which forgets what was overwritten."""
+
+    def __init__(self) -> None:
+        self._noticed: dict[str, Written | Removed] = {}
+        self._stirred = asyncio.Event()
+        self._is_cut = False
+
+    def notice(self, change: Written | Removed) -> None:
+        self._noticed.pop(change.key, None)
+        self._noticed[change.key] = change
+        self._stirred.set()
+
+    def cut(self) -> None:
+        self._is_cut = True
+        self._stirred.set()
+
+    async def changes(self) -> AsyncIterator[Written | Removed]:
+        """Until cut off; what was not asked for by then is not told."""
+        while not self._is_cut:
+            if self._noticed:
+                yield self._noticed.pop(next(iter(self._noticed)))
+                continue
+            self._stirred.clear()
+            await self._stirred.wait()
+
+
+class InProcess:
+    """One host's way to the board."""
+
+    def __init__(self, board: Board | None = None) -> None:
+        self._board = board or Board()
+        self._watchers: set[Watcher] = set()
+        self._let_in = asyncio.Event()
+        self._let_in.set()
+
+    @property
+    def is_connected(self) -> bool:
+        return self._let_in.is_set()
+
+    def cut_off(self) -> None:
+        """From here on nothing is written, read or heard."""
+        self._let_in.clear()
+        for watcher in self._watchers:
+            watcher.cut()
+
+    def let_in(self) -> None:
+        self._let_in.set()
+
+    async def create(self, bucket: Bucket, key: str, value: bytes) -> Revision:
+        return self._write_after(bucket, key, value, None)
+
+    async def replace(self, bucket: Bucket, key: str, value: bytes, last: Revision) -> Revision:
+        return self._write_after(bucket, key, value, last)
+
+    async def put(self, bucket: Bucket, key: str, value: bytes) -> Revision:
+        self._standing(bucket)
+        return self._board.write(bucket, checked(key), value)
+
+    async def remove(self, bucket: Bucket, key: str, last: Revision | None = None) -> None:
+        found = self._standing(bucket).get(checked(key))
+        if last is not None and (found is None or found.revision != last):
+            raise Conflict(f"{bucket.value}/{key} was written since")
+        self._board.remove(bucket, key)
+
+    async def read(self, bucket: Bucket, key: str) -> Written | None:
+        return self._standing(bucket).get(checked(key))
+
+    async def watch(self, bucket: Bucket) -> AsyncIterator[Change]:
+        await self._let_in.wait()
+        while True:
+            async for change in self._sitting(bucket):
+                yield change
+            await self._let_in.wait()
+            yield BegunAnew()
+
+    async def aclose(self) -> None:
+        self.cut_off()
+
+    def _standing(self, bucket: Bucket) -> Mapping[str, Written]:
+        if not self.is_connected:
+            raise StoreError("cut off from the board")
+        return self._board.standing(bucket)
+
+    def _write_after(self, bucket: Bucket, key: str, value: bytes, last: Revision | None) -> Revision:
+        found = self._standing(bucket).get(checked(key))
+        if (found.revision if found else None) != last:
+            raise Conflict(f"{bucket.value}/{key} was written since")
+        return self._board.write(bucket, key, value)
+
+    async def _sitting(self, bucket: Bucket) -> AsyncIterator[Change]:
+        watcher = Watcher()
+        standing = tuple(self._board.standing(bucket).values())
+        self._watchers.add(watcher)
+        try:
+            with self._board.watching(bucket, watcher):
+                for written in standing:
+                    yield written
+                yield CaughtUp()
+                async for change in watcher.changes():
+                    yield change
+        finally:
+            self._watchers.discard(watcher)

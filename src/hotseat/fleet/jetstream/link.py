@@ -1,0 +1,138 @@
+"""A connection to NATS that is there whenever NATS is: it is made in the background, and made again for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import nats.errors
+from nats.aio.client import Client
+
+from hotseat.fleet.pauses import Pauses
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from hotseat.settings import Fleet, NatsLogin
+    from hotseat.terms import Seconds
+
+log = logging.getLogger(__name__)
+
+RECONNECT_S = 2
+"""Between two tries of one server."""
+PING_S = 5
+"""A connection that is dead without saying so is noticed after three of these."""
+CLOSE_S: Seconds = 2.0
+
+PROBLEMS = (nats.errors.Error, OSError, TimeoutError)
+"""Everything that may go wrong with NATS through no fault of ours; OSError includes what is wrong with TLS."""
+
+
+class Link:
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._client = Client()
+        self._tasks = Tasks()
+        self._closed = asyncio.Event()
+        self._said = ""
+        """The last problem that was told: the same one is not told every two seconds."""
+        self.up = asyncio.Event()
+        self.down = asyncio.Event()
+        """One of them is set."""
+        self.down.set()
+
+    @property
+    def client(self) -> Client:
+        return self._client
+
+    def open(self) -> None:
+        """Begin to connect; raises what is wrong with certificates at once."""
+        options = _options(self._fleet)
+        self._tasks.start(self._keep(options), "keep the connection to NATS")
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        self._turn(up=False)
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._client.close()
+        except PROBLEMS as problem:
+            log.debug("NATS was not closed in peace error=%r", str(problem))
+
+    async def _keep(self, options: dict[str, Any]) -> None:
+        """nats-py comes back by itself, unless the server threw it out: then a new client tries its luck."""
+        pauses = Pauses()
+        while True:
+            self._closed.clear()
+            await self._connect(options)
+            await self._closed.wait()
+            self._turn(up=False)
+            await asyncio.sleep(pauses.next())
+            self._client = Client()
+
+    async def _connect(self, options: dict[str, Any]) -> None:
+        try:
+            await self._client.connect(
+                **options,
+                error_cb=self._tell,
+                disconnected_cb=self._lost,
+                reconnected_cb=self._found,
+                closed_cb=self._ended,
+            )
+        except PROBLEMS as problem:
+            await self._tell(problem)
+            self._closed.set()
+        else:
+            await self._found()
+
+    # What nats-py tells
+
+    async def _found(self) -> None:
+        self._said = ""
+        self._turn(up=True)
+
+    async def _lost(self) -> None:
+        self._turn(up=False)
+
+    async def _ended(self) -> None:
+        self._turn(up=False)
+        self._closed.set()
+
+    async def _tell(self, problem: Exception) -> None:
+        said = str(problem) or type(problem).__name__
+        if said != self._said:
+            self._said = said
+            log.warning("NATS trouble error=%r", said)
+
+    def _turn(self, *, up: bool) -> None:
+        rising, falling = (self.up, self.down) if up else (self.down, self.up)
+        falling.clear()
+        rising.set()
+
+
+def _options(fleet: Fleet) -> dict[str, Any]:
+    """What nats-py is told; it takes most absent things as None."""
+    login = fleet.login
+    return {
+        "servers": list(fleet.nats),
+        "name": f"hotseat {fleet.name}",
+        "max_reconnect_attempts": -1,
+        "reconnect_time_wait": RECONNECT_S,
+        "ping_interval": PING_S,
+        "user": login.user or None,
+        "password": login.password or None,
+        "token": login.token or None,
+        "user_credentials": login.credentials or None,
+        "nkeys_seed": login.nkey or None,
+        "tls": _tls(login, fleet.nats),
+    }
+
+
+def _tls(login: NatsLogin, servers: tuple[str, ...]) -> ssl.SSLContext | None:
+    if not (login.ca or login.cert or any(url.startswith("tls://") for url in servers)):
+        return None
+    context = ssl.create_default_context(cafile=login.ca or None)
+    if login.cert:
+        context.load_cert_chain(login.cert, login.key or None)
+    return context

@@ -1,0 +1,147 @@
+"""One sitting of a watcher: the state of a bucket, then its changes, until something is amiss.
+
+A consumer of our own instead of nats-py's ordered one, because that one hides its restarts: whoever watches must know
+that it began anew, and when keys are gone that nobody told it of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from nats.js import api
+
+from hotseat.fleet.jetstream.buckets import stream_of, subject_of
+from hotseat.fleet.jetstream.link import PROBLEMS
+from hotseat.fleet.store import CaughtUp, Change, Removed, Revision, Written
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from hotseat.fleet.store import Bucket
+    from hotseat.terms import Seconds
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S: Seconds = 2.0
+MISSED = 2.5
+"""Heartbeats, after which a consumer counts as gone."""
+UNHEARD_S: Seconds = 10.0
+"""The server forgets a consumer that nobody listens to after this: a host that was killed leaves nothing behind."""
+GOODBYE_S: Seconds = 1.0
+BEHIND = 64
+
+_CONTROL = "100"
+_LAST_SENT, _STALLED = "Nats-Last-Consumer", "Nats-Consumer-Stalled"
+_OPERATION, _REASON = "KV-Operation", "Nats-Marker-Reason"
+
+
+class Interrupted(Exception):
+    """Messages are missing, or nobody sends any: the sitting is over."""
+
+
+def is_gone(headers: Mapping[str, str] | None) -> bool:
+    """Is this the mark of a key that was removed, or whose lease ended?"""
+    return bool(headers) and (_OPERATION in headers or _REASON in headers)  # type: ignore[operator]  # not None here
+
+
+class Sitting:
+    def __init__(self, client: Client, bucket: Bucket, heartbeat_s: Seconds = HEARTBEAT_S) -> None:
+        self._client = client
+        self._js = client.jetstream(timeout=GOODBYE_S)
+        self._bucket = bucket
+        self._heartbeat_s = heartbeat_s
+        self._heard: asyncio.Queue[Msg] = asyncio.Queue(BEHIND)
+        self._inbox = client.new_inbox()
+        self._n = 0
+        """Messages of the consumer so far."""
+
+    async def changes(self) -> AsyncGenerator[Change, None]:
+        """Ends by Interrupted or one of PROBLEMS."""
+        async with self._consumer() as at_first:
+            if at_first == 0:
+                yield CaughtUp()
+            is_caught_up = at_first == 0
+            async for message in self._messages():
+                if message is not None and (change := self._change(message, is_caught_up)):
+                    yield change
+                if not is_caught_up and (message is None or self._n >= at_first):
+                    is_caught_up = True
+                    yield CaughtUp()
+
+    @asynccontextmanager
+    async def _consumer(self) -> AsyncIterator[int]:
+        """How many messages make up the state; the consumer is ended with the sitting, as far as NATS is there."""
+        subscription = await self._client.subscribe(self._inbox, cb=self._heard.put)
+        name = ""
+        try:
+            made = await self._js.add_consumer(stream_of(self._bucket), self._config())
+            name = made.name
+            yield made.num_pending or 0
+        finally:
+            try:
+                async with asyncio.timeout(GOODBYE_S):
+                    await subscription.unsubscribe()
+                    if name:
+                        await self._js.delete_consumer(stream_of(self._bucket), name)
+            except PROBLEMS as problem:
+                log.debug("a consumer is left to NATS bucket=%s error=%r", self._bucket.value, str(problem))
+
+    def _config(self) -> api.ConsumerConfig:
+        return api.ConsumerConfig(
+            deliver_subject=self._inbox,
+            deliver_policy=api.DeliverPolicy.LAST_PER_SUBJECT,
+            filter_subject=subject_of(self._bucket, ">"),
+            ack_policy=api.AckPolicy.NONE,
+            max_deliver=1,
+            flow_control=True,
+            idle_heartbeat=self._heartbeat_s,
+            inactive_threshold=UNHEARD_S,
+            mem_storage=True,
+            num_replicas=1,
+        )
+
+    async def _messages(self) -> AsyncIterator[Msg | None]:
+        """Each message in its turn; None where NATS has nothing more to tell at present."""
+        while True:
+            message = await self._next()
+            if (message.headers or {}).get("Status") != _CONTROL:
+                self._count(message.metadata.sequence.consumer)
+                yield message
+            elif await self._answered(message):
+                yield None
+
+    async def _next(self) -> Msg:
+        try:
+            async with asyncio.timeout(MISSED * self._heartbeat_s):
+                return await self._heard.get()
+        except TimeoutError:
+            raise Interrupted("NATS fell silent") from None
+
+    async def _answered(self, control: Msg) -> bool:
+        """Let NATS send on, as far as we came. Was it a heartbeat?"""
+        headers = control.headers or {}
+        if reply := control.reply or headers.get(_STALLED):
+            await self._client.publish(reply)
+        if _LAST_SENT not in headers:
+            return False
+        if int(headers[_LAST_SENT]) != self._n:
+            raise Interrupted("messages are missing")
+        return True
+
+    def _count(self, n: int) -> None:
+        self._n += 1
+        if n != self._n:
+            raise Interrupted("messages are missing")
+
+    def _change(self, message: Msg, is_caught_up: bool) -> Change | None:
+        key = message.subject.removeprefix(subject_of(self._bucket, ""))
+        revision = Revision(message.metadata.sequence.stream)
+        if not is_gone(message.headers):
+            return Written(key, message.data, revision)
+        return Removed(key, revision) if is_caught_up else None  # what is gone is no part of the state

@@ -1,0 +1,320 @@
+"""What only the engine on NATS has to promise: buckets, logins, absent servers, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import nats
+import nkeys
+import pytest
+from tests.support.certificate import CERTIFICATE
+from tests.support.fleets import PATIENCE_S, Watching, fleet_at
+from tests.support.nats import nats_servers
+
+from hotseat.fleet.jetstream.buckets import stream_of, subject_of
+from hotseat.fleet.jetstream.link import Link
+from hotseat.fleet.jetstream.store import JetStream
+from hotseat.fleet.opening import open_store
+from hotseat.fleet.pauses import Pauses
+from hotseat.fleet.store import LIVES_S, BegunAnew, Bucket, CaughtUp, Conflict, StoreError
+from hotseat.settings import Fleet, NatsLogin
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from nats.js import JetStreamContext
+    from tests.support.nats import NatsServer
+
+
+@asynccontextmanager
+async def connected(fleet: Fleet, **options: Any) -> AsyncIterator[JetStream]:
+    store = JetStream(fleet, heartbeat_s=0.4, pauses=lambda: Pauses(0.05, 0.2), **options)
+    store.open()
+    try:
+        assert await store.until_connected(PATIENCE_S)
+        yield store
+    finally:
+        await store.aclose()
+
+
+@asynccontextmanager
+async def bystander(server: NatsServer) -> AsyncIterator[JetStreamContext]:
+    """Somebody else who looks into NATS."""
+    client = await nats.connect(server.url)
+    try:
+        yield client.jetstream(timeout=PATIENCE_S)
+    finally:
+        await client.close()
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not fact():
+            await asyncio.sleep(0.02)
+
+
+# Buckets
+
+
+async def test_buckets_live_as_long_as_the_design_says(tmp_path: Path) -> None:
+    """Leases end after ten seconds and say so, wishes stay; one server keeps one copy."""
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)), bystander(server) as js:
+        made = {bucket: (await js.stream_info(stream_of(bucket))).config for bucket in Bucket}
+
+    assert {bucket: config.max_age or None for bucket, config in made.items()} == LIVES_S
+    assert {config.num_replicas for config in made.values()} == {1}
+    assert {config.max_msgs_per_subject for config in made.values()} == {1}
+    assert all(config.subject_delete_marker_ttl for config in made.values())
+
+
+async def test_nats_own_tools_understand_the_buckets(tmp_path: Path) -> None:
+    """What a host writes is a key-value bucket for everybody else."""
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
+        await store.put(Bucket.HOSTS, "gpu1", b"here")
+        found = await (await js.key_value("hotseat-hosts")).get("gpu1")
+
+    assert found.value == b"here"
+
+
+async def test_hosts_that_start_together_make_the_buckets_once(tmp_path: Path) -> None:
+    """Whoever comes second finds them, at whichever moment that is."""
+    async with nats_servers(tmp_path) as (server,):
+        stores = [JetStream(fleet_at(server)) for _ in range(8)]
+        for store in stores:
+            store.open()
+        try:
+            ready = await asyncio.gather(*(store.until_connected(PATIENCE_S) for store in stores))
+        finally:
+            await asyncio.gather(*(store.aclose() for store in stores))
+
+    assert ready == [True] * 8
+
+
+async def test_a_bucket_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    """An operator who cleans up with a heavy hand costs one moment."""
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
+        await store.put(Bucket.HOSTS, "gpu1", b"before")
+        await js.delete_stream(stream_of(Bucket.HOSTS))
+        await store.put(Bucket.HOSTS, "gpu1", b"after")
+
+        assert (found := await store.read(Bucket.HOSTS, "gpu1"))
+        assert found.value == b"after"
+
+
+async def test_a_foreign_bucket_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A bucket whose keys never end is used, but not in silence."""
+    async with nats_servers(tmp_path) as (server,):
+        async with bystander(server) as js:
+            await js.add_stream(name=stream_of(Bucket.HOSTS), subjects=[subject_of(Bucket.HOSTS, ">")])
+        async with connected(fleet_at(server)):
+            pass
+
+    assert "a bucket is not as we make it stream=KV_hotseat-hosts" in caplog.text
+
+
+async def test_three_servers_keep_three_copies_and_one_may_die(tmp_path: Path) -> None:
+    """A fleet goes on agreeing when the leader of its claims is killed."""
+    async with nats_servers(tmp_path, 3) as servers, connected(fleet_at(*servers)) as store:
+        async with bystander(servers[0]) as js:
+            info = await js.stream_info(stream_of(Bucket.CLAIMS))
+        last = await store.create(Bucket.CLAIMS, "qwen", b"1")
+        next(server for server in servers if server.name == info.cluster.leader).kill()  # type: ignore[union-attr]  # a cluster has one
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    await store.create(Bucket.CLAIMS, "other", b"1")
+                    break
+                except (StoreError, Conflict):
+                    await asyncio.sleep(0.1)
+
+        assert info.config.num_replicas == 3
+        assert (found := await store.read(Bucket.CLAIMS, "qwen"))
+        assert (found.value, found.revision) == (b"1", last)
+
+
+# Nothing is left behind
+
+
+async def consumers(js: JetStreamContext) -> int:
+    return sum([(await js.stream_info(stream_of(bucket))).state.consumer_count for bucket in Bucket])
+
+
+async def test_an_ended_watch_leaves_no_consumer(tmp_path: Path) -> None:
+    """Whoever stops listening takes its consumer along."""
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
+        async with Watching(store, Bucket.HOSTS) as watching:
+            await watching.until(CaughtUp)
+            during = await consumers(js)
+
+        assert during == 1
+        assert await consumers(js) == 0
+
+
+async def test_a_watch_that_begins_anew_again_and_again_has_one_consumer(tmp_path: Path) -> None:
+    """Consumers that vanish under a watcher are replaced, not multiplied."""
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
+        stream = stream_of(Bucket.HOSTS)
+        async with Watching(store, Bucket.HOSTS) as watching:
+            await watching.until(CaughtUp)
+            for _ in range(5):
+                (consumer,) = await js.consumers_info(stream)
+                await js.delete_consumer(stream, consumer.name)
+                await watching.until(BegunAnew)
+                await watching.until(CaughtUp)
+
+            assert await consumers(js) == 1
+
+
+# Servers that are not there
+
+
+async def test_while_nats_is_away_nothing_is_kept_for_later(tmp_path: Path) -> None:
+    """A write without a connection fails at once, and does not happen after all when NATS is back."""
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store:
+        server.kill()
+        await until(lambda: not store.is_connected)
+        for write in (store.put, store.create):
+            with pytest.raises(StoreError):
+                await write(Bucket.CLAIMS, "late", b"")
+        server.start()
+        assert await store.until_connected(PATIENCE_S)
+
+        assert store.is_connected
+        assert await store.read(Bucket.CLAIMS, "late") is None
+
+
+async def test_nats_may_come_later_than_the_host(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A store opens without NATS, says so in the log, and connects when NATS is there."""
+    async with nats_servers(tmp_path) as (server,):
+        server.kill()
+        store = JetStream(fleet_at(server))
+        store.open()
+        try:
+            await until(lambda: "NATS trouble" in caplog.text)
+            was_connected = store.is_connected
+            server.start()
+            connected_later = await store.until_connected(PATIENCE_S)
+        finally:
+            await store.aclose()
+
+    assert (was_connected, connected_later) == (False, True)
+
+
+async def test_the_same_trouble_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Days without NATS do not fill a disk with the same line; after a connection it is news again."""
+    link = Link(Fleet((), HostName("test")))
+    for _ in range(3):
+        await link._tell(OSError("refused"))
+    await link._found()
+    await link._tell(OSError("refused"))
+
+    assert caplog.messages == ["NATS trouble error='refused'"] * 2
+
+
+async def test_a_server_without_jetstream_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Being connected is not enough: without buckets nobody is connected."""
+    caplog.set_level(logging.WARNING)
+    async with nats_servers(tmp_path, more="jetstream: disabled") as (server,):
+        store = JetStream(fleet_at(server), patience_s=0.5)
+        store.open()
+        try:
+            await until(lambda: "the fleet's buckets cannot be made" in caplog.text)
+
+            assert not store.is_connected
+        finally:
+            await store.aclose()
+
+
+# Logins
+
+KNOWN = 'authorization { user: "h", password: "p4ss" }'
+
+
+def fleet_of(user: str, server: NatsServer) -> Fleet:
+    return replace(fleet_at(server), login=NatsLogin(user=user, password="p4ss"))
+
+
+async def test_user_and_password(tmp_path: Path) -> None:
+    """NATS lets in whom it knows."""
+    async with nats_servers(tmp_path, more=KNOWN) as (server,), connected(fleet_of("h", server)) as store:
+        assert store.is_connected
+
+
+async def test_a_token(tmp_path: Path) -> None:
+    """One word is enough where NATS is content with it."""
+    async with nats_servers(tmp_path, more='authorization { token: "word" }') as (server,):
+        fleet = replace(fleet_at(server), login=NatsLogin(token="word"))
+        async with connected(fleet) as store:
+            assert store.is_connected
+
+
+async def test_an_nkey(tmp_path: Path) -> None:
+    """The seed stays in its file and is never sent."""
+    seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
+    public = nkeys.from_seed(bytearray(seed)).public_key.decode()
+    (tmp_path / "seed").write_bytes(seed)
+    async with nats_servers(tmp_path, more=f"authorization {{ users: [{{ nkey: {public} }}] }}") as (server,):
+        login = NatsLogin(nkey=str(tmp_path / "seed"))
+        async with connected(replace(fleet_at(server), login=login)) as store:
+            assert store.is_connected
+
+
+async def test_a_wrong_password_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits in silence for a door that never opens, and the password is not told."""
+    async with nats_servers(tmp_path, more=KNOWN) as (server,):
+        store = JetStream(replace(fleet_at(server), login=NatsLogin(user="h", password="wrong-one")))
+        store.open()
+        try:
+            await until(lambda: "uthorization" in caplog.text)
+        finally:
+            await store.aclose()
+
+    assert "wrong-one" not in caplog.text
+
+
+async def test_whoever_is_thrown_out_comes_back_when_he_may(tmp_path: Path) -> None:
+    """A password that was changed and changed back needs no restart of the host."""
+    async with nats_servers(tmp_path, more=KNOWN) as (server,), connected(fleet_of("h", server)) as store:
+        server.reconfigure(KNOWN.replace("p4ss", "other"))
+        await until(lambda: not store.is_connected)
+        server.reconfigure(KNOWN)
+
+        assert await store.until_connected(PATIENCE_S)
+
+
+async def test_tls_with_an_authority_of_ones_own(tmp_path: Path) -> None:
+    """Both sides show a certificate, and both are believed."""
+    pem = tmp_path / "both.pem"
+    pem.write_text(CERTIFICATE)
+    tls = f'tls {{ cert_file: "{pem}", key_file: "{pem}", ca_file: "{pem}", verify: true }}'
+    async with nats_servers(tmp_path, more=tls) as (server,):
+        login = NatsLogin(ca=str(pem), cert=str(pem), key=str(pem))
+        fleet = Fleet((f"tls://localhost:{server.port}",), HostName("test"), login=login)
+        async with connected(fleet) as store:
+            assert store.is_connected
+
+
+async def test_a_certificate_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
+    """What can never work is a sentence at the start."""
+    login = NatsLogin(ca=str(tmp_path / "nowhere.pem"))
+    fleet = Fleet(("tls://localhost:1",), HostName("test"), login=login)
+
+    with pytest.raises(StoreError, match=r"fleet\.tls"):
+        async with open_store(fleet):
+            pass
+
+
+async def test_opening_and_closing(tmp_path: Path) -> None:
+    """The store that a configuration names is there within the context and gone after it."""
+    async with nats_servers(tmp_path) as (server,):
+        async with open_store(fleet_at(server)) as store:
+            await store.put(Bucket.WISHES, "gpu1", b"{}")
+
+        assert not store.is_connected

@@ -1,0 +1,260 @@
+"""What each engine of the store promises: the one in the process and the one on a real NATS server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.fleets import PATIENCE_S, SHORT_S, Watching, engine_called
+
+from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Conflict, Removed, Revision, StoreError, Written
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.support.fleets import Engine
+
+    from hotseat.fleet.store import Store
+
+LASTING, LEASES = Bucket.CLAIMS, Bucket.HOSTS
+
+
+@pytest.fixture(params=["in process", "NATS"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
+    async with engine_called(request.param, tmp_path) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def store(engine: Engine) -> Store:
+    return await engine.store()
+
+
+async def eventually_put(store: Store, bucket: Bucket, key: str, value: bytes) -> Revision:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await store.put(bucket, key, value)
+            except StoreError:
+                await asyncio.sleep(0.05)
+
+
+# Writing
+
+
+async def test_what_is_there_cannot_be_created(store: Store) -> None:
+    """Of two who create the same key, one has decided and the other hears of it."""
+    await store.create(LASTING, "qwen", b"mine")
+
+    with pytest.raises(Conflict):
+        await store.create(LASTING, "qwen", b"no, mine")
+    assert (found := await store.read(LASTING, "qwen"))
+    assert found.value == b"mine"
+
+
+async def test_only_one_of_many_creators_wins(engine: Engine) -> None:
+    """Hosts that want the same at the same moment agree on one of them."""
+    stores = [await engine.store() for _ in range(3)]
+    outcomes = await asyncio.gather(
+        *(store.create(LASTING, "qwen", str(n).encode()) for n, store in enumerate(stores)), return_exceptions=True
+    )
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Conflict", "Conflict", "int"]
+
+
+async def test_replacing_needs_the_last_revision(store: Store) -> None:
+    """Whoever writes after somebody else without having heard of it is refused."""
+    first = await store.create(LASTING, "qwen", b"1")
+    second = await store.replace(LASTING, "qwen", b"2", first)
+
+    assert second > first
+    with pytest.raises(Conflict):
+        await store.replace(LASTING, "qwen", b"3", first)
+    assert await store.read(LASTING, "qwen") == Written("qwen", b"2", second)
+
+
+async def test_a_removed_key_cannot_be_replaced(store: Store) -> None:
+    """What is gone has no last revision."""
+    last = await store.create(LASTING, "qwen", b"1")
+    await store.remove(LASTING, "qwen")
+
+    with pytest.raises(Conflict):
+        await store.replace(LASTING, "qwen", b"2", last)
+
+
+async def test_putting_overwrites(store: Store) -> None:
+    """A put asks nobody."""
+    await store.put(LASTING, "qwen", b"1")
+    last = await store.put(LASTING, "qwen", b"2")
+
+    assert await store.read(LASTING, "qwen") == Written("qwen", b"2", last)
+
+
+async def test_a_removed_key_can_be_created_again(store: Store) -> None:
+    """Nothing of it is in the way of the next one."""
+    await store.create(LASTING, "qwen", b"1")
+    await store.remove(LASTING, "qwen")
+    gone = await store.read(LASTING, "qwen")
+    await store.create(LASTING, "qwen", b"2")
+
+    assert gone is None
+    assert (found := await store.read(LASTING, "qwen"))
+    assert found.value == b"2"
+
+
+async def test_removing_what_somebody_wrote_since_is_refused(store: Store) -> None:
+    """Only what one knows can be taken back."""
+    first = await store.create(LASTING, "qwen", b"1")
+    await store.put(LASTING, "qwen", b"2")
+
+    with pytest.raises(Conflict):
+        await store.remove(LASTING, "qwen", first)
+    assert (found := await store.read(LASTING, "qwen"))
+    assert found.value == b"2"
+
+
+async def test_what_was_never_there_reads_as_nothing(store: Store) -> None:
+    """An absent key is no failure."""
+    assert await store.read(Bucket.WISHES, "nobody") is None
+
+
+@pytest.mark.parametrize("key", ["gpu1", "gpu-1.lab_2.example", "UXdlbjMtMzBCLUEzQg==.0", "a"])
+async def test_names_that_may_be_keys(store: Store, key: str) -> None:
+    """Host names and URL-safe base64 name keys."""
+    await store.put(LASTING, key, b"here")
+
+    assert (found := await store.read(LASTING, key))
+    assert (found.key, found.value) == (key, b"here")
+
+
+@pytest.mark.parametrize("key", ["", ".", "a.", ".a", "a..b", "a b", "*", ">", "a/b", "ä", "a\n"])
+async def test_names_that_may_not_be_keys(store: Store, key: str) -> None:
+    """What NATS would take for a pattern or not at all is refused by both engines before anything is sent."""
+    with pytest.raises(ValueError):
+        await store.put(LASTING, key, b"here")
+    with pytest.raises(ValueError):
+        await store.read(LASTING, key)
+
+
+async def test_half_a_megabyte_is_no_trouble(engine: Engine) -> None:
+    """The catalog of a host with thousands of models travels in one piece."""
+    here, there = await engine.store(), await engine.store()
+    value = bytes(range(256)) * 2000
+    async with Watching(there, Bucket.CATALOGS) as watching:
+        await watching.until(CaughtUp)
+        revision = await here.put(Bucket.CATALOGS, "digest", value)
+
+        assert await watching.next() == Written("digest", value, revision)
+    assert await there.read(Bucket.CATALOGS, "digest") == Written("digest", value, revision)
+
+
+# Leases
+
+
+async def test_a_lease_ends_and_watchers_hear_of_it(engine: Engine) -> None:
+    """Nobody has to ask: whoever watches is told that the host fell silent."""
+    here, there = await engine.store(), await engine.store()
+    async with Watching(there, LEASES) as watching:
+        await watching.until(CaughtUp)
+        revision = await here.put(LEASES, "gpu1", b"alive")
+        written, removed = await watching.next(), await watching.next()
+
+    assert written == Written("gpu1", b"alive", revision)
+    assert isinstance(removed, Removed)
+    assert removed.key == "gpu1"
+    assert removed.revision > revision
+    assert await there.read(LEASES, "gpu1") is None
+
+
+async def test_a_lapsed_lease_can_be_created_anew(engine: Engine) -> None:
+    """The mark that a lease leaves is not taken for the lease."""
+    store = await engine.store()
+    async with Watching(store, LEASES) as watching:
+        await watching.until(CaughtUp)
+        first = await store.create(LEASES, "gpu1", b"1")
+        await watching.until(Removed)
+    with pytest.raises(Conflict):
+        await store.replace(LEASES, "gpu1", b"2", first)
+    again = await store.create(LEASES, "gpu1", b"2")
+
+    assert again > first
+
+
+async def test_a_renewed_lease_stays(engine: Engine) -> None:
+    """As long as its holder writes, a lease does not end."""
+    store = await engine.store()
+    async with Watching(store, LEASES) as watching:
+        await watching.until(CaughtUp)
+        last = await store.create(LEASES, "gpu1", b"0")
+        began = asyncio.get_running_loop().time()
+        while asyncio.get_running_loop().time() < began + 2 * SHORT_S:
+            last = await store.replace(LEASES, "gpu1", b"again", last)
+            await asyncio.sleep(SHORT_S / 5)
+        heard = [change for change in await watching.until(Removed) if isinstance(change, Written)]
+
+    assert heard[-1].revision == last
+
+
+# Watching
+
+
+async def test_a_watch_tells_the_state_and_then_what_changes(engine: Engine) -> None:
+    """First what stands there, in whatever number, then a mark, then everything that happens."""
+    here, there = await engine.store(), await engine.store()
+    for n in range(3):
+        await here.put(LASTING, f"model{n}", b"old")
+    await here.remove(LASTING, "model0")
+    async with Watching(there, LASTING) as watching:
+        state = await watching.until(CaughtUp)
+        await here.put(LASTING, "model1", b"new")
+        await here.remove(LASTING, "model2")
+        changes = [await watching.next(), await watching.next()]
+
+    assert sorted(change.key for change in state if isinstance(change, Written)) == ["model1", "model2"]
+    assert len(state) == 3
+    assert [(type(change), change.key) for change in changes if isinstance(change, Written | Removed)] == [
+        (Written, "model1"),
+        (Removed, "model2"),
+    ]
+
+
+async def test_an_empty_bucket_is_caught_up_with_at_once(store: Store) -> None:
+    """Where nothing stands, the mark comes first."""
+    async with Watching(store, Bucket.WISHES) as watching:
+        assert isinstance(await watching.next(), CaughtUp)
+
+
+async def test_after_an_interruption_a_watch_begins_anew(engine: Engine) -> None:
+    """Whoever was cut off hears the whole state again, what changed meanwhile included, and then goes on."""
+    here, there = await engine.store(), await engine.store()
+    await here.put(LASTING, "stays", b"1")
+    async with Watching(there, LASTING) as watching:
+        await watching.until(CaughtUp)
+        await engine.interrupt()
+        await eventually_put(here, LASTING, "came", b"1")
+        await watching.until(BegunAnew)
+        state = await watching.until(CaughtUp)
+        await eventually_put(here, LASTING, "later", b"1")
+        heard = {change.key for change in [*state, *(await watching.until(Written))] if isinstance(change, Written)}
+
+    assert {"stays", "came"} <= heard
+
+
+async def test_a_slow_watcher_hears_where_everything_went(engine: Engine) -> None:
+    """Who listens late may miss steps, but not the last one, and keeps nobody from writing."""
+    here, there = await engine.store(), await engine.store()
+    async with Watching(there, LASTING) as watching:
+        await watching.until(CaughtUp)
+        for n in range(300):
+            await here.put(LASTING, f"model{n % 3}", str(n).encode() * 1000)
+        last = await here.put(LASTING, "end", b"")
+        heard: dict[str, Written] = {}
+        while "end" not in heard:
+            change = await watching.next()
+            assert isinstance(change, Written)
+            heard[change.key] = change
+
+    assert heard["end"].revision == last
+    assert {heard[f"model{n}"].value for n in range(3)} == {str(n).encode() * 1000 for n in (297, 298, 299)}

@@ -1,0 +1,115 @@
+"""Real NATS servers on the loopback, alone or as a cluster of three, with JetStream in a folder of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import urllib.request
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.hotseat import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PROGRAM = Path(sys.executable).with_name("nats-server")
+PATIENCE_S = 30.0
+
+CONFIG = """\
+server_name: {name}
+listen: 127.0.0.1:{port}
+http: 127.0.0.1:{monitor}
+jetstream {{ store_dir: "{folder}" {storage} }}
+{cluster}
+{more}
+"""
+
+
+class NatsServer:
+    def __init__(self, folder: Path, name: str, more: str = "", storage: str = "") -> None:
+        self.name = name
+        self.port, self.route, self._monitor = free_port(), free_port(), free_port()
+        self._folder = folder / name
+        self._more = more
+        self._storage = storage
+        self._process: subprocess.Popen[bytes] | None = None
+        self.cluster = ""
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        config = self._write_config()
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen([PROGRAM, "-c", config], stdout=log, stderr=log)
+
+    def _write_config(self) -> Path:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        config = self._folder / "nats.conf"
+        config.write_text(
+            CONFIG.format(
+                name=self.name,
+                port=self.port,
+                monitor=self._monitor,
+                folder=self._folder / "jetstream",
+                storage=self._storage,
+                cluster=self.cluster,
+                more=self._more,
+            )
+        )
+        return config
+
+    def reconfigure(self, more: str) -> None:
+        """Read another configuration while it runs."""
+        assert self._process is not None
+        self._more = more
+        self._write_config()
+        self._process.send_signal(signal.SIGHUP)
+
+    def kill(self) -> None:
+        """As the kernel does it: without a word to anybody."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    async def until_healthy(self) -> None:
+        """It answers, and its JetStream knows of a leader."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not await asyncio.to_thread(self._is_healthy):
+                assert self._process is not None
+                assert self._process.poll() is None, (self._folder / "log").read_text()
+                await asyncio.sleep(0.05)
+
+    def _is_healthy(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._monitor}/healthz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+@asynccontextmanager
+async def nats_servers(
+    folder: Path, count: int = 1, *, more: str = "", storage: str = ""
+) -> AsyncIterator[list[NatsServer]]:
+    """`more` is added to the configuration of each, `storage` to that of its JetStream."""
+    servers = [NatsServer(folder, f"nats{n}", more, storage) for n in range(count)]
+    if count > 1:
+        routes = ", ".join(f"nats://127.0.0.1:{server.route}" for server in servers)
+        for server in servers:
+            server.cluster = f"cluster {{ name: test, listen: 127.0.0.1:{server.route}, routes: [{routes}] }}"
+    try:
+        for server in servers:
+            server.start()
+        for server in servers:
+            await server.until_healthy()
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()
