@@ -67,8 +67,8 @@ class Heard:
                 self.write(Bucket.HOSTS, record.name, record)
         return self
 
-    def wish(self, name: str, **wish: bool) -> Heard:
-        return self.write(Bucket.WISHES, name, Wish(**wish))
+    def wish(self, name: str, *, cordoned: bool = False, drained: bool = False) -> Heard:
+        return self.write(Bucket.WISHES, name, Wish(cordoned, drained))
 
     def claim(self, model: str, name: str, replica: int = 0, by: str = "elsewhere") -> Heard:
         claim = Claim(ModelName(model), HostName(name), HostName(by), "it was asked for", replica)

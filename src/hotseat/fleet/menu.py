@@ -22,6 +22,8 @@ class Menu:
         self._offers: dict[ModelName, dict[str, Offer]] = {}
         """By model and digest."""
         self._aliases: dict[str, ModelName] = {}
+        self.kept: dict[ModelName, int] = {}
+        """Models of which some replicas are always wanted, and how many."""
 
     def put(self, digest: str, catalog: CatalogRecord) -> None:
         # Renewed once a day by each host, and nearly always the same.
@@ -34,10 +36,12 @@ class Menu:
             self._list_anew()
 
     def _list_anew(self) -> None:
-        self._offers, self._aliases = {}, {}
+        self._offers, self._aliases, self.kept = {}, {}, {}
         for digest, catalog in sorted(self._catalogs.items()):
             for model, offer in catalog.offers.items():
                 self._offers.setdefault(model, {})[digest] = offer
+                if offer.least > self.kept.get(model, 0):
+                    self.kept[model] = offer.least
                 for alias in offer.aliases:
                     self._aliases.setdefault(alias, model)
 

@@ -16,14 +16,12 @@ from hotseat.fleet.obstacles import Obstacle, obstacle_to_loading, obstacle_to_s
 from hotseat.fleet.room import Clearing, clearing, has_free_room, least_price
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import Offer
     from hotseat.fleet.roster import Roster
     from hotseat.terms import ClientId, HostName, Instant, ModelName
-
-ANY_PRICE = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,23 @@ class Nowhere:
     because: str
 
 
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a load may cost others."""
+
+    dearest: float = float("inf")
+    sparing: Collection[ModelName] = ()
+    """Models that may not be sent away for it."""
+
+
+WHATEVER_IT_TAKES = Means()
+
 Decision: TypeAlias = Serve | Load | Nowhere
 
 
 def place(model: ModelName, client: ClientId, roster: Roster, now: Instant) -> Decision:
     """Where a request of this client for this model goes."""
-    ready, coming = _replicas(model, roster, now)
+    ready, coming = replicas(model, roster, now)
     if ready:
         return _to_ready(model, client, ready, roster)
     if coming:
@@ -62,7 +71,7 @@ def place(model: ModelName, client: ClientId, roster: Roster, now: Instant) -> D
     return load(model, roster, now)
 
 
-def _replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Member], list[tuple[int, Member]]]:
+def replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Member], list[tuple[int, Member]]]:
     """Who may serve: those where it is ready, and those where it will be, with how far it is."""
     ready: list[Member] = []
     coming: list[tuple[int, Member]] = []
@@ -73,8 +82,7 @@ def _replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Memb
             ready.append(member)
         elif residence.phase in COMING:
             coming.append((COMING.index(residence.phase), member))
-    if not ready:
-        coming += [(CLAIMED, member) for member in chosen(model, roster, now)]
+    coming += [(CLAIMED, member) for member in chosen(model, roster, now)]
     return ready, coming
 
 
@@ -120,17 +128,17 @@ def _to_coming(model: ModelName, coming: list[tuple[int, Member]], roster: Roste
 
 
 def load(
-    model: ModelName, roster: Roster, now: Instant, replica: int = 0, dearest: float = ANY_PRICE
+    model: ModelName, roster: Roster, now: Instant, replica: int = 0, means: Means = WHATEVER_IT_TAKES
 ) -> Load | Nowhere:
-    """Who should load it, if room there costs at most `dearest`."""
+    """Who should load it, if anybody has the means."""
     able, hindered = _able(model, roster, now)
     replica = _unclaimed(model, replica, roster, now)
     free = [member for member, offer in able if has_free_room(roster, member, model, offer, now)]
     if free:
         best = min(free, key=_by_calm(model, roster))
         return Load(model, best.name, replica, f"{best.name} has free room for it")
-    found = _cheapest(model, able, roster, now)
-    if found and found[1].price <= dearest:
+    found = _cheapest(model, able, roster, now, means.sparing)
+    if found and found[1].price <= means.dearest:
         return Load(model, found[0].name, replica, _costs_least(*found, now))
     hindered += [(Obstacle.NO_ROOM, member) for member, _ in able]
     return Nowhere(obstacles_in_words(model, roster, hindered))
@@ -171,14 +179,18 @@ def _by_calm(model: ModelName, roster: Roster) -> Callable[[Member], tuple[int, 
 
 
 def _cheapest(
-    model: ModelName, able: Iterable[tuple[Member, Offer]], roster: Roster, now: Instant
+    model: ModelName,
+    able: Iterable[tuple[Member, Offer]],
+    roster: Roster,
+    now: Instant,
+    sparing: Collection[ModelName],
 ) -> tuple[Member, Clearing] | None:
     """Where room costs least; hosts are looked at in the order of what they cost at least, until none can be better."""
     best: tuple[tuple[float, bool, int], Member, Clearing] | None = None
     for member, offer in sorted(able, key=lambda each: least_price(each[0], now)):
         if best and least_price(member, now) > best[2].price:
             break
-        room = clearing(roster, member, model, offer, now)
+        room = clearing(roster, member, model, offer, now, sparing)
         if room is None:
             continue
         rank = (room.price, member.name != roster.me, -liking(model, member.name))

@@ -18,7 +18,7 @@ from hotseat.scheduling.linger import next_use_s
 from hotseat.terms import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import HostRecord, Offer, Residence
@@ -54,13 +54,15 @@ def needs(record: HostRecord, offer: Offer) -> Mapping[DeviceName, Bytes]:
     return {first: record.devices[first].budget}
 
 
-def clearing(roster: Roster, member: Member, model: ModelName, offer: Offer, now: Instant) -> Clearing | None:
+def clearing(
+    roster: Roster, member: Member, model: ModelName, offer: Offer, now: Instant, sparing: Collection[ModelName] = ()
+) -> Clearing | None:
     """What room for the model costs there, where none is free; None: it cannot be made."""
     due = promised(roster, member, model, now)
     if not member.record.devices:
-        return _one_at_a_time(member, due, now)
+        return _one_at_a_time(member, due, now, sparing)
     missing = lacks(member.record, offer, due)
-    given = cheapest(_offers(member, missing, now), missing)
+    given = cheapest(_offers(member, missing, now, sparing), missing)
     return None if given is None else Clearing(cost(given), tuple(each.model for each in given))
 
 
@@ -95,17 +97,20 @@ def lacks(record: HostRecord, offer: Offer, due: Iterable[Offer]) -> dict[Place,
     return {Place(record.name, device): lack for device, lack in missing.items() if lack > 0}
 
 
-def _one_at_a_time(member: Member, due: list[Offer], now: Instant) -> Clearing | None:
+def _one_at_a_time(member: Member, due: list[Offer], now: Instant, sparing: Collection[ModelName]) -> Clearing | None:
     there = [residence for residence in member.residents.values() if residence.phase not in TAKES_NO_ROOM]
-    if any(residence.pinned for residence in there):
+    if any(residence.pinned or residence.model in sparing for residence in there):
         return None
     waited_for = price_in_use(len(due)) if due else 0.0
     return Clearing(waited_for + sum(price(member, residence, now) for residence in there), tuple(there))
 
 
-def _offers(member: Member, missing: Mapping[Place, Bytes], now: Instant) -> Iterable[eviction.Offer[Residence]]:
+def _offers(
+    member: Member, missing: Mapping[Place, Bytes], now: Instant, sparing: Collection[ModelName]
+) -> Iterable[eviction.Offer[Residence]]:
     for residence in member.residents.values():
-        if not residence.pinned and residence.phase not in TAKES_NO_ROOM:
+        stays = residence.pinned or residence.model in sparing
+        if not stays and residence.phase not in TAKES_NO_ROOM:
             room = {place: bytes_ for place in missing if (bytes_ := residence.memory.get(place.device, 0))}
             yield eviction.Offer(price(member, residence, now), residence.model, residence, room)
 

@@ -230,6 +230,15 @@ class Roster:
             if any(self._by_catalog.get(digest) for digest in self._menu.offers(model)):
                 yield model
 
+    @property
+    def kept(self) -> Mapping[ModelName, int]:
+        """Models of which some replicas are always wanted, and how many."""
+        return self._menu.kept
+
+    def most(self, model: ModelName) -> int:
+        """How many replicas there may be."""
+        return max((offer.most for offer in self._menu.offers(model).values()), default=1)
+
     def residences(self, model: ModelName) -> Iterator[tuple[Member, Residence]]:
         """Where it is, or is about to be: those on their way out are left out."""
         for member in self._holders.get(model, {}).values():

@@ -1,0 +1,114 @@
+"""PURE: how many hosts should have a model, by how long its requests wait and how long it is unused.
+
+Nothing is done here, and nobody is in charge: each host asks for itself, and what it would do is what all others would
+have it do. Loads need a claim (claims.py), so that two who think of the same one agree; which replica goes is the same
+for all who look.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.fleet.affinity import favourite, liking
+from hotseat.fleet.member import READY
+from hotseat.fleet.obstacles import obstacle_to_serving
+from hotseat.fleet.placement import Load, Means, load, replicas
+from hotseat.scheduling.habits import UNKNOWN_LOAD_S
+
+if TYPE_CHECKING:
+    from hotseat.fleet.member import Member
+    from hotseat.fleet.records import Residence
+    from hotseat.fleet.roster import Roster
+    from hotseat.terms import HostName, Instant, ModelName, Seconds
+
+SPARE_PRICE = 1.0
+"""Of models that are unused for longer than they take to load: a replica more may cost others so much."""
+UNUSED_LOADS = 10
+"""A replica too many goes when it is unused for so many times what loading it takes,"""
+UNUSED_S: Seconds = 60.0
+"""and for so long at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """This host should stop its replica."""
+
+    model: ModelName
+    because: str
+
+
+def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
+    """Another replica, if waiting at every ready one takes longer than loading it; asked when a request is placed."""
+    ready, coming = replicas(model, roster, now)
+    if not ready or coming:
+        return None
+    wait_s = min(member.residents[model].oldest_wait_s for member in ready)
+    load_s = max(load_s_of(member.residents[model]) for member in ready)
+    count = sum(1 for _ in roster.residences(model))
+    if wait_s <= load_s or count >= roster.most(model):
+        return None
+    found = load(model, roster, now, replica=count, means=Means(SPARE_PRICE, roster.kept))
+    if not isinstance(found, Load):
+        return None
+    waits = f"its requests wait for {wait_s:.0f} s on all {len(ready)} hosts that have it, loading takes {load_s:.0f} s"
+    return Load(model, found.host, found.replica, f"{waits}; {found.because}")
+
+
+def to_keep(roster: Roster, now: Instant) -> list[Load]:
+    """What this host should see to, so that there are as many replicas as are always wanted; asked now and then."""
+    return [found for model, least in roster.kept.items() if (found := _kept(model, least, roster, now))]
+
+
+def _kept(model: ModelName, least: int, roster: Roster, now: Instant) -> Load | None:
+    ready, coming = replicas(model, roster, now)
+    count = len(ready) + len(coming)
+    if count >= least or roster.me != _guardian(model, roster, now):
+        return None
+    found = load(model, roster, now, replica=count, means=Means(SPARE_PRICE, roster.kept))
+    if not isinstance(found, Load):
+        return None
+    wanted = f"{least} replicas are always wanted, {count} are there"
+    return Load(model, found.host, found.replica, f"{wanted}; {found.because}")
+
+
+def _guardian(model: ModelName, roster: Roster, now: Instant) -> HostName:
+    """Who sees to it that there are enough: the model's favourite among those who seem to live."""
+    living = [member.name for member in roster.hosts() if not member.record.is_leaving and not member.is_shunned(now)]
+    return favourite(model, living or [roster.me])
+
+
+def to_spare(roster: Roster, now: Instant) -> list[Spare]:
+    """Which of this host's replicas are too many; asked now and then."""
+    me = roster.host(roster.me)
+    if me is None:
+        return []
+    return [spare for residence in me.residents.values() if (spare := _spared(me, residence, roster, now))]
+
+
+def _spared(me: Member, residence: Residence, roster: Roster, now: Instant) -> Spare | None:
+    model = residence.model
+    if residence.pinned or not _is_unused(me, residence, now):
+        return None
+    ready = [
+        (member, there)
+        for member, there in roster.residences(model)
+        if there.phase == READY and not obstacle_to_serving(roster, member, model, now)
+    ]
+    unused = [member for member, there in ready if _is_unused(member, there, now)]
+    least = max(1, roster.kept.get(model, 0))
+    # All who look agree on who goes first; so two never go at once because each took itself for the one too many.
+    if len(ready) <= least or min(unused, key=lambda member: liking(model, member.name), default=None) is not me:
+        return None
+    unused_s = me.unused_s(residence, now)
+    return Spare(model, f"unused for {unused_s:.0f} s here, and ready on {len(ready)} hosts where {least} would do")
+
+
+def _is_unused(member: Member, residence: Residence, now: Instant) -> bool:
+    if residence.phase != READY or member.load(residence.model):
+        return False
+    return member.unused_s(residence, now) >= max(UNUSED_S, UNUSED_LOADS * load_s_of(residence))
+
+
+def load_s_of(residence: Residence) -> Seconds:
+    return residence.load_s or UNKNOWN_LOAD_S

@@ -1,0 +1,151 @@
+"""Who loads what: agreed upon by whoever writes first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.fleet import QWEN
+from tests.support.fleet_store import Player, SteppedStore, played
+
+from hotseat.fleet import claims
+from hotseat.fleet.claims import Agreed, claim, key_of, release
+from hotseat.fleet.placement import Load
+from hotseat.fleet.records import Claim, encoded
+from hotseat.fleet.roster import Held
+from hotseat.fleet.store import Bucket, Conflict, Revision
+from hotseat.terms import HostName, ModelName
+
+KEY = key_of(QWEN, 0)
+A, B, C = map(HostName, "abc")
+
+
+def decision(host: HostName, replica: int = 0) -> Load:
+    return Load(QWEN, host, replica, f"{host} has free room for it")
+
+
+def claim_for(host: HostName, by: HostName) -> Claim:
+    return Claim(QWEN, host, by, f"{host} has free room for it")
+
+
+def held(agreed: Agreed) -> Held:
+    assert agreed.revision is not None
+    return Held(KEY, agreed.claim, agreed.revision, 0.0)
+
+
+def test_whoever_is_first_has_decided() -> None:
+    """The second reads what was decided and goes there, too."""
+    store = SteppedStore()
+    first, second = played(claim(store, decision(A), A)), played(claim(store, decision(B), B))
+
+    assert first == second == Agreed(claim_for(A, A), Revision(1))
+
+
+def test_another_replica_is_another_claim() -> None:
+    """One reason, one load; two reasons, two."""
+    store = SteppedStore()
+    found = [played(claim(store, decision(A, 0), A)), played(claim(store, decision(B, 1), A))]
+
+    assert [agreed.claim.host for agreed in found] == [A, B]
+
+
+def test_a_claim_that_vanished_frees_the_way() -> None:
+    """Between the refusal and the reading its lease may end."""
+    store = SteppedStore()
+    first = played(claim(store, decision(A), A))
+    second = Player(claim(store, decision(B), B))
+    second.step()
+    played(release(store, held(first)))
+    second.step()
+    second.step()
+
+    assert second.result == Agreed(claim_for(B, B), Revision(2))
+
+
+def test_a_claim_that_vanishes_again_and_again_is_done_without() -> None:
+    """Nobody tries for ever."""
+    store = SteppedStore()
+    late = Player(claim(store, decision(B), B))
+    for _ in range(2):
+        other = played(claim(store, decision(A), A))
+        late.step()
+        played(release(store, held(other)))
+        late.step()
+
+    assert late.result == Agreed(claim_for(B, B), None)
+
+
+def test_without_the_store_a_host_decides_alone() -> None:
+    """It says so: there is no revision."""
+    assert played(claim(SteppedStore(is_connected=False), decision(A), B)) == Agreed(claim_for(A, B), None)
+
+
+def test_a_claim_that_cannot_be_read_binds_nobody() -> None:
+    """Another version may have written it; it ends by itself."""
+    store = SteppedStore()
+    played(store.put(Bucket.CLAIMS, KEY, b"who knows"))
+
+    assert played(claim(store, decision(A), A)).revision is None
+
+
+def test_a_claim_that_cannot_be_taken_back_ends_by_itself() -> None:
+    """Nobody has to hear that the store is away."""
+    store = SteppedStore()
+    first = played(claim(store, decision(A), A))
+    store.is_connected = False
+    played(release(store, held(first)))
+
+    assert (Bucket.CLAIMS, KEY) in store.there
+
+
+def test_a_claim_of_another_life_is_not_taken_back() -> None:
+    """Whoever wrote since wrote for another reason."""
+    store = SteppedStore()
+    first = played(claim(store, decision(A), A))
+    played(store.put(Bucket.CLAIMS, KEY, encoded(claim_for(B, B))))
+    played(release(store, held(first)))
+
+    assert played(claim(store, decision(C), C)).claim.host == B
+
+
+@pytest.mark.parametrize("model", ["qwen", "org/model:Q4 *>", "模型", "." * 300])
+def test_any_name_makes_a_key(model: str) -> None:
+    """Of letters, digits, - and _, with the replica behind a dot."""
+    name, _, replica = key_of(ModelName(model), 3).rpartition(".")
+
+    assert replica == "3"
+    assert name
+    assert all(sign.isascii() and (sign.isalnum() or sign in "-_") for sign in name)
+
+
+@given(st.lists(st.integers(0, 3), max_size=40))
+def test_hosts_agree_in_every_interleaving(order: list[int]) -> None:
+    """Whatever happens first, all who claimed one replica of one model go to one host."""
+    agree(order)
+
+
+def test_hosts_that_do_not_listen_are_found() -> None:
+    """A planted bug: whoever comes second does as it had decided."""
+
+    async def deaf(store: SteppedStore, decision: Load, me: HostName) -> Agreed:
+        ours = Claim(decision.model, decision.host, me, decision.because, decision.replica)
+        try:
+            return Agreed(ours, await store.create(Bucket.CLAIMS, KEY, encoded(ours)))
+        except Conflict:
+            return Agreed(ours, Revision(9))
+
+    with pytest.MonkeyPatch.context() as planted:
+        planted.setattr(claims, "claim", deaf)
+        with pytest.raises(AssertionError, match="went to"):
+            agree([])
+
+
+def agree(order: list[int]) -> None:
+    store = SteppedStore()
+    players = [Player(claims.claim(store, decision(host), host)) for host in map(HostName, "abcd")]
+    for number in [*order, *range(4), *range(4), *range(4)]:
+        if not players[number].is_done:
+            players[number].step()
+    hosts = {player.result.claim.host for player in players}
+
+    assert len(hosts) == 1, f"they went to {hosts}"

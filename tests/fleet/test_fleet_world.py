@@ -1,0 +1,298 @@
+"""Whatever is heard, in whatever order: rosters agree in the end, and no request goes where it may not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
+from tests.support.fleet import GPU, MENU, there
+
+from hotseat.fleet import obstacles, placement
+from hotseat.fleet.ledger import Ledger
+from hotseat.fleet.placement import Load, Nowhere, Serve, place
+from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Offer, Room, Wish, decoded, encoded
+from hotseat.fleet.replicas import to_keep
+from hotseat.fleet.roster import Roster
+from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Change, Removed, Revision, Written
+from hotseat.terms import ClientId, HostName, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import msgspec
+
+HOSTS, MODELS = [HostName(name) for name in "abcd"], [ModelName(name) for name in ("m", "n", "o")]
+PHASES = ["ready", "loading", "asleep", "cold", "draining", "unloading", "unheard of"]
+LABELS = [{}, {"gpu": "a100"}, {"gpu": "b200"}]
+LATER = 60.0
+"""When every claim has lapsed: claims are counted from when they were heard of, and that differs."""
+
+small = st.integers(0, 3)
+residents = st.builds(
+    lambda model, phase, gib, busy, pinned: there(model, phase, gib, in_flight=busy, pinned=pinned),
+    st.sampled_from(MODELS),
+    st.sampled_from(PHASES),
+    small,
+    small,
+    st.sampled_from([False, False, False, True]),
+)
+records = st.builds(
+    lambda name, models, boot, labels, free, leaving, counts: HostRecord(
+        name=name,
+        address=f"http://{name}",
+        boot=str(boot),
+        catalog=MENU,
+        labels=labels,
+        residents=models,
+        devices={GPU: Room(6 << 30, free << 30)} if counts else {},
+        is_leaving=leaving,
+    ),
+    st.sampled_from(HOSTS),
+    st.lists(residents, max_size=3, unique_by=lambda residence: residence.model),
+    small,
+    st.sampled_from(LABELS),
+    small,
+    st.sampled_from([False, False, True]),
+    st.booleans(),
+)
+menus = st.builds(
+    lambda offers: CatalogRecord(dict(zip(MODELS, offers, strict=True))),
+    st.lists(
+        st.builds(
+            lambda gib, labels, least: Offer(memory={GPU: gib << 30}, labels=labels, least=least, most=3),
+            st.sampled_from([1, 2, 4, 9]),
+            st.sampled_from(LABELS),
+            st.sampled_from([0, 1]),
+        ),
+        min_size=3,
+        max_size=3,
+    ),
+)
+wishes = st.builds(Wish, st.booleans(), st.booleans())
+claims = st.builds(
+    lambda model, host, replica: Claim(model, host, host, "", replica),
+    st.sampled_from(MODELS),
+    st.sampled_from(HOSTS),
+    st.integers(0, 1),
+)
+writes = st.one_of(
+    st.tuples(st.just(Bucket.HOSTS), records.map(lambda record: (str(record.name), record))),
+    st.tuples(st.just(Bucket.WISHES), st.tuples(st.sampled_from(HOSTS), wishes)),
+    st.tuples(st.just(Bucket.CLAIMS), claims.map(lambda claim: (f"{claim.model}.{claim.replica}", claim))),
+    st.tuples(st.just(Bucket.CATALOGS), st.tuples(st.just(MENU), menus)),
+    st.tuples(st.sampled_from(Bucket), st.tuples(st.sampled_from([*HOSTS, "m.0", MENU]), st.none())),
+    st.tuples(st.just(Bucket.HOSTS), st.tuples(st.sampled_from(HOSTS), st.just(Wish()))),
+)
+histories = st.tuples(menus, st.lists(writes, max_size=14)).map(
+    lambda menu_and_more: [(Bucket.CATALOGS, (MENU, menu_and_more[0])), *menu_and_more[1]]
+)
+
+
+@dataclass
+class Hearing:
+    """One way to hear of a history: what is missed, what comes twice, and in which order."""
+
+    order: Sequence[float]
+    missed: Sequence[bool]
+    twice: Sequence[bool]
+
+
+hearings = st.builds(
+    Hearing,
+    *(st.lists(each, min_size=15, max_size=15) for each in (st.floats(0, 1), st.booleans(), st.booleans())),
+)
+
+
+@dataclass
+class Story:
+    """All that was written, numbered, and what is there at the end: the world's own truth."""
+
+    changes: list[tuple[Bucket, Written | Removed]]
+    there: dict[Bucket, dict[str, Written]]
+
+    @staticmethod
+    def of(history: Sequence[tuple[Bucket, tuple[str, msgspec.Struct | None]]]) -> Story:
+        story = Story([], {bucket: {} for bucket in Bucket})
+        for number, (bucket, (key, record)) in enumerate(history, start=1):
+            if record is None:
+                story.changes.append((bucket, Removed(key, Revision(number))))
+                story.there[bucket].pop(key, None)
+            else:
+                written = Written(key, encoded(record), Revision(number))
+                story.changes.append((bucket, written))
+                story.there[bucket][key] = written
+        return story
+
+    def hosts(self) -> dict[HostName, HostRecord]:
+        found = {}
+        for key, written in self.there[Bucket.HOSTS].items():
+            try:
+                found[HostName(key)] = decoded(written.value, HostRecord)
+            except ValueError:
+                continue
+        return found
+
+    def wish(self, host: HostName) -> Wish:
+        written = self.there[Bucket.WISHES].get(host)
+        return decoded(written.value, Wish) if written else Wish()
+
+    def offer(self, model: ModelName) -> Offer | None:
+        written = self.there[Bucket.CATALOGS].get(MENU)
+        return decoded(written.value, CatalogRecord).offers.get(model) if written else None
+
+
+def told(story: Story, hearing: Hearing, *, is_interrupted: bool) -> Roster:
+    """A roster that heard the story so; what it missed it learns after an interruption."""
+    roster = Roster(HostName("me"))
+    numbered = sorted(enumerate(story.changes), key=lambda each: hearing.order[each[0]])
+    for number, (bucket, change) in numbered:
+        if is_interrupted and hearing.missed[number]:
+            continue
+        for _ in range(1 + hearing.twice[number]):
+            roster.apply(bucket, change, 0.0)
+    if is_interrupted:
+        for bucket in Bucket:
+            anew: list[Change] = [BegunAnew(), *story.there[bucket].values(), CaughtUp()]
+            for each in anew:
+                roster.apply(bucket, each, 0.0)
+    return roster
+
+
+def picture(roster: Roster) -> Any:
+    return (
+        sorted((member.name, encoded(member.record)) for member in roster.hosts()),
+        sorted((model, member.name) for model in MODELS for member in roster.holders(model)),
+        sorted((model, member.name) for model in MODELS for member, _ in roster.offering(model)),
+        [roster.wish(host) for host in HOSTS],
+        [roster.resolve(model) for model in MODELS],
+        [place(model, ClientId("x"), roster, LATER) for model in MODELS],
+        to_keep(roster, LATER),
+    )
+
+
+def judge(story: Story, roster: Roster) -> None:
+    """Every placement by the world's own truth."""
+    hosts = story.hosts()
+    for model in MODELS:
+        decision = place(model, ClientId("x"), roster, LATER)
+        if isinstance(decision, Nowhere):
+            continue
+        record, offer, wish = hosts.get(decision.host), story.offer(model), story.wish(decision.host)
+        assert record is not None, f"{decision.host} is gone"
+        assert not record.is_leaving
+        assert not wish.drained
+        assert offer is not None
+        assert offer.labels.items() <= record.labels.items(), "labelled out"
+        phases = [residence.phase for residence in record.residents if residence.model == model]
+        if isinstance(decision, Serve):
+            assert phases[0] in ("ready", "loading", "asleep", "cold")
+        else:
+            assert not wish.cordoned
+            assert not {"ready", "loading", "asleep", "cold"}.intersection(phases)
+            assert not record.devices or offer.memory[GPU] <= record.devices[GPU].budget
+
+
+def tells_the_truth(history: Any, one: Hearing, other: Hearing) -> None:
+    story = Story.of(history)
+    rosters = [
+        told(story, one, is_interrupted=False),
+        told(story, other, is_interrupted=False),
+        told(story, one, is_interrupted=True),
+        told(story, other, is_interrupted=True),
+    ]
+    for roster in rosters:
+        judge(story, roster)
+        assert picture(roster) == picture(rosters[0])
+
+
+@given(histories, hearings, hearings)
+def test_rosters_agree_and_no_request_goes_where_it_may_not(history: Any, one: Hearing, other: Hearing) -> None:
+    """Late, twice, or missed and told again after an interruption: in the end all know what is so."""
+    tells_the_truth(history, one, other)
+
+
+# Planted bugs
+
+
+SEARCH = settings(
+    max_examples=3000,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def late_writes_are_believed(ledger: Ledger, key: str, revision: Revision) -> bool:
+    ledger._last[key] = revision
+    return True
+
+
+def what_has_gone_meanwhile_is_not_noticed(ledger: Ledger) -> list[str]:
+    return []
+
+
+def the_old_is_forgotten_at_once(ledger: Ledger) -> None:
+    ledger._last, ledger._present = {}, {}
+
+
+def any_label_will_do(record: HostRecord, offer: Offer) -> bool:
+    return True
+
+
+def cordons_are_for_others(roster: Roster, member: Any, model: ModelName, offer: Offer, now: float) -> None:
+    return obstacles.obstacle_to_serving(roster, member, model, now)  # type: ignore[return-value]  # that is the bug
+
+
+def nothing_hinders_serving(roster: Roster, member: Any, model: ModelName, now: float) -> None:
+    return None
+
+
+def those_that_are_gone_stay(roster: Roster, name: HostName) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "bug"),
+    [
+        (Ledger, "_is_later", late_writes_are_believed),
+        (Ledger, "caught_up", what_has_gone_meanwhile_is_not_noticed),
+        (Ledger, "begun_anew", the_old_is_forgotten_at_once),
+        (obstacles, "is_labelled_for", any_label_will_do),
+        (placement, "obstacle_to_loading", cordons_are_for_others),
+        (placement, "obstacle_to_serving", nothing_hinders_serving),
+        (Roster, "_part", those_that_are_gone_stay),
+    ],
+)
+def test_planted_bugs_are_found(where: Any, name: str, bug: Any) -> None:
+    """A net is only as good as what it catches."""
+
+    def is_broken(example: tuple[Any, Hearing, Hearing]) -> bool:
+        try:
+            tells_the_truth(*example)
+        except AssertionError:
+            return True
+        return False
+
+    with patch.object(where, name, bug):
+        try:
+            find(st.tuples(histories, hearings, hearings), is_broken, settings=SEARCH)
+        except NoSuchExample:
+            pytest.fail(f"{bug.__name__} was not found")
+
+
+def test_a_load_is_decided_in_some_worlds() -> None:
+    """The judge above has something to judge."""
+    kinds = {Serve, Load, Nowhere}
+
+    def has_all(example: tuple[Any, Hearing]) -> bool:
+        roster = told(Story.of(example[0]), example[1], is_interrupted=True)
+        return {type(place(model, ClientId("x"), roster, LATER)) for model in MODELS} == kinds
+
+    assert find(st.tuples(histories, hearings), has_all, settings=SEARCH)

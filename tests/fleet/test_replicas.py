@@ -1,0 +1,212 @@
+"""How many hosts should have a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.fleet import QWEN, Heard, host, menu, offer, there
+
+from hotseat.fleet.placement import Load
+from hotseat.fleet.replicas import Spare, one_more, to_keep, to_spare
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from hotseat.fleet.records import HostRecord, Residence
+
+A, B, HERE = map(HostName, ("a", "b", "here"))
+SEVERAL = menu("llama", "gemma", qwen=offer(most=3))
+
+
+def waiting(seconds: float) -> Residence:
+    return there("qwen", in_flight=4, waiting=2, slots=4, oldest_wait_s=seconds, load_s=10.0)
+
+
+def more(*hosts: HostRecord) -> Load | None:
+    heard = Heard(catalog=SEVERAL).hosts(*hosts)
+    return one_more(QWEN, heard.roster, heard.now)
+
+
+# One more
+
+
+def test_waiting_longer_than_a_load_takes_is_a_reason_for_one_more() -> None:
+    """A host with room is chosen, and the replica has the next number."""
+    assert more(host("a", waiting(11)), host("b")) == Load(
+        QWEN,
+        B,
+        1,
+        "its requests wait for 11 s on all 1 hosts that have it, loading takes 10 s; b has free room for it",
+    )
+
+
+def test_waiting_no_longer_than_a_load_takes_is_none() -> None:
+    """It would come too late."""
+    assert more(host("a", waiting(10)), host("b")) is None
+
+
+def test_one_replica_without_a_line_is_enough() -> None:
+    """Requests go there."""
+    assert more(host("a", waiting(60)), host("b", there("qwen", load_s=10.0)), host("c")) is None
+
+
+def test_one_on_its_way_is_waited_for() -> None:
+    """Loading or claimed."""
+    assert more(host("a", waiting(60)), host("b", there("qwen", "loading")), host("c")) is None
+    heard = Heard(catalog=SEVERAL).hosts(host("a", waiting(60)), host("b"), host("c")).claim("qwen", "b", 1)
+
+    assert one_more(QWEN, heard.roster, heard.now) is None
+
+
+def test_there_are_never_more_than_the_configuration_says() -> None:
+    """Three of three are enough, one of which does not answer."""
+    hosts = [host(name, waiting(60)) for name in "abc"]
+    heard = Heard(catalog=SEVERAL).hosts(*hosts, host("here"))
+    heard.roster.suspect(A, heard.now)
+
+    assert one_more(QWEN, heard.roster, heard.now) is None
+
+
+def test_a_model_that_is_not_ready_anywhere_has_no_replicas_to_add() -> None:
+    """It is loaded for its first request."""
+    assert more(host("a")) is None
+
+
+def test_one_more_takes_room_from_what_is_unused_for_long() -> None:
+    """But not from what was used within the time that its own load takes."""
+    long_unused, used = there("llama", gib=20, idle_s=30, load_s=20), there("llama", gib=20, idle_s=10, load_s=20)
+
+    assert more(host("a", waiting(60)), host("b", used)) is None
+    found = more(host("a", waiting(60)), host("b", used), host("c", long_unused))
+    assert found is not None
+    assert found.host == "c"
+
+
+def test_one_more_takes_no_room_from_what_is_always_wanted() -> None:
+    """Else the two would push each other out for ever; where memory is counted and where it is not."""
+    kept = there("llama", gib=20, idle_s=3000)
+    heard = Heard(catalog=menu(qwen=offer(most=3), llama=offer(20, least=1)))
+    heard.hosts(host("a", waiting(60)), host("b", kept), host("c", kept, gib=None))
+
+    assert one_more(QWEN, heard.roster, heard.now) is None
+
+
+def test_loading_times_are_guessed_where_none_was_seen() -> None:
+    """As the scheduler guesses: twenty seconds."""
+    unseen = there("qwen", waiting=1, oldest_wait_s=15)
+
+    assert more(host("a", unseen), host("b")) is None
+
+
+# Always some
+
+
+def kept(*hosts: HostRecord, me: str = "here", least: int = 2) -> list[Load]:
+    heard = Heard(me, catalog=menu("llama", qwen=offer(least=least))).hosts(*hosts)
+    return to_keep(heard.roster, heard.now)
+
+
+def test_exactly_one_host_sees_to_it_that_there_are_enough() -> None:
+    """The model's favourite, whoever looks; it need not be the one that loads."""
+    hosts = [host(name) for name in "abc"]
+    found = {me: kept(*hosts, me=me) for me in "abc"}
+
+    assert sorted(map(len, found.values())) == [0, 0, 1]
+    (load,) = next(loads for loads in found.values() if loads)
+    assert (load.replica, load.because.partition(";")[0]) == (0, "2 replicas are always wanted, 0 are there")
+
+
+def test_the_second_one_has_the_next_number() -> None:
+    """Two claims for one reason would be two loads; one for two reasons would be one too few."""
+    hosts = [host("a", there("qwen")), host("b"), host("c")]
+    found = [load for me in "abc" for load in kept(*hosts, me=me)]
+
+    assert [load.replica for load in found] == [1]
+    assert found[0].host in "bc"
+
+
+def test_enough_are_enough() -> None:
+    """Ready, loading and claimed ones count."""
+    heard = Heard(catalog=menu(qwen=offer(least=3)))
+    heard.hosts(host("here", there("qwen")), host("a", there("qwen", "loading")), host("b")).claim("qwen", "b", 2)
+
+    assert to_keep(heard.roster, heard.now) == []
+
+
+def test_where_there_is_no_room_for_it_nothing_is_pushed_out() -> None:
+    """A replica that nobody asked for is not worth a model in use."""
+    assert kept(host("here", there("llama", gib=20, in_flight=1))) == []
+
+
+def test_a_host_that_knows_nobody_sees_to_everything() -> None:
+    """Even before it has described itself."""
+    heard = Heard(catalog=menu(qwen=offer(least=1)))
+
+    assert to_keep(heard.roster, heard.now) == []
+
+
+# One fewer
+
+
+def unused(seconds: float) -> Residence:
+    return there("qwen", idle_s=seconds, load_s=10.0)
+
+
+def spared(*hosts: HostRecord, least: int = 0) -> list[str]:
+    """Who goes, of all who look."""
+    gone: list[str] = []
+    for me in (record.name for record in hosts):
+        heard = Heard(me, catalog=menu(qwen=offer(least=least, most=3))).hosts(*hosts)
+        gone += [me for spare in to_spare(heard.roster, heard.now) if spare.model == QWEN]
+    return gone
+
+
+def test_of_unused_replicas_exactly_one_goes_at_a_time() -> None:
+    """All who look agree on which."""
+    hosts = [host(name, unused(500)) for name in "abc"]
+
+    assert len(spared(*hosts)) == 1
+
+
+def test_the_unused_one_goes_and_not_the_used_one() -> None:
+    """Whatever the order."""
+    assert spared(host("a", unused(99)), host("b", unused(100)), host("c", unused(3))) == ["b"]
+
+
+def test_the_last_one_and_those_always_wanted_stay() -> None:
+    """The last one's time is its host's matter."""
+    assert spared(host("a", unused(500))) == []
+    assert spared(host("a", unused(500)), host("b", unused(500)), least=2) == []
+
+
+def test_only_what_serves_counts() -> None:
+    """One that is drained or loading does not replace the one that goes."""
+    assert spared(host("a", unused(500)), host("b", there("qwen", "loading"))) == []
+    heard = Heard("a", catalog=menu(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(500)))
+    heard.wish("b", drained=True)
+
+    assert to_spare(heard.roster, heard.now) == []
+
+
+def test_a_pinned_replica_stays() -> None:
+    """Whoever pinned it wants it there."""
+    pinned = there("qwen", idle_s=500, load_s=10.0, pinned=True)
+
+    assert spared(host("a", pinned), host("b", pinned)) == []
+
+
+def test_a_replica_that_was_just_sent_a_request_is_not_unused() -> None:
+    """Its record does not know yet."""
+    heard = Heard("a", catalog=menu(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(10)))
+    assert to_spare(heard.roster, heard.now) == [
+        Spare(QWEN, "unused for 500 s here, and ready on 2 hosts where 1 would do")
+    ]
+    heard.roster.sent(A, QWEN)
+
+    assert to_spare(heard.roster, heard.now) == []
+
+
+def test_a_host_that_has_not_described_itself_spares_nothing() -> None:
+    """It does not know what it has."""
+    heard = Heard()
+
+    assert to_spare(heard.roster, heard.now) == []
