@@ -22,7 +22,7 @@ from hotseat.terms import Address, HostName, ModelName
 from hotseat.whereabouts import HERE, Elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable
 
     from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
@@ -50,7 +50,7 @@ class ScriptedHosts:
     away: list[str] = field(default_factory=list)
     tasks: Tasks = field(default_factory=Tasks)
 
-    def whither(self, model: ModelName, client: ClientId, tried: Collection[HostName]) -> Where | None:
+    def whither(self, model: ModelName, client: ClientId) -> Where | None:
         if self.must_agree:
             return None
         choice = self.choices.pop(0)
@@ -62,7 +62,6 @@ class ScriptedHosts:
         self,
         model: ModelName,
         client: ClientId,
-        tried: Collection[HostName],
         agreed: Callable[[Where | HotseatError], None],
     ) -> asyncio.Task[None]:
         async def ask() -> None:

@@ -34,9 +34,9 @@ def key_of(model: ModelName, replica: int) -> str:
     return f"{urlsafe_b64encode(model.encode(errors='surrogatepass')).decode().rstrip('=')}.{replica}"
 
 
-async def claim(store: Store, decision: Load, me: HostName) -> Agreed:
+async def claim(store: Store, decision: Load, me: HostName, *, unasked: bool = False) -> Agreed:
     """What this host decided, or what somebody else had decided before. Never raises for the store."""
-    ours = Claim(decision.model, decision.host, me, decision.because, decision.replica)
+    ours = Claim(decision.model, decision.host, me, decision.because, decision.replica, unasked)
     key = key_of(decision.model, decision.replica)
     try:
         # Whoever was first may be done already: then there is nothing to read, and the way is free.

@@ -82,6 +82,8 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     by: HostName
     because: str
     replica: int = 0
+    unasked: bool = False
+    """No request brings it there: the host loads it on account of this."""
 
 
 class Wish(msgspec.Struct, frozen=True, omit_defaults=True):

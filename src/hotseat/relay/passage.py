@@ -1,6 +1,6 @@
 """A request's way to the host that serves it: asked for, perhaps waited for, and asked for again if it is turned away.
 
-Every turn takes one host out of the choice, so it ends: with a host, with this one, or with nobody.
+A host that turned somebody away is left out for a while, so it ends: with a host, with this one, or with nobody.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hotseat.whereabouts import Here
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from hotseat.terms import ClientId, HostName, ModelName
     from hotseat.whereabouts import Elsewhere, Where
@@ -24,7 +24,7 @@ class Hosts(Protocol):
     name: str
     secret: str
 
-    def whither(self, model: ModelName, client: ClientId, tried: Collection[HostName]) -> Where | None:
+    def whither(self, model: ModelName, client: ClientId) -> Where | None:
         """Who serves it; None where hosts must agree first. Raises where nobody can."""
         ...
 
@@ -32,7 +32,6 @@ class Hosts(Protocol):
         self,
         model: ModelName,
         client: ClientId,
-        tried: Collection[HostName],
         agreed: Callable[[Where | HotseatError], None],
     ) -> asyncio.Task[None]:
         """The same, after asking the others; `agreed` is called once, unless the task is cancelled."""
@@ -56,7 +55,6 @@ class Traveller(Protocol):
 class Passage:
     def __init__(self, hosts: Hosts, model: ModelName, client: ClientId, traveller: Traveller) -> None:
         self._hosts, self._model, self._client, self._traveller = hosts, model, client, traveller
-        self._tried: set[HostName] = set()
         self._at: Elsewhere | None = None
         self._agreeing: asyncio.Task[None] | None = None
 
@@ -67,18 +65,17 @@ class Passage:
 
     def find(self) -> None:
         try:
-            where = self._hosts.whither(self._model, self._client, self._tried)
+            where = self._hosts.whither(self._model, self._client)
         except HotseatError as nobody:
             return self._traveller.refused(nobody)
         if where is None:
-            self._agreeing = self._hosts.agree(self._model, self._client, self._tried, self._agreed)
+            self._agreeing = self._hosts.agree(self._model, self._client, self._agreed)
             return None
         return self._go(where)
 
     def turned_away(self) -> None:
         """That host did nothing for it: the next one."""
         assert self._at is not None
-        self._tried.add(self._at.host)
         self._hosts.turned_away(self._at.host)
         self.come_back()
         self.find()

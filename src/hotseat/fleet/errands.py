@@ -1,0 +1,110 @@
+"""What a host does for the fleet without being asked by a request: now and then, and when it was chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.errors import HotseatError
+from hotseat.fleet.claims import release
+from hotseat.fleet.records import Claim, decoded
+from hotseat.fleet.replicas import one_more, to_keep, to_spare
+from hotseat.fleet.store import Bucket, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hotseat.fleet.guide import Guide
+    from hotseat.fleet.placement import Load
+    from hotseat.fleet.roster import Roster
+    from hotseat.fleet.store import Change, Revision, Store
+    from hotseat.tasks import Tasks
+    from hotseat.terms import Instant, ModelName, Seconds
+
+log = logging.getLogger(__name__)
+
+ROUND_S: Seconds = 1.0
+
+
+class Models(Protocol):
+    """This host's own models."""
+
+    async def load(self, model: ModelName) -> None: ...
+    async def unload(self, model: ModelName) -> None: ...
+
+
+class Errands:
+    def __init__(
+        self, roster: Roster, store: Store, guide: Guide, models: Models, tasks: Tasks, clock: Callable[[], Instant]
+    ) -> None:
+        self._roster, self._store, self._guide, self._models = roster, store, guide, models
+        self._tasks, self._clock = tasks, clock
+        self._acted_on: dict[ModelName, Revision] = {}
+        """The last claim for each model that this host followed: an older one that comes late is void."""
+        self._under_way: set[ModelName] = set()
+        """Models that are being loaded or stopped for the fleet."""
+
+    async def keep_going(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_S)
+            await self.go()
+
+    async def go(self) -> None:
+        """One round."""
+        now = self._clock()
+        for held in self._roster.fulfilled():
+            await release(self._store, held)
+        for wanted in [*to_keep(self._roster, now), *self._more(now)]:
+            await self._guide.decide(wanted, unasked=True)
+        for spare in to_spare(self._roster, now):
+            self._stop(spare.model, spare.because)
+        if self._roster.wish(self._roster.me).drained:
+            self._empty_out()
+
+    def heard(self, bucket: Bucket, change: Change) -> None:
+        """Was this host chosen to load something that no request will bring?"""
+        if bucket is not Bucket.CLAIMS or not isinstance(change, Written):
+            return
+        try:
+            claim = decoded(change.value, Claim)
+        except ValueError:
+            return  # the roster counts it
+        is_for_us = claim.host == self._roster.me and claim.unasked
+        if is_for_us and change.revision > self._acted_on.get(claim.model, 0):
+            self._acted_on[claim.model] = change.revision
+            self._load(claim)
+
+    def _more(self, now: Instant) -> list[Load]:
+        wanted = (one_more(model, self._roster, now) for model in self._guide.asked_for())
+        return [load for load in wanted if load is not None]
+
+    def _empty_out(self) -> None:
+        """What nobody uses goes; what is in use goes when it is not, because nobody is sent here any more."""
+        me = self._roster.host(self._roster.me)
+        for residence in me.record.residents if me else ():
+            if not (residence.in_flight or residence.waiting):
+                self._stop(residence.model, "this host is drained")
+
+    # Carried out
+
+    def _load(self, claim: Claim) -> None:
+        log.info("loading for the fleet model=%s by=%s because=%r", claim.model, claim.by, claim.because)
+        self._run(claim.model, self._models.load)
+
+    def _stop(self, model: ModelName, because: str) -> None:
+        if model not in self._under_way:
+            log.info("stopping for the fleet model=%s because=%r", model, because)
+            self._run(model, self._models.unload)
+
+    def _run(self, model: ModelName, errand: Callable[[ModelName], Awaitable[None]]) -> None:
+        self._under_way.add(model)
+        self._tasks.start(self._carried_out(model, errand), f"errand for {model}")
+
+    async def _carried_out(self, model: ModelName, errand: Callable[[ModelName], Awaitable[None]]) -> None:
+        try:
+            await errand(model)
+        except HotseatError as problem:
+            log.warning("an errand for the fleet failed model=%s error=%r", model, problem.message)
+        finally:
+            self._under_way.discard(model)

@@ -1,0 +1,126 @@
+"""Answers the relay: who serves this request? Where hosts must agree first, it asks them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from hotseat.errors import HotseatError, NowhereToGo
+from hotseat.fleet.claims import claim, key_of
+from hotseat.fleet.placement import Load, Nowhere, place
+from hotseat.fleet.records import encoded
+from hotseat.fleet.store import Bucket, Written
+from hotseat.terms import Address
+from hotseat.whereabouts import HERE, Elsewhere
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from hotseat.fleet.claims import Agreed
+    from hotseat.fleet.placement import Decision
+    from hotseat.fleet.roster import Roster
+    from hotseat.fleet.store import Store
+    from hotseat.tasks import Tasks
+    from hotseat.terms import ClientId, HostName, Instant, ModelName
+    from hotseat.whereabouts import Where
+
+ROUNDS = 3
+"""A host that was agreed upon may be gone by then."""
+
+
+class Guide:
+    def __init__(self, roster: Roster, store: Store, secret: str, tasks: Tasks, clock: Callable[[], Instant]) -> None:
+        self.name: str = roster.me
+        self.secret = secret
+        self._roster = roster
+        self._store = store
+        self._tasks = tasks
+        self._clock = clock
+        self._addresses: dict[str, Address] = {}
+        self._asked_for: set[ModelName] = set()
+
+    # The relay's questions
+
+    def whither(self, model: ModelName, client: ClientId) -> Where | None:
+        """Who serves it; None where hosts must agree first. Raises where nobody can."""
+        self._asked_for.add(model)
+        decision = place(model, client, self._roster, self._clock())
+        return None if isinstance(decision, Load) else self._where(decision)
+
+    def agree(
+        self, model: ModelName, client: ClientId, agreed: Callable[[Where | HotseatError], None]
+    ) -> asyncio.Task[None]:
+        """The same, after asking the others; `agreed` is called once, unless the task is cancelled."""
+
+        async def ask() -> None:
+            try:
+                where: Where | HotseatError = await self._agreed(model, client)
+            except NowhereToGo as nobody:
+                where = nobody
+            agreed(where)
+
+        return self._tasks.start(ask(), f"agree on {model}")
+
+    def sent(self, host: HostName, model: ModelName) -> None:
+        self._roster.sent(host, model)
+
+    def came_back(self, host: HostName, model: ModelName) -> None:
+        self._roster.came_back(host, model)
+
+    def turned_away(self, host: HostName) -> None:
+        self._roster.suspect(host, self._clock())
+
+    # For those who look after the models
+
+    def asked_for(self) -> set[ModelName]:
+        """What requests were for since this was last asked."""
+        asked, self._asked_for = self._asked_for, set()
+        return asked
+
+    async def decide(self, decision: Load, *, unasked: bool = False) -> Agreed:
+        """Claim it, or hear who was first; known here from now on, before the store tells."""
+        agreed = await claim(self._store, decision, self._roster.me, unasked=unasked)
+        if agreed.revision is not None:
+            key = key_of(agreed.claim.model, agreed.claim.replica)
+            told = Written(key, encoded(agreed.claim), agreed.revision)
+            self._roster.apply(Bucket.CLAIMS, told, self._clock())
+        return agreed
+
+    # Decisions
+
+    async def _agreed(self, model: ModelName, client: ClientId) -> Where:
+        for _ in range(ROUNDS):
+            decision = place(model, client, self._roster, self._clock())
+            if not isinstance(decision, Load):
+                return self._where(decision)
+            agreed = await self.decide(decision)
+            if agreed.revision is None:  # apart: what we think is all there is
+                return self._at(decision.host)
+        raise NowhereToGo(f"{model} cannot be placed: those who were chosen to load it do not answer. Ask again.")
+
+    def _where(self, decision: Decision) -> Where:
+        if isinstance(decision, Nowhere):
+            raise NowhereToGo(decision.because)
+        return self._at(decision.host)
+
+    def _at(self, host: HostName) -> Where:
+        if host == self._roster.me:
+            return HERE
+        member = self._roster.host(host)
+        if member is None:
+            raise NowhereToGo(f"{host} was chosen and is gone. Ask again.")
+        return Elsewhere(host, self._address(member.record.address))
+
+    def _address(self, url: str) -> Address:
+        """The same object for the same text: what is remembered of requests hangs on it."""
+        known = self._addresses.get(url)
+        if known is None:
+            known = self._addresses[url] = address_of(url)
+        return known
+
+
+def address_of(url: str) -> Address:
+    parts = urlsplit(url)
+    tls = parts.scheme == "https"
+    return Address(parts.hostname or "", parts.port or (443 if tls else 80), tls)
