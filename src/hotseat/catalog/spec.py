@@ -116,6 +116,14 @@ class Footprint:
 
 
 @dataclass(frozen=True, slots=True)
+class Replicas:
+    """How many hosts of a fleet may have a model at a time, and how many shall."""
+
+    least: int = 0
+    most: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     name: ModelName
     recipe: LaunchRecipe
@@ -156,6 +164,9 @@ class ModelSpec:
     """Websockets reach it while it runs, but neither start it nor keep it."""
     metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     capabilities: Capabilities = Capabilities()
+    replicas: Replicas = Replicas()
+    host_labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """What a host of a fleet must be labelled with to run it."""
 
     @property
     def footprint(self) -> Footprint | None:

@@ -44,6 +44,7 @@ class Board:
         """Of each lease."""
         self._watchers: dict[Bucket, list[Watcher]] = {bucket: [] for bucket in Bucket}
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at: Instant = 0.0
 
     def standing(self, bucket: Bucket) -> dict[str, Written]:
         self.lapse()
@@ -87,9 +88,14 @@ class Board:
             watcher.notice(change)
 
     def _set_timer(self) -> None:
-        if self._timer is None and self._ends:
-            rest_s = max(0.0, min(self._ends.values()) - self._clock())
-            self._timer = asyncio.get_running_loop().call_later(rest_s, self._ring)
+        """For the lease that ends first; one that was renewed since rings in vain."""
+        first = min(self._ends.values(), default=None)
+        if first is None or (self._timer and first >= self._rings_at):
+            return
+        if self._timer:
+            self._timer.cancel()
+        self._rings_at = first
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, first - self._clock()), self._ring)
 
     def _ring(self) -> None:
         self._timer = None

@@ -1,0 +1,79 @@
+"""Keeps the catalog in the store. Of all hosts that have the same one, whoever's time comes first renews it."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hotseat.fleet.pauses import chance
+from hotseat.fleet.records import encoded
+from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Conflict, Removed, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.fleet.records import CatalogRecord
+    from hotseat.fleet.store import Change, Store
+    from hotseat.terms import Instant, Seconds
+
+EARLY_S, LATE_S = 6 * 3600.0, 12 * 3600.0
+"""A catalog lives for a day: it is renewed somewhere between."""
+UNSURE_S: tuple[Seconds, Seconds] = (900.0, 3600.0)
+"""Found there, and nobody knows how old it is."""
+
+
+class _State(Enum):
+    """Whether our catalog was in what the watch told first."""
+
+    UNHEARD = "unheard"
+    HEARD = "heard"
+    CAUGHT_UP = "caught up"
+
+
+class CatalogLease:
+    def __init__(self, store: Store, offers: Callable[[], CatalogRecord]) -> None:
+        self._store = store
+        self._offers = offers
+        self._digest = ""
+        """Of what we know to be there."""
+        self._due: Instant = 0.0
+        self._state = _State.UNHEARD
+
+    async def keep(self, digest: str) -> None:
+        """See to it that the catalog of this digest is there, and stays."""
+        if digest == self._digest and _now() < self._due:
+            return
+        is_renewal = digest == self._digest
+        value = encoded(self._offers())
+        try:
+            await self._store.create(Bucket.CATALOGS, digest, value)
+            self._postpone()
+        except Conflict:
+            self._due = _now() + chance(*UNSURE_S)
+            if is_renewal:
+                await self._store.put(Bucket.CATALOGS, digest, value)
+                self._postpone()
+        self._digest = digest
+
+    def notice(self, change: Change) -> None:
+        """What is heard of the bucket."""
+        match change:
+            case BegunAnew():
+                self._state = _State.UNHEARD
+            case Written(key=self._digest) if self._state is _State.CAUGHT_UP:
+                self._postpone()
+            case Written(key=self._digest):
+                self._state = _State.HEARD
+            case CaughtUp():
+                self._digest = self._digest if self._state is _State.HEARD else ""
+                self._state = _State.CAUGHT_UP
+            case Removed(key=self._digest):
+                self._digest = ""
+
+    def _postpone(self) -> None:
+        self._due = _now() + chance(EARLY_S, LATE_S)
+
+
+def _now() -> Instant:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,111 @@
+"""PURE: what a host tells the others of itself, from what its scheduler and its configuration know."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, Room
+from hotseat.scheduling.lifecycle import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.scheduling.view import ModelView, View
+    from hotseat.terms import Bytes, DeviceName, HostName, ModelName, Place, Seconds
+
+DIGITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What stays the same of a host from its start to its end."""
+
+    name: HostName
+    address: str
+    boot: str
+    version: str = ""
+
+
+def host_record(
+    identity: Identity, labels: Mapping[str, str], view: View, catalog: Catalog, digest: str, *, is_leaving: bool
+) -> HostRecord:
+    """The host as it is now; `digest` is that of `catalog_record(catalog)`."""
+    waits = _oldest_waits(view)
+    return HostRecord(
+        name=identity.name,
+        address=identity.address,
+        boot=identity.boot,
+        catalog=digest,
+        labels=dict(labels),
+        devices={
+            device.place.device: Room(device.budget, max(0, device.available - device.taken)) for device in view.devices
+        },
+        residents=[
+            _residence(model, catalog.models.get(model.name), view, waits.get(model.name, 0.0))
+            for model in view.models
+            if model.phase is not Phase.COLD
+        ],
+        is_leaving=is_leaving,
+        version=identity.version,
+    )
+
+
+def gist(record: HostRecord) -> object:
+    """What others act upon at once, to be compared: where what is, what room there is, and whether we leave."""
+    residents = [(each.model, each.phase, each.memory, each.pinned) for each in record.residents]
+    return record.catalog, record.labels, record.is_leaving, record.devices, residents
+
+
+def _oldest_waits(view: View) -> dict[ModelName, Seconds]:
+    """The line has the oldest first."""
+    return {ticket.model: view.now - ticket.since for ticket in reversed(view.line)}
+
+
+def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait_s: Seconds) -> Residence:
+    """`spec` is None for a model that a reload took out of the catalog and that is still there."""
+    return Residence(
+        model=model.name,
+        phase=model.phase.value,
+        memory=_by_device(model.footprint.memory) if model.footprint else {},
+        in_flight=model.in_flight,
+        waiting=model.waiting,
+        slots=(spec.concurrency_limit or 0) if spec else 0,
+        idle_s=max(0.0, round(view.now - model.last_used, 1)),
+        load_s=round(model.load_s or 0.0, 2),
+        oldest_wait_s=round(oldest_wait_s, 1),
+        pinned=spec.pinned if spec else False,
+    )
+
+
+def catalog_record(catalog: Catalog) -> CatalogRecord:
+    """Our own models: neither peers' nor selectors, which each host resolves before it looks for a place.
+
+    Nothing in it was measured on this host, so that hosts with the same configuration write the same.
+    """
+    return CatalogRecord({name: _offer(spec) for name, spec in sorted(catalog.models.items())})
+
+
+def digest_of(record: CatalogRecord) -> str:
+    """The same for the same contents, on every host."""
+    return hashlib.sha256(msgspec.json.encode(record, order="sorted")).hexdigest()[:DIGITS]
+
+
+def _offer(spec: ModelSpec) -> Offer:
+    memory = spec.memory if spec.memory is not None else spec.estimated
+    return Offer(
+        memory=_by_device(memory or {}),
+        labels=dict(spec.host_labels),
+        aliases=list(spec.aliases),
+        least=spec.replicas.least,
+        most=spec.replicas.most,
+    )
+
+
+def _by_device(memory: Mapping[Place, Bytes]) -> dict[DeviceName, Bytes]:
+    return {place.device: size for place, size in memory.items()}

@@ -1,0 +1,204 @@
+"""Keeps this host's place in the fleet: its name, its lease, its record, its catalog; and hears of the others.
+
+What happens here waits for the store, never the other way round: a host that is apart goes on with what it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hotseat.fleet.catalog_lease import CatalogLease
+from hotseat.fleet.describing import gist
+from hotseat.fleet.records import HostRecord, decoded, encoded
+from hotseat.fleet.store import LEASE_S, Bucket, Change, Conflict, Store, StoreError, Written
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.fleet.records import CatalogRecord
+    from hotseat.fleet.store import Revision
+    from hotseat.terms import Instant, Seconds
+
+log = logging.getLogger(__name__)
+
+RENEW_S: Seconds = 3.0
+"""Three chances before a lease ends."""
+BETWEEN_S: Seconds = 0.2
+"""However much happens, others hear of it no more often than this."""
+AGAIN_S: Seconds = 1.0
+"""After a failure."""
+
+
+class Standing(Enum):
+    """Does the fleet know of us, and we of it?"""
+
+    JOINING = "joining"
+    TOGETHER = "together"
+    APART = "apart"
+
+
+class NameTaken(Exception):
+    """Another host that lives has our name."""
+
+    def __init__(self, said: str, revision: Revision) -> None:
+        super().__init__(said)
+        self.revision = revision
+
+
+class Membership:
+    def __init__(
+        self,
+        store: Store,
+        describe: Callable[[], HostRecord],
+        offers: Callable[[], CatalogRecord],
+        hear: Callable[[Bucket, Change], None],
+        turned: Callable[[Standing], None] = lambda _: None,
+    ) -> None:
+        """`offers` is what `describe().catalog` is the digest of. `hear` and `turned` return at once, never raise."""
+        self._store = store
+        self._describe = describe
+        self._hear = hear
+        self._turned = turned
+        self._catalog = CatalogLease(store, offers)
+        self._tasks = Tasks()
+        self._news = asyncio.Event()
+        self._last: Revision | None = None
+        """Of our record, as we wrote it; None: we hold no lease, or do not know."""
+        self._told: object = None
+        """What others act upon, as they last heard it."""
+        self.standing = Standing.JOINING
+
+    async def join(self) -> None:
+        """Take our name and begin to tell and to hear; NameTaken where a living host has the name.
+
+        Where the store is away, this returns all the same, and the name is taken when it is back.
+        """
+        self._start_hearing()
+        try:
+            await self._take_name()
+        except NameTaken:
+            await self._tasks.aclose()
+            raise
+        self._tasks.start(self._keep_telling(), "tell the fleet of this host")
+
+    def tell(self) -> None:
+        """Something may have changed that others should know: a phase, the room, that we leave."""
+        self._news.set()
+
+    async def leave(self) -> None:
+        """Be gone at once instead of at the end of the lease. What comes from the others is not heard any more."""
+        await self._tasks.aclose()
+        if self._last is None:
+            return
+        with suppress(StoreError, Conflict):
+            await self._store.remove(Bucket.HOSTS, self._describe().name, self._last)
+        self._last = None
+
+    # The name
+
+    async def _take_name(self) -> None:
+        """A host that was killed left a lease behind: it may end while we wait, unless somebody renews it."""
+        seen: Revision | None = None
+        until = _now() + LEASE_S + AGAIN_S
+        while True:
+            try:
+                return await self._tell()
+            except NameTaken as taken:
+                if seen not in (None, taken.revision) or _now() >= until:
+                    raise
+                seen = taken.revision
+            await asyncio.sleep(AGAIN_S)
+
+    async def _claim(self, record: HostRecord) -> Revision:
+        """The name, where nobody has it or we had it before this start: nobody else can listen at our address."""
+        value = encoded(record)
+        with suppress(Conflict):
+            return await self._store.create(Bucket.HOSTS, record.name, value)
+        found = await self._store.read(Bucket.HOSTS, record.name)
+        if found is None:
+            raise StoreError(f"the lease of {record.name} ended while it was looked at")
+        holder = _holder(found)
+        if holder is None or (holder.boot != record.boot and holder.address != record.address):
+            address = holder.address if holder else "unknown"
+            said = f'another host of the fleet is called "{record.name}" (at {address}). Choose another fleet.name.'
+            raise NameTaken(said, found.revision)
+        return await self._store.replace(Bucket.HOSTS, record.name, value, found.revision)
+
+    # Telling
+
+    async def _keep_telling(self) -> None:
+        while True:
+            await self._until_worth_telling(RENEW_S if self.standing is Standing.TOGETHER else AGAIN_S)
+            try:
+                await self._tell()
+            except NameTaken as taken:
+                self._stand(Standing.APART, str(taken))
+                await asyncio.sleep(LEASE_S)
+
+    async def _until_worth_telling(self, at_most_s: Seconds) -> None:
+        """Load comes and goes with each request and is told with the next renewal; what others act upon is told now."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at_most_s):
+                while True:
+                    await asyncio.sleep(BETWEEN_S)
+                    await self._news.wait()
+                    self._news.clear()  # before we look: what changes from here on is seen next time
+                    if gist(self._describe()) != self._told:
+                        return
+
+    async def _tell(self) -> None:
+        record, self._told = self._describe(), None
+        try:
+            await self._catalog.keep(record.catalog)
+            await self._write(record)
+        except (StoreError, Conflict) as problem:
+            self._stand(Standing.APART, str(problem))
+        else:
+            self._told = gist(record)
+            self._stand(Standing.TOGETHER)
+
+    async def _write(self, record: HostRecord) -> None:
+        if self._last is not None:
+            last, self._last = self._last, None
+            with suppress(Conflict):
+                self._last = await self._store.replace(Bucket.HOSTS, record.name, encoded(record), last)
+                return
+        self._last = await self._claim(record)
+
+    def _stand(self, standing: Standing, because: str = "") -> None:
+        if standing is self.standing:
+            return
+        self.standing = standing
+        if standing is Standing.APART:
+            log.warning("apart from the fleet error=%r", because)
+        else:
+            log.info("in the fleet name=%s", self._describe().name)
+        self._turned(standing)
+
+    # Hearing
+
+    def _start_hearing(self) -> None:
+        for bucket in Bucket:
+            self._tasks.start(self._keep_hearing(bucket), f"hear of the fleet's {bucket.value}")
+
+    async def _keep_hearing(self, bucket: Bucket) -> None:
+        async for change in self._store.watch(bucket):
+            if bucket is Bucket.CATALOGS:
+                self._catalog.notice(change)
+            self._hear(bucket, change)
+
+
+def _holder(found: Written) -> HostRecord | None:
+    try:
+        return decoded(found.value, HostRecord)
+    except ValueError:
+        return None
+
+
+def _now() -> Instant:
+    return asyncio.get_running_loop().time()

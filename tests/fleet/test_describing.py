@@ -1,0 +1,155 @@
+"""What a host tells of itself, from a view that the scheduler could have made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
+
+from hotseat.catalog.leads import Selector, Strategy
+from hotseat.catalog.spec import Footprint, Replicas, Source
+from hotseat.fleet.describing import Identity, catalog_record, digest_of, gist, host_record
+from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, Room, decoded, encoded
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
+from hotseat.terms import ClientId, DeviceName, HostName, ModelName, TicketId
+
+if TYPE_CHECKING:
+    from hotseat.catalog.catalog import Catalog
+
+ME = Identity(HostName("gpu1"), "http://gpu1:8080", "boot-1", "1.0")
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+CATALOG = with_budget(model("qwen", gib=8, concurrency_limit=4, pinned=True), model("llama"))
+
+
+def seen(name: ModelName, phase: Phase, **known: Any) -> ModelView:
+    return ModelView(name, phase, 0.0, None, known.pop("in_flight", 0), known.pop("waiting", 0), "", **known)
+
+
+def described(view: View, catalog: Catalog = CATALOG, *, is_leaving: bool = False) -> HostRecord:
+    return host_record(ME, {"zone": "a"}, view, catalog, "digest", is_leaving=is_leaving)
+
+
+def test_a_resident_is_told_with_its_load() -> None:
+    """Others learn how busy it is, how long it rests, and what it would cost to bring it back."""
+    footprint = Footprint({gpu(0): 8 * GIB}, Source.DECLARED)
+    qwen = seen(QWEN, Phase.READY, in_flight=2, waiting=1, last_used=90.0, load_s=12.345, footprint=footprint)
+    line = (waits(1, QWEN, 95.0), waits(2, QWEN, 99.0))
+
+    record = described(View(100.0, (qwen,), line))
+
+    assert record.residents == [
+        Residence(
+            QWEN,
+            "ready",
+            {DeviceName("gpu0"): 8 * GIB},
+            in_flight=2,
+            waiting=1,
+            slots=4,
+            idle_s=10.0,
+            load_s=12.35,
+            oldest_wait_s=5.0,
+            pinned=True,
+        )
+    ]
+
+
+def waits(ticket: int, name: ModelName, since: float) -> TicketView:
+    return TicketView(TicketId(ticket), name, ClientId("somebody"), since, "")
+
+
+def test_what_is_cold_is_not_told() -> None:
+    """Every other phase is, that of a model which failed included."""
+    models = tuple(seen(ModelName(phase.value), phase) for phase in Phase)
+
+    assert {each.phase for each in described(View(1.0, models, ())).residents} == {
+        "loading",
+        "ready",
+        "draining",
+        "unloading",
+        "resting",
+    }
+
+
+def test_a_model_that_left_the_catalog_is_told_while_it_is_there() -> None:
+    """A reload took it away; its process still takes room."""
+    gone = seen(ModelName("gone"), Phase.DRAINING)
+
+    assert [each.model for each in described(View(1.0, (gone,), ())).residents] == ["gone"]
+
+
+def test_room_is_what_models_may_still_take() -> None:
+    """What others left of a device counts, and what models count as is off; never less than nothing."""
+    devices = (
+        DeviceView(gpu(0), 24 * GIB, 20 * GIB, 8 * GIB),
+        DeviceView(gpu(1), 24 * GIB, 4 * GIB, 8 * GIB),
+    )
+
+    assert described(View(1.0, (), (), devices)).devices == {
+        "gpu0": Room(24 * GIB, 12 * GIB),
+        "gpu1": Room(24 * GIB, 0),
+    }
+
+
+def test_a_host_tells_who_it_is() -> None:
+    """Name, address, labels, this start, what it may run and that it leaves; and it survives being written down."""
+    record = described(View(1.0, (), ()), is_leaving=True)
+
+    assert decoded(encoded(record), HostRecord) == record
+    assert (record.name, record.address, record.boot, record.version) == ("gpu1", "http://gpu1:8080", "boot-1", "1.0")
+    assert (record.labels, record.catalog, record.is_leaving) == ({"zone": "a"}, "digest", True)
+
+
+def test_requests_do_not_change_the_gist() -> None:
+    """A host that serves thousands of requests has nothing new to tell; one that begins to drain has."""
+    quiet = described(View(1.0, (seen(QWEN, Phase.READY),), ()))
+    busy = described(View(2.0, (seen(QWEN, Phase.READY, in_flight=9, waiting=3),), ()))
+    draining = described(View(2.0, (seen(QWEN, Phase.DRAINING),), ()))
+
+    assert gist(quiet) == gist(busy)
+    assert gist(quiet) != gist(draining)
+    assert gist(quiet) != gist(described(View(1.0, (seen(QWEN, Phase.READY),), ()), is_leaving=True))
+
+
+# The catalog
+
+
+def test_an_offer_says_what_others_must_know() -> None:
+    """Memory, labels, replicas and other names."""
+    spec = model("qwen", gib=8, aliases=("gpt-4",), replicas=Replicas(1, 3), host_labels={"gpu": "h100"})
+
+    assert catalog_record(with_budget(spec)) == CatalogRecord(
+        {QWEN: Offer({DeviceName("gpu0"): 8 * GIB}, labels={"gpu": "h100"}, aliases=["gpt-4"], least=1, most=3)}
+    )
+
+
+def test_an_estimate_stands_in_for_a_declaration() -> None:
+    """It is made from files and a command line, so it is the same on every host."""
+    guessed = replace(model("qwen"), estimated={gpu(0): GIB})
+
+    assert catalog_record(with_budget(guessed)).offers[QWEN].memory == {"gpu0": GIB}
+
+
+def test_what_one_host_measured_changes_no_digest() -> None:
+    """Hosts with the same configuration have the same catalog, whatever each of them saw."""
+    measured = CATALOG.with_learned(LLAMA, Footprint({gpu(0): GIB}, Source.MEASURED))
+
+    assert digest_of(catalog_record(measured)) == digest_of(catalog_record(CATALOG))
+
+
+def test_the_order_of_models_changes_no_digest() -> None:
+    """Neither does that of labels; another alias does."""
+    forth = one_at_a_time(model("a", host_labels={"x": "1", "y": "2"}), "b")
+    back = one_at_a_time("b", model("a", host_labels={"y": "2", "x": "1"}))
+    other = one_at_a_time(model("a", aliases=("c",)), "b")
+
+    assert digest_of(catalog_record(forth)) == digest_of(catalog_record(back))
+    assert digest_of(catalog_record(forth)) != digest_of(catalog_record(other))
+
+
+def test_selectors_are_not_offered() -> None:
+    """Whoever is asked for one chooses a model first."""
+    selector = Selector("any", Strategy.PIN, ("qwen",))
+
+    assert list(catalog_record(replace(CATALOG, selectors={"any": selector})).offers) == ["llama", "qwen"]

@@ -1,0 +1,393 @@
+"""A host's place in the fleet, on a board within the process and on a clock that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from tests.support.virtual_time import in_virtual_time
+
+from hotseat.fleet.catalog_lease import LATE_S, CatalogLease
+from hotseat.fleet.inprocess import Board, InProcess
+from hotseat.fleet.membership import BETWEEN_S, RENEW_S, Membership, NameTaken, Standing
+from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, decoded, encoded
+from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Written
+from hotseat.tasks import Tasks
+from hotseat.terms import HostName, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from hotseat.fleet.store import Change
+
+QWEN = ModelName("qwen")
+
+
+@dataclass
+class Host:
+    """One member: what it says, what it heard, and how it stood."""
+
+    store: InProcess
+    record: HostRecord
+    offers: CatalogRecord = field(default_factory=lambda: CatalogRecord({QWEN: Offer()}))
+    heard: list[tuple[Bucket, Change]] = field(default_factory=list)
+    stood: list[Standing] = field(default_factory=list)
+    membership: Membership = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.membership = Membership(
+            self.store,
+            lambda: self.record,
+            lambda: self.offers,
+            lambda bucket, change: self.heard.append((bucket, change)),
+            self.stood.append,
+        )
+
+    def becomes(self, **known: Any) -> None:
+        self.record = msgspec.structs.replace(self.record, **known)
+        self.membership.tell()
+
+    def heard_of(self, name: str) -> list[Change]:
+        return [change for _, change in self.heard if isinstance(change, Written | Removed) and change.key == name]
+
+
+def new_board() -> Board:
+    return Board(clock=asyncio.get_running_loop().time)
+
+
+def host(board: Board, name: str = "gpu1", boot: str = "first", address: str = "") -> Host:
+    at = address or f"http://{name}:8080"
+    return Host(InProcess(board), HostRecord(HostName(name), at, boot, "digest"))
+
+
+@asynccontextmanager
+async def joined(board: Board, name: str = "gpu1", **known: str) -> AsyncIterator[Host]:
+    member = host(board, name, **known)
+    await member.membership.join()
+    try:
+        yield member
+    finally:
+        await member.membership.leave()
+
+
+async def seen(board: Board, name: str = "gpu1") -> HostRecord | None:
+    found = await InProcess(board).read(Bucket.HOSTS, name)
+    return decoded(found.value, HostRecord) if found else None
+
+
+def phase(name: str) -> list[Residence]:
+    return [Residence(QWEN, name)]
+
+
+# Being there
+
+
+@in_virtual_time
+async def test_a_host_is_there_as_long_as_it_lives() -> None:
+    """Its lease is renewed long before it ends, for ever, and is gone at once when it leaves."""
+    board = new_board()
+    async with joined(board):
+        await asyncio.sleep(10 * LEASE_S)
+        during = await seen(board)
+
+    assert during is not None
+    assert await seen(board) is None
+
+
+@in_virtual_time
+async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
+    """Nobody has to notice its death: nobody hears of it any more, and the others are told."""
+    board = new_board()
+    async with joined(board, "gpu1") as witness:
+        victim = host(board, "gpu2")
+        await victim.membership.join()
+        await asyncio.sleep(1)
+        await victim.membership._tasks.aclose()  # no goodbye
+        await asyncio.sleep(LEASE_S - RENEW_S)
+        before = await seen(board, "gpu2")
+        await asyncio.sleep(RENEW_S + 0.1)
+
+    assert before is not None
+    assert isinstance(witness.heard_of("gpu2")[-1], Removed)
+
+
+@in_virtual_time
+async def test_everything_of_the_store_is_heard() -> None:
+    """Each bucket tells its state and then what changes: hosts, claims, catalogs and wishes."""
+    board = new_board()
+    await InProcess(board).put(Bucket.WISHES, "gpu1", b"{}")
+    async with joined(board) as member:
+        await asyncio.sleep(0.1)
+        await InProcess(board).put(Bucket.CLAIMS, "qwen", b"{}")
+        await asyncio.sleep(0.1)
+
+    assert {bucket for bucket, change in member.heard if isinstance(change, CaughtUp)} == set(Bucket)
+    assert {bucket for bucket, change in member.heard if isinstance(change, Written)} == set(Bucket)
+
+
+# Telling
+
+
+@in_virtual_time
+async def test_a_change_of_phase_is_told_at_once() -> None:
+    """Others need not wait for the next renewal to hear that a model is ready."""
+    board = new_board()
+    async with joined(board) as member:
+        await asyncio.sleep(1)
+        member.becomes(residents=phase("ready"))
+        await asyncio.sleep(0.01)
+        told = await seen(board)
+
+    assert told is not None
+    assert told.residents == phase("ready")
+
+
+@in_virtual_time
+async def test_many_changes_are_few_records_and_the_last_is_told() -> None:
+    """However quickly phases change, a host writes five times a second at most, and never stops at the last but one."""
+    board = new_board()
+    async with joined(board) as member:
+        for n in range(100):
+            member.becomes(residents=phase(f"phase-{n}"))
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(BETWEEN_S)
+        told = await seen(board)
+
+    assert told is not None
+    assert told.residents == phase("phase-99")
+    assert 4 <= len(member.heard_of("gpu1")) <= 8
+
+
+@in_virtual_time
+async def test_load_alone_is_told_with_the_next_renewal() -> None:
+    """Requests come and go a thousand times a second: what a host writes depends on phases and on time."""
+    board = new_board()
+    async with joined(board) as member:
+        for n in range(500):
+            member.becomes(residents=[Residence(QWEN, "ready", in_flight=n)])
+            await asyncio.sleep(0.01)
+        told = await seen(board)
+
+    assert told is not None
+    assert len(member.heard_of("gpu1")) <= 4
+    assert told.residents[0].in_flight > 200
+
+
+# The name
+
+
+@in_virtual_time
+async def test_a_name_that_a_living_host_has_is_refused() -> None:
+    """Two hosts of one name would overwrite each other: the second one is told which, and soon."""
+    board = new_board()
+    async with joined(board, address="http://elsewhere:8080"):
+        namesake = host(board, boot="second")
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(NameTaken) as refused:
+            await namesake.membership.join()
+        took_s = asyncio.get_running_loop().time() - began
+        holder = await seen(board)
+
+    assert "http://elsewhere:8080" in str(refused.value)
+    assert "fleet.name" in str(refused.value)
+    assert took_s < 2 * RENEW_S
+    assert holder is not None
+    assert holder.boot == "first"
+
+
+@in_virtual_time
+async def test_a_name_of_the_dead_is_taken_when_its_lease_ends() -> None:
+    """A host that moved to another address after a crash waits for its own old lease and is in."""
+    board = new_board()
+    dead = HostRecord(HostName("gpu1"), "http://elsewhere:8080", "first", "digest")
+    await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(dead))
+    async with joined(board, boot="second"):
+        told, now = await seen(board), asyncio.get_running_loop().time()
+
+    assert told is not None
+    assert told.boot == "second"
+    assert LEASE_S <= now <= LEASE_S + 1.1
+
+
+@in_virtual_time
+async def test_a_host_that_was_killed_takes_its_own_name_at_once() -> None:
+    """At one address there is one listener: whoever comes back there need not wait for his own old lease."""
+    board = new_board()
+    dead = HostRecord(HostName("gpu1"), "http://gpu1:8080", "first", "digest")
+    await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(dead))
+    async with joined(board, boot="second"):
+        told, now = await seen(board), asyncio.get_running_loop().time()
+
+    assert told is not None
+    assert (told.boot, now) == ("second", 0.0)
+
+
+@in_virtual_time
+async def test_a_name_that_holds_something_else_is_not_overwritten() -> None:
+    """What is no host's record may be that of a newer version: it is left alone until it ends."""
+    board = new_board()
+    await InProcess(board).put(Bucket.HOSTS, "gpu1", b"no record")
+    async with joined(board):
+        now = asyncio.get_running_loop().time()
+
+    assert now >= LEASE_S
+
+
+@in_virtual_time
+async def test_whoever_lost_its_name_while_it_was_apart_does_not_fight_for_it() -> None:
+    """A namesake came while the lease had ended: it keeps the name, and we are apart until it leaves."""
+    board = new_board()
+    async with joined(board) as member:
+        member.store.cut_off()
+        await asyncio.sleep(2 * LEASE_S)
+        async with joined(board, boot="other", address="http://elsewhere:8080"):
+            member.store.let_in()
+            await asyncio.sleep(3 * LEASE_S)
+            holder = await seen(board)
+        stood = list(member.stood)
+        await asyncio.sleep(2 * LEASE_S)
+        heir = await seen(board)
+
+    assert holder is not None
+    assert (holder.boot, stood) == ("other", [Standing.TOGETHER, Standing.APART])
+    assert heir is not None
+    assert heir.boot == "first"
+
+
+# Being apart
+
+
+@in_virtual_time
+async def test_a_host_that_is_cut_off_knows_it_and_comes_back() -> None:
+    """It says so once, begins anew when it is let in, and is there for the others again."""
+    board = new_board()
+    async with joined(board) as member:
+        await asyncio.sleep(1)
+        member.store.cut_off()
+        await asyncio.sleep(3 * LEASE_S)
+        apart, forgotten = member.membership.standing, await seen(board)
+        member.store.let_in()
+        await asyncio.sleep(2)
+        back = await seen(board)
+
+    assert (apart, forgotten) == (Standing.APART, None)
+    assert back is not None
+    assert member.stood == [Standing.TOGETHER, Standing.APART, Standing.TOGETHER]
+    assert {bucket for bucket, change in member.heard if isinstance(change, BegunAnew)} == set(Bucket)
+
+
+@in_virtual_time
+async def test_being_apart_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A night without NATS is one warning, and one line in the morning."""
+    caplog.set_level(logging.INFO)
+    board = new_board()
+    async with joined(board) as member:
+        member.store.cut_off()
+        await asyncio.sleep(8 * 3600)
+        member.store.let_in()
+        await asyncio.sleep(2)
+
+    assert caplog.messages == [
+        "in the fleet name=gpu1",
+        "apart from the fleet error='cut off from the board'",
+        "in the fleet name=gpu1",
+    ]
+
+
+@in_virtual_time
+async def test_a_host_starts_without_its_store() -> None:
+    """It is apart from the beginning, says so, and joins later."""
+    board = new_board()
+    member = host(board)
+    member.store.cut_off()
+    await member.membership.join()
+    stood = list(member.stood)
+    member.store.let_in()
+    await asyncio.sleep(2)
+    told = await seen(board)
+    await member.membership.leave()
+
+    assert stood == [Standing.APART]
+    assert told is not None
+
+
+@in_virtual_time
+async def test_leaving_while_apart_is_no_trouble() -> None:
+    """There is nobody to say goodbye to; the lease ends by itself."""
+    board = new_board()
+    async with joined(board) as member:
+        member.store.cut_off()
+    await asyncio.sleep(LEASE_S)
+
+    assert await seen(board) is None
+
+
+# The catalog
+
+
+@in_virtual_time
+async def test_the_catalog_is_there_before_the_record_that_names_it() -> None:
+    """Whoever reads a host's record finds what it may run, after a reload too."""
+    board = new_board()
+    async with joined(board) as member:
+        member.offers = CatalogRecord({QWEN: Offer(most=2)})
+        member.becomes(catalog="another")
+        await asyncio.sleep(1)
+        found = await InProcess(board).read(Bucket.CATALOGS, "another")
+
+    assert found is not None
+    assert decoded(found.value, CatalogRecord) == member.offers
+
+
+@in_virtual_time
+async def test_hosts_with_the_same_catalog_write_it_once() -> None:
+    """Of ten that start together, one writes it and the others find it."""
+    board = new_board()
+    members = [host(board, f"gpu{n}") for n in range(10)]
+    await asyncio.gather(*(member.membership.join() for member in members))
+    await asyncio.sleep(1)
+    written = [change for bucket, change in members[0].heard if bucket is Bucket.CATALOGS]
+    await asyncio.gather(*(member.membership.leave() for member in members))
+
+    assert [type(change) for change in written] == [Written, CaughtUp]
+
+
+@in_virtual_time
+async def test_one_of_many_hosts_renews_the_catalog() -> None:
+    """For a week it never ends, and hardly more is written for ten hosts than for one."""
+    board, tasks = new_board(), Tasks()
+    heard: list[Change] = []
+    leases = [CatalogLease(InProcess(board), lambda: CatalogRecord({})) for _ in range(10)]
+
+    async def hear(lease: CatalogLease) -> None:
+        async for change in InProcess(board).watch(Bucket.CATALOGS):
+            lease.notice(change)
+            heard.append(change)
+
+    for lease in leases:
+        tasks.start(hear(lease), "hear")
+    for _ in range(7 * 86_400 // 600):
+        for lease in leases:
+            await lease.keep("digest")
+        await asyncio.sleep(600)
+    await tasks.aclose()
+
+    renewals = len([change for change in heard if isinstance(change, Written)]) / len(leases)
+    assert not [change for change in heard if isinstance(change, Removed)]
+    assert 7 * 86_400 / LATE_S <= renewals <= 3 * 7 * 86_400 / LATE_S
+
+
+@in_virtual_time
+async def test_a_catalog_that_was_lost_is_written_again() -> None:
+    """The store may lose everything: what a host knows of itself it writes anew."""
+    board = new_board()
+    async with joined(board):
+        await InProcess(board).remove(Bucket.CATALOGS, "digest")
+        await asyncio.sleep(2 * RENEW_S)
+
+        assert await InProcess(board).read(Bucket.CATALOGS, "digest") is not None
