@@ -33,6 +33,7 @@ from hotseat.config.watch import Watch
 from hotseat.dispatcher import Dispatcher
 from hotseat.doors import bound, tls_context
 from hotseat.errors import HotseatError
+from hotseat.fellowship import joined
 from hotseat.greeting import Greeting, url_of
 from hotseat.habit_keeper import HabitKeeper
 from hotseat.hardware.ram import Ram
@@ -66,7 +67,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterable
 
     from hotseat.activity import UnderWay
+    from hotseat.catalog.catalog import Catalog
     from hotseat.config.load import LookAgain
+    from hotseat.fellowship import Fellowship
     from hotseat.journal import Entry
     from hotseat.settings import LogFormat, Settings
     from hotseat.terms import ModelName, Seconds
@@ -188,6 +191,8 @@ class Program:
         self._leaving = Leaving()
         self._accounts = Accounts()
         self._server_lines = ServerLines()
+        self._fellowship: Fellowship | None = None
+        """None: this host is alone."""
 
     @property
     def settings(self) -> Settings:
@@ -203,6 +208,8 @@ class Program:
             await self._leaving.wished.wait()
             log.info("shutting down in_flight=%d", sum(model.in_flight for model in self._dispatcher.view().models))
             self._systemd.tell("STOPPING=1")
+            if self._fellowship is not None:
+                self._fellowship.tell()
             await self._leaving.give_notice(self.settings.shutdown.notice_s)
             await self._close(self.settings.shutdown.drain_s)
         return 0
@@ -255,6 +262,12 @@ class Program:
         await stack.enter_async_context(served(self._api, management))
         self._relay = Relay(self._dispatcher, Rules(self.settings, self._accounts), management, self._activity)
         stack.push_async_callback(self._relay.aclose)
+        if self.settings.fleet is not None:
+            self._fellowship = await stack.enter_async_context(
+                joined(self.settings.fleet, self._dispatcher, self._leaving.is_closing)
+            )
+            self._journal.listen(self._fellowship.watch)
+            self._relay.hosts = self._fellowship.guide
         await self._relay.listen(self._sockets, self._tls)
         self._tasks.start(self._preload(), "preload")
         if self._options.watches:
@@ -377,7 +390,7 @@ class Program:
         logs.set_up(loaded.settings.logging)
         self._supervisor.withhold(loaded.withheld_env)
         self._relay.rules = Rules(loaded.settings, self._accounts)
-        change = self._dispatcher.change_catalog(loaded.catalog.with_profile(self._dispatcher.catalog.active_profile))
+        change = self._dispatcher.change_catalog(self._as_now(loaded.catalog))
         self._metrics.reloaded(success=True)
         log.info(
             "configuration reloaded added=%d changed=%d removed=%d",
@@ -386,6 +399,11 @@ class Program:
             len(change.removed),
         )
         return ReloadResult(change)
+
+    def _as_now(self, catalog: Catalog) -> Catalog:
+        """With what is no matter of the files: the profile that was chosen, and what other hosts have."""
+        present = self._dispatcher.catalog
+        return catalog.with_profile(present.active_profile).with_fellows(present.fellows)
 
     # The folder of models
 
@@ -408,7 +426,7 @@ class Program:
         except ConfigError as error:
             return log.error("models of a folder were not taken up complaint=%r", str(error))
         self._loaded = replace(self._loaded, catalog=catalog)
-        change = self._dispatcher.change_catalog(catalog.with_profile(self._dispatcher.catalog.active_profile))
+        change = self._dispatcher.change_catalog(self._as_now(catalog))
         return log.info("models of a folder changed added=%d removed=%d", len(change.added), len(change.removed))
 
     def _note_use(self) -> None:

@@ -30,13 +30,23 @@ ROUNDS = 3
 
 
 class Guide:
-    def __init__(self, roster: Roster, store: Store, secret: str, tasks: Tasks, clock: Callable[[], Instant]) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        store: Store,
+        secret: str,
+        tasks: Tasks,
+        clock: Callable[[], Instant],
+        look_at_ourselves: Callable[[], None],
+    ) -> None:
+        """`look_at_ourselves` tells the roster how it stands with this host."""
         self.name: str = roster.me
         self.secret = secret
         self._roster = roster
         self._store = store
         self._tasks = tasks
         self._clock = clock
+        self._look_at_ourselves = look_at_ourselves
         self._addresses: dict[str, Address] = {}
         self._asked_for: set[ModelName] = set()
 
@@ -45,6 +55,7 @@ class Guide:
     def whither(self, model: ModelName, client: ClientId) -> Where | None:
         """Who serves it; None where hosts must agree first. Raises where nobody can."""
         self._asked_for.add(model)
+        self._look_at_ourselves()
         decision = place(model, client, self._roster, self._clock())
         return None if isinstance(decision, Load) else self._where(decision)
 

@@ -60,3 +60,9 @@ class Menu:
 
     def models(self) -> Iterator[ModelName]:
         return iter(self._offers)
+
+    def aliases(self) -> Iterator[tuple[str, ModelName]]:
+        return ((alias, model) for alias, model in self._aliases.items() if alias not in self._offers)
+
+    def has(self, digest: str) -> bool:
+        return digest in self._catalogs

@@ -230,6 +230,18 @@ class Roster:
             if any(self._by_catalog.get(digest) for digest in self._menu.offers(model)):
                 yield model
 
+    def names(self) -> Iterator[tuple[str, ModelName]]:
+        """By which a client may ask for what a living host may run."""
+        for model in self.models():
+            yield model, model
+        for alias, model in self._menu.aliases():
+            if any(self._by_catalog.get(digest) for digest in self._menu.offers(model)):
+                yield alias, model
+
+    def catalogs(self) -> frozenset[str]:
+        """Which there are, of hosts that are there: what may run changes only with these."""
+        return frozenset(digest for digest in self._by_catalog if self._menu.has(digest))
+
     @property
     def kept(self) -> Mapping[ModelName, int]:
         """Models of which some replicas are always wanted, and how many."""

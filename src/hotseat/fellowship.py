@@ -1,0 +1,132 @@
+"""This host's part in a fleet: what it tells of itself, what it knows of the others, and what it does for them.
+
+Between the dispatcher, which owns the truth about this host, and the fleet, which is told of it. Nothing here is there
+for a host that is alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from hotseat import __version__
+from hotseat.catalog.leads import FleetModel
+from hotseat.fleet.describing import Identity, catalog_record, digest_of, host_record
+from hotseat.fleet.errands import Errands
+from hotseat.fleet.guide import Guide
+from hotseat.fleet.membership import Membership, Standing
+from hotseat.fleet.opening import open_store
+from hotseat.fleet.roster import Roster
+from hotseat.fleet.store import Bucket
+from hotseat.scheduling.events import RequestArrived, RequestLeft
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.dispatcher import Dispatcher
+    from hotseat.fleet.records import CatalogRecord, HostRecord
+    from hotseat.fleet.store import Change, Store
+    from hotseat.journal import Entry
+    from hotseat.settings import Fleet
+    from hotseat.terms import Instant, ModelName, Seconds
+
+FRESH_S: Seconds = 0.1
+"""What this host thinks of itself when it places a request is no older."""
+
+
+class Fellowship:
+    def __init__(self, settings: Fleet, store: Store, dispatcher: Dispatcher, is_leaving: Callable[[], bool]) -> None:
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._is_leaving = is_leaving
+        self._clock = asyncio.get_running_loop().time
+        self._tasks = Tasks()
+        self._identity = Identity(settings.name, settings.address, secrets.token_hex(8), __version__)
+        self._described: Catalog | None = None
+        self._offers: CatalogRecord
+        self._digest = ""
+        self._seen_at: Instant = float("-inf")
+        self._catalogs: frozenset[str] = frozenset()
+        self.roster = Roster(settings.name)
+        self.store = store
+        self.guide = Guide(self.roster, store, settings.secret, self._tasks, self._clock, self._look_at_ourselves)
+        self._errands = Errands(self.roster, store, self.guide, self, self._tasks, self._clock)
+        self._membership = Membership(store, self.describe, lambda: self._offers, self._heard)
+
+    @property
+    def standing(self) -> Standing:
+        return self._membership.standing
+
+    async def join(self) -> None:
+        self._look_at_ourselves(at_once=True)
+        await self._membership.join()
+        self._tasks.start(self._errands.keep_going(), "errands for the fleet")
+
+    async def leave(self) -> None:
+        await self._membership.leave()
+        await self._tasks.aclose()
+
+    def watch(self, entry: Entry) -> None:
+        """A listener of the journal: whatever is more than a request coming and going may be news to the others."""
+        if not isinstance(entry.event, RequestArrived | RequestLeft) or entry.commands:
+            self.tell()
+
+    def tell(self) -> None:
+        """Something changed that others should know."""
+        self._seen_at = float("-inf")
+        self._membership.tell()
+
+    # What this host says of itself
+
+    def describe(self) -> HostRecord:
+        catalog = self._dispatcher.catalog
+        if catalog is not self._described:
+            self._described, self._offers = catalog, catalog_record(catalog)
+            self._digest = digest_of(self._offers)
+        view = self._dispatcher.view()
+        labels, leaving = self._settings.labels, self._is_leaving()
+        return host_record(self._identity, labels, view, catalog, self._digest, is_leaving=leaving)
+
+    def _look_at_ourselves(self, *, at_once: bool = False) -> None:
+        now = self._clock()
+        if at_once or now - self._seen_at >= FRESH_S:
+            self._seen_at = now
+            self.roster.here(self.describe(), self._offers, now)
+
+    async def load(self, model: ModelName) -> None:
+        await self._dispatcher.load(model)
+
+    async def unload(self, model: ModelName) -> None:
+        await self._dispatcher.unload(model)
+
+    # What it hears of the others
+
+    def _heard(self, bucket: Bucket, change: Change) -> None:
+        self.roster.apply(bucket, change, self._clock())
+        self._errands.heard(bucket, change)
+        if bucket in (Bucket.HOSTS, Bucket.CATALOGS) and self.roster.catalogs() != self._catalogs:
+            self._meet_guests()
+
+    def _meet_guests(self) -> None:
+        """Models that only others have get names here too."""
+        self._catalogs = self.roster.catalogs()
+        own = self._dispatcher.catalog
+        guests = {name: FleetModel(model) for name, model in self.roster.names() if own.find(name) is None}
+        if guests != own.fellows:
+            self._dispatcher.change_catalog(own.with_fellows(guests))
+
+
+@asynccontextmanager
+async def joined(settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool]) -> AsyncIterator[Fellowship]:
+    """Inside the block this host is one of the fleet's."""
+    async with open_store(settings) as store:
+        fellowship = Fellowship(settings, store, dispatcher, is_leaving)
+        await fellowship.join()
+        try:
+            yield fellowship
+        finally:
+            await fellowship.leave()
