@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from string import Template
 from tempfile import TemporaryDirectory
-from types import UnionType
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast, get_args, get_origin
 
 import typer
@@ -124,6 +124,8 @@ def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Itera
 def step_into(annotation: Any) -> str:
     """From a key to the forms below it: as the key itself, as entries of a list, or under names."""
     if any(inspect.isclass(each) and issubclass(each, Form) for each in alternatives(annotation)):
+        return ""
+    if get_origin(annotation) in (Union, UnionType) and NoneType in get_args(annotation):
         return ""
     return "[]" if get_origin(annotation) in (list, tuple) else ".*"
 

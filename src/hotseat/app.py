@@ -26,6 +26,7 @@ from hotseat.api.server import served
 from hotseat.archive import Archive, Archivist
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_open
+from hotseat.config.fleet import at_servers, refuse_fleet, with_address
 from hotseat.config.load import Loaded, read
 from hotseat.config.resolved import resolved
 from hotseat.config.units import is_loopback
@@ -94,6 +95,8 @@ class ServeOptions:
     tls: tuple[Path, Path | None] | None = None
     """Certificate and key; None: plain HTTP."""
     log_format: LogFormat | None = None
+    nats: tuple[str, ...] = ()
+    """Servers of a fleet's NATS; none: as the configuration says."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -109,7 +112,7 @@ def serve(options: ServeOptions) -> int:
         loaded = load(options, stock)
     except ConfigError as error:
         return complain(*map(str, error.complaints))
-    if problem := refuse_open(loaded.settings):
+    if problem := refuse_open(loaded.settings) or refuse_fleet(loaded.settings):
         return complain(problem)
     logs.set_up(loaded.settings.logging)
     try:
@@ -141,7 +144,9 @@ def load(options: ServeOptions, stock: Stock) -> Loaded:
         settings = replace(settings, access=replace(settings.access, allow_open=True))
     if options.log_format is not None:
         settings = replace(settings, logging=replace(settings.logging, form=options.log_format))
-    return replace(loaded, settings=settings)
+    if options.nats:
+        settings = replace(settings, fleet=at_servers(settings.fleet, options.nats))
+    return replace(loaded, settings=with_address(settings, tls=options.tls is not None))
 
 
 def complain(*sentences: str) -> int:

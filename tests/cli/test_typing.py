@@ -48,6 +48,23 @@ COMMANDS = (
 )
 
 
+def test_a_fleet_that_is_no_nats_server_is_refused(typed: Typed) -> None:
+    """The option says what it wants."""
+    said = typed("serve", "--fleet", "http://n1")
+
+    assert said.code == 2
+    assert "nats://host:port" in said.err
+
+
+def test_joining_a_fleet_that_could_not_come_back_is_refused(typed: Typed, tmp_path: Path) -> None:
+    """A host on this machine's own address would be told of and never reached."""
+    (tmp_path / "config.yaml").write_text('models: {qwen: {cmd: "serve ${PORT}"}}')
+    said = typed("serve", "--config", str(tmp_path / "config.yaml"), "--fleet", "nats://n1.example:4222")
+
+    assert said.code == 3
+    assert "Set fleet.address" in said.err
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [

@@ -112,9 +112,14 @@ def serve(
     log_format: Annotated[
         LogForm | None, typer.Option(help="Lines for people or JSON; wins over logFormat of the configuration.")
     ] = None,
+    fleet: Annotated[
+        list[str] | None,
+        typer.Option("--fleet", help="Join the fleet at this NATS server; may be given again. Wins over fleet.nats."),
+    ] = None,
 ) -> None:
     """Run the server."""
     from hotseat import app as house
+    from hotseat.config.fleet_form import nats_url
     from hotseat.config.units import parse_listen
     from hotseat.settings import LogFormat
 
@@ -122,9 +127,15 @@ def serve(
         address = parse_listen(listen) if listen else None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--listen") from None
+    try:
+        nats = tuple(map(nats_url, fleet or ()))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--fleet") from None
     tls = (tls_cert_file, tls_key_file) if tls_cert_file else None
     form = LogFormat(log_format.value) if log_format else None
-    options = house.ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls, form)
+    options = house.ServeOptions(
+        sources(config, config_dir), address, allow_open, lenient, watch_config, tls, form, nats
+    )
     raise typer.Exit(house.serve(options))
 
 

@@ -10,6 +10,7 @@ from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
 from hotseat.config.complaints import Notebook, nearest
 from hotseat.config.crosscheck import CrossCheck, warn_of_unused
+from hotseat.config.fleet import FleetMaker
 from hotseat.config.leads import LeadMaker
 from hotseat.config.matrix import MatrixMaker
 from hotseat.config.priorities import urgencies
@@ -62,7 +63,10 @@ def build(config: Config, names: Collection[str], notebook: Notebook, find_devic
     catalog = _catalog(config, budgets, names, notebook)
     checks.preload(catalog)
     warn_of_unused(config, (), notebook)
-    return Built(catalog, _settings(config, KeyMaker(catalog, notebook)))
+    fleet = FleetMaker(config, notebook)
+    settings = replace(_settings(config, KeyMaker(catalog, notebook)), fleet=fleet.fleet())
+    fleet.warn_of_address(settings)
+    return Built(catalog, settings)
 
 
 def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[str], notebook: Notebook) -> Catalog:

@@ -167,10 +167,11 @@ def _text(file: FilePath, notebook: Notebook) -> str | None:
 
 
 def _withheld(document: Document) -> frozenset[str]:
-    """The variables behind our own keys and those of peers, also where a macro stands in between."""
+    """The variables behind our own keys and those of peers and of the fleet, also where a macro stands in between."""
     value = document.value
     secrets: list[Path] = [path for path in document.spots if path[0] == "apiKeys"]
     secrets += [path for path in document.spots if path[0] == "peers" and path[2:] == ("apiKey",)]
+    secrets += [("fleet", key) for key in ("secret", "password", "token") if ("fleet", key) in document.spots]
     found: set[str] = set()
     seen: set[Path] = set()
     while secrets:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from hotseat.config.fleet_form import ReplicasForm
 from hotseat.config.forms import AsList, AsMapping, Form, Ignored, ListOrMapping, Words
 from hotseat.config.sleep_form import Memory, SleepOrServer
 from hotseat.config.units import Duration, Switch, Ttl
@@ -151,5 +152,9 @@ class ModelForm(Form):
     """Never unloaded to make room."""
     sleep: SleepOrServer | None = None
     """How its server sleeps instead of being stopped when others need its room: `vllm`, `llama-server` or a mapping."""
+    replicas: ReplicasForm = ReplicasForm()
+    """On how many hosts of a fleet it runs."""
+    hosts: dict[str, str] = Field(default_factory=dict)
+    """Labels that a host of a fleet must have to run it."""
     read_ahead: Switch | None = None
     """Bring its files into the page cache while others make room for it; without it, the global value."""

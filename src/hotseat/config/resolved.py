@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.sleeping import Sleep, SleepLevel
     from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec, Timeouts
     from hotseat.config.load import Loaded
-    from hotseat.settings import ApiKey, Settings
+    from hotseat.settings import ApiKey, Fleet, Settings
 
 A_DAY_S = 86_400.0
 HIDDEN = "(hidden)"
@@ -33,6 +33,7 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
     catalog = loaded.catalog
     secrets = tuple(key.secret for key in loaded.settings.access.api_keys if key.secret)
     secrets += tuple(remote.api_key for remote in catalog.remotes.values() if remote.api_key)
+    secrets += _fleet_secrets(loaded.settings.fleet)
     return {
         "files": [str(file) for file in loaded.files],
         "settings": _settings(loaded.settings),
@@ -73,6 +74,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "upstream": {"ignorePaths": list(settings.ignore_paths), "trustPages": settings.trust_pages},
         "performance": {"disabled": not settings.measuring.is_on, "every": settings.measuring.every_s},
         "yieldTo": list(settings.yield_to),
+        "fleet": _fleet(settings.fleet) if settings.fleet else None,
         "logLevel": logging.level,
         "logTimeFormat": logging.time_format,
         "logToStdout": logging.to_stdout,
@@ -94,6 +96,28 @@ def _settings(settings: Settings) -> dict[str, Any]:
             "idleTimeout": limits.idle_timeout_s,
         },
     }
+
+
+def _fleet(fleet: Fleet) -> dict[str, Any]:
+    login = fleet.login
+    return {
+        "nats": list(fleet.nats),
+        "name": fleet.name,
+        "address": fleet.address,
+        "labels": dict(fleet.labels),
+        "secret": HIDDEN if fleet.secret else "",
+        "user": login.user,
+        "password": HIDDEN if login.password else "",
+        "token": HIDDEN if login.token else "",
+        "credentials": login.credentials,
+        "nkey": login.nkey,
+        "tls": {"ca": login.ca, "cert": login.cert, "key": login.key},
+    }
+
+
+def _fleet_secrets(fleet: Fleet | None) -> tuple[str, ...]:
+    held = (fleet.secret, fleet.login.password, fleet.login.token) if fleet else ()
+    return tuple(filter(None, held))
 
 
 def _key(key: ApiKey) -> dict[str, Any]:
@@ -126,6 +150,8 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
         "readAhead": spec.reads_ahead,
         "sleep": _sleep(spec.sleep, secrets) if spec.sleep else None,
         "memory": _memory(spec),
+        "replicas": {"min": spec.replicas.least, "max": spec.replicas.most},
+        "hosts": dict(spec.host_labels),
         "useModelName": spec.changes.model_name or "",
         "sendLoadingState": spec.loading_state.value,
         "filters": _filters(spec.changes, spec.changes_by_name),

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
+from hotseat.config.fleet_form import FleetForm
 from hotseat.config.forms import AsMapping, AsText, Form, Ignored, Later, TextOrMapping
 from hotseat.config.model_form import LoadingStateName, ModelForm
 from hotseat.config.routing_form import GroupForm, MatrixForm, PeerForm, ProfileForm, Routing, SelectorForm
@@ -240,6 +241,8 @@ class Config(Form):
     """When /hotseat/ready answers 503."""
     shutdown: ShutdownForm = ShutdownForm()
     """How much time there is between SIGTERM and the end."""
+    fleet: FleetForm | None = None
+    """The hosts that this one belongs to; without it, it is alone."""
 
     health_check_timeout: Duration = 0.0
     """Time until a server must be ready; 0 is 120 s, and longer for files of more than 6 GB: 20 s for each GB."""

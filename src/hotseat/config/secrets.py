@@ -41,7 +41,7 @@ class KeyMaker:
         if sum(map(bool, (entry.key, entry.file, entry.hash))) != 1:
             self._notebook.error(place, "must have one of key, file and hash")
         return ApiKey(
-            self._secret_in(entry.file, (*place, "file")) if entry.file else entry.key,
+            secret_in(entry.file, (*place, "file"), self._notebook) if entry.file else entry.key,
             Role(entry.role),
             entry.name,
             entry.hash.removeprefix(SHA256).lower(),
@@ -64,21 +64,24 @@ class KeyMaker:
         if key.name and any(key.name == other.name for other in others):
             self._notebook.error((*place, "name"), f'another key is called "{key.name}"')
 
-    # Files
 
-    def _secret_in(self, file: str, place: Place) -> str:
-        path = Path(file).expanduser()
-        try:
-            secret, mode = _read(path)
-        except (OSError, UnicodeDecodeError) as problem:
-            reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
-            self._notebook.error(place, f"the file cannot be read: {reason}")
-            return ""
-        if not is_key(secret):
-            self._notebook.error(place, "the file must hold a key and nothing else")
-        if mode & stat.S_IROTH:
-            self._notebook.warn(place, "everybody on this machine may read this key", f"Run chmod o-r {path}")
-        return secret
+# Files
+
+
+def secret_in(file: str, place: Place, notebook: Notebook) -> str:
+    """The key that a file holds; empty, with a complaint, where there is none."""
+    path = Path(file).expanduser()
+    try:
+        secret, mode = _read(path)
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
+        notebook.error(place, f"the file cannot be read: {reason}")
+        return ""
+    if not is_key(secret):
+        notebook.error(place, "the file must hold a key and nothing else")
+    if mode & stat.S_IROTH:
+        notebook.warn(place, "everybody on this machine may read this key", f"Run chmod o-r {path}")
+    return secret
 
 
 def _read(path: Path) -> tuple[str, int]:

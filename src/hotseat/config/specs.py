@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import UNCHANGED, BodyChanges, Capabilities, LaunchRecipe, LoadingState, ModelSpec, Timeouts
+from hotseat.catalog.spec import (
+    UNCHANGED,
+    BodyChanges,
+    Capabilities,
+    LaunchRecipe,
+    LoadingState,
+    ModelSpec,
+    Replicas,
+    Timeouts,
+)
 from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
 from hotseat.config.sleeping import SleepMaker
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
@@ -16,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.config.complaints import Notebook, Path
+    from hotseat.config.fleet_form import ReplicasForm
     from hotseat.config.model_form import CapabilitiesForm, Filters, ModelForm, TimeoutsForm
     from hotseat.config.schema import Config
 
@@ -93,6 +103,8 @@ class SpecMaker:
             ignore_websockets=form.compat.ignore_websockets or name == COMFYUI,
             metadata=MappingProxyType(form.metadata),
             capabilities=_capabilities(form.capabilities),
+            replicas=self._replicas(form.replicas, (*path, "replicas")),
+            host_labels=MappingProxyType(form.hosts),
         )
 
     # The process
@@ -161,6 +173,11 @@ class SpecMaker:
         if isinstance(form.memory, int):
             return MappingProxyType({next(iter(self._budgets)): form.memory})
         return MappingProxyType({Place(LOCAL_HOST, DeviceName(device)): size for device, size in form.memory.items()})
+
+    def _replicas(self, form: ReplicasForm, path: Path) -> Replicas:
+        if form.max is not None and form.max < form.min:
+            self._notebook.error((*path, "max"), f"must be at least min, which is {form.min}")
+        return Replicas(form.min, form.max or max(1, form.min))
 
     def _changes(self, form: ModelForm, path: Path) -> BodyChanges:
         if form.filters.old_strip_params:

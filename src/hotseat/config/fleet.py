@@ -1,0 +1,134 @@
+"""What the configuration says of the fleet, and what must hold before others are told of this host."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from hotseat.config.fleet_form import FleetForm, SecretForm, is_host_name
+from hotseat.config.secrets import secret_in
+from hotseat.config.units import is_loopback
+from hotseat.settings import Fleet, NatsLogin
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from hotseat.config.complaints import Notebook
+    from hotseat.config.schema import Config
+    from hotseat.settings import Settings
+
+EVERYWHERE = ("0.0.0.0", "::")
+
+
+class FleetMaker:
+    """Makes the settings of a fleet and complains about what only shows when its keys meet."""
+
+    def __init__(self, config: Config, notebook: Notebook) -> None:
+        self._config = config
+        self._notebook = notebook
+
+    def fleet(self) -> Fleet | None:
+        form = self._config.fleet
+        if form is None:
+            self._warn_of_effectless()
+            return None
+        self._check_logins(form)
+        if self._config.api_keys and form.secret is None:
+            said = "secret is missing: without it hosts cannot believe each other whose request they pass on"
+            self._notebook.error(("fleet",), said, "Give all hosts the same: openssl rand -hex 32")
+        return Fleet(
+            nats=tuple(form.nats),
+            name=HostName(form.name or self._machine()),
+            address=form.address,
+            labels=MappingProxyType(form.labels),
+            secret=self._secret(form.secret, "secret"),
+            login=self._login(form),
+        )
+
+    def warn_of_address(self, settings: Settings) -> None:
+        """Here only a warning: the command line may still say where to listen."""
+        if said := unreachable(settings):
+            self._notebook.warn(("fleet",), said, "Set fleet.address or listen")
+
+    def _login(self, form: FleetForm) -> NatsLogin:
+        return NatsLogin(
+            user=form.user,
+            password=self._secret(form.password, "password"),
+            token=self._secret(form.token, "token"),
+            credentials=form.credentials,
+            nkey=form.nkey,
+            ca=form.tls.ca,
+            cert=form.tls.cert,
+            key=form.tls.key,
+        )
+
+    def _secret(self, secret: str | SecretForm | None, key: str) -> str:
+        if isinstance(secret, SecretForm):
+            return secret_in(secret.file, ("fleet", key, "file"), self._notebook)
+        return secret or ""
+
+    def _machine(self) -> str:
+        name = socket.gethostname()
+        if not is_host_name(name):
+            self._notebook.error(("fleet",), f'the machine is called "{name}", which no host can be', "Set fleet.name")
+        return name
+
+    def _check_logins(self, form: FleetForm) -> None:
+        ways = {"user": form.user, "token": form.token, "credentials": form.credentials, "nkey": form.nkey}
+        given = [way for way, value in ways.items() if value]
+        if len(given) > 1:
+            self._notebook.error(("fleet", given[1]), f"{given[0]} and {given[1]} exclude each other", "Keep one")
+        if form.password and not form.user:
+            self._notebook.error(("fleet", "password"), "a password needs a user")
+        if form.tls.key and not form.tls.cert:
+            self._notebook.error(("fleet", "tls", "key"), "a key needs its certificate: set cert")
+
+    def _warn_of_effectless(self) -> None:
+        for name, form in self._config.models.items():
+            for key in ("replicas", "hosts"):
+                if key in form.model_fields_set:
+                    self._notebook.warn(("models", name, key), "has no effect without fleet")
+
+
+def unreachable(settings: Settings) -> str | None:
+    """The sentence that says why no other host would find us; None where they may."""
+    fleet, (host, port) = settings.fleet, settings.listen
+    if fleet is None or fleet.address or _is_on_one_machine(fleet):
+        return None
+    if host not in EVERYWHERE and not is_loopback(host):
+        return None
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"other hosts cannot reach this one at {shown}"
+
+
+def at_servers(fleet: Fleet | None, nats: tuple[str, ...]) -> Fleet:
+    """The configured fleet at these servers; without one, a fleet of which no more is known."""
+    return replace(fleet, nats=nats) if fleet else Fleet(nats, HostName(socket.gethostname()))
+
+
+def refuse_fleet(settings: Settings) -> str | None:
+    """The sentence that says what to do before this host may join; None where it may."""
+    if said := unreachable(settings):
+        return f"{said}. Set fleet.address to where they reach it, such as http://gpu1.lan:{settings.listen[1]}."
+    if settings.fleet and not is_host_name(settings.fleet.name):
+        return f'no host can be called "{settings.fleet.name}". Set fleet.name.'
+    if settings.fleet and settings.access.api_keys and not settings.fleet.secret:
+        return "A fleet whose hosts ask for keys needs fleet.secret, the same on all of them."
+    return None
+
+
+def with_address(settings: Settings, *, tls: bool) -> Settings:
+    """The same with the address at which the other hosts reach us, where it can be told from where we listen."""
+    if settings.fleet is None or settings.fleet.address or unreachable(settings):
+        return settings
+    host, port = settings.listen
+    host = "127.0.0.1" if host in EVERYWHERE else host
+    address = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    return replace(settings, fleet=replace(settings.fleet, address=address))
+
+
+def _is_on_one_machine(fleet: Fleet) -> bool:
+    """Where NATS is reached on the loopback, so are all who use it."""
+    return all(is_loopback(urlsplit(url).hostname or "") for url in fleet.nats)

@@ -1,0 +1,229 @@
+"""The keys of a fleet: what they mean, what is refused and where, and that no secret is ever shown."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.catalog.spec import Replicas
+from hotseat.config.fleet import at_servers, refuse_fleet, with_address
+from hotseat.config.resolved import resolved
+from hotseat.settings import Access, ApiKey, Fleet, NatsLogin, Settings
+from hotseat.terms import HostName, ModelName
+
+if TYPE_CHECKING:
+    from tests.support.config_desk import Desk
+
+CMD = 'cmd: "serve ${PORT}"'
+MODEL = f"models: {{qwen: {{{CMD}}}}}\n"
+LISTEN = "listen: 10.0.0.5:8080\n"
+NATS = ("nats://n1:4222",)
+
+
+def fleet_in(desk: Desk, text: str, environ: dict[str, str] | None = None) -> Fleet:
+    fleet = desk.load(f"{MODEL}{LISTEN}allowOpen: true\n{text}", environ).settings.fleet
+    assert fleet is not None
+    return fleet
+
+
+def test_without_the_key_a_host_is_alone(desk: Desk) -> None:
+    """Nothing of a fleet is there unless somebody wants it."""
+    assert desk.load(MODEL).settings.fleet is None
+
+
+def test_one_server_is_enough(desk: Desk) -> None:
+    """The host takes the machine's name, and its address is where it listens."""
+    assert fleet_in(desk, "fleet: {nats: 'nats://n1:4222'}") == Fleet(NATS, HostName(socket.gethostname()))
+
+
+def test_everything_that_can_be_said(desk: Desk) -> None:
+    """Every key arrives where it belongs."""
+    text = """
+fleet:
+  nats: [n1, "tls://n2:4223"]
+  name: gpu-1.lab
+  address: https://gpu1.lab:8443/
+  labels: {gpu: h100, rack: "7"}
+  secret: ${env.FLEET}
+  user: hotseat
+  password: ${env.NATS}
+  tls: {ca: ca.pem, cert: me.pem, key: me.key}
+"""
+    fleet = fleet_in(desk, text, {"FLEET": "between-us", "NATS": "for-nats"})
+
+    assert fleet == Fleet(
+        ("nats://n1", "tls://n2:4223"),
+        HostName("gpu-1.lab"),
+        "https://gpu1.lab:8443",
+        {"gpu": "h100", "rack": "7"},
+        "between-us",
+        NatsLogin("hotseat", "for-nats", ca="ca.pem", cert="me.pem", key="me.key"),
+    )
+
+
+@pytest.mark.parametrize("key", ["secret", "token"])
+def test_secrets_may_stand_in_files_of_their_own(desk: Desk, key: str) -> None:
+    """As keys of clients may."""
+    desk.write("word", "from-the-file\n").chmod(0o600)
+    fleet = fleet_in(desk, f"fleet: {{nats: n1, {key}: {{file: word}}}}")
+
+    assert (fleet.secret or fleet.login.token) == "from-the-file"
+
+
+def test_models_say_on_how_many_and_on_which_hosts(desk: Desk) -> None:
+    """Without a word there is one at most, anywhere; a minimum raises the maximum with it."""
+    text = f"""
+models:
+  plain: {{{CMD}}}
+  kept: {{{CMD}, replicas: {{min: 2}}}}
+  spread: {{{CMD}, replicas: {{min: 1, max: 4}}, hosts: {{gpu: h100}}}}
+{LISTEN}
+allowOpen: true
+fleet: {{nats: n1}}
+"""
+    models = desk.load(text).catalog.models
+
+    assert [spec.replicas for spec in models.values()] == [Replicas(0, 1), Replicas(2, 2), Replicas(1, 4)]
+    assert models[ModelName("spread")].host_labels == {"gpu": "h100"}
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("fleet: {}", "2:1: error: fleet.nats: is missing"),
+        ("fleet: {nats: []}", "2:9: error: fleet.nats: must name a server"),
+        ("fleet: {nats: 'http://n1'}", "2:9: error: fleet.nats: must be nats://host:port or tls://host:port"),
+        ("fleet: {nats: n1, name: 'a b'}", "2:19: error: fleet.name: must be letters, digits, -, _ and dots within"),
+        ("fleet: {nats: n1, address: 'gpu1:8080'}", "2:19: error: fleet.address: must be http://host:port or"),
+        ("fleet: {nats: n1, secret: 'a b'}", "2:19: error: fleet.secret: a secret must not be empty and must not"),
+        ("fleet: {nats: n1, secret: {file: nowhere}}", "2:28: error: fleet.secret.file: the file cannot be read"),
+        ("fleet: {nats: n1, password: p}", "2:19: error: fleet.password: a password needs a user"),
+        ("fleet: {nats: n1, token: t, nkey: f}", "2:29: error: fleet.nkey: token and nkey exclude each other"),
+        ("fleet: {nats: n1, tls: {key: f}}", "2:25: error: fleet.tls.key: a key needs its certificate"),
+        ("fleet: {nats: n1, color: red}", "2:19: error: fleet.color: unknown key"),
+        ("fleet: {nats: n1}\napiKeys: [k]", "2:1: error: fleet: secret is missing"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(desk: Desk, text: str, complaint: str) -> None:
+    """Each says which key, where it stands and what to write."""
+    assert any(f"config.yaml:{complaint}" in said for said in desk.mistakes(f"{MODEL}{text}\n{LISTEN}"))
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated(desk: Desk) -> None:
+    """Addresses are shown to operators; secrets have keys of their own."""
+    said = "\n".join(desk.mistakes(f"{MODEL}fleet: {{nats: 'nats://me:hidden@n1'}}\n{LISTEN}"))
+
+    assert "fleet.password" in said
+    assert "hidden" not in said
+
+
+def test_fewer_at_most_than_at_least(desk: Desk) -> None:
+    """A model cannot be kept on more hosts than it may be on."""
+    text = f"models: {{qwen: {{{CMD}, replicas: {{min: 3, max: 2}}}}}}"
+
+    assert any("models.qwen.replicas.max: must be at least min, which is 3" in said for said in desk.mistakes(text))
+
+
+def test_keys_without_effect_are_told(desk: Desk) -> None:
+    """Replicas of a host that is alone are a misunderstanding."""
+    said = desk.warnings(f"models: {{qwen: {{{CMD}, replicas: {{min: 1}}, hosts: {{a: b}}}}}}")
+
+    assert [line.split(": ", 2)[2] for line in said] == [
+        "models.qwen.replicas: has no effect without fleet",
+        "models.qwen.hosts: has no effect without fleet",
+    ]
+
+
+def test_an_address_that_nobody_reaches_is_told(desk: Desk) -> None:
+    """The default address is this machine's own."""
+    assert any(
+        "fleet: other hosts cannot reach this one at 127.0.0.1:8080" in said
+        for said in desk.warnings(f"{MODEL}fleet: {{nats: n1}}")
+    )
+
+
+# Secrets
+
+
+def test_secrets_are_shown_to_nobody(desk: Desk) -> None:
+    """Neither the configuration in force nor a command line that holds one gives them away."""
+    text = f"""
+models:
+  qwen: {{cmd: "serve ${{PORT}} between-us for-nats", env: [A=between-us]}}
+{LISTEN}
+allowOpen: true
+fleet: {{nats: n1, secret: between-us, user: me, password: for-nats}}
+"""
+    loaded = desk.load(text)
+
+    assert "between-us" not in json.dumps(resolved(loaded)) + repr(loaded.settings)
+    assert "for-nats" not in json.dumps(resolved(loaded)) + repr(loaded.settings)
+
+
+def test_variables_with_secrets_are_withheld_from_model_servers(desk: Desk) -> None:
+    """What hosts believe each other by is none of a model server's business."""
+    text = f"{MODEL}{LISTEN}fleet: {{nats: n1, secret: '${{env.A}}', user: u, password: '${{env.B}}'}}\nallowOpen: true"
+    loaded = desk.load(text, {"A": "aaa", "B": "bbb"})
+
+    assert loaded.withheld_env == {"A", "B"}
+
+
+# Joining
+
+
+def house(host: str, address: str = "", nats: tuple[str, ...] = NATS, keys: tuple[ApiKey, ...] = ()) -> Settings:
+    fleet = Fleet(nats, HostName("gpu1"), address)
+    return Settings(listen=(host, 8080), access=Access(api_keys=keys), fleet=fleet)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::", "localhost"])
+def test_a_host_that_nobody_reaches_does_not_start(host: str) -> None:
+    """It says what to set, unless an address is given or NATS is on the same machine."""
+    said = refuse_fleet(house(host))
+
+    assert said is not None
+    assert "fleet.address" in said
+    assert refuse_fleet(house(host, "http://gpu1:8080")) is None
+    assert refuse_fleet(house(host, nats=("nats://127.0.0.1:4222",))) is None
+
+
+def test_keys_without_a_secret_do_not_start() -> None:
+    """The command line may name a fleet where the file does not: the same holds."""
+    assert "fleet.secret" in (refuse_fleet(house("10.0.0.5", keys=(ApiKey("k"),))) or "")
+
+
+def test_a_host_alone_is_refused_nothing() -> None:
+    """Without a fleet there is nothing to reach."""
+    assert refuse_fleet(Settings()) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "tls", "address"),
+    [
+        (house("10.0.0.5"), False, "http://10.0.0.5:8080"),
+        (house("10.0.0.5"), True, "https://10.0.0.5:8080"),
+        (house("fd00::5"), False, "http://[fd00::5]:8080"),
+        (house("0.0.0.0", "https://gpu1:443"), False, "https://gpu1:443"),
+        (house("0.0.0.0", nats=("nats://localhost",)), False, "http://127.0.0.1:8080"),
+    ],
+)
+def test_where_others_reach_us(settings: Settings, tls: bool, address: str) -> None:
+    """As configured, or as we listen."""
+    fleet = with_address(settings, tls=tls).fleet
+
+    assert fleet is not None
+    assert fleet.address == address
+
+
+def test_the_command_line_wins_over_the_servers_of_the_file() -> None:
+    """The rest of the fleet stays as configured; without any, the machine's name is all there is."""
+    configured = Fleet(NATS, HostName("gpu1"), labels={"a": "b"})
+
+    assert at_servers(configured, ("nats://n9",)) == Fleet(("nats://n9",), HostName("gpu1"), labels={"a": "b"})
+    assert at_servers(None, ("nats://n9",)) == Fleet(("nats://n9",), HostName(socket.gethostname()))
