@@ -269,7 +269,7 @@ class Program:
         stack.push_async_callback(self._relay.aclose)
         if self.settings.fleet is not None:
             self._fellowship = await stack.enter_async_context(
-                joined(self.settings.fleet, self._dispatcher, self._leaving.is_closing)
+                joined(self.settings.fleet, self._dispatcher, self._leaving.wished.is_set)
             )
             self._journal.listen(self._fellowship.watch)
             self._relay.hosts = self._fellowship.guide

@@ -55,6 +55,16 @@ def test_a_resident_is_told_with_its_load() -> None:
     ]
 
 
+def test_a_model_that_was_never_used_can_be_told() -> None:
+    """Others read what was written, whatever the scheduler's clock says of it."""
+    loading = seen(QWEN, Phase.LOADING, waiting=1, last_used=float("-inf"))
+
+    record = described(View(100.0, (loading,), ()))
+
+    assert decoded(encoded(record), HostRecord) == record
+    assert record.residents[0].idle_s == 0.0
+
+
 def waits(ticket: int, name: ModelName, since: float) -> TicketView:
     return TicketView(TicketId(ticket), name, ClientId("somebody"), since, "")
 

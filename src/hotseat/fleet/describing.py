@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -76,11 +77,16 @@ def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait
         in_flight=model.in_flight,
         waiting=model.waiting,
         slots=(spec.concurrency_limit or 0) if spec else 0,
-        idle_s=max(0.0, round(view.now - model.last_used, 1)),
+        idle_s=_idle_s(model, view),
         load_s=round(model.load_s or 0.0, 2),
         oldest_wait_s=round(oldest_wait_s, 1),
         pinned=spec.pinned if spec else False,
     )
+
+
+def _idle_s(model: ModelView, view: View) -> Seconds:
+    """A model that loads for the first time was never used: JSON has no word for that."""
+    return max(0.0, round(view.now - model.last_used, 1)) if isfinite(model.last_used) else 0.0
 
 
 def catalog_record(catalog: Catalog) -> CatalogRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from hotseat.tasks import Tasks
     from hotseat.terms import ClientId, HostName, Instant, ModelName
     from hotseat.whereabouts import Where
+
+log = logging.getLogger(__name__)
 
 ROUNDS = 3
 """A host that was agreed upon may be gone by then."""
@@ -106,6 +109,7 @@ class Guide:
             if not isinstance(decision, Load):
                 return self._where(decision)
             agreed = await self.decide(decision)
+            log.info("chose host=%s to load model=%s because=%r", agreed.claim.host, model, agreed.claim.because)
             if agreed.revision is None:  # apart: what we think is all there is
                 return self._at(decision.host)
         raise NowhereToGo(f"{model} cannot be placed: those who were chosen to load it do not answer. Ask again.")

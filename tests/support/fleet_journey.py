@@ -1,0 +1,79 @@
+"""Real hosts of a fleet on one machine: NATS servers, hotseats and llama-servers as processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.support.client import eventually
+from tests.support.hotseat import Hotseat
+from tests.support.nats import nats_servers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tests.support.nats import NatsServer
+
+TOGETHER_S = 40.0
+"""A busy machine needs that long to start a cluster and its hosts."""
+
+
+@contextmanager
+def nats_cluster(folder: Path, count: int = 3) -> Iterator[list[NatsServer]]:
+    with asyncio.Runner() as runner:
+        servers = nats_servers(folder, count)
+        try:
+            yield runner.run(servers.__aenter__())
+        finally:
+            runner.run(servers.__aexit__(None, None, None))
+
+
+class Hosts:
+    """Hosts by name; those that are still there at the end are stopped and looked over."""
+
+    def __init__(self, folder: Path, nats: list[NatsServer], stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self.nats = nats
+        self.by_name: dict[str, Hotseat] = {}
+
+    def __getitem__(self, name: str) -> Hotseat:
+        return self.by_name[name]
+
+    def start(
+        self, name: str, models: Mapping[str, Any], fleet: Mapping[str, Any] | None = None, **keys: Any
+    ) -> Hotseat:
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        said = {"nats": [server.url for server in self.nats], "name": name, "secret": "hush", **(fleet or {})}
+        config = {"models": dict(models), "fleet": said, **keys}
+        self.by_name[name] = self._stack.enter_context(Hotseat(config, folder))
+        return self.by_name[name]
+
+    def until_together(self) -> None:
+        """Return when each host knows of all others' models and each answers for them."""
+        everything = {name for host in self.by_name.values() for name in names_at(host)}
+        eventually(lambda: all(names_at(host) >= everything for host in self.by_name.values()), within=TOGETHER_S)
+        eventually(lambda: all("in the fleet" in host.log() for host in self.by_name.values()), within=TOGETHER_S)
+
+    def running(self) -> dict[str, list[str]]:
+        """What runs where."""
+        return {name: sorted(host.running()) for name, host in self.by_name.items()}
+
+
+def names_at(host: Hotseat) -> set[str]:
+    return {entry["id"] for entry in host.call("GET", "/v1/models").json()["data"]}
+
+
+@contextmanager
+def fleet_of(folder: Path, *names: str, models: Mapping[str, Any], nats: int = 3) -> Iterator[Hosts]:
+    """Hosts with the same models, who know of each other."""
+    with ExitStack() as stack:
+        servers = stack.enter_context(nats_cluster(folder / "nats", nats))
+        hosts = Hosts(folder, servers, stack)
+        for name in names:
+            hosts.start(name, models)
+        hosts.until_together()
+        yield hosts
