@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,11 @@ import pytest
 from tests.support.certificate import CERTIFICATE
 from tests.support.fleets import PATIENCE_S, Watching, fleet_at
 from tests.support.nats import nats_servers
+from tests.support.nats_jwt import papers
 
 from hotseat.fleet.jetstream.buckets import stream_of, subject_of
 from hotseat.fleet.jetstream.link import Link
 from hotseat.fleet.jetstream.store import JetStream
-from hotseat.fleet.opening import open_store
 from hotseat.fleet.pauses import Pauses
 from hotseat.fleet.store import LIVES_S, BegunAnew, Bucket, CaughtUp, Conflict, StoreError
 from hotseat.settings import Fleet, NatsLogin
@@ -137,6 +138,22 @@ async def test_three_servers_keep_three_copies_and_one_may_die(tmp_path: Path) -
         assert info.config.num_replicas == 3
         assert (found := await store.read(Bucket.CLAIMS, "qwen"))
         assert (found.value, found.revision) == (b"1", last)
+
+
+async def test_a_cluster_lets_one_of_many_writers_win(tmp_path: Path) -> None:
+    """Whoever writes while another write is in process is not refused for that, but for having come second."""
+    async with nats_servers(tmp_path, 3) as servers, connected(fleet_at(*servers)) as store:
+        last = await store.create(Bucket.CLAIMS, "qwen", b"0")
+        outcomes = await asyncio.gather(
+            *(store.replace(Bucket.CLAIMS, "qwen", b"", last) for _ in range(20)),
+            *(store.create(Bucket.CLAIMS, "other", b"") for _ in range(20)),
+            return_exceptions=True,
+        )
+        for _ in range(300):
+            last = await store.put(Bucket.CLAIMS, "mine", b"")
+            last = await store.replace(Bucket.CLAIMS, "mine", b"", last)
+
+    assert Counter(type(outcome).__name__ for outcome in outcomes) == {"int": 2, "Conflict": 38}
 
 
 # Nothing is left behind
@@ -266,6 +283,16 @@ async def test_an_nkey(tmp_path: Path) -> None:
             assert store.is_connected
 
 
+async def test_a_file_of_credentials(tmp_path: Path) -> None:
+    """As `nsc` writes it: papers that an operator signed, and the key they are for."""
+    known = papers()
+    (tmp_path / "host.creds").write_text(known.credentials)
+    async with nats_servers(tmp_path, more=known.config) as (server,):
+        login = NatsLogin(credentials=str(tmp_path / "host.creds"))
+        async with connected(replace(fleet_at(server), login=login)) as store:
+            assert store.is_connected
+
+
 async def test_a_wrong_password_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody waits in silence for a door that never opens, and the password is not told."""
     async with nats_servers(tmp_path, more=KNOWN) as (server,):
@@ -299,22 +326,3 @@ async def test_tls_with_an_authority_of_ones_own(tmp_path: Path) -> None:
         fleet = Fleet((f"tls://localhost:{server.port}",), HostName("test"), login=login)
         async with connected(fleet) as store:
             assert store.is_connected
-
-
-async def test_a_certificate_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
-    """What can never work is a sentence at the start."""
-    login = NatsLogin(ca=str(tmp_path / "nowhere.pem"))
-    fleet = Fleet(("tls://localhost:1",), HostName("test"), login=login)
-
-    with pytest.raises(StoreError, match=r"fleet\.tls"):
-        async with open_store(fleet):
-            pass
-
-
-async def test_opening_and_closing(tmp_path: Path) -> None:
-    """The store that a configuration names is there within the context and gone after it."""
-    async with nats_servers(tmp_path) as (server,):
-        async with open_store(fleet_at(server)) as store:
-            await store.put(Bucket.WISHES, "gpu1", b"{}")
-
-        assert not store.is_connected

@@ -228,6 +228,34 @@ async def test_a_host_that_was_killed_takes_its_own_name_at_once() -> None:
 
 
 @in_virtual_time
+async def test_of_two_hosts_with_one_name_and_one_address_the_later_has_it() -> None:
+    """A configuration that was copied whole does not make two hosts overwrite each other every three seconds."""
+    board = new_board()
+    async with joined(board) as earlier, joined(board, boot="second") as later:
+        await asyncio.sleep(10 * LEASE_S)
+        holder = await seen(board)
+
+    assert holder is not None
+    assert holder.boot == "second"
+    assert (earlier.stood, later.stood) == ([Standing.TOGETHER, Standing.APART], [Standing.TOGETHER])
+
+
+@in_virtual_time
+async def test_a_write_whose_outcome_nobody_told_is_not_held_against_us() -> None:
+    """The store wrote our record and the answer was lost: the next one finds our own and goes on."""
+    board = new_board()
+    async with joined(board) as member:
+        await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(member.record))
+        await asyncio.sleep(2 * LEASE_S)
+        held = await seen(board)
+        await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(member.record))
+
+    assert held is not None
+    assert member.stood == [Standing.TOGETHER]
+    assert await seen(board) is None
+
+
+@in_virtual_time
 async def test_a_name_that_holds_something_else_is_not_overwritten() -> None:
     """What is no host's record may be that of a newer version: it is left alone until it ends."""
     board = new_board()

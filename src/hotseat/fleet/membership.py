@@ -68,7 +68,7 @@ class Membership:
         self._tasks = Tasks()
         self._news = asyncio.Event()
         self._last: Revision | None = None
-        """Of our record, as we wrote it; None: we hold no lease, or do not know."""
+        """Of our record, as we last wrote it and know of it; None: we never did."""
         self._told: object = None
         """What others act upon, as they last heard it."""
         self.standing = Standing.JOINING
@@ -93,11 +93,11 @@ class Membership:
     async def leave(self) -> None:
         """Be gone at once instead of at the end of the lease. What comes from the others is not heard any more."""
         await self._tasks.aclose()
-        if self._last is None:
-            return
+        record = self._describe()
         with suppress(StoreError, Conflict):
-            await self._store.remove(Bucket.HOSTS, self._describe().name, self._last)
-        self._last = None
+            found = await self._store.read(Bucket.HOSTS, record.name)
+            if found and (holder := _holder(found)) and holder.boot == record.boot:
+                await self._store.remove(Bucket.HOSTS, record.name, found.revision)
 
     # The name
 
@@ -115,7 +115,8 @@ class Membership:
             await asyncio.sleep(AGAIN_S)
 
     async def _claim(self, record: HostRecord) -> Revision:
-        """The name, where nobody has it or we had it before this start: nobody else can listen at our address."""
+        """The name, where nobody has it, or we. At the start also where its holder listens at our address: that was we
+        before we were killed, for nobody else can be there. Later it is somebody who started after us."""
         value = encoded(record)
         with suppress(Conflict):
             return await self._store.create(Bucket.HOSTS, record.name, value)
@@ -123,11 +124,14 @@ class Membership:
         if found is None:
             raise StoreError(f"the lease of {record.name} ended while it was looked at")
         holder = _holder(found)
-        if holder is None or (holder.boot != record.boot and holder.address != record.address):
+        if holder is None or not self._is_ours(holder, record):
             address = holder.address if holder else "unknown"
             said = f'another host of the fleet is called "{record.name}" (at {address}). Choose another fleet.name.'
             raise NameTaken(said, found.revision)
         return await self._store.replace(Bucket.HOSTS, record.name, value, found.revision)
+
+    def _is_ours(self, holder: HostRecord, record: HostRecord) -> bool:
+        return holder.boot == record.boot or (self._last is None and holder.address == record.address)
 
     # Telling
 
@@ -163,10 +167,9 @@ class Membership:
             self._stand(Standing.TOGETHER)
 
     async def _write(self, record: HostRecord) -> None:
-        if self._last is not None:
-            last, self._last = self._last, None
-            with suppress(Conflict):
-                self._last = await self._store.replace(Bucket.HOSTS, record.name, encoded(record), last)
+        with suppress(Conflict):
+            if self._last is not None:
+                self._last = await self._store.replace(Bucket.HOSTS, record.name, encoded(record), self._last)
                 return
         self._last = await self._claim(record)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nats.errors
-from nats.aio.client import Client
+from nats.aio.client import Client, RawCredentials
 
 from hotseat.fleet.pauses import Pauses
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from hotseat.settings import Fleet, NatsLogin
+    from hotseat.settings import Fleet
     from hotseat.terms import Seconds
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ PROBLEMS = (nats.errors.Error, OSError, TimeoutError)
 class Link:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._client = Client()
+        self._client: Client | None = None
         self._tasks = Tasks()
         self._closed = asyncio.Event()
         self._said = ""
@@ -44,44 +45,48 @@ class Link:
 
     @property
     def client(self) -> Client:
+        assert self._client is not None, "there is one while the link is up"
         return self._client
 
     def open(self) -> None:
         """Begin to connect; raises what is wrong with certificates at once."""
-        options = _options(self._fleet)
-        self._tasks.start(self._keep(options), "keep the connection to NATS")
+        self._tasks.start(self._keep(_tls(self._fleet)), "keep the connection to NATS")
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
         self._turn(up=False)
+        if self._client is None:
+            return
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._client.close()
         except PROBLEMS as problem:
             log.debug("NATS was not closed in peace error=%r", str(problem))
 
-    async def _keep(self, options: dict[str, Any]) -> None:
+    async def _keep(self, tls: ssl.SSLContext | None) -> None:
         """nats-py comes back by itself, unless the server threw it out: then a new client tries its luck."""
         pauses = Pauses()
         while True:
             self._closed.clear()
-            await self._connect(options)
+            await self._connect(tls)
             await self._closed.wait()
             self._turn(up=False)
             await asyncio.sleep(pauses.next())
-            self._client = Client()
 
-    async def _connect(self, options: dict[str, Any]) -> None:
+    async def _connect(self, tls: ssl.SSLContext | None) -> None:
+        self._client = client = Client()
         try:
-            await self._client.connect(
-                **options,
+            await client.connect(
+                **_options(self._fleet),
+                tls=tls,
                 error_cb=self._tell,
                 disconnected_cb=self._lost,
                 reconnected_cb=self._found,
                 closed_cb=self._ended,
             )
-        except PROBLEMS as problem:
+        except Exception as problem:  # of many kinds, where a file of the login is not what it should be
             await self._tell(problem)
+            self._client = None
             self._closed.set()
         else:
             await self._found()
@@ -123,14 +128,22 @@ def _options(fleet: Fleet) -> dict[str, Any]:
         "user": login.user or None,
         "password": login.password or None,
         "token": login.token or None,
-        "user_credentials": login.credentials or None,
+        "user_credentials": _credentials(login.credentials) if login.credentials else None,
         "nkeys_seed": login.nkey or None,
-        "tls": _tls(login, fleet.nats),
     }
 
 
-def _tls(login: NatsLogin, servers: tuple[str, ...]) -> ssl.SSLContext | None:
-    if not (login.ca or login.cert or any(url.startswith("tls://") for url in servers)):
+def _credentials(file: str) -> RawCredentials:
+    """Read here and not by nats-py, which reads a file that is none for ever, and the whole program waits for it."""
+    text = Path(file).read_text()
+    if not all(mark in text for mark in ("BEGIN NATS USER JWT", "BEGIN USER NKEY SEED")):
+        raise ValueError(f"{file} holds no credentials of NATS")
+    return RawCredentials(text)
+
+
+def _tls(fleet: Fleet) -> ssl.SSLContext | None:
+    login = fleet.login
+    if not (login.ca or login.cert or any(url.startswith("tls://") for url in fleet.nats)):
         return None
     context = ssl.create_default_context(cafile=login.ca or None)
     if login.cert:

@@ -33,7 +33,10 @@ PATIENCE_S: Seconds = 3.0
 AGAIN_S: Seconds = 0.1
 """Nobody answers while a bucket has no leader: then nothing was written, and it may be asked again."""
 
-_WRONG_LAST = (10071, 10164)
+IN_PROCESS_S: Seconds = 0.005
+"""As long as a cluster has not finished with one write to a key, it refuses the next one without looking at it."""
+
+_WRONG_LAST, _IN_PROCESS = 10071, 10164
 _EXPECTED = api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE
 
 
@@ -115,19 +118,24 @@ class JetStream:
             async with asyncio.timeout(self._patience_s):
                 return Revision((await self._published(subject, value, headers)).seq)
         except APIError as refused:
-            if refused.err_code in _WRONG_LAST:
+            if refused.err_code == _WRONG_LAST:
                 raise Conflict(f"{bucket.value}/{key} was written since") from None
             raise StoreError(f"{bucket.value}/{key} was not written: {refused.description}") from refused
         except PROBLEMS as problem:
             raise StoreError(f"{bucket.value}/{key} may not have been written: {_said(problem)}") from problem
 
     async def _published(self, subject: str, value: bytes, headers: dict[str, str]) -> api.PubAck:
+        """Asks again where it is certain that nothing was written, and only there."""
         while True:
             try:
                 return await self._js().publish(subject, value, timeout=self._patience_s, headers=headers)
             except NoStreamResponseError:
                 self._doubted.set()
-            await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(AGAIN_S)
+            except APIError as refused:
+                if refused.err_code != _IN_PROCESS:
+                    raise
+                await asyncio.sleep(IN_PROCESS_S)
 
     async def _last(self, bucket: Bucket, key: str) -> api.RawStreamMsg | None:
         try:

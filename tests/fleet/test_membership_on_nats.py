@@ -1,0 +1,75 @@
+"""Two hosts on a real NATS server, which dies and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.support.fleets import PATIENCE_S, fleet_at
+from tests.support.nats import nats_servers
+
+from hotseat.fleet.jetstream.store import JetStream
+from hotseat.fleet.membership import Membership, Standing
+from hotseat.fleet.pauses import Pauses
+from hotseat.fleet.records import CatalogRecord, HostRecord
+from hotseat.fleet.store import BegunAnew, Bucket, Removed, Written
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hotseat.fleet.store import Change
+
+
+class Host:
+    def __init__(self, store: JetStream, name: str) -> None:
+        self.store = store
+        self.heard: list[tuple[Bucket, Change]] = []
+        record = HostRecord(HostName(name), f"http://{name}:8080", "first", "digest")
+        self.membership = Membership(store, lambda: record, lambda: CatalogRecord({}), self.hear)
+
+    def hear(self, bucket: Bucket, change: Change) -> None:
+        self.heard.append((bucket, change))
+
+    def last_of(self, name: str) -> Change | None:
+        found = [change for _, change in self.heard if isinstance(change, Written | Removed) and change.key == name]
+        return found[-1] if found else None
+
+    def begun_anew(self) -> set[Bucket]:
+        return {bucket for bucket, change in self.heard if isinstance(change, BegunAnew)}
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not fact():
+            await asyncio.sleep(0.02)
+
+
+async def test_hosts_know_of_each_other_before_and_after_nats_died(tmp_path: Path) -> None:
+    """Both know when they are apart, both come back by themselves, and one hears when the other leaves."""
+    async with nats_servers(tmp_path) as (server,):
+        stores = [
+            JetStream(fleet_at(server), heartbeat_s=0.4, pauses=lambda: Pauses(0.05, 0.2), patience_s=1.0)
+            for _ in range(2)
+        ]
+        here, there = hosts = Host(stores[0], "here"), Host(stores[1], "there")
+        try:
+            for each in hosts:
+                each.store.open()
+                assert await each.store.until_connected(PATIENCE_S)
+                await each.membership.join()
+            await until(lambda: isinstance(here.last_of("there"), Written))
+            server.kill()
+            await until(lambda: all(each.membership.standing is Standing.APART for each in hosts))
+            here.heard.clear()
+            server.start()
+            await until(lambda: all(each.membership.standing is Standing.TOGETHER for each in hosts))
+            await until(lambda: here.begun_anew() == set(Bucket))
+            await until(lambda: isinstance(here.last_of("there"), Written))
+            await there.membership.leave()
+            await until(lambda: isinstance(here.last_of("there"), Removed))
+        finally:
+            for each in hosts:
+                await each.membership.leave()
+                await each.store.aclose()

@@ -1,0 +1,74 @@
+"""A store is opened from the configuration, and only then is NATS' client needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.fleets import fleet_at
+from tests.support.nats import nats_servers
+from tests.support.nats_jwt import papers
+
+from hotseat.fleet.opening import open_store
+from hotseat.fleet.store import Bucket, StoreError
+from hotseat.settings import Fleet, NatsLogin
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOWHERE = Fleet(("nats://127.0.0.1:1",), HostName("test"))
+
+
+async def test_opening_and_closing(tmp_path: Path) -> None:
+    """The store that a configuration names is there within the context and gone after it."""
+    async with nats_servers(tmp_path) as (server,):
+        async with open_store(fleet_at(server)) as store:
+            await store.put(Bucket.WISHES, "gpu1", b"{}")
+
+        assert not store.is_connected
+
+
+async def test_a_certificate_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
+    """What can never work is a sentence at the start."""
+    fleet = Fleet(("tls://localhost:1",), HostName("test"), login=NatsLogin(ca=str(tmp_path / "nowhere.pem")))
+
+    with pytest.raises(StoreError, match=r"fleet\.tls"):
+        async with open_store(fleet):
+            pass
+
+
+@pytest.mark.parametrize("key", ["nkey", "credentials"])
+@pytest.mark.parametrize("file", ["nowhere", "odd"])
+async def test_a_login_that_cannot_be_used_is_told_of(
+    key: str, file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """The host begins without its fleet and says why; the right file may still appear."""
+    monkeypatch.setattr("hotseat.fleet.opening.FIRST_S", 0.5)
+    (tmp_path / "odd").write_text("no seed\n" * 3)
+    login = NatsLogin(**{key: str(tmp_path / file)})
+    async with nats_servers(tmp_path, more=papers().config) as (server,):
+        fleet = Fleet((server.url,), HostName("test"), login=login)
+        async with open_store(fleet) as store:
+            assert not store.is_connected
+    assert "NATS trouble" in caplog.text
+
+
+async def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wants a fleet and has not got its extra need not read a trace."""
+    for name in [name for name in sys.modules if name.startswith("hotseat.fleet.jetstream")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "nats", None)
+
+    with pytest.raises(StoreError, match=r"Install hotseat\[fleet\]"):
+        async with open_store(NOWHERE):
+            pass
+
+
+def test_a_host_alone_does_not_import_nats() -> None:
+    """The extra costs nothing where there is no fleet."""
+    program = "import sys, hotseat.app, hotseat.cli.commands; sys.exit('nats' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
