@@ -96,6 +96,10 @@ bench-room *options:
 bench-scheduling *options:
     python -m bench.scheduling "$@"
 
+# what agreement between hosts costs, on three NATS servers
+bench-fleet *options:
+    python -m bench.fleet "$@"
+
 # everything goes wrong at once, for minutes: [--seed N] [--minutes M] [--requests N]
 chaos *options:
     python -m bench.chaos "$@"

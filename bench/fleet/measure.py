@@ -1,0 +1,203 @@
+"""What the store costs on three real NATS servers: beside bare nats-py, and when a leader is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import nats
+import nats.errors
+from tests.support.nats import nats_servers
+
+from hotseat.fleet.jetstream.buckets import stream_of
+from hotseat.fleet.jetstream.store import JetStream
+from hotseat.fleet.membership import RENEW_S
+from hotseat.fleet.records import Claim, HostRecord, Residence, encoded
+from hotseat.fleet.store import LEASE_S, Bucket, CaughtUp, Removed, StoreError, Written
+from hotseat.settings import Fleet
+from hotseat.terms import HostName, ModelName, Seconds
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from nats.js import JetStreamContext
+    from tests.support.nats import NatsServer
+
+SERVERS = 3
+DURABLE = ", sync_interval: always"
+PATIENCE_S: Seconds = 60.0
+
+CLAIM = encoded(Claim(ModelName("qwen3-30b-a3b"), HostName("gpu1"), HostName("gpu2"), "gpu1 has room"))
+RECORD = encoded(
+    HostRecord(
+        HostName("gpu1"),
+        "http://gpu1.lan:8080",
+        "0123456789abcdef",
+        "0" * 32,
+        residents=[Residence(ModelName(f"model-{n}"), "ready", in_flight=3, slots=8, load_s=12.5) for n in range(6)],
+    )
+)
+
+
+@dataclass
+class Outcome:
+    """Everything that was measured, in seconds."""
+
+    bare: list[Seconds] = field(default_factory=list)
+    ours: list[Seconds] = field(default_factory=list)
+    """The median placement of each round."""
+    renewals: list[Seconds] = field(default_factory=list)
+    renewals_per_s: float = 0.0
+    heard: list[Seconds] = field(default_factory=list)
+    """From a write to a watcher."""
+    expiries: list[Seconds] = field(default_factory=list)
+    """Beyond the lease, until a watcher heard of it."""
+    bare_kills: list[Seconds] = field(default_factory=list)
+    our_kills: list[Seconds] = field(default_factory=list)
+    """From the kill of a leader to the next claim."""
+
+
+@asynccontextmanager
+async def fleet_of(servers: list[NatsServer]) -> AsyncIterator[JetStream]:
+    store = JetStream(Fleet(tuple(server.url for server in servers), HostName("bench")))
+    store.open()
+    try:
+        assert await store.until_connected(PATIENCE_S)
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def measured(folder: Path, rounds: int, placements: int, kills: int) -> Outcome:
+    outcome = Outcome()
+    async with nats_servers(folder, SERVERS, storage=DURABLE) as servers, fleet_of(servers) as store:
+        client = await nats.connect([server.url for server in servers], error_cb=ignored)
+        try:
+            js = client.jetstream()
+            await place(js, store, outcome, rounds, placements)
+            await renew(store, outcome, placements)
+            await expire(store, outcome)
+            for _ in range(kills):
+                await kill_leader(js, store, servers, outcome)
+        finally:
+            await client.close()
+    return outcome
+
+
+async def ignored(_: Exception) -> None:
+    """A killed server is no news here."""
+
+
+# Placements
+
+
+async def place(js: JetStreamContext, store: JetStream, outcome: Outcome, rounds: int, placements: int) -> None:
+    """Both sides in turn, on the same bucket, so that both see the machine in the same mood."""
+    kv = await js.key_value("hotseat-claims")
+
+    async def bare(key: str) -> None:
+        await kv.update(key, CLAIM, last=await kv.create(key, CLAIM))
+
+    async def ours(key: str) -> None:
+        await store.replace(Bucket.CLAIMS, key, CLAIM, await store.create(Bucket.CLAIMS, key, CLAIM))
+
+    for n in range(rounds):
+        outcome.bare.append(await median_of(bare, f"bare{n}", placements))
+        outcome.ours.append(await median_of(ours, f"ours{n}", placements))
+
+
+async def median_of(work: Callable[[str], Awaitable[None]], name: str, times: int) -> Seconds:
+    took = []
+    for n in range(times):
+        began = time.perf_counter()
+        await work(f"{name}.{n}")
+        took.append(time.perf_counter() - began)
+    return sorted(took)[len(took) // 2]
+
+
+# Leases
+
+
+async def renew(store: JetStream, outcome: Outcome, times: int) -> None:
+    """One host's renewals one after the other, and a watcher's ear; then sixteen hosts at once."""
+    watch = aiter(store.watch(Bucket.HOSTS))
+    while not isinstance(await anext(watch), CaughtUp):
+        pass
+    last = await store.put(Bucket.HOSTS, "gpu1", RECORD)
+    await anext(watch)
+    for _ in range(times):
+        began = time.perf_counter()
+        renewing = asyncio.gather(store.replace(Bucket.HOSTS, "gpu1", RECORD, last))
+        assert isinstance(await anext(watch), Written)
+        outcome.heard.append(time.perf_counter() - began)
+        (last,) = await renewing
+    outcome.renewals = [await timed_renewal(store) for _ in range(times)]
+    began = time.perf_counter()
+    await asyncio.gather(*(renew_often(store, f"host{n}", times) for n in range(16)))
+    outcome.renewals_per_s = 16 * times / (time.perf_counter() - began)
+    await watch.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+
+async def timed_renewal(store: JetStream) -> Seconds:
+    began = time.perf_counter()
+    await store.put(Bucket.HOSTS, "gpu1", RECORD)
+    return time.perf_counter() - began
+
+
+async def renew_often(store: JetStream, name: str, times: int) -> None:
+    for _ in range(times):
+        await store.put(Bucket.HOSTS, name, RECORD)
+
+
+async def expire(store: JetStream, outcome: Outcome, leases: int = 8) -> None:
+    """Leases that nobody renews, begun at different moments."""
+    ends: dict[str, float] = {}
+    watch = aiter(store.watch(Bucket.HOSTS))
+    while not isinstance(await anext(watch), CaughtUp):
+        pass
+    for n in range(leases):
+        await store.put(Bucket.HOSTS, f"dying{n}", RECORD)
+        ends[f"dying{n}"] = time.perf_counter() + LEASE_S
+        await asyncio.sleep(RENEW_S / leases)
+    while ends:
+        change = await anext(watch)
+        if isinstance(change, Removed) and change.key in ends:
+            outcome.expiries.append(time.perf_counter() - ends.pop(change.key))
+    await watch.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+
+# A leader dies
+
+
+async def kill_leader(js: JetStreamContext, store: JetStream, servers: list[NatsServer], outcome: Outcome) -> None:
+    """Both sides ask again and again from the same moment on."""
+    info = await js.stream_info(stream_of(Bucket.CLAIMS))
+    assert info.cluster is not None
+    leader = next(server for server in servers if server.name == info.cluster.leader)
+    kv = await js.key_value("hotseat-claims")
+    key = f"kill{len(outcome.our_kills)}"
+    leader.kill()
+    bare, ours = await asyncio.gather(
+        claimed(lambda: kv.put(f"{key}.bare", CLAIM)), claimed(lambda: store.put(Bucket.CLAIMS, f"{key}.ours", CLAIM))
+    )
+    outcome.bare_kills.append(bare)
+    outcome.our_kills.append(ours)
+    leader.start()
+    for server in servers:
+        await server.until_healthy()
+
+
+async def claimed(claim: Callable[[], Awaitable[object]]) -> Seconds:
+    began = time.perf_counter()
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                await claim()
+            except (StoreError, nats.errors.Error):
+                await asyncio.sleep(0.02)
+            else:
+                return time.perf_counter() - began
