@@ -35,6 +35,8 @@ from hotseat.dispatcher import Dispatcher
 from hotseat.doors import bound, tls_context
 from hotseat.errors import HotseatError
 from hotseat.fellowship import joined
+from hotseat.fleet.membership import NameTaken
+from hotseat.fleet.store import StoreError
 from hotseat.greeting import Greeting, url_of
 from hotseat.habit_keeper import HabitKeeper
 from hotseat.hardware.ram import Ram
@@ -125,7 +127,10 @@ def serve(options: ServeOptions) -> int:
         host, port = loaded.settings.listen
         print(f"cannot listen on {host}:{port}: {refused.strerror}. Choose another with --listen.", file=sys.stderr)
         return FAILED
-    return run(Program(options, loaded, sockets, tls, stock, systemd).run())
+    try:
+        return run(Program(options, loaded, sockets, tls, stock, systemd).run())
+    except (NameTaken, StoreError) as refused:
+        return complain(f"cannot join the fleet: {refused}")
 
 
 def load(options: ServeOptions, stock: Stock) -> Loaded:

@@ -24,10 +24,11 @@ from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.pauses import Pauses
 from hotseat.fleet.store import LIVES_S, BegunAnew, Bucket, CaughtUp, Conflict, StoreError
 from hotseat.settings import Fleet, NatsLogin
+from hotseat.tasks import Tasks
 from hotseat.terms import HostName
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
 
     from nats.js import JetStreamContext
@@ -326,3 +327,47 @@ async def test_tls_with_an_authority_of_ones_own(tmp_path: Path) -> None:
         fleet = Fleet((f"tls://localhost:{server.port}",), HostName("test"), login=login)
         async with connected(fleet) as store:
             assert store.is_connected
+
+
+# Being told to stop
+
+
+@pytest.mark.parametrize("verb", ["put", "create", "read"])
+async def test_whoever_is_told_to_stop_in_the_middle_stops(tmp_path: Path, verb: str) -> None:
+    """NATS' client swallows a cancellation that meets it while it sends; a host that leaves must not wait for ever."""
+    tasks = Tasks()
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store:
+        works: dict[str, Callable[[str], Coroutine[Any, Any, object]]] = {
+            "put": lambda key: store.put(Bucket.CLAIMS, key, b""),
+            "create": lambda key: store.create(Bucket.CLAIMS, key, b""),
+            "read": lambda key: store.read(Bucket.CLAIMS, key),
+        }
+        outcomes = [await stopped_after(n % 20, tasks.start(works[verb](f"key{n}"), "work")) for n in range(200)]
+
+    assert [outcome for outcome in outcomes if not outcome] == []
+
+
+async def stopped_after(steps: int, work: asyncio.Task[object]) -> bool:
+    """Did it end as it was told to, or before?"""
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    is_told = work.cancel()
+    await asyncio.wait([work], timeout=PATIENCE_S)
+    return work.cancelled() or not is_told
+
+
+async def test_a_watch_that_is_told_to_stop_at_any_moment_stops(tmp_path: Path) -> None:
+    """However far it came; a consumer that was made after we asked for its end is ended by NATS."""
+    tasks = Tasks()
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
+
+        async def watch() -> None:
+            async for _ in store.watch(Bucket.HOSTS):
+                pass
+
+        outcomes = [await stopped_after(n, tasks.start(watch(), "watch")) for n in range(60)]
+        async with asyncio.timeout(PATIENCE_S):
+            while await consumers(js):
+                await asyncio.sleep(0.1)
+
+    assert all(outcomes)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import nats.errors
 from nats.aio.client import Client, RawCredentials
@@ -15,6 +15,8 @@ from hotseat.fleet.pauses import Pauses
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from hotseat.settings import Fleet
     from hotseat.terms import Seconds
 
@@ -28,6 +30,20 @@ CLOSE_S: Seconds = 2.0
 
 PROBLEMS = (nats.errors.Error, OSError, TimeoutError)
 """Everything that may go wrong with NATS through no fault of ours; OSError includes what is wrong with TLS."""
+
+
+Answer = TypeVar("Answer")
+
+
+async def asked(work: Awaitable[Answer]) -> Answer:
+    """What nats-py answers. It swallows a cancellation that meets it while it sends: here that is made up for."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        return await work
+    finally:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 class Link:
@@ -76,7 +92,7 @@ class Link:
     async def _connect(self, tls: ssl.SSLContext | None) -> None:
         self._client = client = Client()
         try:
-            await client.connect(
+            connecting = client.connect(
                 **_options(self._fleet),
                 tls=tls,
                 error_cb=self._tell,
@@ -84,6 +100,7 @@ class Link:
                 reconnected_cb=self._found,
                 closed_cb=self._ended,
             )
+            await asked(connecting)
         except Exception as problem:  # of many kinds, where a file of the login is not what it should be
             await self._tell(problem)
             self._client = None

@@ -11,7 +11,7 @@ from nats.js import api
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from hotseat.fleet.jetstream.buckets import MARKER_S, make_buckets, stream_of, subject_of
-from hotseat.fleet.jetstream.link import PROBLEMS, Link
+from hotseat.fleet.jetstream.link import PROBLEMS, Link, asked
 from hotseat.fleet.jetstream.watching import HEARTBEAT_S, Interrupted, Sitting, is_gone
 from hotseat.fleet.pauses import Pauses
 from hotseat.fleet.store import LIVES_S, BegunAnew, Bucket, CaughtUp, Conflict, Revision, StoreError, Written, checked
@@ -128,7 +128,7 @@ class JetStream:
         """Asks again where it is certain that nothing was written, and only there."""
         while True:
             try:
-                return await self._js().publish(subject, value, timeout=self._patience_s, headers=headers)
+                return await asked(self._js().publish(subject, value, timeout=self._patience_s, headers=headers))
             except NoStreamResponseError:
                 self._doubted.set()
                 await asyncio.sleep(AGAIN_S)
@@ -140,7 +140,7 @@ class JetStream:
     async def _last(self, bucket: Bucket, key: str) -> api.RawStreamMsg | None:
         try:
             async with asyncio.timeout(self._patience_s):
-                return await self._js().get_msg(stream_of(bucket), subject=subject_of(bucket, checked(key)))
+                return await asked(self._js().get_msg(stream_of(bucket), subject=subject_of(bucket, checked(key))))
         except NotFoundError:
             return None
         except PROBLEMS as problem:
@@ -180,7 +180,7 @@ class JetStream:
             await self._link.up.wait()
             self._doubted.clear()
             try:
-                await make_buckets(self._js(), self._lives_s)
+                await asked(make_buckets(self._js(), self._lives_s))
             except (StoreError, *PROBLEMS) as problem:
                 log.warning("the fleet's buckets cannot be made error=%r", _said(problem))
                 await asyncio.sleep(pauses.next())

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from nats.js import api
 
 from hotseat.fleet.jetstream.buckets import stream_of, subject_of
-from hotseat.fleet.jetstream.link import PROBLEMS
+from hotseat.fleet.jetstream.link import PROBLEMS, asked
 from hotseat.fleet.store import CaughtUp, Change, Removed, Revision, Written
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
 
     from hotseat.fleet.store import Bucket
     from hotseat.terms import Seconds
@@ -58,6 +60,9 @@ class Sitting:
         self._heartbeat_s = heartbeat_s
         self._heard: asyncio.Queue[Msg] = asyncio.Queue(BEHIND)
         self._inbox = client.new_inbox()
+        self._subscription: Subscription | None = None
+        self._name = f"hotseat-{secrets.token_hex(8)}"
+        """Of the consumer: ours to choose, so that it can be ended even if nobody told us that it was made."""
         self._n = 0
         """Messages of the consumer so far."""
 
@@ -77,23 +82,28 @@ class Sitting:
     @asynccontextmanager
     async def _consumer(self) -> AsyncIterator[int]:
         """How many messages make up the state; the consumer is ended with the sitting, as far as NATS is there."""
-        subscription = await self._client.subscribe(self._inbox, cb=self._heard.put)
-        name = ""
         try:
-            made = await self._js.add_consumer(stream_of(self._bucket), self._config())
-            name = made.name
+            made = await asked(self._begun())
             yield made.num_pending or 0
         finally:
-            try:
-                async with asyncio.timeout(GOODBYE_S):
-                    await subscription.unsubscribe()
-                    if name:
-                        await self._js.delete_consumer(stream_of(self._bucket), name)
-            except PROBLEMS as problem:
-                log.debug("a consumer is left to NATS bucket=%s error=%r", self._bucket.value, str(problem))
+            await self._end()
+
+    async def _begun(self) -> api.ConsumerInfo:
+        self._subscription = await self._client.subscribe(self._inbox, cb=self._heard.put)
+        return await self._js.add_consumer(stream_of(self._bucket), self._config())
+
+    async def _end(self) -> None:
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                if self._subscription:
+                    await self._subscription.unsubscribe()
+                await self._js.delete_consumer(stream_of(self._bucket), self._name)
+        except PROBLEMS as problem:
+            log.debug("a consumer is left to NATS bucket=%s error=%r", self._bucket.value, str(problem))
 
     def _config(self) -> api.ConsumerConfig:
         return api.ConsumerConfig(
+            name=self._name,
             deliver_subject=self._inbox,
             deliver_policy=api.DeliverPolicy.LAST_PER_SUBJECT,
             filter_subject=subject_of(self._bucket, ">"),
@@ -127,7 +137,7 @@ class Sitting:
         """Let NATS send on, as far as we came. Was it a heartbeat?"""
         headers = control.headers or {}
         if reply := control.reply or headers.get(_STALLED):
-            await self._client.publish(reply)
+            await asked(self._client.publish(reply))
         if _LAST_SENT not in headers:
             return False
         if int(headers[_LAST_SENT]) != self._n:
