@@ -431,7 +431,9 @@ class Exchange:
         endless = head.ends_with_the_connection and not self.wants_head_only
         self._dechunks, self._chunks = head.is_chunked and http10, endless and not http10
         self._closes = self._closes or (endless and http10) or self._dechunks or self._relay.is_draining
-        cors, ours = self._relay.rules.cors.lines(self.request.head), [self._name(), *self._lines_about_waiting()]
+        cors, ours = self._relay.rules.cors.lines(self.request.head), self._lines_about_waiting()
+        if name := self._told_name():
+            ours.append(b"X-Request-Id: %b" % name)
         if self._spec is not None and head.may_be_page:
             ours += self._relay.rules.confinement
         if self._chunks:
@@ -446,8 +448,9 @@ class Exchange:
         if data:
             self._client.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def _name(self) -> bytes:
-        return b"X-Request-Id: %b" % self.request.id
+    def _told_name(self) -> bytes:
+        """A host that passed it on named it: to it our answers look the same every time, and are recognised."""
+        return b"" if self.request.verdict.from_host else self.request.id
 
     def _lines_about_waiting(self) -> list[bytes]:
         """After the fact, for whoever wonders why it took so long."""
@@ -468,7 +471,7 @@ class Exchange:
             self._stop_clock()
         self._head = known.head
         self._first_byte_at = relay.now()
-        return self.write(known.with_body(self.request.id, length, data))
+        return self.write(known.with_body(self._told_name(), length, data))
 
     def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
         """The upstream's message is complete and handed to the client's connection; these were the last of it."""

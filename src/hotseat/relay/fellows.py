@@ -6,6 +6,7 @@ served here or turned away, and never passed on again.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hotseat.settings import Fleet
     from hotseat.terms import ModelName
 
+MOST_NAMES = 1024
 UNDONE = (UnknownModel, ShuttingDown)
 """Refusals after which nothing was done for the request, so that another host may be asked."""
 
@@ -48,6 +50,7 @@ def lines_for_fellow(me: str, secret: str, client: str) -> bytes:
     return b"".join(b"%b: %b\r\n" % (name, value.encode("latin-1", "replace")) for name, value in said.items())
 
 
+@lru_cache(MOST_NAMES)
 def line_for_model(model: ModelName) -> bytes:
     """So that the next host need not find out again; what the path and the body say stays as it is."""
     return b"%b: %b\r\n" % (FOR_MODEL, quote(model).encode())

@@ -139,7 +139,9 @@ class KnownResponse:
     outline: Outline
 
     def with_body(self, request_id: bytes, length: int, data: bytes) -> bytes:
-        """The answer, as far as it has come."""
+        """The answer, as far as it has come; without a name where the one who asked has given it."""
+        if not request_id:
+            return b"%bContent-Length: %d\r\n\r\n%b" % (self.plain, length, data)
         return b"%bContent-Length: %d\r\nX-Request-Id: %b\r\n\r\n%b" % (self.plain, length, request_id, data)
 
     def with_length(self, length: int) -> ResponseHead:
