@@ -53,7 +53,7 @@ class Fellowship:
         self._catalogs: frozenset[str] = frozenset()
         self.roster = Roster(settings.name)
         self.store = store
-        self.guide = Guide(self.roster, store, settings.secret, self._tasks, self._clock, self._look_at_ourselves)
+        self.guide = Guide(self.roster, store, settings.secret, self._tasks, self._clock, self.look_at_ourselves)
         self._errands = Errands(self.roster, store, self.guide, self, self._tasks, self._clock)
         self._membership = Membership(store, self.describe, lambda: self._offers, self._heard)
 
@@ -62,7 +62,7 @@ class Fellowship:
         return self._membership.standing
 
     async def join(self) -> None:
-        self._look_at_ourselves(at_once=True)
+        self.look_at_ourselves(at_once=True)
         await self._membership.join()
         self._tasks.start(self._errands.keep_going(), "errands for the fleet")
 
@@ -91,7 +91,7 @@ class Fellowship:
         labels, leaving = self._settings.labels, self._is_leaving()
         return host_record(self._identity, labels, view, catalog, self._digest, is_leaving=leaving)
 
-    def _look_at_ourselves(self, *, at_once: bool = False) -> None:
+    def look_at_ourselves(self, *, at_once: bool = False) -> None:
         now = self._clock()
         if at_once or now - self._seen_at >= FRESH_S:
             self._seen_at = now

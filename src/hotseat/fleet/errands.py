@@ -27,8 +27,12 @@ log = logging.getLogger(__name__)
 ROUND_S: Seconds = 1.0
 
 
-class Models(Protocol):
-    """This host's own models."""
+class Ourselves(Protocol):
+    """This host and its models."""
+
+    def look_at_ourselves(self) -> None:
+        """Tell the roster how it stands with this host."""
+        ...
 
     async def load(self, model: ModelName) -> None: ...
     async def unload(self, model: ModelName) -> None: ...
@@ -36,9 +40,15 @@ class Models(Protocol):
 
 class Errands:
     def __init__(
-        self, roster: Roster, store: Store, guide: Guide, models: Models, tasks: Tasks, clock: Callable[[], Instant]
+        self,
+        roster: Roster,
+        store: Store,
+        guide: Guide,
+        ourselves: Ourselves,
+        tasks: Tasks,
+        clock: Callable[[], Instant],
     ) -> None:
-        self._roster, self._store, self._guide, self._models = roster, store, guide, models
+        self._roster, self._store, self._guide, self._ourselves = roster, store, guide, ourselves
         self._tasks, self._clock = tasks, clock
         self._acted_on: dict[ModelName, Revision] = {}
         """The last claim for each model that this host followed: an older one that comes late is void."""
@@ -52,6 +62,7 @@ class Errands:
 
     async def go(self) -> None:
         """One round."""
+        self._ourselves.look_at_ourselves()
         now = self._clock()
         for held in self._roster.fulfilled():
             await release(self._store, held)
@@ -90,12 +101,12 @@ class Errands:
 
     def _load(self, claim: Claim) -> None:
         log.info("loading for the fleet model=%s by=%s because=%r", claim.model, claim.by, claim.because)
-        self._run(claim.model, self._models.load)
+        self._run(claim.model, self._ourselves.load)
 
     def _stop(self, model: ModelName, because: str) -> None:
         if model not in self._under_way:
             log.info("stopping for the fleet model=%s because=%r", model, because)
-            self._run(model, self._models.unload)
+            self._run(model, self._ourselves.unload)
 
     def _run(self, model: ModelName, errand: Callable[[ModelName], Awaitable[None]]) -> None:
         self._under_way.add(model)

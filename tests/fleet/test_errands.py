@@ -1,0 +1,105 @@
+"""What a host does when it was chosen to load something that no request brings."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from tests.support.puppets import come_true
+
+from hotseat.errors import LoadFailed
+from hotseat.fleet.errands import Errands
+from hotseat.fleet.inprocess import Board, InProcess
+from hotseat.fleet.records import Claim, encoded
+from hotseat.fleet.roster import Roster
+from hotseat.fleet.store import Bucket, Removed, Revision, Written
+from hotseat.tasks import Tasks
+from hotseat.terms import HostName, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from hotseat.fleet.guide import Guide
+
+ALPHA = ModelName("alpha")
+ME = HostName("here")
+
+
+class Loader:
+    """A host that notes what it is told to load."""
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+        self.problem: LoadFailed | None = None
+
+    def look_at_ourselves(self) -> None: ...
+
+    async def load(self, model: ModelName) -> None:
+        self.loaded.append(model)
+        if self.problem:
+            raise self.problem
+
+    async def unload(self, model: ModelName) -> None:
+        raise AssertionError("nothing is stopped here")
+
+
+@pytest.fixture
+async def loader() -> Loader:
+    return Loader()
+
+
+@pytest.fixture
+async def errands(loader: Loader) -> AsyncIterator[Errands]:
+    tasks = Tasks()
+    nobody = cast("Guide", None)  # no request is placed here
+    yield Errands(Roster(ME), InProcess(Board()), nobody, loader, tasks, asyncio.get_running_loop().time)
+    await tasks.aclose()
+
+
+def claimed(revision: int, *, host: HostName = ME, unasked: bool = True) -> Written:
+    claim = Claim(ALPHA, host, HostName("there"), "two replicas are always wanted", unasked=unasked)
+    return Written("alpha.0", encoded(claim), Revision(revision))
+
+
+async def test_a_host_loads_what_it_was_chosen_for(errands: Errands, loader: Loader) -> None:
+    errands.heard(Bucket.CLAIMS, claimed(5))
+
+    await come_true(lambda: loader.loaded == ["alpha"])
+
+
+async def test_an_old_claim_that_comes_late_is_void(errands: Errands, loader: Loader) -> None:
+    """So is one that comes twice; a newer one counts."""
+    for revision in (5, 5, 3, 6):
+        errands.heard(Bucket.CLAIMS, claimed(revision))
+    await come_true(lambda: len(loader.loaded) >= 2)
+
+    assert loader.loaded == ["alpha", "alpha"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        claimed(5, host=HostName("there")),
+        claimed(5, unasked=False),
+        Written("alpha.0", b"junk", Revision(5)),
+        Removed("alpha.0", Revision(5)),
+    ],
+    ids=["of another host", "that a request brings", "junk", "taken back"],
+)
+async def test_other_news_load_nothing(errands: Errands, loader: Loader, change: Written | Removed) -> None:
+    errands.heard(Bucket.CLAIMS, change)
+    errands.heard(Bucket.CLAIMS, claimed(6))
+    await come_true(lambda: loader.loaded)
+
+    assert loader.loaded == ["alpha"]
+
+
+async def test_an_errand_that_fails_is_told(errands: Errands, loader: Loader, caplog: pytest.LogCaptureFixture) -> None:
+    """The fleet goes on; the next claim is followed again."""
+    loader.problem = LoadFailed("it exited with code 1")
+    errands.heard(Bucket.CLAIMS, claimed(5))
+    await come_true(lambda: "an errand for the fleet failed model=alpha" in caplog.text)
+    errands.heard(Bucket.CLAIMS, claimed(6))
+
+    await come_true(lambda: loader.loaded == ["alpha", "alpha"])

@@ -1,0 +1,206 @@
+"""Hosts of a fleet in one process: real dispatchers, puppets for servers, one board for a store."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.puppets import Puppets, catalog, come_true, spec
+
+from hotseat.catalog.spec import Replicas
+from hotseat.dispatcher import Dispatcher
+from hotseat.errors import NowhereToGo
+from hotseat.fellowship import Fellowship
+from hotseat.fleet import errands
+from hotseat.fleet.inprocess import Board, InProcess
+from hotseat.fleet.records import Wish, encoded
+from hotseat.fleet.store import Bucket
+from hotseat.journal import Journal
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.settings import Fleet
+from hotseat.terms import ClientId, HostName, ModelName
+from hotseat.whereabouts import HERE, Elsewhere
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.errors import HotseatError
+    from hotseat.whereabouts import Where
+
+    Open = Callable[..., Awaitable["Host"]]
+
+ALPHA, BETA = ModelName("alpha"), ModelName("beta")
+ANN = ClientId("ann")
+
+
+@dataclass
+class Host:
+    name: str
+    dispatcher: Dispatcher
+    fellowship: Fellowship
+    store: InProcess
+
+    async def where(self, model: ModelName) -> str:
+        """Who serves a request that comes in here."""
+        found: Where | HotseatError | None = self.fellowship.guide.whither(model, ANN)
+        if found is None:
+            answer: asyncio.Future[Where | HotseatError] = asyncio.get_running_loop().create_future()
+            self.fellowship.guide.agree(model, ANN, answer.set_result)
+            found = await answer
+        if isinstance(found, NowhereToGo):
+            raise found
+        return found.host if isinstance(found, Elsewhere) else self.name
+
+    def phase(self, model: ModelName) -> str:
+        return self.dispatcher.view().model(model).phase.value
+
+    def knows(self, *names: str) -> bool:
+        return {member.name for member in self.fellowship.roster.hosts()} == set(names)
+
+
+@pytest.fixture
+async def board() -> Board:
+    return Board()
+
+
+@pytest.fixture
+async def open_host(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
+    """Opens a host of one fleet; it leaves after the test."""
+    monkeypatch.setattr(errands, "ROUND_S", 0.01)
+    async with AsyncExitStack() as stack:
+
+        async def opened(name: str, *models: ModelSpec, **known: Any) -> Host:
+            store = InProcess(board)
+            journal = Journal()
+            dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), Puppets(), journal)
+            stack.push_async_callback(dispatcher.shut_down, 0)
+            settings = Fleet(("nats://x",), HostName(name), f"http://{name}:80", secret="hush")
+            fellowship = Fellowship(settings, store, dispatcher, lambda: False)
+            await fellowship.join()
+            journal.listen(fellowship.watch)
+            stack.push_async_callback(fellowship.leave)
+            return Host(name, dispatcher, fellowship, store)
+
+        yield opened
+
+
+@pytest.fixture
+async def pair(open_host: Open) -> tuple[Host, Host]:
+    """Two hosts with the same models, who know of each other."""
+    first, second = [await open_host(name, spec("alpha"), spec("beta")) for name in ("a", "b")]
+    await come_true(lambda: first.knows("a", "b") and second.knows("a", "b"))
+    return first, second
+
+
+async def test_hosts_agree_on_who_loads_a_model(pair: tuple[Host, Host]) -> None:
+    """Whoever asks second goes where the first one decided, before anything is loaded."""
+    first, second = pair
+    chosen = await first.where(ALPHA)
+
+    assert await second.where(ALPHA) == chosen
+    assert await first.where(ALPHA) == chosen
+
+
+async def test_hosts_that_ask_at_the_same_moment_agree(pair: tuple[Host, Host]) -> None:
+    first, second = pair
+    chosen = await asyncio.gather(*(host.where(ALPHA) for host in (first, second, first, second)))
+
+    assert len(set(chosen)) == 1
+
+
+async def test_a_ready_model_is_known_to_all(pair: tuple[Host, Host]) -> None:
+    """Its record says so; nobody has to agree on anything."""
+    first, second = pair
+    await first.dispatcher.load(ALPHA)
+    await come_true(lambda: second.fellowship.guide.whither(ALPHA, ANN) is not None)
+
+    assert first.fellowship.guide.whither(ALPHA, ANN) is HERE
+    assert await second.where(ALPHA) == "a"
+
+
+async def test_a_second_model_goes_to_the_host_that_is_free(pair: tuple[Host, Host]) -> None:
+    first, _ = pair
+    await first.dispatcher.load(ALPHA)
+
+    assert await first.where(BETA) == "b"
+
+
+async def test_a_model_that_only_another_host_has_gets_a_name_here(open_host: Open) -> None:
+    """And loses it when that host leaves."""
+    first = await open_host("a", spec("alpha"))
+    second = await open_host("b", spec("beta", aliases=("second",)))
+    await come_true(lambda: set(first.dispatcher.catalog.fellows) == {"beta", "second"})
+
+    assert await first.where(BETA) == "b"
+    await second.fellowship.leave()
+    await come_true(lambda: not first.dispatcher.catalog.fellows)
+
+
+async def test_a_reload_keeps_the_names_of_the_others(open_host: Open) -> None:
+    """What files say is one thing, what other hosts have another."""
+    first = await open_host("a", spec("alpha"))
+    await open_host("b", spec("beta"))
+    await come_true(lambda: "beta" in first.dispatcher.catalog.fellows)
+    first.dispatcher.change_catalog(catalog(spec("alpha"), spec("beta")).with_fellows(first.dispatcher.catalog.fellows))
+
+    assert await first.where(BETA) in ("a", "b")
+
+
+async def test_a_host_that_turned_somebody_away_is_left_out(pair: tuple[Host, Host]) -> None:
+    first, second = pair
+    await second.dispatcher.load(ALPHA)
+    await come_true(lambda: isinstance(first.fellowship.guide.whither(ALPHA, ANN), Elsewhere))
+    first.fellowship.guide.turned_away(HostName("b"))
+
+    assert await first.where(ALPHA) == "a"
+
+
+async def test_nobody_can_take_it(open_host: Open) -> None:
+    """The sentence says who could, and why not."""
+    first = await open_host("a", spec("alpha"))
+    await open_host("b", spec("beta"))
+    await come_true(lambda: "beta" in first.dispatcher.catalog.fellows)
+    first.fellowship.guide.turned_away(HostName("b"))
+
+    with pytest.raises(NowhereToGo, match=r"beta cannot be placed: b is not answering"):
+        await first.where(BETA)
+
+
+async def test_a_host_that_is_cut_off_goes_on_alone(pair: tuple[Host, Host]) -> None:
+    """It decides by itself: one load too many at worst."""
+    first, second = pair
+    first.store.cut_off()
+
+    assert await first.where(ALPHA) in ("a", "b")
+    assert await second.where(ALPHA) in ("a", "b")
+
+
+async def test_claims_that_came_true_are_taken_back(pair: tuple[Host, Host], board: Board) -> None:
+    """The record of the host says it all from then on."""
+    first, second = pair
+    chosen = first if await first.where(ALPHA) == "a" else second
+    await chosen.dispatcher.load(ALPHA)
+
+    await come_true(lambda: not board.standing(Bucket.CLAIMS))
+
+
+async def test_replicas_that_are_always_wanted_are_loaded_without_a_request(open_host: Open) -> None:
+    """One host sees to it, and each loads what it was chosen for."""
+    wanted = spec("alpha", replicas=Replicas(2, 2))
+    hosts = [await open_host(name, wanted) for name in ("a", "b", "c")]
+
+    await come_true(lambda: [host.phase(ALPHA) for host in hosts].count("ready") == 2)
+
+
+async def test_a_drained_host_empties_itself(pair: tuple[Host, Host]) -> None:
+    """What nobody uses is stopped, and what comes next goes elsewhere."""
+    first, second = pair
+    await first.dispatcher.load(ALPHA)
+    await second.store.put(Bucket.WISHES, "a", encoded(Wish(cordoned=True, drained=True)))
+
+    await come_true(lambda: first.phase(ALPHA) == "cold")
+    assert await first.where(ALPHA) == "b"
