@@ -1,4 +1,7 @@
-"""What agreement between hosts costs, beside bare nats-py on the same three NATS servers. `just bench-fleet`."""
+"""What a fleet costs: agreement beside bare nats-py on three NATS servers, a request beside one that stays where it is.
+
+`just bench-fleet`; loopback only.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +12,33 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.fleet.forwarding import forwarded
 from bench.fleet.measure import measured
 from bench.fleet.page import PAGE, page, ratios
 from tests.support.llama import REPOSITORY
 
 MOST = 2.0
 """Times a bare compare-and-swap: what a placement may cost."""
+MOST_PASSED_ON = 2.2
+"""Times a request that is served where it came in: what one may cost that another host serves, both hosts together."""
 
 
 def main() -> int:
     options = parse_options()
     with tempfile.TemporaryDirectory(dir=REPOSITORY / ".cache") as folder:
-        outcome = asyncio.run(measured(Path(folder), options.rounds, options.placements, options.kills))
-    text = page(outcome, options.placements)
+        requests = forwarded(Path(folder), options.rounds)
+        outcome = asyncio.run(measured(Path(folder) / "store", options.rounds, options.placements, options.kills))
+    text = page(outcome, options.placements, requests)
     print(text)
     if options.write:
         PAGE.write_text(text)
-    return 0 if statistics.median(ratios(outcome)) <= MOST else 1
+    times_local = statistics.median(each.times_local for each in requests)
+    return 0 if statistics.median(ratios(outcome)) <= MOST and times_local <= MOST_PASSED_ON else 1
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-fleet", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=9, help="of placements by each side (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=9, help="of each side (%(default)s)")
     parser.add_argument("--placements", type=int, default=200, help="in each round (%(default)s)")
     parser.add_argument("--kills", type=int, default=3, help="of a leader (%(default)s)")
     parser.add_argument("--write", action="store_true", help="write docs/reference/fleet.md")

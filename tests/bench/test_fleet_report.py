@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from bench.fleet.forwarding import Forwarded
 from bench.fleet.measure import Outcome, median_of
 from bench.fleet.page import figure, page, ratios
 
@@ -25,7 +26,7 @@ def test_rounds_are_compared_with_their_own_neighbours() -> None:
 
 def test_the_page_has_the_figures() -> None:
     """Milliseconds for what is quick, seconds for what is not, and what the rate means for hosts."""
-    text = page(OUTCOME, placements=7)
+    text = page(OUTCOME, placements=7, requests=[Forwarded(50.0, 45.0, 60.0), Forwarded(40.0, 44.0, 40.0)])
 
     assert "3 rounds of 7 placements" in text
     assert "| a placement by hotseat's store | 2.00 ms | 2.00 – 6.00 ms |" in text
@@ -33,6 +34,8 @@ def test_the_page_has_the_figures() -> None:
     assert "| 100 ms | 50 – 150 ms |" in text
     assert "| 5.0 s | 5.0 – 5.0 s |" in text
     assert "that would be 3,000 of them" in text
+    assert "| served where it came in | 45 | 40 – 50 |" in text
+    assert "| both together, to one that stays | 2.10 × | 2.10 – 2.10 × |" in text
 
 
 def test_a_figure_is_a_median_with_its_spread() -> None:

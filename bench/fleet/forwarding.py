@@ -1,0 +1,77 @@
+"""What it costs that another host serves a request: the CPU time of both, beside that of one which serves its own.
+
+Two hosts and a C program for a model server; the same load in turn at the host that has the model and at the one that
+has not.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.relay.loads import Requests, chat
+from bench.relay.upstreams import bench_command
+from tests.support.fleet_journey import Hosts, nats_cluster
+from tests.support.hotseat import free_port
+from tests.support.processes import proc_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.hotseat import Hotseat
+
+CLIENTS = 16
+SECONDS = 2
+CHAT = "/v1/chat/completions"
+US = 1e6 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """CPU-µs per request, of one round."""
+
+    local: float
+    passing: float
+    """At the host that passes it on."""
+    serving: float
+    """At the host that serves it."""
+
+    @property
+    def times_local(self) -> float:
+        return (self.passing + self.serving) / self.local
+
+
+def forwarded(folder: Path, rounds: int) -> list[Forwarded]:
+    with ExitStack() as stack:
+        nats = stack.enter_context(nats_cluster(folder / "nats", 1))
+        hosts = Hosts(folder, nats, stack)
+        port = free_port()
+        hosts.start("near", {"bench": {"cmd": shlex.join(bench_command(port)), "proxy": f"http://127.0.0.1:{port}"}})
+        hosts.start("far", {"other": {"cmd": "never-run ${PORT}"}})
+        hosts.until_together()
+        load = Requests(CHAT, chat(1024), folder)
+        for host in (hosts["near"], hosts["far"]):  # heads are learned, the model is loaded
+            load.send(host.port, CLIENTS, 1)
+        return [one_round(load, hosts["near"], hosts["far"]) for _ in range(rounds)]
+
+
+def one_round(load: Requests, near: Hotseat, far: Hotseat) -> Forwarded:
+    (local,) = cost(load, near, near)
+    passing, serving = cost(load, far, far, near)
+    return Forwarded(local, passing, serving)
+
+
+def cost(load: Requests, asked: Hotseat, *weighed: Hotseat) -> list[float]:
+    """CPU-µs per request of each, while one of them is asked."""
+    before = [ticks(host) for host in weighed]
+    answered = load.send(asked.port, CLIENTS, SECONDS)
+    return [(ticks(host) - began) * US / answered.count for host, began in zip(weighed, before, strict=True)]
+
+
+def ticks(host: Hotseat) -> int:
+    """Of the process itself: its guard and its model servers do not count."""
+    fields = proc_file(host.process.pid, "stat").rpartition(b")")[2].split()
+    return int(fields[11]) + int(fields[12])
