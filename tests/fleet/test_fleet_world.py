@@ -246,11 +246,11 @@ def any_label_will_do(record: HostRecord, offer: Offer) -> bool:
     return True
 
 
-def cordons_are_for_others(roster: Roster, member: Any, model: ModelName, offer: Offer, now: float) -> None:
-    return obstacles.obstacle_to_serving(roster, member, model, now)  # type: ignore[return-value]  # that is the bug
+def cordons_are_for_others(roster: Roster, member: Any, offer: Offer, now: float) -> obstacles.Obstacle | None:
+    return obstacles.obstacle_to_serving(roster, member, offer, now)
 
 
-def nothing_hinders_serving(roster: Roster, member: Any, model: ModelName, now: float) -> None:
+def nothing_hinders_serving(roster: Roster, member: Any, offer: Offer | None, now: float) -> None:
     return None
 
 

@@ -295,6 +295,40 @@ def test_a_host_without_budgets_that_somebody_waits_for_is_dear() -> None:
     assert where(heard) == (Load, "a")
 
 
+def test_where_others_come_first_it_waits_for_them() -> None:
+    """Room that is promised twice is no reason to refuse."""
+    heard = Heard(catalog=menu(qwen=offer(20), llama=offer(20), gemma=offer(20)))
+    heard.hosts(host("a", there("gemma", gib=20))).claim("llama", "a")
+    assert where(heard) == (Load, "a")
+    heard.hosts(host("a"))
+
+    assert "others that were there first" in placed(heard).because
+
+
+def test_of_many_hosts_the_cheapest_is_found() -> None:
+    """Though only some are looked at closely; those where nothing can be done are passed over."""
+    many = [host(f"h{n:02}", there("llama", gib=20, idle_s=100 - n, load_s=10)) for n in range(30)]
+    pinned = host("p", there("llama", gib=20, pinned=True))
+    alone = [host("q", there("llama", load_s=600), gib=None), host("r", there("llama", pinned=True), gib=None)]
+    heard = Heard(catalog=menu("llama", "gemma", qwen=offer(20))).hosts(pinned, *alone, *many)
+    assert where(heard) == (Load, "h00")
+    heard.claim("gemma", "h00")
+
+    assert where(heard) == (Load, "h01")
+
+
+def test_what_seems_cheap_is_reckoned_anew_after_a_while() -> None:
+    """Prices fall while models are unused, and rise when they are used."""
+    many = [host(f"h{n:02}", there("llama", gib=20, idle_s=100 - n, load_s=10)) for n in range(30)]
+    heard = Heard(catalog=menu("llama", qwen=offer(20))).hosts(*many)
+    assert where(heard) == (Load, "h00")
+    heard.after(6)
+    for n in range(29):
+        heard.roster.sent(HostName(f"h{n:02}"), LLAMA)
+
+    assert where(heard) == (Load, "h29")
+
+
 # Nowhere
 
 

@@ -49,6 +49,18 @@ def test_one_replica_without_a_line_is_enough() -> None:
     assert more(host("a", waiting(60)), host("b", there("qwen", load_s=10.0)), host("c")) is None
 
 
+def test_as_many_as_there_are_come_at_a_time() -> None:
+    """Two that are full and one that loads: one more; a claim for it has the next number."""
+    full = [host("a", waiting(60)), host("b", waiting(60)), host("c", there("qwen", "loading")), host("d"), host("e")]
+    heard = Heard(catalog=menu(qwen=offer(most=9))).hosts(*full)
+    found = one_more(QWEN, heard.roster, heard.now)
+    assert found is not None
+    assert found.replica == 3
+    heard.claim("qwen", found.host, found.replica)
+
+    assert one_more(QWEN, heard.roster, heard.now) is None
+
+
 def test_one_on_its_way_is_waited_for() -> None:
     """Loading or claimed."""
     assert more(host("a", waiting(60)), host("b", there("qwen", "loading")), host("c")) is None
@@ -71,12 +83,12 @@ def test_a_model_that_is_not_ready_anywhere_has_no_replicas_to_add() -> None:
     assert more(host("a")) is None
 
 
-def test_one_more_takes_room_from_what_is_unused_for_long() -> None:
-    """But not from what was used within the time that its own load takes."""
-    long_unused, used = there("llama", gib=20, idle_s=30, load_s=20), there("llama", gib=20, idle_s=10, load_s=20)
-
+def test_one_more_takes_room_from_what_is_unused() -> None:
+    """But not from what is in use: those who wait there would only change places."""
+    used = there("llama", gib=20, in_flight=1)
     assert more(host("a", waiting(60)), host("b", used)) is None
-    found = more(host("a", waiting(60)), host("b", used), host("c", long_unused))
+    found = more(host("a", waiting(60)), host("b", used), host("c", there("llama", gib=20, idle_s=1, load_s=20)))
+
     assert found is not None
     assert found.host == "c"
 
@@ -133,8 +145,9 @@ def test_enough_are_enough() -> None:
 
 
 def test_where_there_is_no_room_for_it_nothing_is_pushed_out() -> None:
-    """A replica that nobody asked for is not worth a model in use."""
-    assert kept(host("here", there("llama", gib=20, in_flight=1))) == []
+    """A replica that nobody asked for is not worth a model that was used lately."""
+    assert kept(host("here", there("llama", gib=20, idle_s=10, load_s=20))) == []
+    assert len(kept(host("here", there("llama", gib=20, idle_s=30, load_s=20)))) == 1
 
 
 def test_a_host_that_knows_nobody_sees_to_everything() -> None:

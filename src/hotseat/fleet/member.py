@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hotseat.fleet.records import HostRecord, Residence
     from hotseat.fleet.store import Revision
-    from hotseat.terms import HostName, Instant, ModelName, Seconds
+    from hotseat.terms import Bytes, DeviceName, HostName, Instant, ModelName, Seconds
 
-READY = "ready"
-COMING = ("loading", "waking", "cold", "asleep")
+READY, COLD = "ready", "cold"
+COMING = ("loading", "waking", COLD, "asleep")
 """Who sends a request there need not ask anybody; best first. A cold model is mentioned while somebody waits for it."""
 LEAVING = ("draining", "unloading")
 UNKNOWN_SLOTS = 8
@@ -30,9 +30,11 @@ class Member:
     refusals: int = 0
     """Connections refused in a row."""
     shunned_until: Instant = NEVER
-    least_price: float = 0.0
-    """What no clearing there costs less than until `least_price_until`; reckoned in room.py, forgotten here."""
-    least_price_until: Instant = NEVER
+    waited_for: list[ModelName] = field(default_factory=list)
+    """Models that will need room and have no process yet."""
+    ladders: dict[DeviceName, list[tuple[Bytes, float]]] = field(default_factory=dict)
+    """What room of a device costs at most, as room.py reckoned it last; forgotten whenever more is known."""
+    ladders_until: Instant = NEVER
     _loads: dict[ModelName, int] = field(default_factory=dict)
     """Requests that use or want a model there, as far as more is known of them than the record says."""
     _underway: dict[ModelName, int] = field(default_factory=dict)
@@ -52,8 +54,9 @@ class Member:
             self.shunned_until = NEVER
         self.record, self.revision, self.heard_at = record, revision, now
         self.residents = {residence.model: residence for residence in record.residents}
+        self.waited_for = [residence.model for residence in record.residents if residence.phase == COLD]
         self._loads.clear()
-        self.least_price_until = NEVER
+        self.ladders_until = NEVER
 
     def has(self, model: ModelName) -> bool:
         """Is it there, or on its way?"""
@@ -84,7 +87,7 @@ class Member:
     def told(self, model: ModelName, load: int) -> None:
         """An answer said how many requests use or want the model there, its own included."""
         self._loads[model] = load
-        self.least_price_until = NEVER
+        self.ladders_until = NEVER
         self.refusals, self.shunned_until = 0, NEVER
 
     def came_back(self, model: ModelName) -> None:
@@ -93,7 +96,7 @@ class Member:
         if left < 0:
             return
         self._loads[model] = max(0, self.load(model) - 1)
-        self.least_price_until = NEVER
+        self.ladders_until = NEVER
         if left:
             self._underway[model] = left
         else:

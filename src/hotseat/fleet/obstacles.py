@@ -43,23 +43,20 @@ HELP = {
 }
 
 
-def obstacle_to_serving(roster: Roster, member: Member, model: ModelName, now: Instant) -> Obstacle | None:
-    """What keeps a host that has the model from being sent a request for it."""
+def obstacle_to_serving(roster: Roster, member: Member, offer: Offer | None, now: Instant) -> Obstacle | None:
+    """What keeps a host that offers the model so from being sent a request for it."""
     if member.record.is_leaving:
         return Obstacle.LEAVING
-    if member.is_shunned(now):
+    if now < member.shunned_until:
         return Obstacle.SUSPECT
     if roster.wish(member.name).drained:
         return Obstacle.DRAINED
-    offer = roster.offer(member, model)
     return None if offer and is_labelled_for(member.record, offer) else Obstacle.LABELS
 
 
-def obstacle_to_loading(
-    roster: Roster, member: Member, model: ModelName, offer: Offer, now: Instant
-) -> Obstacle | None:
-    """What keeps a host that offers the model from being chosen to load it, however much room may be made there."""
-    obstacle = obstacle_to_serving(roster, member, model, now)
+def obstacle_to_loading(roster: Roster, member: Member, offer: Offer, now: Instant) -> Obstacle | None:
+    """What keeps it from being chosen to load the model, however much room may be made there."""
+    obstacle = obstacle_to_serving(roster, member, offer, now)
     if obstacle:
         return obstacle
     if roster.wish(member.name).cordoned:
@@ -68,7 +65,7 @@ def obstacle_to_loading(
 
 
 def is_labelled_for(record: HostRecord, offer: Offer) -> bool:
-    return all(record.labels.get(label) == value for label, value in offer.labels.items())
+    return not offer.labels or offer.labels.items() <= record.labels.items()
 
 
 def obstacles_in_words(model: ModelName, roster: Roster, hindered: Iterable[tuple[Obstacle, Member]]) -> str:

@@ -8,20 +8,25 @@ room, is decided by that host's own scheduler.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from heapq import nsmallest
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.fleet.affinity import liking
 from hotseat.fleet.member import COMING, READY
 from hotseat.fleet.obstacles import Obstacle, obstacle_to_loading, obstacle_to_serving, obstacles_in_words
-from hotseat.fleet.room import Clearing, clearing, has_free_room, least_price
+from hotseat.fleet.room import NEVER_ENOUGH, Clearing, at_most, clearing, has_free_room, promised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Sequence
 
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import Offer
     from hotseat.fleet.roster import Roster
     from hotseat.terms import ClientId, HostName, Instant, ModelName
+
+
+LOOKED_AT = 8
+"""Of many hosts so many are looked at closely: a decision must not take longer than a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ def replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Membe
     ready: list[Member] = []
     coming: list[tuple[int, Member]] = []
     for member, residence in roster.residences(model):
-        if obstacle_to_serving(roster, member, model, now):
+        if obstacle_to_serving(roster, member, roster.offer(member, model), now):
             continue
         if residence.phase == READY:
             ready.append(member)
@@ -96,7 +101,9 @@ def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
     return [
         member
         for member in members.values()
-        if member and model not in member.residents and not obstacle_to_serving(roster, member, model, now)
+        if member
+        and model not in member.residents
+        and not obstacle_to_serving(roster, member, roster.offer(member, model), now)
     ]
 
 
@@ -127,35 +134,41 @@ def _to_coming(model: ModelName, coming: list[tuple[int, Member]], roster: Roste
 # Loads
 
 
+class Candidate(NamedTuple):
+    """A host that may load the model, and what else it is about to load."""
+
+    member: Member
+    offer: Offer
+    due: Sequence[Offer]
+
+
 def load(
     model: ModelName, roster: Roster, now: Instant, replica: int = 0, means: Means = WHATEVER_IT_TAKES
 ) -> Load | Nowhere:
     """Who should load it, if anybody has the means."""
     able, hindered = _able(model, roster, now)
     replica = _unclaimed(model, replica, roster, now)
-    free = [member for member, offer in able if has_free_room(roster, member, model, offer, now)]
+    free = [each.member for each in able if has_free_room(each.member, each.offer, each.due)]
     if free:
         best = min(free, key=_by_calm(model, roster))
         return Load(model, best.name, replica, f"{best.name} has free room for it")
     found = _cheapest(model, able, roster, now, means.sparing)
     if found and found[1].price <= means.dearest:
         return Load(model, found[0].name, replica, _costs_least(*found, now))
-    hindered += [(Obstacle.NO_ROOM, member) for member, _ in able]
+    hindered += [(Obstacle.NO_ROOM, each.member) for each in able]
     return Nowhere(obstacles_in_words(model, roster, hindered))
 
 
-def _able(
-    model: ModelName, roster: Roster, now: Instant
-) -> tuple[list[tuple[Member, Offer]], list[tuple[Obstacle, Member]]]:
+def _able(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Candidate], list[tuple[Obstacle, Member]]]:
     """Who may load it, and what keeps the others from it; those that have it already may not load it twice."""
-    able: list[tuple[Member, Offer]] = []
+    able: list[Candidate] = []
     hindered: list[tuple[Obstacle, Member]] = []
     for member, offer in roster.offering(model):
-        obstacle = obstacle_to_loading(roster, member, model, offer, now)
+        obstacle = obstacle_to_loading(roster, member, offer, now)
         if obstacle:
             hindered.append((obstacle, member))
         elif not member.has(model):
-            able.append((member, offer))
+            able.append(Candidate(member, offer, promised(roster, member, model, now)))
     return able, hindered
 
 
@@ -179,28 +192,33 @@ def _by_calm(model: ModelName, roster: Roster) -> Callable[[Member], tuple[int, 
 
 
 def _cheapest(
-    model: ModelName,
-    able: Iterable[tuple[Member, Offer]],
-    roster: Roster,
-    now: Instant,
-    sparing: Collection[ModelName],
+    model: ModelName, able: list[Candidate], roster: Roster, now: Instant, sparing: Collection[ModelName]
 ) -> tuple[Member, Clearing] | None:
-    """Where room costs least; hosts are looked at in the order of what they cost at least, until none can be better."""
-    best: tuple[tuple[float, bool, int], Member, Clearing] | None = None
-    for member, offer in sorted(able, key=lambda each: least_price(each[0], now)):
-        if best and least_price(member, now) > best[2].price:
-            break
-        room = clearing(roster, member, model, offer, now, sparing)
-        if room is None:
-            continue
-        rank = (room.price, member.name != roster.me, -liking(model, member.name))
-        if best is None or rank < best[0]:
-            best = rank, member, room
-    return best[1:] if best else None
+    """Where room costs least: of many hosts those that seem cheapest at a glance are looked at closely."""
+    found = []
+    for each in _at_a_glance(able, roster, now):
+        room = clearing(each.member, each.offer, each.due, now, sparing)
+        if room is not None:
+            found.append((room.price, each.member.name != roster.me, -liking(model, each.member.name), each, room))
+    if not found:
+        return None
+    *_, best, room = min(found, key=lambda each: each[:3])
+    return best.member, room
+
+
+def _at_a_glance(able: list[Candidate], roster: Roster, now: Instant) -> list[Candidate]:
+    if len(able) <= LOOKED_AT:
+        return able
+    seem = [
+        (costs, each.member.name != roster.me, n)
+        for n, each in enumerate(able)
+        if (costs := at_most(each.member, each.offer, each.due, now)) < NEVER_ENOUGH
+    ]
+    return [able[n] for _, _, n in nsmallest(LOOKED_AT, seem)]
 
 
 def _costs_least(member: Member, room: Clearing, now: Instant) -> str:
     unused = min((member.unused_s(each, now) for each in room.leave if not member.load(each.model)), default=None)
-    names = ", ".join(each.model for each in room.leave)
+    names = ", ".join(each.model for each in room.leave) or "others that were there first"
     since = "in use" if unused is None else f"unused for {unused:.0f} s"
     return f"no host has free room, and it costs least on {member.name}, where {names} ({since}) may make way"

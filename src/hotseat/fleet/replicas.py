@@ -14,6 +14,7 @@ from hotseat.fleet.affinity import favourite, liking
 from hotseat.fleet.member import READY
 from hotseat.fleet.obstacles import obstacle_to_serving
 from hotseat.fleet.placement import Load, Means, load, replicas
+from hotseat.scheduling.eviction import BUSY
 from hotseat.scheduling.habits import UNKNOWN_LOAD_S
 
 if TYPE_CHECKING:
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from hotseat.fleet.roster import Roster
     from hotseat.terms import HostName, Instant, ModelName, Seconds
 
-SPARE_PRICE = 1.0
-"""Of models that are unused for longer than they take to load: a replica more may cost others so much."""
+UNUSED = BUSY
+"""A replica that is waited for may cost others whatever models cost that are not in use;"""
+LONG_UNUSED = 1.0
+"""one that nobody waits for only what those cost that are unused for longer than they take to load."""
 UNUSED_LOADS = 10
 """A replica too many goes when it is unused for so many times what loading it takes,"""
 UNUSED_S: Seconds = 60.0
@@ -41,14 +44,15 @@ class Spare:
 def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
     """Another replica, if waiting at every ready one takes longer than loading it; asked when a request is placed."""
     ready, coming = replicas(model, roster, now)
-    if not ready or coming:
+    # As many at a time as there are: what is wanted tenfold is there tenfold after four loads, not after ten.
+    if len(coming) >= len(ready):
         return None
     wait_s = min(member.residents[model].oldest_wait_s for member in ready)
     load_s = max(load_s_of(member.residents[model]) for member in ready)
-    count = sum(1 for _ in roster.residences(model))
+    count = len({member.name for member, _ in roster.residences(model)}.union(member.name for _, member in coming))
     if wait_s <= load_s or count >= roster.most(model):
         return None
-    found = load(model, roster, now, replica=count, means=Means(SPARE_PRICE, roster.kept))
+    found = load(model, roster, now, replica=count, means=Means(UNUSED, roster.kept))
     if not isinstance(found, Load):
         return None
     waits = f"its requests wait for {wait_s:.0f} s on all {len(ready)} hosts that have it, loading takes {load_s:.0f} s"
@@ -65,7 +69,7 @@ def _kept(model: ModelName, least: int, roster: Roster, now: Instant) -> Load | 
     count = len(ready) + len(coming)
     if count >= least or roster.me != _guardian(model, roster, now):
         return None
-    found = load(model, roster, now, replica=count, means=Means(SPARE_PRICE, roster.kept))
+    found = load(model, roster, now, replica=count, means=Means(LONG_UNUSED, roster.kept))
     if not isinstance(found, Load):
         return None
     wanted = f"{least} replicas are always wanted, {count} are there"
@@ -93,7 +97,7 @@ def _spared(me: Member, residence: Residence, roster: Roster, now: Instant) -> S
     ready = [
         (member, there)
         for member, there in roster.residences(model)
-        if there.phase == READY and not obstacle_to_serving(roster, member, model, now)
+        if there.phase == READY and not obstacle_to_serving(roster, member, roster.offer(member, model), now)
     ]
     unused = [member for member, there in ready if _is_unused(member, there, now)]
     least = max(1, roster.kept.get(model, 0))

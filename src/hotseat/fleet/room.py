@@ -8,9 +8,10 @@ it probably costs least. Who really leaves is decided there.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.fleet.member import COMING, LEAVING
+from hotseat.fleet.member import COLD, COMING, LEAVING
 from hotseat.scheduling import eviction
 from hotseat.scheduling.eviction import cheapest, cost, price_in_use, price_unused
 from hotseat.scheduling.habits import UNKNOWN_LOAD_S
@@ -18,15 +19,17 @@ from hotseat.scheduling.linger import next_use_s
 from hotseat.terms import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import HostRecord, Offer, Residence
     from hotseat.fleet.roster import Roster
     from hotseat.terms import Bytes, DeviceName, Instant, ModelName, Seconds
 
-LOOKS_AHEAD_S: Seconds = 10.0
-TAKES_NO_ROOM = ("cold", "resting")
+TAKES_NO_ROOM = (COLD, "resting")
+NEVER_ENOUGH = float("inf")
+LADDERS_KEEP_S: Seconds = 5.0
+"""Prices change slowly, and what they are used for is only whom to look at more closely."""
 
 
 class Clearing(NamedTuple):
@@ -38,10 +41,11 @@ class Clearing(NamedTuple):
 
 def fits(record: HostRecord, offer: Offer) -> bool:
     """Would the model fit if nothing else were there?"""
-    return all(
-        device in record.devices and bytes_ <= record.devices[device].budget
-        for device, bytes_ in needs(record, offer).items()
-    )
+    devices = record.devices
+    for device, bytes_ in needs(record, offer).items():
+        if device not in devices or bytes_ > devices[device].budget:
+            return False
+    return True
 
 
 def needs(record: HostRecord, offer: Offer) -> Mapping[DeviceName, Bytes]:
@@ -54,29 +58,12 @@ def needs(record: HostRecord, offer: Offer) -> Mapping[DeviceName, Bytes]:
     return {first: record.devices[first].budget}
 
 
-def clearing(
-    roster: Roster, member: Member, model: ModelName, offer: Offer, now: Instant, sparing: Collection[ModelName] = ()
-) -> Clearing | None:
-    """What room for the model costs there, where none is free; None: it cannot be made."""
-    due = promised(roster, member, model, now)
-    if not member.record.devices:
-        return _one_at_a_time(member, due, now, sparing)
-    missing = lacks(member.record, offer, due)
-    given = cheapest(_offers(member, missing, now, sparing), missing)
-    return None if given is None else Clearing(cost(given), tuple(each.model for each in given))
-
-
-def has_free_room(roster: Roster, member: Member, model: ModelName, offer: Offer, now: Instant) -> bool:
-    due = promised(roster, member, model, now)
-    if not member.record.devices:
-        return not due and not any(residence.phase not in TAKES_NO_ROOM for residence in member.residents.values())
-    return not lacks(member.record, offer, due)
-
-
-def promised(roster: Roster, member: Member, model: ModelName, now: Instant) -> list[Offer]:
+def promised(roster: Roster, member: Member, model: ModelName, now: Instant) -> Sequence[Offer]:
     """Others that are about to be loaded there: claimed, or waited for without a process yet."""
-    names = {held.claim.model: None for held in roster.claimed_on(member.name, now)}
-    names |= {name: None for name, residence in member.residents.items() if residence.phase == "cold"}
+    held = roster.claimed_on(member.name, now)
+    if not held and not member.waited_for:
+        return ()
+    names = dict.fromkeys(member.waited_for) | dict.fromkeys(each.claim.model for each in held)
     coming = (name for name in names if name != model and not _has_process(member, name))
     return [offer for name in coming if (offer := roster.offer(member, name))]
 
@@ -86,31 +73,67 @@ def _has_process(member: Member, name: ModelName) -> bool:
     return residence is not None and residence.phase not in TAKES_NO_ROOM
 
 
-def lacks(record: HostRecord, offer: Offer, due: Iterable[Offer]) -> dict[Place, Bytes]:
+def has_free_room(member: Member, offer: Offer, due: Sequence[Offer]) -> bool:
+    if member.record.devices:
+        return not lacks(member.record, offer, due)
+    return not due and not any(_with_process(member))
+
+
+def lacks(record: HostRecord, offer: Offer, due: Sequence[Offer]) -> dict[DeviceName, Bytes]:
     """How much memory is missing, and where."""
-    wanted = needs(record, offer)
-    missing = {device: bytes_ - record.devices[device].free for device, bytes_ in wanted.items()}
-    for other in due:
-        for device, bytes_ in needs(record, other).items():
-            if device in missing:
-                missing[device] += bytes_
-    return {Place(record.name, device): lack for device, lack in missing.items() if lack > 0}
+    missing = {}
+    for device, bytes_ in needs(record, offer).items():
+        lack = bytes_ - record.devices[device].free
+        for other in due:
+            lack += needs(record, other).get(device, 0)
+        if lack > 0:
+            missing[device] = lack
+    return missing
 
 
-def _one_at_a_time(member: Member, due: list[Offer], now: Instant, sparing: Collection[ModelName]) -> Clearing | None:
-    there = [residence for residence in member.residents.values() if residence.phase not in TAKES_NO_ROOM]
+# What is not free
+
+
+def clearing(
+    member: Member, offer: Offer, due: Sequence[Offer], now: Instant, sparing: Collection[ModelName]
+) -> Clearing | None:
+    """What room for the model costs there; None: it cannot be made.
+
+    Where there is not enough for all who are about to come, it waits for them as for models in use.
+    """
+    if not member.record.devices:
+        return _one_at_a_time(member, due, now, sparing)
+    missing = {Place(member.name, device): lack for device, lack in lacks(member.record, offer, due).items()}
+    if not missing:
+        return Clearing(0.0, ())
+    given = cheapest(_offers(member, missing, now, sparing), missing)
+    if given is not None:
+        return Clearing(cost(given), tuple(each.model for each in given))
+    if not due:
+        return None
+    room = clearing(member, offer, (), now, sparing)
+    return None if room is None else Clearing(room.price + price_in_use(len(due)), room.leave)
+
+
+def _one_at_a_time(
+    member: Member, due: Sequence[Offer], now: Instant, sparing: Collection[ModelName]
+) -> Clearing | None:
+    there = tuple(_with_process(member))
     if any(residence.pinned or residence.model in sparing for residence in there):
         return None
     waited_for = price_in_use(len(due)) if due else 0.0
-    return Clearing(waited_for + sum(price(member, residence, now) for residence in there), tuple(there))
+    return Clearing(waited_for + sum(price(member, residence, now) for residence in there), there)
+
+
+def _with_process(member: Member) -> Iterator[Residence]:
+    return (residence for residence in member.residents.values() if residence.phase not in TAKES_NO_ROOM)
 
 
 def _offers(
     member: Member, missing: Mapping[Place, Bytes], now: Instant, sparing: Collection[ModelName]
-) -> Iterable[eviction.Offer[Residence]]:
-    for residence in member.residents.values():
-        stays = residence.pinned or residence.model in sparing
-        if not stays and residence.phase not in TAKES_NO_ROOM:
+) -> Iterator[eviction.Offer[Residence]]:
+    for residence in _with_process(member):
+        if not residence.pinned and residence.model not in sparing:
             room = {place: bytes_ for place in missing if (bytes_ := residence.memory.get(place.device, 0))}
             yield eviction.Offer(price(member, residence, now), residence.model, residence, room)
 
@@ -125,15 +148,37 @@ def price(member: Member, residence: Residence, now: Instant) -> float:
     return price_unused(residence.load_s or UNKNOWN_LOAD_S, next_use_s((), member.unused_s(residence, now)))
 
 
-def least_price(member: Member, now: Instant) -> float:
-    """No room that must be made there costs less: most hosts need no closer look.
+# At a glance
 
-    Prices fall while models stay unused, so it is reckoned for a while ahead and kept for that long.
-    """
-    if now > member.least_price_until:
-        member.least_price_until = then = now + LOOKS_AHEAD_S
-        member.least_price = min(
-            (price(member, residence, then) for residence in member.residents.values() if not residence.pinned),
-            default=0.0,
-        )
-    return member.least_price
+
+def at_most(member: Member, offer: Offer, due: Sequence[Offer], now: Instant) -> float:
+    """What room costs there at most, without looking for the best set: enough to see whom to look at more closely."""
+    if not member.record.devices:
+        room = _one_at_a_time(member, due, now, ())
+        return NEVER_ENOUGH if room is None else room.price
+    if now > member.ladders_until:
+        member.ladders = {device: _ladder(member, device, now) for device in member.record.devices}
+        member.ladders_until = now + LADDERS_KEEP_S
+    missing = lacks(member.record, offer, due)
+    costs = max((_rung(member.ladders[device], lack) for device, lack in missing.items()), default=0.0)
+    if costs < NEVER_ENOUGH or not due:
+        return costs
+    return at_most(member, offer, (), now) + price_in_use(len(due))
+
+
+def _ladder(member: Member, device: DeviceName, now: Instant) -> list[tuple[Bytes, float]]:
+    """What is had of a device for how much, when models leave in the order of their price."""
+    leaving = sorted(
+        (price(member, residence, now), bytes_)
+        for residence in _with_process(member)
+        if not residence.pinned and (bytes_ := residence.memory.get(device, 0))
+    )
+    had = accumulate(bytes_ for _, bytes_ in leaving)
+    return list(zip(had, accumulate(price for price, _ in leaving), strict=True))
+
+
+def _rung(ladder: list[tuple[Bytes, float]], lack: Bytes) -> float:
+    for had, costs in ladder:
+        if had >= lack:
+            return costs
+    return NEVER_ENOUGH

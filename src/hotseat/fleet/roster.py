@@ -14,7 +14,7 @@ from hotseat.fleet.ledger import Ledger
 from hotseat.fleet.member import LEAVING, Member
 from hotseat.fleet.menu import Menu
 from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Wish, decoded
-from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
+from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.terms import HostName
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Change
     from hotseat.terms import Instant, ModelName, Seconds
 
-CLAIM_S: Seconds = 10.0
+CLAIM_S: Seconds = LEASE_S
 """A claim counts for so long since it was heard of: the store may be unable to tell that it has ended."""
 SETTLING_S: Seconds = 2.0
 """A claim that was taken back counts a little longer: that its host now has the model is told on another way, and may
