@@ -100,6 +100,10 @@ bench-scheduling *options:
 bench-fleet *options:
     python -m bench.fleet "$@"
 
+# a thousand hosts on a virtual clock: [--hosts N] [--models N] [--requests N] [--seed N] [--write]
+simulate-fleet *options:
+    python -m bench.fleet_simulation "$@"
+
 # everything goes wrong at once, for minutes: [--seed N] [--minutes M] [--requests N]
 chaos *options:
     python -m bench.chaos "$@"

@@ -23,6 +23,7 @@ NEVER: Instant = float("-inf")
 
 @dataclass(slots=True)
 class Member:
+    name: HostName
     record: HostRecord
     revision: Revision
     heard_at: Instant
@@ -39,10 +40,6 @@ class Member:
     """Requests that use or want a model there, as far as more is known of them than the record says."""
     _underway: dict[ModelName, int] = field(default_factory=dict)
     """Ours among them, since this boot."""
-
-    @property
-    def name(self) -> HostName:
-        return self.record.name
 
     def hear(self, record: HostRecord, revision: Revision, now: Instant) -> None:
         """It said something new. What it says of its load counts ours that have arrived."""

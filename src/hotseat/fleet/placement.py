@@ -17,7 +17,7 @@ from hotseat.fleet.obstacles import Obstacle, obstacle_to_loading, obstacle_to_s
 from hotseat.fleet.room import NEVER_ENOUGH, Clearing, at_most, clearing, has_free_room, promised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import Offer
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from hotseat.terms import ClientId, HostName, Instant, ModelName
 
 
+GLANCED_AT = 128
+"""Of many hosts that may load a model so many are compared: a decision must not take longer than a request. The best
+of them is as good as one in a hundred, and other models look at other hosts."""
 LOOKED_AT = 8
-"""Of many hosts so many are looked at closely: a decision must not take longer than a request."""
+"""Of these so many are looked at closely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,30 +149,49 @@ def load(
     model: ModelName, roster: Roster, now: Instant, replica: int = 0, means: Means = WHATEVER_IT_TAKES
 ) -> Load | Nowhere:
     """Who should load it, if anybody has the means."""
-    able, hindered = _able(model, roster, now)
     replica = _unclaimed(model, replica, roster, now)
-    free = [each.member for each in able if has_free_room(each.member, each.offer, each.due)]
-    if free:
-        best = min(free, key=_by_calm(model, roster))
-        return Load(model, best.name, replica, f"{best.name} has free room for it")
-    found = _cheapest(model, able, roster, now, means.sparing)
-    if found and found[1].price <= means.dearest:
-        return Load(model, found[0].name, replica, _costs_least(*found, now))
-    hindered += [(Obstacle.NO_ROOM, each.member) for each in able]
+    hindered: list[tuple[Obstacle, Member]] = []
+    for some in _able(model, roster, now, hindered):
+        found = _best(model, some, roster, now, means)
+        if found:
+            return Load(model, found[0].name, replica, found[1])
+        hindered += [(Obstacle.NO_ROOM, each.member) for each in some]
     return Nowhere(obstacles_in_words(model, roster, hindered))
 
 
-def _able(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Candidate], list[tuple[Obstacle, Member]]]:
-    """Who may load it, and what keeps the others from it; those that have it already may not load it twice."""
-    able: list[Candidate] = []
-    hindered: list[tuple[Obstacle, Member]] = []
+def _able(
+    model: ModelName, roster: Roster, now: Instant, hindered: list[tuple[Obstacle, Member]]
+) -> Iterator[list[Candidate]]:
+    """Who may load it, some at a time; adds to `hindered` what keeps the others from it.
+
+    Those that have it already may not load it twice.
+    """
+    some: list[Candidate] = []
     for member, offer in roster.offering(model):
         obstacle = obstacle_to_loading(roster, member, offer, now)
         if obstacle:
             hindered.append((obstacle, member))
         elif not member.has(model):
-            able.append(Candidate(member, offer, promised(roster, member, model, now)))
-    return able, hindered
+            some.append(Candidate(member, offer, promised(roster, member, model, now)))
+        if len(some) == GLANCED_AT:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def _best(
+    model: ModelName, some: list[Candidate], roster: Roster, now: Instant, means: Means
+) -> tuple[Member, str] | None:
+    """Whoever has free room, else whoever has the cheapest; and why."""
+    free = [each.member for each in some if has_free_room(each.member, each.offer, each.due)]
+    if free:
+        best = min(free, key=_by_calm(model, roster))
+        return best, f"{best.name} has free room for it"
+    found = _cheapest(model, some, roster, now, means.sparing)
+    if found and found[1].price <= means.dearest:
+        return found[0], _costs_least(*found, now)
+    return None
 
 
 def _unclaimed(model: ModelName, replica: int, roster: Roster, now: Instant) -> int:

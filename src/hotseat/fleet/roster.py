@@ -7,9 +7,13 @@ it is as `here` says, even while the store cannot be reached.
 
 from __future__ import annotations
 
+from bisect import bisect
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
+from hotseat.fleet.affinity import liking
 from hotseat.fleet.ledger import Ledger
 from hotseat.fleet.member import LEAVING, Member
 from hotseat.fleet.menu import Menu
@@ -18,7 +22,7 @@ from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, R
 from hotseat.terms import HostName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hotseat.fleet.records import Offer, Residence
     from hotseat.fleet.store import Change
@@ -55,6 +59,7 @@ class Roster:
         self._members: dict[HostName, Member] = {}
         self._holders: dict[ModelName, dict[HostName, Member]] = {}
         self._by_catalog: dict[str, dict[HostName, Member]] = {}
+        self._rings: dict[str, list[tuple[int, Member]]] = {}
         self._menu = Menu()
         self._own_catalog = ""
         self._wishes: dict[HostName, Wish] = {}
@@ -132,22 +137,40 @@ class Roster:
     def _meet(self, record: HostRecord, revision: Revision, now: Instant) -> None:
         member = self._members.get(record.name)
         if member is None:
-            member = self._members[record.name] = Member(record, revision, now)
-        self._strike_out(member)
+            member = self._members[record.name] = Member(record.name, record, revision, now)
+            member.hear(record, revision, now)
+            return self._enter(member)
+        before, catalog = member.residents.keys(), member.record.catalog
         member.hear(record, revision, now)
-        self._by_catalog.setdefault(record.catalog, {})[record.name] = member
+        # Nearly every record says that the host is still there, with the same models.
+        if catalog != record.catalog:
+            self._strike_out(record.name, before, catalog)
+            self._enter(member)
+        elif before != member.residents.keys():
+            self._empty(record.name, before)
+            self._enter(member)
+        return None
+
+    def _enter(self, member: Member) -> None:
+        fellows = self._by_catalog.setdefault(member.record.catalog, {})
+        if member.name not in fellows:
+            fellows[member.name] = member
+            self._rings.pop(member.record.catalog, None)
         for model in member.residents:
-            self._holders.setdefault(model, {})[record.name] = member
+            self._holders.setdefault(model, {})[member.name] = member
 
     def _part(self, name: HostName) -> None:
         if name != self.me and (member := self._members.pop(name, None)):
-            self._strike_out(member)
+            self._strike_out(name, member.residents, member.record.catalog)
 
-    def _strike_out(self, member: Member) -> None:
+    def _strike_out(self, name: HostName, residents: Iterable[ModelName], catalog: str) -> None:
         """From the lists, as it was entered."""
-        name = member.name
-        _take(self._by_catalog, member.record.catalog, name)
-        for model in member.residents:
+        _take(self._by_catalog, catalog, name)
+        self._rings.pop(catalog, None)
+        self._empty(name, residents)
+
+    def _empty(self, name: HostName, residents: Iterable[ModelName]) -> None:
+        for model in residents:
             _take(self._holders, model, name)
 
     # Claims
@@ -209,10 +232,23 @@ class Roster:
         return list(self._holders.get(model, {}).values())
 
     def offering(self, model: ModelName) -> Iterator[tuple[Member, Offer]]:
-        """Those who have it in their catalog."""
+        """Those who have it in their catalog: this host, then the others in an order that is the model's own."""
         for digest, offer in self._menu.offers(model).items():
-            for member in self._by_catalog.get(digest, {}).values():
-                yield member, offer
+            ring = self._ring(digest)
+            start = bisect(ring, liking(model, HostName("")), key=itemgetter(0))
+            me = self._by_catalog.get(digest, {}).get(self.me)
+            if me:
+                yield me, offer
+            for _, member in chain(ring[start:], ring[:start]):
+                if member is not me:
+                    yield member, offer
+
+    def _ring(self, digest: str) -> list[tuple[int, Member]]:
+        """All who have a catalog, in an order that has nothing to do with their names and is the same for all."""
+        if digest not in self._rings:
+            members = self._by_catalog.get(digest, {}).values()
+            self._rings[digest] = sorted(((liking("", member.name), member) for member in members), key=itemgetter(0))
+        return self._rings[digest]
 
     def offer(self, member: Member, model: ModelName) -> Offer | None:
         return self._menu.offer(member.record.catalog, model)

@@ -1,0 +1,120 @@
+"""What a run is judged by."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+from hotseat.simulation.figures import jain, quantile
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counted while a run is under way."""
+
+    waits: array[float] = field(default_factory=lambda: array("d"))
+    served: int = 0
+    refused: int = 0
+    """The line was full, or no host could be found."""
+    broken: int = 0
+    """Their host failed under them."""
+    loads: int = 0
+    doubled: int = 0
+    """Loads of a model that was loading elsewhere already, and not as a further replica."""
+    replicas: int = 0
+    """Loads because waiting took longer."""
+    passed_on: int = 0
+    came_back_to: int = 0
+    """Served where the same client's last request for the same model was served."""
+    could_come_back: int = 0
+    records: int = 0
+    record_bytes: int = 0
+    claims: int = 0
+    conflicts: int = 0
+    serve_s: array[float] = field(default_factory=lambda: array("d"))
+    """What each decision for a model that is there took."""
+    load_s: array[float] = field(default_factory=lambda: array("d"))
+    apply_s: float = 0.0
+    applied: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    policy: str
+    hosts: int
+    models: int
+    requests: int
+    day_s: float
+    took_s: float
+    served: int
+    refused: int
+    broken: int
+    loads: int
+    doubled: int
+    replicas: int
+    wait_mean_s: float
+    wait_p50_s: float
+    wait_p99_s: float
+    wait_max_s: float
+    at_once: float
+    """Share of requests that did not wait."""
+    imbalance: float
+    """The busiest host beside the mean of hosts of its size."""
+    evenness: float
+    """Jain's index over the hosts' work per GiB."""
+    affinity: float
+    """Share of requests that came back to where the client was, of those that could."""
+    writes_per_host_s: float
+    heard_per_host_s: float
+    record_bytes: float
+    claims_per_s: float
+    conflicts: int
+    serve_us: float
+    serve_p99_us: float
+    load_us: float
+    load_p99_us: float
+    apply_us: float
+
+
+def figures(
+    policy: str, hosts: int, models: int, requests: int, day_s: float, took_s: float, tally: Tally, work: list[float]
+) -> Figures:
+    waits = sorted(tally.waits)
+    serve, load = sorted(tally.serve_s), sorted(tally.load_s)
+    writes = tally.records + 2 * tally.claims  # each is taken back
+    return Figures(
+        policy=policy,
+        hosts=hosts,
+        models=models,
+        requests=requests,
+        day_s=day_s,
+        took_s=took_s,
+        served=tally.served,
+        refused=tally.refused,
+        broken=tally.broken,
+        loads=tally.loads,
+        doubled=tally.doubled,
+        replicas=tally.replicas,
+        wait_mean_s=mean(waits),
+        wait_p50_s=quantile(waits, 0.5),
+        wait_p99_s=quantile(waits, 0.99),
+        wait_max_s=waits[-1] if waits else 0.0,
+        at_once=sum(wait <= 0.01 for wait in waits) / max(1, len(waits)),
+        imbalance=max(work) / max(1e-9, mean(work)),
+        evenness=jain(work),
+        affinity=tally.came_back_to / max(1, tally.could_come_back),
+        writes_per_host_s=writes / hosts / day_s,
+        heard_per_host_s=writes / day_s,
+        record_bytes=tally.record_bytes / max(1, tally.records),
+        claims_per_s=tally.claims / day_s,
+        conflicts=tally.conflicts,
+        serve_us=quantile(serve, 0.5) * 1e6,
+        serve_p99_us=quantile(serve, 0.99) * 1e6,
+        load_us=quantile(load, 0.5) * 1e6,
+        load_p99_us=quantile(load, 0.99) * 1e6,
+        apply_us=tally.apply_s / max(1, tally.applied) * 1e6,
+    )
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

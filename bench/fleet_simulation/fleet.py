@@ -1,0 +1,319 @@
+"""A fleet on a virtual clock: hosts with the production scheduler, requests placed by a policy, records and claims.
+
+Simplified: hosts are told of each other's records and claims in groups, so that there are a few rosters instead of one
+per host; what one of a group sends, all of it know at once. Messages take a fixed time and none is lost. A request
+reaches any host that lives, as behind a load balancer.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING
+
+from bench.fleet_simulation.clock import Clock
+from bench.fleet_simulation.figures import Tally, figures
+from bench.fleet_simulation.host import GIB, GPU, Host, Request
+from bench.fleet_simulation.workload import DOWN_S, SLOTS
+
+from hotseat.fleet.claims import key_of
+from hotseat.fleet.placement import Load, Nowhere, Serve
+from hotseat.fleet.records import CatalogRecord, Claim, Offer, encoded
+from hotseat.fleet.replicas import one_more, to_spare
+from hotseat.fleet.roster import Roster
+from hotseat.fleet.store import LEASE_S, Bucket, Removed, Revision, Written
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from bench.fleet_simulation.figures import Figures
+    from bench.fleet_simulation.policies import Maker
+    from bench.fleet_simulation.workload import Ask, Workload
+
+    from hotseat.fleet.placement import Decision
+    from hotseat.fleet.store import Change
+    from hotseat.terms import ClientId, ModelName, Seconds
+
+GROUPS = 2
+STORE_S, HOP_S = 0.002, 0.001
+"""A write to the store and its echo; a way from host to host."""
+RENEWED_S: Seconds = 3.0
+AT_MOST_EVERY_S: Seconds = 0.2
+SPARED_EVERY_S: Seconds = 60.0
+MOST_REPLICAS = 64
+TRIES = 4
+DIGEST = "catalog"
+
+
+class Fleet:
+    def __init__(self, workload: Workload, make: Maker) -> None:
+        self.tally = Tally()
+        self._workload = workload
+        self._clock = Clock()
+        self._dice = Random(workload.seed + 3)
+        self._hosts = {machine.name: Host(machine, self._clock, self, DIGEST) for machine in workload.machines}
+        self._names = list(self._hosts)
+        self._models = {model.name: model for model in workload.models}
+        self._policy = make(list(self._hosts.values()), workload.seed + 4)
+        self._rosters = [Roster(HostName("")) for _ in range(GROUPS if self._policy.is_fleet else 1)]
+        self._revision = 0
+        self._claims: dict[str, tuple[float, Claim]] = {}
+        self._published: dict[HostName, float] = {}
+        self._due: set[HostName] = set()
+        self._loading: dict[ModelName, int] = {}
+        self._wanted: set[tuple[ModelName, HostName]] = set()
+        """Further replicas that were asked for."""
+        self._last: dict[ClientId, HostName] = {}
+
+    def run(self) -> Tally:
+        if self._policy.is_fleet:
+            self._introduce()
+        for when, name in self._workload.failures():
+            self._clock.at(when, self._fails, self._hosts[name])
+        for ask in self._workload.asks():
+            self._clock.run_until(ask.at)
+            self._arrives(ask)
+        while self._is_waited_for():
+            self._clock.run_until(self._clock.now + RENEWED_S)
+        return self.tally
+
+    def _is_waited_for(self) -> bool:
+        return self.tally.served + self.tally.refused + self.tally.broken < self._workload.requests
+
+    def _introduce(self) -> None:
+        self._write(Bucket.CATALOGS, DIGEST, encoded(catalog_of(self._workload)))
+        for host in self._hosts.values():
+            self._publish(host)
+            self._clock.at(self._dice.uniform(0, RENEWED_S), self._renews, host)
+            self._clock.at(self._dice.uniform(0, SPARED_EVERY_S), self._spares, host)
+
+    # Requests
+
+    def _arrives(self, ask: Ask) -> None:
+        entry = self._entry()
+        request = Request(ask, int(entry[1:]) % len(self._rosters))
+        self._place(request, entry, TRIES)
+
+    def _entry(self) -> HostName:
+        """A load balancer asks only hosts that live."""
+        while True:
+            name = self._dice.choice(self._names)
+            if self._hosts[name].is_up:
+                return name
+
+    def _place(self, request: Request, entry: HostName, tries: int) -> None:
+        roster = self._rosters[request.group]
+        roster.me = entry
+        decision = self._decided(request.ask, roster)
+        if isinstance(decision, Nowhere) or not tries:
+            self.tally.refused += 1
+        elif isinstance(decision, Load):
+            self._clock.at(self._clock.now + STORE_S, self._claim, request, entry, decision, tries)
+        else:
+            self._send(request, entry, decision, tries)
+        roster.me = HostName("")
+
+    def _decided(self, ask: Ask, roster: Roster) -> Decision:
+        begun = perf_counter()
+        decision = self._policy.choose(ask, roster, self._clock.now)
+        took = perf_counter() - begun
+        (self.tally.load_s if isinstance(decision, Load) else self.tally.serve_s).append(took)
+        return decision
+
+    def _send(self, request: Request, entry: HostName, decision: Serve, tries: int) -> None:
+        model, roster = request.ask.model.name, self._rosters[request.group]
+        member = roster.host(decision.host)
+        if member and model in member.residents and member.load(model) >= SLOTS:
+            self._consider_one_more(model, roster, entry)
+        self._reach(request, entry, decision.host, tries)
+
+    def _reach(self, request: Request, entry: HostName, name: HostName, tries: int) -> None:
+        host, model = self._hosts[name], request.ask.model.name
+        roster = self._rosters[request.group]
+        if not host.is_up:
+            roster.suspect(name, self._clock.now)
+            self._place(request, entry, tries - 1)
+            return
+        roster.sent(name, model)
+        self.tally.passed_on += name != entry
+        self._clock.at(self._clock.now + (HOP_S if name != entry else 0.0), self._reached, request, host)
+
+    def _reached(self, request: Request, host: Host) -> None:
+        if host.is_up:
+            host.serve(request)
+        else:
+            self.tally.broken += 1
+
+    # Claims
+
+    def _claim(self, request: Request, entry: HostName, decision: Load, tries: int) -> None:
+        claim = self._agreed(decision, entry, self._rosters[request.group])
+        self._reach(request, entry, claim.host, tries)
+
+    def _agreed(self, decision: Load, entry: HostName, roster: Roster) -> Claim:
+        """Whoever is first has decided."""
+        key, now = key_of(decision.model, decision.replica), self._clock.now
+        until, there = self._claims.get(key, (0.0, None))
+        if there and now < until:
+            self.tally.conflicts += 1
+            return there
+        claim = Claim(decision.model, decision.host, entry, decision.because, decision.replica)
+        self._claims[key] = (now + LEASE_S, claim)
+        self.tally.claims += 1
+        roster.apply(Bucket.CLAIMS, self._write(Bucket.CLAIMS, key, encoded(claim)), now)
+        return claim
+
+    def _consider_one_more(self, model: ModelName, roster: Roster, entry: HostName) -> None:
+        found = one_more(model, roster, self._clock.now)
+        if not found:
+            return
+        claim = self._agreed(found, entry, roster)
+        host = self._hosts[claim.host]
+        if claim.because == found.because and host.is_up:
+            self._wanted.add((model, claim.host))
+            host.load(self._models[model])
+
+    def _take_back(self, host: Host) -> None:
+        """Claims whose model its host shows now."""
+        for held in self._rosters[0].claimed_on(host.machine.name, self._clock.now):
+            if held.key in self._claims and held.claim.model in host.shown:
+                del self._claims[held.key]
+                self._revision += 1
+                self._tell(Bucket.CLAIMS, Removed(held.key, Revision(self._revision)))
+
+    # Records
+
+    def changed(self, host: Host) -> None:
+        """On a change of phase, at most every 200 ms."""
+        name = host.machine.name
+        if not self._policy.is_fleet or name in self._due:
+            return
+        self._due.add(name)
+        when = max(self._clock.now, self._published.get(name, 0.0) + AT_MOST_EVERY_S)
+        self._clock.at(when, self._publishes, host)
+
+    def _publishes(self, host: Host) -> None:
+        self._due.discard(host.machine.name)
+        if host.is_up:
+            self._publish(host)
+
+    def _renews(self, host: Host) -> None:
+        if host.is_up and self._clock.now - self._published[host.machine.name] >= RENEWED_S:
+            self._publish(host)
+        self._clock.at(max(self._clock.now, self._published[host.machine.name]) + RENEWED_S, self._renews, host)
+
+    def _publish(self, host: Host) -> None:
+        value = encoded(host.record())
+        self._published[host.machine.name] = self._clock.now
+        self.tally.records += 1
+        self.tally.record_bytes += len(value)
+        self._write(Bucket.HOSTS, host.machine.name, value)
+        self._take_back(host)
+
+    def _write(self, bucket: Bucket, key: str, value: bytes) -> Written:
+        self._revision += 1
+        written = Written(key, value, Revision(self._revision))
+        self._clock.at(self._clock.now + STORE_S, self._tell, bucket, written)
+        return written
+
+    def _tell(self, bucket: Bucket, change: Change) -> None:
+        begun = perf_counter()
+        for roster in self._rosters:
+            roster.apply(bucket, change, self._clock.now)
+        self.tally.apply_s += perf_counter() - begun
+        self.tally.applied += len(self._rosters)
+
+    def _spares(self, host: Host) -> None:
+        roster = self._rosters[self._dice.randrange(len(self._rosters))]
+        if host.is_up:
+            roster.me = host.machine.name
+            for spare in to_spare(roster, self._clock.now):
+                host.unload(spare.model)
+            roster.me = HostName("")
+        self._clock.at(self._clock.now + SPARED_EVERY_S, self._spares, host)
+
+    # What becomes of them
+
+    def granted(self, host: Host, request: Request) -> None:
+        model, client, name = request.ask.model.name, request.ask.client, host.machine.name
+        self.tally.waits.append(self._clock.now - request.ask.at)
+        last = self._last.get(client)
+        self.tally.could_come_back += last is not None
+        self.tally.came_back_to += last == name
+        self._last[client] = name
+        self._rosters[request.group].told(name, model, host.in_line(model))
+
+    def ended(self, host: Host, request: Request) -> None:
+        model, name = request.ask.model.name, host.machine.name
+        self.tally.served += 1
+        self._rosters[request.group].came_back(name, model, host.in_line(model))
+
+    def refused(self, host: Host, request: Request) -> None:
+        self.tally.refused += 1
+        self._rosters[request.group].came_back(host.machine.name, request.ask.model.name)
+
+    def loads(self, host: Host, model: ModelName) -> None:
+        self.tally.loads += 1
+        if (model, host.machine.name) in self._wanted:
+            self._wanted.discard((model, host.machine.name))
+            self.tally.replicas += 1
+        elif self._loading.get(model):
+            self.tally.doubled += 1
+        self._loading[model] = self._loading.get(model, 0) + 1
+
+    def loaded(self, host: Host, model: ModelName) -> None:
+        self._loading[model] -= 1
+
+    # Failures
+
+    def _fails(self, host: Host) -> None:
+        name = host.machine.name
+        for model in host.loading():
+            self._loading[model] -= 1
+        self.tally.broken += len(host.fail())
+        self._clock.at(self._clock.now + LEASE_S, self._lapses, host)
+        self._clock.at(self._clock.now + DOWN_S, self._comes_back, host)
+        self._published[name] = self._clock.now
+
+    def _lapses(self, host: Host) -> None:
+        self._revision += 1
+        self._tell(Bucket.HOSTS, Removed(host.machine.name, Revision(self._revision)))
+
+    def _comes_back(self, host: Host) -> None:
+        host.come_back()
+        if self._policy.is_fleet:
+            self._publish(host)
+
+    def work(self) -> list[float]:
+        """Seconds of service per GiB."""
+        return [host.busy_s / host.machine.gib for host in self._hosts.values()]
+
+
+def catalog_of(workload: Workload) -> CatalogRecord:
+    return CatalogRecord(
+        {
+            model.name: Offer(
+                memory={GPU: model.gib * GIB},
+                load_s=model.load_s,
+                labels={"site": model.site} if model.site else {},
+                most=MOST_REPLICAS,
+            )
+            for model in workload.models
+        }
+    )
+
+
+def played(name: str, workload: Workload, make: Maker) -> Figures:
+    begun = process_time()
+    fleet = Fleet(workload, make)
+    tally = fleet.run()
+    took_s = process_time() - begun
+    return figures(
+        name,
+        len(workload.machines),
+        len(workload.models),
+        workload.requests,
+        workload.day_s,
+        took_s,
+        tally,
+        fleet.work(),
+    )

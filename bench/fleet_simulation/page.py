@@ -1,0 +1,81 @@
+"""The report: on the terminal, and as the page docs/reference/fleet-simulation.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bench.fleet_simulation.figures import Figures
+    from bench.fleet_simulation.record import Record
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs/reference/fleet-simulation.md"
+
+Row = tuple[str, "Callable[[Figures], str]"]
+
+OUTCOME: list[Row] = [
+    ("served", lambda run: f"{run.served:,}"),
+    ("refused: the line was full", lambda run: f"{run.refused:,}"),
+    ("broken: the host failed", lambda run: f"{run.broken:,}"),
+    ("loads", lambda run: f"{run.loads:,}"),
+    ("loads per 100 requests", lambda run: f"{100 * run.loads / run.requests:.1f}"),
+    ("— of a model that was loading elsewhere already", lambda run: f"{run.doubled:,}"),
+    ("— for a further replica", lambda run: f"{run.replicas:,}"),
+    ("served at once", lambda run: f"{100 * run.at_once:.1f} %"),
+    ("wait, mean", lambda run: f"{run.wait_mean_s:.1f} s"),
+    ("wait, p50", lambda run: f"{run.wait_p50_s:.1f} s"),
+    ("wait, p99", lambda run: f"{run.wait_p99_s:.0f} s"),
+    ("wait, longest", lambda run: f"{run.wait_max_s:.0f} s"),
+    ("busiest host beside the mean, work per GiB", lambda run: f"{run.imbalance:.1f} ×"),
+    ("evenness of work per GiB (Jain)", lambda run: f"{run.evenness:.2f}"),
+    ("came back to the same host, of those that could", lambda run: f"{100 * run.affinity:.0f} %"),
+]
+COST: list[Row] = [
+    ("writes per second and host", lambda run: f"{run.writes_per_host_s:.2f}"),
+    ("messages heard per second and host", lambda run: f"{run.heard_per_host_s:.0f}"),
+    ("bytes of a record, mean", lambda run: f"{run.record_bytes:.0f}"),
+    ("claims per second, whole fleet", lambda run: f"{run.claims_per_s:.1f}"),
+    ("claims that met another", lambda run: f"{run.conflicts:,}"),
+    ("to take in a record, mean", lambda run: f"{run.apply_us:.0f} µs"),
+    ("to place a request for a model that is there, p50", lambda run: f"{run.serve_us:.0f} µs"),
+    ("— p99", lambda run: f"{run.serve_p99_us:.0f} µs"),
+    ("to choose who loads, p50", lambda run: f"{run.load_us:.0f} µs"),
+    ("— p99", lambda run: f"{run.load_p99_us:.0f} µs"),
+    ("the run itself, processor time", lambda run: f"{run.took_s:.0f} s"),
+]
+
+
+def print_report(record: Record) -> None:
+    for title, tables in sections(record):
+        print(f"\n{title}\n\n{tables}")
+
+
+def write_page(record: Record) -> None:
+    PAGE.write_text(
+        Template((HERE / "page.md").read_text()).substitute(
+            tables="\n".join(f"## {title}\n\n{tables}\n" for title, tables in sections(record)),
+            conditions=f"- {record.date}, seed {record.seed}\n- {record.machine}",
+        )
+    )
+
+
+def sections(record: Record) -> list[tuple[str, str]]:
+    """One for each size that was played."""
+    sizes = dict.fromkeys((run.hosts, run.models, run.requests) for run in record.runs)
+    found = []
+    for size in sizes:
+        runs = [run for run in record.runs if (run.hosts, run.models, run.requests) == size]
+        title = f"{size[0]:,} hosts, {size[1]:,} models, {size[2]:,} requests in {runs[0].day_s:,.0f} s"
+        knowing = [run for run in runs if run.record_bytes]
+        found.append((title, f"{table(OUTCOME, runs)}\n\n{table(COST, knowing)}"))
+    return found
+
+
+def table(rows: Sequence[Row], runs: Sequence[Figures]) -> str:
+    lines = [["", *(run.policy for run in runs)], ["---", *("---:" for _ in runs)]]
+    lines += [[title, *(cell(run) for run in runs)] for title, cell in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,128 @@
+"""A small fleet on a virtual clock keeps what is promised of large ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from bench.fleet_simulation.clock import Clock
+from bench.fleet_simulation.fleet import played
+from bench.fleet_simulation.page import sections
+from bench.fleet_simulation.policies import POLICIES
+from bench.fleet_simulation.record import Record
+from bench.fleet_simulation.workload import Workload, workload
+
+if TYPE_CHECKING:
+    from bench.fleet_simulation.figures import Figures
+
+HOSTS, MODELS, REQUESTS = 20, 200, 20_000
+
+
+@pytest.fixture(scope="module")
+def day() -> Figures:
+    return run("hotseat", REQUESTS)
+
+
+def run(policy: str, requests: int) -> Figures:
+    return played(policy, workload(HOSTS, MODELS, requests, seed=1), POLICIES[policy])
+
+
+def test_nearly_everybody_is_served(day: Figures) -> None:
+    """Only those break whose host fails, and only those are refused for whom the line was full."""
+    assert day.served + day.refused + day.broken == REQUESTS
+    assert day.served >= 0.995 * REQUESTS
+    assert 0 < day.broken < 30
+
+
+def test_models_are_loaded_once_for_one_reason(day: Figures) -> None:
+    """Claims and records keep two hosts from loading the same model at a time."""
+    assert day.doubled <= 0.001 * day.loads
+    assert day.loads < 0.25 * REQUESTS
+
+
+def test_waits_are_those_of_loads(day: Figures) -> None:
+    """More than half do not wait, and hardly anybody waits for longer than a large model takes to come."""
+    assert day.at_once > 0.6
+    assert day.wait_mean_s < 7
+    assert day.wait_p99_s < 75
+
+
+def test_hosts_say_little(day: Figures) -> None:
+    """What a host writes depends on phases and time: well below one message per second."""
+    assert 1 / 3 < day.writes_per_host_s < 0.8
+    assert day.heard_per_host_s == pytest.approx(HOSTS * day.writes_per_host_s)
+    assert day.record_bytes < 1500
+
+
+def test_a_fleet_loads_less_than_hosts_that_know_nothing_of_each_other() -> None:
+    """The same beginning of a day, by chance and by counting connections."""
+    ours, others = run("hotseat", 3000), [run(policy, 3000) for policy in ("random", "least connections")]
+
+    assert all(ours.loads < 0.75 * other.loads for other in others)
+    assert all(ours.wait_mean_s < 0.2 * other.wait_mean_s for other in others)
+
+
+def test_clients_come_back_where_that_costs_nothing() -> None:
+    """With few models there are many replicas, and each client has its own; nobody waits longer for that."""
+    few = workload(HOSTS, 6, 4000, seed=1)
+    ours, without = (played(policy, few, POLICIES[policy]) for policy in ("hotseat", "without affinity"))
+
+    assert ours.affinity > 1.2 * without.affinity
+    assert ours.wait_mean_s < 1.2 * without.wait_mean_s
+
+
+def test_the_same_seed_gives_the_same_day() -> None:
+    """All but what was measured on this machine."""
+    one, other = (counted(run("hotseat", 1000)) for _ in range(2))
+
+    assert one == other
+
+
+def counted(figures: Figures) -> Figures:
+    return replace(figures, took_s=0, serve_us=0, serve_p99_us=0, load_us=0, load_p99_us=0, apply_us=0)
+
+
+def test_small_fleets_have_large_hosts_too() -> None:
+    """Else a large model would have no place in them."""
+    work = workload(10, 50, 100, seed=7)
+
+    assert max(machine.gib for machine in work.machines) == 80
+    assert {model.gib for model in work.models} == {5, 9, 18, 40, 70}
+    assert len(work.machines) == 10
+    assert len(work.models) == 50
+
+
+def test_a_day_has_a_noon_and_a_night() -> None:
+    """Three times as many ask at noon."""
+    work: Workload = workload(100, 100, 20_000, seed=1)
+    asked = [0] * 4
+    for ask in work.asks():
+        asked[min(3, int(4 * ask.at / work.day_s))] += 1
+
+    assert asked[1] + asked[2] > 1.7 * (asked[0] + asked[3])
+
+
+def test_the_clock_keeps_the_order_of_a_moment() -> None:
+    """What was foreseen first happens first."""
+    clock, seen = Clock(), list[str]()
+    clock.at(2.0, seen.append, "later")
+    clock.at(1.0, seen.append, "first")
+    clock.at(1.0, seen.append, "second")
+    clock.run_until(1.5)
+    assert (seen, clock.now) == (["first", "second"], 1.5)
+    clock.run_until(3.0)
+
+    assert seen == ["first", "second", "later"]
+
+
+def test_a_page_has_a_table_for_each_size(day: Figures) -> None:
+    """Runs of one size stand beside each other; those that say nothing have no messages to count."""
+    silent = replace(day, policy="random", record_bytes=0.0)
+    large = replace(day, hosts=1000)
+    (first, tables), (second, _) = sections(Record("today", "here", 1, (day, silent, large)))
+
+    assert first.startswith("20 hosts, 200 models, 20,000 requests in")
+    assert second.startswith("1,000 hosts")
+    assert "|  | hotseat | random |" in tables
+    assert "|  | hotseat |\n" in tables
