@@ -82,6 +82,13 @@ def test_what_is_cold_is_not_told() -> None:
     }
 
 
+def test_what_is_cold_is_told_while_somebody_waits_for_it() -> None:
+    """Its requests wait here for room, and longer than a claim lives: nobody shall load it elsewhere meanwhile."""
+    waited_for = seen(QWEN, Phase.COLD, waiting=2)
+
+    assert [(each.phase, each.waiting) for each in described(View(1.0, (waited_for,), ())).residents] == [("cold", 2)]
+
+
 def test_a_model_that_left_the_catalog_is_told_while_it_is_there() -> None:
     """A reload took it away; its process still takes room."""
     gone = seen(ModelName("gone"), Phase.DRAINING)

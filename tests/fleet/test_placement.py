@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, Heard, host, menu, offer, there
 
-from hotseat.fleet.placement import Decision, Load, Nowhere, Serve, place
+from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Nowhere, Serve, place
 from hotseat.fleet.records import Offer
 from hotseat.fleet.store import Bucket
 from hotseat.terms import ClientId, HostName, ModelName
@@ -173,6 +173,15 @@ def test_the_calmer_host_loads() -> None:
     assert where(heard) == (Load, "a")
 
 
+def test_a_host_where_it_failed_is_tried_last() -> None:
+    """However much room there is; but rather there than nowhere."""
+    heard = Heard().hosts(host("here", there("qwen", "resting", gib=0)))
+    assert where(heard) == (Load, "here")
+    heard.hosts(host("a", there("llama", gib=20, in_flight=3)))
+
+    assert where(heard) == (Load, "a")
+
+
 def test_claimed_room_is_not_free() -> None:
     """What was promised to others and is not seen yet counts."""
     heard = Heard().hosts(host("here", gib=15), host("a", gib=15)).claim("llama", "here")
@@ -315,6 +324,17 @@ def test_of_many_hosts_the_cheapest_is_found() -> None:
     heard.claim("gemma", "h00")
 
     assert where(heard) == (Load, "h01")
+
+
+def test_where_the_first_hundred_cannot_the_next_are_asked() -> None:
+    """Few are compared where many may do; but nobody is refused before all were asked."""
+    pinned = [host(f"h{n:03}", there("llama", gib=20, pinned=True)) for n in range(GLANCED_AT + 20)]
+    heard = Heard().hosts(*pinned)
+    assert isinstance(placed(heard), Nowhere)
+    for record in pinned:
+        heard.hosts(host(record.name))
+        assert where(heard) == (Load, record.name)
+        heard.hosts(record)
 
 
 def test_what_seems_cheap_is_reckoned_anew_after_a_while() -> None:

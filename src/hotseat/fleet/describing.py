@@ -50,7 +50,8 @@ def host_record(
         residents=[
             _residence(model, catalog.models.get(model.name), view, waits.get(model.name, 0.0))
             for model in view.models
-            if model.phase is not Phase.COLD
+            # Who waits here for room has been placed: nobody else needs to be chosen when the claim has ended.
+            if model.phase is not Phase.COLD or model.waiting
         ],
         is_leaving=is_leaving,
         version=identity.version,

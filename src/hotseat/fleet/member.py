@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Revision
     from hotseat.terms import Bytes, DeviceName, HostName, Instant, ModelName, Seconds
 
-READY, COLD = "ready", "cold"
+READY, COLD, RESTING = "ready", "cold", "resting"
 COMING = ("loading", "waking", COLD, "asleep")
 """Who sends a request there need not ask anybody; best first. A cold model is mentioned while somebody waits for it."""
 LEAVING = ("draining", "unloading")
@@ -33,6 +33,8 @@ class Member:
     shunned_until: Instant = NEVER
     waited_for: list[ModelName] = field(default_factory=list)
     """Models that will need room and have no process yet."""
+    resting: list[ModelName] = field(default_factory=list)
+    """Models that failed there a moment ago."""
     ladders: dict[DeviceName, list[tuple[Bytes, float]]] = field(default_factory=dict)
     """What room of a device costs at most, as room.py reckoned it last; forgotten whenever more is known."""
     ladders_until: Instant = NEVER
@@ -52,6 +54,7 @@ class Member:
         self.record, self.revision, self.heard_at = record, revision, now
         self.residents = {residence.model: residence for residence in record.residents}
         self.waited_for = [residence.model for residence in record.residents if residence.phase == COLD]
+        self.resting = [residence.model for residence in record.residents if residence.phase == RESTING]
         self._loads.clear()
         self.ladders_until = NEVER
 

@@ -88,7 +88,7 @@ def replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Membe
             continue
         if residence.phase == READY:
             ready.append(member)
-        elif residence.phase in COMING:
+        else:
             coming.append((COMING.index(residence.phase), member))
     coming += [(CLAIMED, member) for member in chosen(model, roster, now)]
     return ready, coming
@@ -164,20 +164,21 @@ def _able(
 ) -> Iterator[list[Candidate]]:
     """Who may load it, some at a time; adds to `hindered` what keeps the others from it.
 
-    Those that have it already may not load it twice.
+    Those that have it already may not load it twice; those where it failed just now come last.
     """
     some: list[Candidate] = []
+    failed: list[Candidate] = []
     for member, offer in roster.offering(model):
         obstacle = obstacle_to_loading(roster, member, offer, now)
         if obstacle:
             hindered.append((obstacle, member))
         elif not member.has(model):
-            some.append(Candidate(member, offer, promised(roster, member, model, now)))
+            candidate = Candidate(member, offer, promised(roster, member, model, now))
+            (failed if model in member.resting else some).append(candidate)
         if len(some) == GLANCED_AT:
             yield some
             some = []
-    if some:
-        yield some
+    yield from (rest for rest in (some, failed) if rest)
 
 
 def _best(

@@ -14,7 +14,10 @@ from hotseat.terms import Bytes, DeviceName, HostName, ModelName, Seconds  # noq
 
 
 class Residence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A model that is on a host: loading, ready, asleep or on its way out. What is cold is not mentioned."""
+    """A model that is on a host: loading, ready, asleep or on its way out.
+
+    What is cold is mentioned only while somebody waits for it there.
+    """
 
     model: ModelName
     phase: str

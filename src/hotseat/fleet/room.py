@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.fleet.member import COLD, COMING, LEAVING
+from hotseat.fleet.member import COLD, COMING, LEAVING, RESTING
 from hotseat.scheduling import eviction
 from hotseat.scheduling.eviction import cheapest, cost, price_in_use, price_unused
 from hotseat.scheduling.habits import UNKNOWN_LOAD_S
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.roster import Roster
     from hotseat.terms import Bytes, DeviceName, Instant, ModelName, Seconds
 
-TAKES_NO_ROOM = (COLD, "resting")
+TAKES_NO_ROOM = (COLD, RESTING)
 NEVER_ENOUGH = float("inf")
 LADDERS_KEEP_S: Seconds = 5.0
 """Prices change slowly, and what they are used for is only whom to look at more closely."""

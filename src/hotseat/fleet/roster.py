@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from hotseat.fleet.affinity import liking
 from hotseat.fleet.ledger import Ledger
-from hotseat.fleet.member import LEAVING, Member
+from hotseat.fleet.member import Member
 from hotseat.fleet.menu import Menu
 from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Wish, decoded
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
@@ -288,10 +288,10 @@ class Roster:
         return max((offer.most for offer in self._menu.offers(model).values()), default=1)
 
     def residences(self, model: ModelName) -> Iterator[tuple[Member, Residence]]:
-        """Where it is, or is about to be: those on their way out are left out."""
+        """Where it is, or is about to be: neither where it is on its way out nor where it failed."""
         for member in self._holders.get(model, {}).values():
-            if (residence := member.residents[model]).phase not in LEAVING:
-                yield member, residence
+            if member.has(model):
+                yield member, member.residents[model]
 
     # What becomes of requests
 
