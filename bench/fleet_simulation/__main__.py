@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.fleet_simulation.costs import costs
 from bench.fleet_simulation.fleet import played
 from bench.fleet_simulation.page import print_report, write_page
 from bench.fleet_simulation.policies import POLICIES
@@ -40,6 +41,7 @@ def run(options: argparse.Namespace) -> Record:
         machine=f"{platform.machine()}, Python {platform.python_version()}",
         seed=options.seed,
         runs=tuple(found),
+        costs=tuple(costs()) if options.costs else (),
     )
 
 
@@ -50,6 +52,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=some_policies, default=list(POLICIES), help=",".join(POLICIES))
+    parser.add_argument("--costs", action="store_true", help="measure what decisions cost, by the size of the fleet")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was counted there")
     parser.add_argument(
         "--from", type=Path, metavar="FILE", dest="from_files", action="append", help="report such files, run nothing"

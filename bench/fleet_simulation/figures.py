@@ -23,7 +23,6 @@ class Tally:
     """Loads of a model that was loading elsewhere already, and not as a further replica."""
     replicas: int = 0
     """Loads because waiting took longer."""
-    passed_on: int = 0
     came_back_to: int = 0
     """Served where the same client's last request for the same model was served."""
     could_come_back: int = 0

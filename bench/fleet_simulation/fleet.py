@@ -134,7 +134,6 @@ class Fleet:
             self._place(request, entry, tries - 1)
             return
         roster.sent(name, model)
-        self.tally.passed_on += name != entry
         self._clock.at(self._clock.now + (HOP_S if name != entry else 0.0), self._reached, request, host)
 
     def _reached(self, request: Request, host: Host) -> None:

@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from bench.fleet_simulation.costs import Cost
     from bench.fleet_simulation.figures import Figures
     from bench.fleet_simulation.record import Record
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/reference/fleet-simulation.md"
+
+ABOUT_COSTS = (
+    "The best of seven rounds on one core. Every host has four models and no free room, and 10,000 may run;"
+    " of many hosts 128 are compared, so choosing does not take longer where there are more."
+)
 
 Row = tuple[str, "Callable[[Figures], str]"]
 
@@ -49,6 +55,16 @@ COST: list[Row] = [
 ]
 
 
+BY_SIZE: list[tuple[str, Callable[[Cost], str]]] = [
+    ("hosts", lambda cost: f"{cost.hosts:,}"),
+    ("to take in a record", lambda cost: f"{cost.apply_us:.0f} µs"),
+    ("to place a request, 1 replica", lambda cost: f"{cost.serve_us:.1f} µs"),
+    ("8 replicas", lambda cost: f"{cost.serve_replicas_us:.0f} µs"),
+    ("to choose who loads, all hosts full", lambda cost: f"{cost.load_us:.0f} µs"),
+    ("what is known, in memory", lambda cost: f"{cost.roster_mb:.1f} MB"),
+]
+
+
 def print_report(record: Record) -> None:
     for title, tables in sections(record):
         print(f"\n{title}\n\n{tables}")
@@ -72,7 +88,15 @@ def sections(record: Record) -> list[tuple[str, str]]:
         title = f"{size[0]:,} hosts, {size[1]:,} models, {size[2]:,} requests in {runs[0].day_s:,.0f} s"
         knowing = [run for run in runs if run.record_bytes]
         found.append((title, f"{table(OUTCOME, runs)}\n\n{table(COST, knowing)}"))
+    if record.costs:
+        found.append(("What deciding costs, by the number of hosts", f"{ABOUT_COSTS}\n\n{costs_table(record.costs)}"))
     return found
+
+
+def costs_table(costs: Sequence[Cost]) -> str:
+    head = [title for title, _ in BY_SIZE]
+    lines = [head, ["---:" for _ in head], *([cell(cost) for _, cell in BY_SIZE] for cost in costs)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def table(rows: Sequence[Row], runs: Sequence[Figures]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from bench.fleet_simulation.costs import Cost  # noqa: TC002  # msgspec reads the annotations
 from bench.fleet_simulation.figures import Figures  # noqa: TC002  # msgspec reads the annotations
 
 if TYPE_CHECKING:
@@ -19,10 +20,13 @@ class Record:
     machine: str
     seed: int
     runs: tuple[Figures, ...]
+    costs: tuple[Cost, ...] = ()
 
     @staticmethod
     def joined(records: Sequence[Record]) -> Record:
-        return replace(records[0], runs=tuple(run for record in records for run in record.runs))
+        """All runs, and what decisions cost when that was measured last."""
+        runs = tuple(run for record in records for run in record.runs)
+        return replace(records[-1], runs=runs, costs=next((each.costs for each in reversed(records) if each.costs), ()))
 
     def write(self, file: Path) -> None:
         file.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")

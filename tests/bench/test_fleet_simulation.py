@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bench.fleet_simulation.clock import Clock
+from bench.fleet_simulation.costs import Cost, cost_of
 from bench.fleet_simulation.fleet import played
 from bench.fleet_simulation.page import sections
 from bench.fleet_simulation.policies import POLICIES
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from bench.fleet_simulation.figures import Figures
 
 HOSTS, MODELS, REQUESTS = 20, 200, 20_000
+COST = Cost(500, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 
 
 @pytest.fixture(scope="module")
@@ -116,13 +118,24 @@ def test_the_clock_keeps_the_order_of_a_moment() -> None:
     assert seen == ["first", "second", "later"]
 
 
+def test_what_hosts_tell_each_other_fits_into_messages() -> None:
+    """NATS takes a mebibyte by default: enough for ten thousand models, and for a host many times over."""
+    cost = cost_of(10)
+
+    assert cost.catalog_kb < 1000
+    assert cost.record_bytes < 1000
+    assert 0 < cost.serve_us < cost.load_us
+
+
 def test_a_page_has_a_table_for_each_size(day: Figures) -> None:
     """Runs of one size stand beside each other; those that say nothing have no messages to count."""
     silent = replace(day, policy="random", record_bytes=0.0)
     large = replace(day, hosts=1000)
-    (first, tables), (second, _) = sections(Record("today", "here", 1, (day, silent, large)))
+    one, other = Record("today", "here", 1, (day, silent)), Record("today", "here", 1, (large,), (COST,))
+    (first, tables), (second, _), (_, costs) = sections(Record.joined([one, other]))
 
     assert first.startswith("20 hosts, 200 models, 20,000 requests in")
     assert second.startswith("1,000 hosts")
     assert "|  | hotseat | random |" in tables
     assert "|  | hotseat |\n" in tables
+    assert "| 500 | 1 µs | 2.0 µs | 3 µs | 4 µs | 5.0 MB |" in costs

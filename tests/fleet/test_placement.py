@@ -269,6 +269,15 @@ def test_a_model_that_loads_is_not_sent_away_for_another() -> None:
     assert where(heard) == (Load, "a")
 
 
+def test_a_model_that_sleeps_is_not_in_use() -> None:
+    """What it still takes may be had for little."""
+    heard = Heard().hosts(
+        host("here", there("llama", gib=20, idle_s=10)), host("a", there("llama", "asleep", gib=20, idle_s=900))
+    )
+
+    assert where(heard) == (Load, "a")
+
+
 def test_what_leaves_already_costs_nothing_more() -> None:
     """Its room is about to be free."""
     heard = Heard().hosts(

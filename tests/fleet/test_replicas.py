@@ -69,6 +69,17 @@ def test_one_on_its_way_is_waited_for() -> None:
     assert one_more(QWEN, heard.roster, heard.now) is None
 
 
+def test_a_replica_that_sleeps_is_woken_before_one_is_added() -> None:
+    """Even where no more may be: it is one of them."""
+    heard = Heard(catalog=menu(qwen=offer(most=2)))
+    heard.hosts(host("a", waiting(60)), host("b", there("qwen", "asleep")), host("c"))
+    found = one_more(QWEN, heard.roster, heard.now)
+
+    assert found is not None
+    assert (found.host, found.replica) == (B, 2)
+    assert found.because.endswith("it sleeps on b")
+
+
 def test_there_are_never_more_than_the_configuration_says() -> None:
     """Three of three are enough, one of which does not answer."""
     hosts = [host(name, waiting(60)) for name in "abc"]

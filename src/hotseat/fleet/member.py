@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Revision
     from hotseat.terms import Bytes, DeviceName, HostName, Instant, ModelName, Seconds
 
-READY, COLD, RESTING = "ready", "cold", "resting"
-COMING = ("loading", "waking", COLD, "asleep")
+READY, COLD, ASLEEP, RESTING = "ready", "cold", "asleep", "resting"
+ARRIVING = ("loading", "waking")
+COMING = (*ARRIVING, COLD, ASLEEP)
 """Who sends a request there need not ask anybody; best first. A cold model is mentioned while somebody waits for it."""
 LEAVING = ("draining", "unloading")
 UNKNOWN_SLOTS = 8
@@ -62,6 +63,10 @@ class Member:
         """Is it there, or on its way?"""
         residence = self.residents.get(model)
         return residence is not None and (residence.phase == READY or residence.phase in COMING)
+
+    def is_asleep(self, model: ModelName) -> bool:
+        residence = self.residents.get(model)
+        return residence is not None and residence.phase == ASLEEP
 
     # What is known of its load
 

@@ -12,7 +12,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.fleet.affinity import liking
-from hotseat.fleet.member import COMING, READY
+from hotseat.fleet.member import ARRIVING, COLD, COMING, READY
 from hotseat.fleet.obstacles import Obstacle, obstacle_to_loading, obstacle_to_serving, obstacles_in_words
 from hotseat.fleet.room import NEVER_ENOUGH, Clearing, at_most, clearing, has_free_room, promised
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hotseat.fleet.records import Offer
     from hotseat.fleet.roster import Roster
     from hotseat.terms import ClientId, HostName, Instant, ModelName
-
 
 GLANCED_AT = 128
 """Of many hosts that may load a model so many are compared: a decision must not take longer than a request. The best
@@ -90,12 +89,9 @@ def replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Membe
             ready.append(member)
         else:
             coming.append((COMING.index(residence.phase), member))
-    coming += [(CLAIMED, member) for member in chosen(model, roster, now)]
+    # One that was claimed is as far as one that is waited for and has no process yet.
+    coming += [(COMING.index(COLD), member) for member in chosen(model, roster, now)]
     return ready, coming
-
-
-CLAIMED = COMING.index("cold")
-"""As far as one that is waited for and has no process yet."""
 
 
 def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
@@ -207,7 +203,7 @@ def _by_calm(model: ModelName, roster: Roster) -> Callable[[Member], tuple[int, 
     """Where nothing else loads, least is going on; of equals this host, then the model's favourite."""
 
     def calm(member: Member) -> tuple[int, int, bool, int]:
-        loading = sum(residence.phase in COMING for residence in member.residents.values())
+        loading = sum(residence.phase in ARRIVING for residence in member.residents.values())
         users = sum(map(member.load, member.residents))
         return loading, users, member.name != roster.me, -liking(model, member.name)
 

@@ -7,7 +7,7 @@ for all who look.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hotseat.fleet.affinity import favourite, liking
@@ -44,19 +44,31 @@ class Spare:
 def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
     """Another replica, if waiting at every ready one takes longer than loading it; asked when a request is placed."""
     ready, coming = replicas(model, roster, now)
+    asleep = [member for _, member in coming if member.is_asleep(model)]
     # As many at a time as there are: what is wanted tenfold is there tenfold after four loads, not after ten.
-    if len(coming) >= len(ready):
+    if len(coming) - len(asleep) >= len(ready):
         return None
     wait_s = min(member.residents[model].oldest_wait_s for member in ready)
     load_s = max(load_s_of(member.residents[model]) for member in ready)
+    if wait_s <= load_s:
+        return None
     count = len({member.name for member, _ in roster.residences(model)}.union(member.name for _, member in coming))
-    if wait_s <= load_s or count >= roster.most(model):
+    found = _woken(model, asleep, count) if asleep else _added(model, count, roster, now)
+    waits = f"its requests wait for {wait_s:.0f} s on all {len(ready)} hosts that have it, loading takes {load_s:.0f} s"
+    return found and replace(found, because=f"{waits}; {found.because}")
+
+
+def _woken(model: ModelName, asleep: list[Member], count: int) -> Load:
+    """It has its room, or gets it back with what is least to do."""
+    first = min(member.name for member in asleep)
+    return Load(model, first, count, f"it sleeps on {first}")
+
+
+def _added(model: ModelName, count: int, roster: Roster, now: Instant) -> Load | None:
+    if count >= roster.most(model):
         return None
     found = load(model, roster, now, replica=count, means=Means(UNUSED, roster.kept))
-    if not isinstance(found, Load):
-        return None
-    waits = f"its requests wait for {wait_s:.0f} s on all {len(ready)} hosts that have it, loading takes {load_s:.0f} s"
-    return Load(model, found.host, found.replica, f"{waits}; {found.because}")
+    return found if isinstance(found, Load) else None
 
 
 def to_keep(roster: Roster, now: Instant) -> list[Load]:
@@ -72,8 +84,7 @@ def _kept(model: ModelName, least: int, roster: Roster, now: Instant) -> Load | 
     found = load(model, roster, now, replica=count, means=Means(LONG_UNUSED, roster.kept))
     if not isinstance(found, Load):
         return None
-    wanted = f"{least} replicas are always wanted, {count} are there"
-    return Load(model, found.host, found.replica, f"{wanted}; {found.because}")
+    return replace(found, because=f"{least} replicas are always wanted, {count} are there; {found.because}")
 
 
 def _guardian(model: ModelName, roster: Roster, now: Instant) -> HostName:

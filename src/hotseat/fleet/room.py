@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.fleet.member import COLD, COMING, LEAVING, RESTING
+from hotseat.fleet.member import ARRIVING, COLD, LEAVING, RESTING
 from hotseat.scheduling import eviction
 from hotseat.scheduling.eviction import cheapest, cost, price_in_use, price_unused
 from hotseat.scheduling.habits import UNKNOWN_LOAD_S
@@ -143,7 +143,7 @@ def price(member: Member, residence: Residence, now: Instant) -> float:
     if residence.phase in LEAVING:
         return 0.0
     users = member.load(residence.model)
-    if users or residence.phase in COMING:
+    if users or residence.phase in ARRIVING:
         return price_in_use(users)
     return price_unused(residence.load_s or UNKNOWN_LOAD_S, next_use_s((), member.unused_s(residence, now)))
 

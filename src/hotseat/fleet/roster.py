@@ -327,8 +327,7 @@ def _record_of(key: str, value: bytes) -> HostRecord:
 
 def _take(lists: dict[K1, dict[K2, V]], key: K1, entry: K2) -> None:
     """Strike out one entry; a list without any is no list."""
-    entries = lists.get(key)
-    if entries is not None:
-        entries.pop(entry, None)
-        if not entries:
-            del lists[key]
+    entries = lists[key]
+    del entries[entry]
+    if not entries:
+        del lists[key]
