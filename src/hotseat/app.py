@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.config.load import LookAgain
     from hotseat.fellowship import Fellowship
+    from hotseat.fleet.desk import Desk
     from hotseat.journal import Entry
     from hotseat.settings import LogFormat, Settings
     from hotseat.terms import ModelName, Seconds
@@ -331,7 +332,11 @@ class Program:
             is_closing=self._leaving.is_closing,
             started_at=time.time(),
             share_read=self._supervisor.share_taken_in,
+            fleet=self._fleet_desk,
         )
+
+    def _fleet_desk(self) -> Desk | None:
+        return None if self._fellowship is None else self._fellowship.desk
 
     def _under_way(self) -> list[UnderWay]:
         return self._relay.under_way()  # which is made after the house is

@@ -54,6 +54,25 @@ class UnknownDevice(ClientError):
     code = "device_not_found"
 
 
+class UnknownHost(ClientError):
+    status = 404
+    code = "host_not_found"
+
+
+class NotInAFleet(ClientError):
+    """Asked of a host that is alone."""
+
+    status = 409
+    code = "not_in_a_fleet"
+
+
+class CannotMove(ClientError):
+    """The host that a model shall move to may not load it."""
+
+    status = 409
+    code = "cannot_move"
+
+
 class NotRunning(ClientError):
     status = 409
     code = "model_not_running"
@@ -128,6 +147,12 @@ class Unloaded(UpstreamError):
     code = "model_unloaded"
 
 
+class HostSilent(UpstreamError):
+    """Another host of the fleet did not do, or did not say, what it was asked."""
+
+    code = "host_silent"
+
+
 class Dismissed(UpstreamError):
     """An operator ended this request."""
 
@@ -166,6 +191,14 @@ class NowhereToGo(HotseatError):
 
     status = 503
     code = "no_host"
+    retry_helps = True
+
+
+class FleetApart(HotseatError):
+    """What hosts must agree upon cannot be had while their store is away."""
+
+    status = 503
+    code = "fleet_apart"
     retry_helps = True
 
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from hotseat import __version__
 from hotseat.catalog.leads import FleetModel
+from hotseat.envoy import Envoy
 from hotseat.fleet.describing import Identity, catalog_record, digest_of, host_record
+from hotseat.fleet.desk import Desk
 from hotseat.fleet.errands import Errands
 from hotseat.fleet.guide import Guide
-from hotseat.fleet.membership import Membership, Standing
+from hotseat.fleet.membership import Membership
 from hotseat.fleet.opening import open_store
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import Bucket
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.dispatcher import Dispatcher
+    from hotseat.fleet.moving import Envoy as SpeaksWithHosts
     from hotseat.fleet.records import CatalogRecord, HostRecord
     from hotseat.fleet.store import Change, Store
+    from hotseat.fleet_view import Standing
     from hotseat.journal import Entry
     from hotseat.settings import Fleet
     from hotseat.terms import Instant, ModelName, Seconds
@@ -39,7 +43,14 @@ FRESH_S: Seconds = 0.1
 
 
 class Fellowship:
-    def __init__(self, settings: Fleet, store: Store, dispatcher: Dispatcher, is_leaving: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        settings: Fleet,
+        store: Store,
+        dispatcher: Dispatcher,
+        is_leaving: Callable[[], bool],
+        envoy: SpeaksWithHosts | None = None,
+    ) -> None:
         self._settings = settings
         self._dispatcher = dispatcher
         self._is_leaving = is_leaving
@@ -56,6 +67,8 @@ class Fellowship:
         self.guide = Guide(self.roster, store, settings.secret, self._tasks, self._clock, self.look_at_ourselves)
         self._errands = Errands(self.roster, store, self.guide, self, self._tasks, self._clock)
         self._membership = Membership(store, self.describe, lambda: self._offers, self._heard)
+        envoy = envoy or Envoy(settings.name, settings.secret)
+        self.desk = Desk(self.roster, store, self.guide, self, envoy, self._clock)
 
     @property
     def standing(self) -> Standing:

@@ -14,9 +14,10 @@ from tests.support.virtual_time import in_virtual_time
 
 from hotseat.fleet.catalog_lease import LATE_S, CatalogLease
 from hotseat.fleet.inprocess import Board, InProcess
-from hotseat.fleet.membership import BETWEEN_S, RENEW_S, Membership, NameTaken, Standing
+from hotseat.fleet.membership import BETWEEN_S, RENEW_S, Membership, NameTaken
 from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, decoded, encoded
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Written
+from hotseat.fleet_view import Standing
 from hotseat.tasks import Tasks
 from hotseat.terms import HostName, ModelName
 

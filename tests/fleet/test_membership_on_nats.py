@@ -9,10 +9,11 @@ from tests.support.fleets import PATIENCE_S, fleet_at
 from tests.support.nats import nats_servers
 
 from hotseat.fleet.jetstream.store import JetStream
-from hotseat.fleet.membership import Membership, Standing
+from hotseat.fleet.membership import Membership
 from hotseat.fleet.pauses import Pauses
 from hotseat.fleet.records import CatalogRecord, HostRecord
 from hotseat.fleet.store import BegunAnew, Bucket, Removed, Written
+from hotseat.fleet_view import Standing
 from hotseat.terms import HostName
 
 if TYPE_CHECKING:

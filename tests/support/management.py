@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from hotseat.activity import UnderWay
+    from hotseat.api.house import FleetDesk
     from hotseat.catalog.catalog import Catalog
     from hotseat.terms import ModelName
 
@@ -94,6 +95,7 @@ class Management:
     is_closing: bool = False
     shares_read: dict[str, float] = field(default_factory=dict)
     accounts: Accounts = field(default_factory=Accounts)
+    fleet: FleetDesk | None = None
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:
         return await self.client.get(path, **options)
@@ -121,7 +123,13 @@ async def management(socket: Path, catalog: Catalog, puppets: Puppets | None = N
 
 def furnished(catalog: Catalog, puppets: Puppets, client: httpx2.AsyncClient, folder: Path) -> Management:
     journal = Journal()
-    dispatcher = Dispatcher(Scheduler(catalog), puppets, journal)
+    return around(Dispatcher(Scheduler(catalog), puppets, journal), journal, puppets, client, folder)
+
+
+def around(
+    dispatcher: Dispatcher, journal: Journal, puppets: Puppets, client: httpx2.AsyncClient, folder: Path
+) -> Management:
+    """A house around a dispatcher that is there already."""
     metrics = Metrics(dispatcher.view, Lag().worst_since_asked)
     journal.listen(metrics.watch)
     activity = Activity(metrics)
@@ -150,6 +158,7 @@ def application(house: Management) -> FastAPI:
             is_closing=lambda: house.is_closing,
             started_at=STARTED_AT,
             share_read=house.shares_read.get,
+            fleet=lambda: house.fleet,
         )
     )
     dashboard.add_to(app)

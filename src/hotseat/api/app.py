@@ -10,6 +10,7 @@ from hotseat.api import (
     asking,
     configured,
     feeds,
+    fleet,
     keys,
     listing,
     management,
@@ -26,12 +27,17 @@ if TYPE_CHECKING:
     from hotseat.api.house import House
 
 
+ROOMS = (
+    management, listing, observing, asking, configured, keys, profiles, yielding, fleet, feeds, recording, pages,
+)  # fmt: skip
+
+
 def build(house: House) -> FastAPI:
     """All management routes for one house."""
     # FastAPI's own pages load from the internet; ours are in pages.py.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.house = house
-    for room in (management, listing, observing, asking, configured, keys, profiles, yielding, feeds, recording, pages):
+    for room in ROOMS:
         app.include_router(room.router)
     app.mount("/hotseat/assets", pages.assets)
     app.add_middleware(Manners)

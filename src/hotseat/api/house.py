@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from hotseat.accounts import Account
     from hotseat.activity import Activity, Finished, UnderWay
     from hotseat.dispatcher import Dispatcher
+    from hotseat.fleet_view import FleetView, Order, Sighting, Standing
     from hotseat.journal import Journal
     from hotseat.settings import Settings
-    from hotseat.terms import ModelName, Place
+    from hotseat.terms import HostName, ModelName, Place
 
 
 class Logs(Protocol):
@@ -33,6 +34,32 @@ class Precedence(Protocol):
 
     def resume(self) -> str:
         """Returns for whom models make way all the same; empty: for nobody."""
+
+
+class FleetDesk(Protocol):
+    """Where operators ask about the fleet; each raises HotseatError with a sentence where it cannot."""
+
+    @property
+    def name(self) -> HostName: ...
+
+    @property
+    def standing(self) -> Standing: ...
+
+    def view(self) -> FleetView: ...
+    async def give(self, host: str, order: Order) -> None: ...
+    async def take_back(self, host: str, order: Order) -> None: ...
+
+    async def move(self, model: str, to: str) -> str:
+        """Says what was done."""
+
+    def sightings(self, model: ModelName) -> list[Sighting]:
+        """Where else a model is."""
+
+    def offering(self, model: ModelName) -> list[HostName]:
+        """Who else may run it."""
+
+    async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
+        """What another host says of a model, as its API answers; None where it does not, within a short time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +106,5 @@ class House:
     """Wall-clock time."""
     share_read: Callable[[ModelName], float | None] = lambda _: None
     """The part of its files that a loading server has read; None where nobody can tell."""
+    fleet: Callable[[], FleetDesk | None] = lambda: None
+    """None: this host is alone."""

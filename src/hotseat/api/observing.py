@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from hotseat.api.context import Here
+from hotseat.api.elsewhere import elsewhere, story_of_guest
 from hotseat.api.failures import failure
-from hotseat.api.management import UNKNOWN
+from hotseat.api.fleet_shapes import Membership
+from hotseat.api.management import UNKNOWN, Responses
 from hotseat.api.shapes import (
     Device,
     Failure,
@@ -20,13 +22,14 @@ from hotseat.api.shapes import (
     Models,
     ModelStory,
     Queue,
+    Ready,
     Reloaded,
     ReloadFailure,
-    Result,
     Ticket,
 )
 from hotseat.api.telling import about, last_cause, told
 from hotseat.errors import ShuttingDown
+from hotseat.fleet_view import Standing
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
 from hotseat.scheduling.lifecycle import Phase
 
@@ -43,6 +46,7 @@ router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
 STORY = 20
 """How many of the last entries about a model are shown."""
+SILENT: Responses = {502: {"model": Failure, "description": "Only another host knows, and it does not answer."}}
 
 
 @router.get("/queue", summary="Who waits, for what and why, oldest first")
@@ -61,29 +65,49 @@ async def models(here: Here) -> Models:
         budgets=by_device(catalog.budgets),
         devices=[device(seen) for seen in view.devices],
         making_way=view.making_way,
+        fleet=membership(here),
     )
 
 
-@router.get("/models/{name:path}", summary="One model, who waits for it and what happened to it", responses=UNKNOWN)
-async def one_model(name: str, here: Here) -> ModelStory:
-    spec = here.dispatcher.catalog.resolve(name)
-    return story(here, here.dispatcher.view(), spec)
+@router.get(
+    "/models/{name:path}",
+    summary="One model, who waits for it and what happened to it, wherever it is",
+    responses={**UNKNOWN, **SILENT},
+)
+async def one_model(
+    name: str,
+    here: Here,
+    only_here: Annotated[bool, Query(alias="here", description="Ask no other host of the fleet.")] = False,
+) -> ModelStory:
+    catalog, desk = here.dispatcher.catalog, None if only_here else here.fleet()
+    guest = catalog.fellows.get(name)
+    if desk is not None and guest is not None:
+        return await story_of_guest(desk, guest.name)
+    spec = catalog.resolve(name)
+    told = story(here, here.dispatcher.view(), spec)
+    return told if desk is None else told.model_copy(update={"elsewhere": await elsewhere(desk, spec.name)})
 
 
 @router.head("/ready", include_in_schema=False)
 @router.get(
     "/ready",
     summary="Should it be sent requests?",
+    response_model_exclude_none=True,
     responses={
         503: {"model": Failure, "description": "It shuts down, somebody waits far too long, or a server is stuck."}
     },
 )
-async def ready(here: Here) -> Result:
+async def ready(here: Here) -> Ready:
     if here.is_closing():
         raise ShuttingDown("hotseat is shutting down; ask another one")
     if problem := unready(here.dispatcher.view(), here.settings().readiness):
         raise ShuttingDown(problem)
-    return Result(message="hotseat is ready")
+    desk = here.fleet()
+    if desk is None:
+        return Ready(message="hotseat is ready")
+    # It is the store that is away, not this host: whoever sent it nothing now would lose what still works.
+    said = "hotseat is ready, apart from the fleet" if desk.standing is Standing.APART else "hotseat is ready"
+    return Ready(message=said, fleet=desk.standing)
 
 
 @router.post(
@@ -136,6 +160,11 @@ def model(here: House, view: View, seen: ModelView, spec: ModelSpec | None) -> M
     )
 
 
+def membership(here: House) -> Membership | None:
+    desk = here.fleet()
+    return None if desk is None else Membership(host=desk.name, standing=desk.standing)
+
+
 def footprint(seen: ModelView) -> Footprint:
     known = seen.footprint
     return Footprint(
@@ -161,8 +190,9 @@ def progress(here: House, seen: ModelView) -> float | None:
 
 
 def story(here: House, view: View, spec: ModelSpec) -> ModelStory:
-    entries = about(spec.name, here.journal.entries())
+    entries, desk = about(spec.name, here.journal.entries()), here.fleet()
     return ModelStory(
+        host=None if desk is None else desk.name,
         **dict(model(here, view, view.model(spec.name), spec)),
         line=[ticket(view, waiting) for waiting in view.line if waiting.model == spec.name],
         last_start=last_cause(spec.name, entries, StartUpstream),

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from hotseat.api.fleet_shapes import Elsewhere, Membership
+from hotseat.fleet_view import Standing
 from hotseat.scheduling.lifecycle import Phase
 
 # The contract's own
@@ -67,6 +69,13 @@ class Running(BaseModel):
 class Result(BaseModel):
     status: Literal["ok"] = "ok"
     message: str
+
+
+class Ready(Result):
+    fleet: Annotated[
+        Standing | None,
+        Field(description="Missing where this host is alone. `apart` is no reason to send it nothing."),
+    ] = None
 
 
 class Failure(BaseModel):
@@ -160,6 +169,7 @@ class Models(BaseModel):
     ]
     devices: list[Device]
     making_way: Annotated[str, Field(description="For whom models have to be gone; empty: nobody.")]
+    fleet: Annotated[Membership | None, Field(description="How this host stands in its fleet; null: it is alone.")]
 
 
 REQUEST_ID = "The client's `X-Request-Id`, or the one that hotseat made."
@@ -250,6 +260,8 @@ class JournalEntry(BaseModel):
 class ModelStory(Model):
     """A model, who waits for it, and what happened to it last."""
 
+    host: Annotated[str | None, Field(description="Of the fleet, whose story this is; null: this one is alone.")] = None
+    elsewhere: Annotated[list[Elsewhere], Field(description="On which other hosts the model is.")] = []
     line: list[Ticket]
     last_start: Cause | None
     last_stop: Cause | None

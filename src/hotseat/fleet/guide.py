@@ -11,6 +11,7 @@ from hotseat.fleet.claims import claim, key_of
 from hotseat.fleet.placement import Load, Nowhere, place
 from hotseat.fleet.records import encoded
 from hotseat.fleet.store import Bucket, Written
+from hotseat.fleet.tally import Tally
 from hotseat.terms import Address
 from hotseat.whereabouts import HERE, Elsewhere
 
@@ -45,6 +46,7 @@ class Guide:
         """`look_at_ourselves` tells the roster how it stands with this host."""
         self.name: str = roster.me
         self.secret = secret
+        self.tally = Tally()
         self._roster = roster
         self._store = store
         self._tasks = tasks
@@ -77,12 +79,14 @@ class Guide:
         return self._tasks.start(ask(), f"agree on {model}")
 
     def sent(self, host: HostName, model: ModelName) -> None:
+        self.tally.passed_on[host] += 1
         self._roster.sent(host, model)
 
     def came_back(self, host: HostName, model: ModelName) -> None:
         self._roster.came_back(host, model)
 
     def turned_away(self, host: HostName) -> None:
+        self.tally.turned_away[host] += 1
         self._roster.suspect(host, self._clock())
 
     # For those who look after the models
@@ -95,6 +99,7 @@ class Guide:
     async def decide(self, decision: Load, *, unasked: bool = False) -> Agreed:
         """Claim it, or hear who was first; known here from now on, before the store tells."""
         agreed = await claim(self._store, decision, self._roster.me, unasked=unasked)
+        self.tally.agreed(agreed, self._roster.me)
         if agreed.revision is not None:
             key = key_of(agreed.claim.model, agreed.claim.replica)
             told = Written(key, encoded(agreed.claim), agreed.revision)

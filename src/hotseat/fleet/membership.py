@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from hotseat.fleet.catalog_lease import CatalogLease
 from hotseat.fleet.describing import gist
 from hotseat.fleet.records import HostRecord, decoded, encoded
 from hotseat.fleet.store import LEASE_S, Bucket, Change, Conflict, Store, StoreError, Written
+from hotseat.fleet_view import Standing
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -32,14 +32,6 @@ BETWEEN_S: Seconds = 0.2
 """However much happens, others hear of it no more often than this."""
 AGAIN_S: Seconds = 1.0
 """After a failure."""
-
-
-class Standing(Enum):
-    """Does the fleet know of us, and we of it?"""
-
-    JOINING = "joining"
-    TOGETHER = "together"
-    APART = "apart"
 
 
 class NameTaken(Exception):

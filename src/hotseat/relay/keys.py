@@ -102,7 +102,7 @@ def _loads_or_unloads(method: bytes, path: bytes) -> bool:
     return method == b"DELETE" or path.endswith(b"/load")
 
 
-_OPERATING = re.compile(rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*)")
+_OPERATING = re.compile(rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*|fleet/.*)")
 _SERVER_STATE = re.compile(rb"/(?:slots|props)(?:/|\Z)")
 
 

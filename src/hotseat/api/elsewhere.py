@@ -1,0 +1,49 @@
+"""A model's story across the fleet: where else it is, in the words of the hosts that have it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from hotseat.api.fleet_shapes import Elsewhere
+from hotseat.api.shapes import ModelStory
+from hotseat.errors import HostSilent
+
+if TYPE_CHECKING:
+    from hotseat.api.house import FleetDesk
+    from hotseat.fleet_view import Sighting
+    from hotseat.terms import ModelName
+
+BEST_FIRST = ("ready", "loading", "waking")
+
+
+async def elsewhere(desk: FleetDesk, model: ModelName) -> list[Elsewhere]:
+    """All are asked at once, so that the silent ones cost one short wait."""
+    return list(await asyncio.gather(*(_told(desk, seen, model) for seen in desk.sightings(model))))
+
+
+async def _told(desk: FleetDesk, seen: Sighting, model: ModelName) -> Elsewhere:
+    story = await desk.story(seen.host, model) or {}
+    return Elsewhere(host=seen.host, phase=seen.phase, why=str(story.get("why", "")))
+
+
+async def story_of_guest(desk: FleetDesk, model: ModelName) -> ModelStory:
+    """Of a model that only others have: what the host says where it is, or else one that may run it."""
+    seen = sorted(desk.sightings(model), key=_rank)
+    host = seen[0].host if seen else next(iter(desk.offering(model)), None)
+    if host is None:
+        raise HostSilent(f"{model} is a model of other hosts, and none that has it is there")
+    told = await desk.story(host, model)
+    try:
+        story = ModelStory.model_validate(told)
+    except ValidationError:
+        phase = seen[0].phase if seen else "not loaded"
+        raise HostSilent(f"{model} is {phase} on {host}, which did not say why") from None
+    others = await asyncio.gather(*(_told(desk, each, model) for each in seen[1:]))
+    return story.model_copy(update={"host": host, "elsewhere": list(others)})
+
+
+def _rank(seen: Sighting) -> tuple[int, str]:
+    return (BEST_FIRST.index(seen.phase) if seen.phase in BEST_FIRST else len(BEST_FIRST), seen.host)

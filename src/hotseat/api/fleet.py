@@ -1,0 +1,115 @@
+"""The fleet: who is there, what is where, and what operators may ask of hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from hotseat.api.context import Here
+from hotseat.api.fleet_shapes import Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
+from hotseat.api.management import Responses
+from hotseat.api.patience import unless_gone
+from hotseat.api.shapes import Failure, Result
+from hotseat.errors import NotInAFleet
+from hotseat.fleet_view import Order
+
+if TYPE_CHECKING:
+    from hotseat.api.house import FleetDesk, House
+    from hotseat.fleet_view import HostView
+
+router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
+
+ALONE: Responses = {409: {"model": Failure, "description": "This host is alone."}}
+UNKNOWN: Responses = {404: {"model": Failure, "description": "No host of the fleet is called so."}}
+APART: Responses = {503: {"model": Failure, "description": "NATS is away; nothing was changed."}}
+MOVING: Responses = {
+    404: {"model": Failure, "description": "No host or no model of the fleet is called so."},
+    409: {"model": Failure, "description": "This host is alone, or that one may not load the model."},
+    502: {"model": Failure, "description": "It is ready there, but the host where it was did not stop it."},
+    503: {"model": Failure, "description": "It did not become ready there, or NATS is away; nothing was stopped."},
+}
+ORDERS: Responses = {**ALONE, **UNKNOWN, **APART}
+
+
+@router.get("", summary="The hosts of the fleet and what is on them, as far as this one knows", responses=ALONE)
+async def fleet(here: Here) -> Fleet:
+    view = desk_of(here).view()
+    return Fleet(
+        host=view.me,
+        standing=view.standing,
+        hosts=[host(each) for each in view.hosts],
+        claims=[FleetClaim(model=each.model, host=each.host, by=each.by, because=each.because) for each in view.claims],
+    )
+
+
+@router.put("/hosts/{host}/cordon", summary="Place nothing new on a host", responses=ORDERS)
+async def cordon(host: str, here: Here) -> Result:
+    await desk_of(here).give(host, Order.CORDON)
+    return Result(message=f"nothing new is placed on {host}")
+
+
+@router.delete("/hosts/{host}/cordon", summary="Let models be placed on a host again", responses=ORDERS)
+async def uncordon(host: str, here: Here) -> Result:
+    await desk_of(here).take_back(host, Order.CORDON)
+    return Result(message=f"{host} is not cordoned any more")
+
+
+@router.put(
+    "/hosts/{host}/drain", summary="Send a host no requests, and let its models go as they fall idle", responses=ORDERS
+)
+async def drain(host: str, here: Here) -> Result:
+    await desk_of(here).give(host, Order.DRAIN)
+    return Result(message=f"{host} gets no new requests, and its models go as soon as nobody uses them")
+
+
+@router.delete("/hosts/{host}/drain", summary="Let a host serve again", responses=ORDERS)
+async def undrain(host: str, here: Here) -> Result:
+    await desk_of(here).take_back(host, Order.DRAIN)
+    return Result(message=f"{host} is not drained any more")
+
+
+@router.post(
+    "/models/{model:path}/move",
+    summary="Load a model on a host, then stop it where it was; answers when both is done",
+    responses=MOVING,
+)
+async def move(
+    model: str, request: Request, here: Here, to: Annotated[str, Query(description="The host's name.")]
+) -> Result:
+    return Result(message=await unless_gone(request.receive, desk_of(here).move(model, to)))
+
+
+def desk_of(here: House) -> FleetDesk:
+    desk = here.fleet()
+    if desk is None:
+        raise NotInAFleet("this host is alone. `fleet` in its configuration, or `hotseat serve --fleet`, lets it join.")
+    return desk
+
+
+def host(seen: HostView) -> FleetHost:
+    return FleetHost(
+        host=seen.name,
+        address=seen.address,
+        version=seen.version,
+        labels=dict(seen.labels),
+        standing=seen.standing,
+        heard_s=round(seen.heard_s, 3),
+        cordoned=Order.CORDON in seen.orders,
+        drained=Order.DRAIN in seen.orders,
+        devices=[FleetDevice(device=each.device, budget=each.budget, free=each.free) for each in seen.devices],
+        residents=[
+            FleetResident(
+                model=each.model,
+                phase=each.phase,
+                memory={str(device): size for device, size in each.memory.items()},
+                in_flight=each.in_flight,
+                waiting=each.waiting,
+                oldest_wait_s=each.oldest_wait_s,
+                pinned=each.pinned,
+            )
+            for each in seen.residents
+        ],
+        in_flight=sum(each.in_flight for each in seen.residents),
+        waiting=sum(each.waiting for each in seen.residents),
+    )

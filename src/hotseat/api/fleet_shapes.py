@@ -1,0 +1,73 @@
+"""The shapes of answers about the fleet."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from hotseat.fleet_view import HostStanding, Standing
+
+STANDING = "`apart`: NATS is away, so this host serves and passes on by what it knows."
+
+
+class Membership(BaseModel):
+    host: Annotated[str, Field(description="What this host is called.")]
+    standing: Annotated[Standing, Field(description=STANDING)]
+
+
+class FleetResident(BaseModel):
+    model: str
+    phase: str
+    memory: Annotated[dict[str, int], Field(description="Bytes per device; empty: unknown, or no device is counted.")]
+    in_flight: int
+    waiting: int
+    oldest_wait_s: float
+    pinned: bool
+
+
+class FleetDevice(BaseModel):
+    device: str
+    budget: int
+    free: int
+
+
+class FleetHost(BaseModel):
+    """A host, as it last said of itself and as it stands with this one."""
+
+    host: str
+    address: str
+    version: str
+    labels: dict[str, str]
+    standing: Annotated[
+        HostStanding, Field(description="`shunned`: it refused connections, so it is left out for a while.")
+    ]
+    heard_s: Annotated[float, Field(description="Seconds since its last word.")]
+    cordoned: Annotated[bool, Field(description="Nothing new is placed there.")]
+    drained: Annotated[bool, Field(description="And what is there goes, as soon as nobody uses it.")]
+    devices: Annotated[list[FleetDevice], Field(description="Those with a budget, in bytes.")]
+    residents: list[FleetResident]
+    in_flight: int
+    waiting: int
+
+
+class FleetClaim(BaseModel):
+    """Who was chosen to load a model, and has not begun."""
+
+    model: str
+    host: str
+    by: str
+    because: str
+
+
+class Fleet(Membership):
+    hosts: Annotated[list[FleetHost], Field(description="By name, this one among them.")]
+    claims: list[FleetClaim]
+
+
+class Elsewhere(BaseModel):
+    """A model on another host of the fleet."""
+
+    host: str
+    phase: str
+    why: Annotated[str, Field(description="In that host's own words; empty: it did not say.")]

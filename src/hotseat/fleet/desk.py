@@ -1,0 +1,102 @@
+"""Where operators ask about the fleet and give orders to its hosts. What they name is looked up here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hotseat.errors import UnknownHost, UnknownModel, did_you_mean
+from hotseat.fleet import orders
+from hotseat.fleet.errands import Ourselves
+from hotseat.fleet.moving import Mover
+from hotseat.fleet.picture import picture
+from hotseat.fleet.roster import NO_WISH
+from hotseat.fleet_view import Sighting
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.fleet.guide import Guide
+    from hotseat.fleet.moving import Envoy
+    from hotseat.fleet.roster import Roster
+    from hotseat.fleet.store import Store
+    from hotseat.fleet_view import FleetView, Order, Standing
+    from hotseat.terms import Instant, ModelName
+
+
+class Belonging(Ourselves, Protocol):
+    """This host, and how it stands towards its fleet."""
+
+    @property
+    def standing(self) -> Standing: ...
+
+
+class Desk:
+    def __init__(
+        self,
+        roster: Roster,
+        store: Store,
+        guide: Guide,
+        ourselves: Belonging,
+        envoy: Envoy,
+        clock: Callable[[], Instant],
+    ) -> None:
+        self._roster, self._store, self._guide, self._envoy = roster, store, guide, envoy
+        self._ourselves, self._clock = ourselves, clock
+        self._mover = Mover(roster, guide, ourselves, envoy, clock)
+
+    @property
+    def name(self) -> HostName:
+        return self._roster.me
+
+    @property
+    def standing(self) -> Standing:
+        return self._ourselves.standing
+
+    def view(self) -> FleetView:
+        self._ourselves.look_at_ourselves()
+        self._guide.tally.keep_only({member.name for member in self._roster.hosts()})
+        return picture(self._roster, self._guide.tally, self.standing, self._clock())
+
+    # Orders
+
+    async def give(self, host: str, order: Order) -> None:
+        await orders.change(self._store, self._known(host), self.name, lambda given: given | {order})
+
+    async def take_back(self, host: str, order: Order) -> None:
+        """Also of a host that is not there: its orders wait for it."""
+        await orders.change(self._store, self._known(host), self.name, lambda given: given - {order})
+
+    async def move(self, model: str, to: str) -> str:
+        """Load it there, then stop it where it was; says what was done."""
+        found = self._roster.resolve(model)
+        if found is None:
+            names = [name for name, _ in self._roster.names()]
+            raise UnknownModel(f'no host of the fleet has a model called "{model}".{did_you_mean(model, names)}')
+        return await self._mover.move(found, self._known(to))
+
+    # A model, wherever it is
+
+    def sightings(self, model: ModelName) -> list[Sighting]:
+        """Where else it is, in whatever phase."""
+        return [
+            Sighting(member.name, member.residents[model].phase)
+            for member in sorted(self._roster.holders(model), key=lambda member: member.name)
+            if member.name != self.name
+        ]
+
+    def offering(self, model: ModelName) -> list[HostName]:
+        """Who else has it in its configuration."""
+        return sorted(member.name for member, _ in self._roster.offering(model) if member.name != self.name)
+
+    async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
+        """What that host says of it; None where it does not say."""
+        member = self._roster.host(host)
+        return None if member is None else await self._envoy.story(member.record.address, model)
+
+    def _known(self, host: str) -> HostName:
+        name = HostName(host)
+        if self._roster.host(name) is None and self._roster.wish(name) == NO_WISH:
+            names = [member.name for member in self._roster.hosts()]
+            raise UnknownHost(f'no host of the fleet is called "{host}".{did_you_mean(host, names)}')
+        return name

@@ -1,0 +1,139 @@
+"""Moves a model from host to host: it is loaded there first, and goes where it was only when it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hotseat.errors import CannotMove, FleetApart, HostSilent, LoadFailed, NotRunning
+from hotseat.fleet.member import READY
+from hotseat.fleet.obstacles import HELP, obstacle_to_loading
+from hotseat.fleet.placement import Load
+from hotseat.fleet.store import LEASE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.fleet.errands import Ourselves
+    from hotseat.fleet.guide import Guide
+    from hotseat.fleet.member import Member
+    from hotseat.fleet.roster import Roster
+    from hotseat.terms import HostName, Instant, ModelName, Seconds
+
+LOOK_S: Seconds = 0.1
+"""Records of hosts come five times a second at most."""
+BEGIN_S: Seconds = LEASE_S + 2.0
+"""A claim that its host has not followed by then is void."""
+RESTING = "resting"
+"""The phase of a model whose start failed."""
+
+
+class Envoy(Protocol):
+    """Speaks with other hosts over HTTP."""
+
+    async def story(self, address: str, model: ModelName) -> dict[str, Any] | None:
+        """What a host says of a model; None where it does not, within a short time."""
+        ...
+
+    async def stop(self, address: str, model: ModelName) -> None:
+        """Return when the model's process there is gone; NotRunning, or HostSilent with what went wrong."""
+        ...
+
+
+class Mover:
+    def __init__(
+        self,
+        roster: Roster,
+        guide: Guide,
+        ourselves: Ourselves,
+        envoy: Envoy,
+        clock: Callable[[], Instant],
+    ) -> None:
+        self._roster, self._guide, self._ourselves, self._envoy = roster, guide, ourselves, envoy
+        self._clock = clock
+
+    async def move(self, model: ModelName, to: HostName) -> str:
+        """What was done, in words. Asked again after an interruption, it does the rest."""
+        self._ourselves.look_at_ourselves()
+        if not self._is_ready(model, to):
+            self._check(model, to)
+            await self._claim(model, to)
+            await self._until_ready(model, to)
+        source = self._one_too_many(model, to)
+        if source is None:
+            return f"{model} is ready on {to}; no other host has one too many"
+        await self._stop(model, source, to)
+        return f"{model} is ready on {to} and has stopped on {source.name}"
+
+    # There
+
+    def _check(self, model: ModelName, to: HostName) -> None:
+        member = self._roster.host(to)
+        offer = self._roster.offer(member, model) if member else None
+        if member is None or offer is None:
+            raise CannotMove(f"{to} has no {model} in its configuration. Add it there first.")
+        if obstacle := obstacle_to_loading(self._roster, member, model, offer, self._clock()):
+            raise CannotMove(f"{model} cannot move to {to}, which is {obstacle.value}. First {HELP[obstacle]}.")
+
+    async def _claim(self, model: ModelName, to: HostName) -> None:
+        replica = sum(1 for _ in self._roster.residences(model))
+        while True:
+            agreed = await self._guide.decide(Load(model, to, replica, "an operator moves it here"), unasked=True)
+            if agreed.revision is None:
+                raise FleetApart(f"{model} stays where it is: without NATS, {to} cannot be told. Ask again later.")
+            if agreed.claim.host == to:
+                return
+            if not self._roster.shows(agreed.claim):
+                chosen = f"{agreed.claim.host} was chosen to load it a moment ago ({agreed.claim.because})"
+                raise CannotMove(f"{model} cannot move to {to} yet: {chosen}. Ask again when it is ready.")
+            replica += 1  # that claim was followed and is there for a moment still
+
+    async def _until_ready(self, model: ModelName, to: HostName) -> None:
+        was, begun = self._phase(model, to), False
+        until = self._clock() + BEGIN_S
+        while not self._is_ready(model, to):
+            phase = self._phase(model, to)
+            has_failed = phase == RESTING and (begun or was != RESTING)
+            if has_failed or (begun and phase is None) or (not begun and self._clock() > until):
+                raise await self._failure(model, to)
+            begun = begun or phase not in (None, RESTING)
+            await asyncio.sleep(LOOK_S)
+            self._ourselves.look_at_ourselves()
+
+    async def _failure(self, model: ModelName, to: HostName) -> LoadFailed | HostSilent:
+        member = self._roster.host(to)
+        if member is None:
+            return HostSilent(f"{to} left the fleet before {model} was ready there; elsewhere nothing was stopped")
+        story = await self._envoy.story(member.record.address, model) or {}
+        why = story.get("last_error") or story.get("why") or f"{to} did not say why"
+        return LoadFailed(f"{model} did not become ready on {to}, and elsewhere nothing was stopped: {why}")
+
+    # Where it was
+
+    def _one_too_many(self, model: ModelName, to: HostName) -> Member | None:
+        """Of the others the one with the least to do; None where all are wanted."""
+        others = [member for member, _ in self._roster.residences(model) if member.name != to]
+        if not others or len(others) < self._roster.kept.get(model, 0):
+            return None
+        return min(others, key=lambda member: (member.load_per_slot(model), member.name))
+
+    async def _stop(self, model: ModelName, source: Member, to: HostName) -> None:
+        try:
+            if source.name == self._roster.me:
+                await self._ourselves.unload(model)
+            else:
+                await self._envoy.stop(source.record.address, model)
+        except NotRunning:
+            return  # it went by itself
+        except HostSilent as problem:
+            raise HostSilent(f"{model} is ready on {to}, but {source.name} still has it: {problem.message}") from None
+
+    # What is known
+
+    def _phase(self, model: ModelName, host: HostName) -> str | None:
+        member = self._roster.host(host)
+        residence = member.residents.get(model) if member else None
+        return residence.phase if residence else None
+
+    def _is_ready(self, model: ModelName, host: HostName) -> bool:
+        return self._phase(model, host) == READY

@@ -1,0 +1,55 @@
+"""Operators' orders in the store: written so that two who give different ones at the same moment are both heard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.errors import FleetApart
+from hotseat.fleet.picture import orders_in
+from hotseat.fleet.records import Wish, decoded, encoded
+from hotseat.fleet.store import Bucket, Conflict, StoreError
+from hotseat.fleet_view import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.fleet.store import Store, Written
+    from hotseat.terms import HostName
+
+    Orders = frozenset[Order]
+
+ROUNDS = 5
+"""So many may write at once before one of them is told to ask again."""
+
+
+async def change(store: Store, host: HostName, by: HostName, to: Callable[[Orders], Orders]) -> None:
+    """Let the orders for a host be as `to` makes them; FleetApart where that could not be written."""
+    try:
+        for _ in range(ROUNDS):
+            found = await store.read(Bucket.WISHES, host)
+            try:
+                return await _write(store, host, found, to(_orders(found)), by)
+            except Conflict:
+                continue
+    except StoreError as problem:
+        raise FleetApart(f"nothing was changed for {host}: {problem}. Ask again when NATS is back.") from problem
+    raise FleetApart(f"nothing was changed for {host}: others change it all the time. Ask again.", retry_after=1)
+
+
+async def _write(store: Store, host: HostName, found: Written | None, orders: Orders, by: HostName) -> None:
+    value = encoded(Wish(Order.CORDON in orders, Order.DRAIN in orders, by))
+    if found is None:
+        if orders:
+            await store.create(Bucket.WISHES, host, value)
+    elif orders:
+        await store.replace(Bucket.WISHES, host, value, found.revision)
+    else:
+        await store.remove(Bucket.WISHES, host, found.revision)
+
+
+def _orders(found: Written | None) -> Orders:
+    """What cannot be read counts for nobody, and is written over."""
+    try:
+        return orders_in(decoded(found.value, Wish)) if found else frozenset()
+    except ValueError:
+        return frozenset()

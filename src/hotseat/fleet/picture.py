@@ -1,0 +1,79 @@
+"""PURE: the roster as it is shown to operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.fleet.tally import Agreement
+from hotseat.fleet_view import ClaimView, DeviceRoom, FleetView, HostStanding, HostView, Order, Resident
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hotseat.fleet.member import Member
+    from hotseat.fleet.records import Residence, Wish
+    from hotseat.fleet.roster import Roster
+    from hotseat.fleet.tally import Tally
+    from hotseat.fleet_view import Standing
+    from hotseat.terms import Instant
+
+
+def picture(roster: Roster, tally: Tally, standing: Standing, now: Instant) -> FleetView:
+    """Hosts by name, this one among them."""
+    members = sorted(roster.hosts(), key=lambda member: member.name)
+    return FleetView(
+        me=roster.me,
+        standing=standing,
+        hosts=tuple(_host(member, roster, tally, now) for member in members),
+        claims=tuple(claim for member in members for claim in _claims(member, roster, now)),
+        agreements={agreement.value: tally.agreements[agreement] for agreement in Agreement},
+        malformed=roster.malformed,
+    )
+
+
+def _host(member: Member, roster: Roster, tally: Tally, now: Instant) -> HostView:
+    record = member.record
+    return HostView(
+        name=record.name,
+        address=record.address,
+        version=record.version,
+        labels=record.labels,
+        standing=_standing(member, roster, now),
+        heard_s=max(0.0, now - member.heard_at),
+        orders=orders_in(roster.wish(record.name)),
+        devices=tuple(DeviceRoom(device, room.budget, room.free) for device, room in record.devices.items()),
+        residents=tuple(_resident(residence) for residence in record.residents),
+        passed_on=tally.passed_on[record.name],
+        turned_away=tally.turned_away[record.name],
+    )
+
+
+def _standing(member: Member, roster: Roster, now: Instant) -> HostStanding:
+    if member.record.is_leaving:
+        return HostStanding.LEAVING
+    if member.name == roster.me:
+        return HostStanding.HERE
+    return HostStanding.SHUNNED if member.is_shunned(now) else HostStanding.HEARD
+
+
+def orders_in(wish: Wish) -> frozenset[Order]:
+    given = {Order.CORDON: wish.cordoned, Order.DRAIN: wish.drained}
+    return frozenset(order for order, is_given in given.items() if is_given)
+
+
+def _resident(residence: Residence) -> Resident:
+    return Resident(
+        model=residence.model,
+        phase=residence.phase,
+        memory=residence.memory,
+        in_flight=residence.in_flight,
+        waiting=residence.waiting,
+        oldest_wait_s=residence.oldest_wait_s,
+        pinned=residence.pinned,
+    )
+
+
+def _claims(member: Member, roster: Roster, now: Instant) -> Iterator[ClaimView]:
+    for held in roster.claimed_on(member.name, now):
+        claim = held.claim
+        yield ClaimView(claim.model, claim.host, claim.by, claim.because)

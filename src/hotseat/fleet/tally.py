@@ -1,0 +1,48 @@
+"""What became of requests that were sent to other hosts, and of loads that had to be agreed upon: counted, no more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from hotseat.fleet.claims import Agreed
+    from hotseat.terms import HostName
+
+
+class Agreement(Enum):
+    """Who decided that a model is loaded."""
+
+    MADE = "made"
+    """This host: its claim was the first."""
+    LOST = "lost"
+    """Another one was quicker."""
+    ALONE = "alone"
+    """This host, without asking: the store was away."""
+
+
+class Tally:
+    __slots__ = ("agreements", "passed_on", "turned_away")
+
+    def __init__(self) -> None:
+        self.passed_on: Counter[HostName] = Counter()
+        self.turned_away: Counter[HostName] = Counter()
+        self.agreements: Counter[Agreement] = Counter()
+
+    def agreed(self, agreed: Agreed, me: HostName) -> None:
+        self.agreements[_who_decided(agreed, me)] += 1
+
+    def keep_only(self, hosts: Collection[HostName]) -> None:
+        """Hosts come and go under new names; what was counted of those that are gone would only ever grow."""
+        for counted in (self.passed_on, self.turned_away):
+            for gone in [host for host in counted if host not in hosts]:
+                del counted[gone]
+
+
+def _who_decided(agreed: Agreed, me: HostName) -> Agreement:
+    if agreed.revision is None:
+        return Agreement.ALONE
+    return Agreement.MADE if agreed.claim.by == me else Agreement.LOST

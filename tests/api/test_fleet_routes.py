@@ -1,0 +1,216 @@
+"""What the API tells of a fleet and does for its operators: hosts in one process that speak to each other over HTTP."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from tests.support.company import MODELS, Company, company
+from tests.support.management import Management, application, around, served
+from tests.support.puppets import Puppets, come_true
+
+from hotseat.terms import ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+
+
+@dataclass
+class Served:
+    """A fleet of a, b and c whose APIs are served; c alone has llama, and does not get qwen."""
+
+    fleet: Company
+    doors: dict[str, httpx2.AsyncClient]
+    stack: dict[str, AsyncExitStack]
+
+    async def ask(self, host: str, method: str, path: str) -> httpx2.Response:
+        return await self.doors[host].request(method, path)
+
+    async def get(self, host: str, path: str) -> Any:
+        return (await self.doors[host].get(path)).json()
+
+    async def fall_silent(self, host: str) -> None:
+        """Its door is shut; it is still one of the fleet."""
+        await self.stack[host].aclose()
+
+
+@pytest.fixture
+async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
+    """Real sockets, so that hosts ask each other as they do in production."""
+    sockets = {name: socket.create_server(("127.0.0.1", 0)) for name in "abc"}
+    urls = {name: f"http://127.0.0.1:{sock.getsockname()[1]}" for name, sock in sockets.items()}
+    async with AsyncExitStack() as stack:
+        fleet = await stack.enter_async_context(
+            company(
+                *urls,
+                models=lambda name: MODELS[1:] if name == "c" else MODELS[:1],
+                puppets=lambda name: Puppets(broken=("qwen",) if name == "b" else ()),
+                address=urls.__getitem__,
+                has_no_sockets=False,
+            )
+        )
+        house = Served(fleet, {}, {})
+        for name, sock in sockets.items():
+            client = await stack.enter_async_context(httpx2.AsyncClient(base_url=urls[name], timeout=15))
+            host = fleet[name]
+            parts: Management = around(host.dispatcher, host.journal, host.puppets, client, tmp_path / name)
+            parts.fleet = host.desk
+            house.doors[name] = client
+            door = house.stack[name] = await stack.enter_async_context(AsyncExitStack())
+            await door.enter_async_context(served(application(parts), fd=sock.fileno()))
+            door.callback(sock.close)
+        yield house
+
+
+async def test_the_fleet_is_told(hosts: Served) -> None:
+    """Who is asked, how it stands, and each host with what is on it."""
+    await hosts.fleet["c"].dispatcher.load(LLAMA)
+    await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
+    told = await hosts.get("a", "/hotseat/fleet")
+
+    assert (told["host"], told["standing"], told["claims"]) == ("a", "together", [])
+    assert [(host["host"], host["standing"], host["cordoned"]) for host in told["hosts"]] == [
+        ("a", "here", False),
+        ("b", "heard", False),
+        ("c", "heard", False),
+    ]
+    [llama] = told["hosts"][2]["residents"]
+    assert (llama["model"], llama["phase"], llama["in_flight"], llama["pinned"]) == ("llama", "ready", 0, False)
+
+
+@pytest.mark.parametrize(("order", "key"), [("cordon", "cordoned"), ("drain", "drained")])
+async def test_orders_come_and_go(hosts: Served, order: str, key: str) -> None:
+    """PUT gives one, DELETE takes it back, whichever host is asked."""
+
+    async def is_ordered() -> bool:
+        return bool((await hosts.get("c", "/hotseat/fleet"))["hosts"][1][key])
+
+    given = await hosts.ask("a", "PUT", f"/hotseat/fleet/hosts/b/{order}")
+    await come_true(lambda: hosts.fleet["c"].desk.view().hosts[1].orders)
+    during = await is_ordered()
+    taken = await hosts.ask("c", "DELETE", f"/hotseat/fleet/hosts/b/{order}")
+    await come_true(lambda: not hosts.fleet["c"].desk.view().hosts[1].orders)
+
+    assert (given.status_code, given.json()["status"], taken.status_code) == (200, "ok", 200)
+    assert (during, await is_ordered()) == (True, False)
+
+
+async def test_a_host_that_nobody_knows_is_not_found(hosts: Served) -> None:
+    """The sentence says so."""
+    answer = await hosts.ask("a", "PUT", "/hotseat/fleet/hosts/z/drain")
+
+    assert answer.status_code == 404
+    assert answer.json()["error"] == 'no host of the fleet is called "z".'
+
+
+async def test_a_model_is_moved_over_http(hosts: Served) -> None:
+    """Asked of the host that it leaves for another; and of a third, which has to ask the others."""
+    fleet = hosts.fleet
+    fleet["b"].puppets.broken = ()
+    await fleet["a"].dispatcher.load(QWEN)
+    await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
+    moved = await hosts.ask("c", "POST", "/hotseat/fleet/models/q/move?to=b")
+
+    assert (moved.status_code, moved.json()) == (
+        200,
+        {"status": "ok", "message": "qwen is ready on b and has stopped on a"},
+    )
+    assert (fleet["a"].running(), fleet["b"].running()) == ([], ["qwen"])
+
+
+async def test_a_move_that_cannot_be_is_refused(hosts: Served) -> None:
+    """With the status of what stands in its way, and what that host says."""
+    failed = await hosts.ask("a", "POST", "/hotseat/fleet/models/qwen/move?to=b")
+    elsewhere = await hosts.ask("a", "POST", "/hotseat/fleet/models/qwen/move?to=c")
+    unknown = await hosts.ask("a", "POST", "/hotseat/fleet/models/nobody/move?to=b")
+
+    assert (failed.status_code, elsewhere.status_code, unknown.status_code) == (503, 409, 404)
+    assert "qwen exited with code 1" in failed.json()["error"]
+    assert elsewhere.json()["error"] == "c has no qwen in its configuration. Add it there first."
+
+
+async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
+    """It serves what it can, so balancers keep sending; nothing that needs agreement is promised."""
+    before = await hosts.ask("a", "GET", "/hotseat/ready")
+    hosts.fleet["a"].store.cut_off()
+    await come_true(lambda: hosts.fleet["a"].desk.standing.value == "apart")
+    after = await hosts.ask("a", "GET", "/hotseat/ready")
+    order = await hosts.ask("a", "PUT", "/hotseat/fleet/hosts/b/drain")
+
+    assert before.json() == {"status": "ok", "message": "hotseat is ready", "fleet": "together"}
+    assert (after.status_code, after.json()["fleet"]) == (200, "apart")
+    assert after.json()["message"] == "hotseat is ready, apart from the fleet"
+    assert (await hosts.get("a", "/hotseat/models"))["fleet"] == {"host": "a", "standing": "apart"}
+    assert order.status_code == 503
+
+
+async def test_why_is_told_across_hosts(hosts: Served) -> None:
+    """A model that is here and elsewhere has a story of its own and a sentence of each other host."""
+    fleet = hosts.fleet
+    fleet["b"].puppets.broken = ()
+    await fleet["b"].dispatcher.load(QWEN)
+    await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
+    story = await hosts.get("a", "/hotseat/models/q")
+    alone = await hosts.get("a", "/hotseat/models/q?here=true")
+    theirs = fleet["b"].dispatcher.view().model(QWEN).why
+
+    assert (story["host"], story["phase"]) == ("a", "cold")
+    assert story["elsewhere"] == [{"host": "b", "phase": "ready", "why": theirs}]
+    assert alone["elsewhere"] == []
+
+
+async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
+    """What only others have is told by the one that has it, loaded or not."""
+    await come_true(lambda: "llama" in hosts.fleet["a"].dispatcher.catalog.fellows)
+    cold = await hosts.get("a", "/hotseat/models/llama")
+    await hosts.fleet["c"].dispatcher.load(LLAMA)
+    await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
+    ready = await hosts.get("a", "/hotseat/models/llama")
+
+    assert (cold["host"], cold["phase"]) == ("c", "cold")
+    assert (ready["host"], ready["phase"], ready["elsewhere"]) == ("c", "ready", [])
+    assert ready["last_start"]["because"]
+
+
+async def test_a_silent_host_is_named(hosts: Served) -> None:
+    """Whoever asks is not kept waiting, and hears where the model is all the same."""
+    fleet = hosts.fleet
+    fleet["b"].puppets.broken = ()
+    await fleet["b"].dispatcher.load(QWEN)
+    await fleet["c"].dispatcher.load(LLAMA)
+    await come_true(lambda: fleet["a"].phases_seen("b") and fleet["a"].phases_seen("c"))
+    for name in "bc":
+        await hosts.fall_silent(name)
+    qwen = await hosts.get("a", "/hotseat/models/qwen")
+    llama = await hosts.ask("a", "GET", "/hotseat/models/llama")
+
+    assert qwen["elsewhere"] == [{"host": "b", "phase": "ready", "why": ""}]
+    assert llama.status_code == 502
+    assert llama.json()["error"] == "llama is ready on c, which did not say why"
+
+
+async def test_a_host_that_is_alone_has_no_fleet(house: Management) -> None:
+    """Each route says so, with what to do; readiness and the models say nothing of it."""
+    refused = [
+        await house.client.request(method, f"/hotseat/fleet{path}")
+        for method, path in (
+            ("GET", ""),
+            ("PUT", "/hosts/b/cordon"),
+            ("DELETE", "/hosts/b/cordon"),
+            ("PUT", "/hosts/b/drain"),
+            ("DELETE", "/hosts/b/drain"),
+            ("POST", "/models/alpha/move?to=b"),
+        )
+    ]
+
+    assert {answer.status_code for answer in refused} == {409}
+    assert {answer.json()["error"].partition(".")[0] for answer in refused} == {"this host is alone"}
+    assert (await house.get("/hotseat/ready")).json() == {"status": "ok", "message": "hotseat is ready"}
+    assert (await house.get("/hotseat/models")).json()["fleet"] is None

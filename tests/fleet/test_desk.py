@@ -1,0 +1,315 @@
+"""What operators ask of a fleet: to see it, to close a host, to move a model."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.company import MODELS, company
+from tests.support.puppets import Puppets, come_true, spec
+from tests.support.virtual_time import in_virtual_time
+
+from hotseat.catalog.spec import Replicas
+from hotseat.errors import CannotMove, FleetApart, HostSilent, LoadFailed, UnknownHost, UnknownModel
+from hotseat.fleet.claims import key_of
+from hotseat.fleet.records import Claim, Wish, encoded
+from hotseat.fleet.store import Bucket
+from hotseat.fleet_view import HostStanding, Order, Standing
+from hotseat.tasks import Tasks
+from hotseat.terms import HostName, ModelName
+
+if TYPE_CHECKING:
+    from tests.support.company import Company
+
+QWEN = ModelName("qwen")
+
+
+def orders(fleet: Company, seen_by: str, host: str) -> set[Order]:
+    [seen] = [each for each in fleet[seen_by].desk.view().hosts if each.name == host]
+    return set(seen.orders)
+
+
+# To see it
+
+
+@in_virtual_time
+async def test_each_host_is_seen_with_what_is_on_it() -> None:
+    """By name: where it is, how it stands, and its models with their phases."""
+    async with company("a", "b") as fleet:
+        await fleet["b"].dispatcher.load(QWEN)
+        await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
+        seen = fleet["a"].desk.view()
+
+    assert (seen.me, seen.standing) == ("a", Standing.TOGETHER)
+    assert [(host.name, host.address, host.standing) for host in seen.hosts] == [
+        ("a", "http://a", HostStanding.HERE),
+        ("b", "http://b", HostStanding.HEARD),
+    ]
+    assert seen.hosts[1].heard_s < 5
+
+
+@in_virtual_time
+async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None:
+    """What was sent there and came back is counted, and that it is left out can be seen."""
+    async with company("a", "b") as fleet:
+        guide = fleet["a"].fellowship.guide
+        guide.sent(HostName("b"), QWEN)
+        guide.turned_away(HostName("b"))
+        [_, b] = fleet["a"].desk.view().hosts
+
+    assert (b.standing, b.passed_on, b.turned_away) == (HostStanding.SHUNNED, 1, 1)
+
+
+@in_virtual_time
+async def test_a_host_without_the_store_says_that_it_is_apart() -> None:
+    """What it knew of the others it still shows."""
+    async with company("a", "b") as fleet:
+        fleet["a"].store.cut_off()
+        await come_true(lambda: fleet["a"].desk.standing is Standing.APART)
+
+        assert [host.name for host in fleet["a"].desk.view().hosts] == ["a", "b"]
+
+
+@in_virtual_time
+async def test_what_was_counted_of_a_host_goes_with_it() -> None:
+    """Names that come and go do not pile up."""
+    async with company("a", "b") as fleet:
+        fleet["a"].fellowship.guide.sent(HostName("b"), QWEN)
+        await fleet["b"].fellowship.leave()
+        await come_true(lambda: len(fleet["a"].desk.view().hosts) == 1)
+
+        assert not fleet["a"].fellowship.guide.tally.passed_on
+
+
+@in_virtual_time
+async def test_who_decided_is_counted() -> None:
+    """Claims that this host made, that another one made first, and what it did while the store was away."""
+    async with company("a", "b") as fleet:
+        guide = fleet["a"].fellowship.guide
+        await fleet["a"].desk.move("qwen", "b")
+        theirs = Claim(ModelName("llama"), HostName("b"), HostName("b"), "it was asked for")
+        await fleet["b"].store.create(Bucket.CLAIMS, key_of(theirs.model, 0), encoded(theirs))
+        with pytest.raises(CannotMove):
+            await fleet["a"].desk.move("llama", "a")
+        fleet["a"].store.cut_off()
+        with pytest.raises(FleetApart):
+            await fleet["a"].desk.move("qwen", "a")
+
+        assert fleet["a"].desk.view().agreements == {"made": 1, "lost": 1, "alone": 1}
+        assert guide.tally.agreements.total() == 3
+
+
+# To close a host
+
+
+@in_virtual_time
+async def test_orders_are_given_and_taken_back_one_by_one() -> None:
+    """Whoever takes back a cordon does not take back the drain; without orders there is no record."""
+    async with company("a", "b") as fleet:
+        desk = fleet["a"].desk
+        await desk.give("b", Order.CORDON)
+        await desk.give("b", Order.DRAIN)
+        await come_true(lambda: orders(fleet, "b", "b") == {Order.CORDON, Order.DRAIN})
+        await desk.take_back("b", Order.CORDON)
+        await come_true(lambda: orders(fleet, "b", "b") == {Order.DRAIN})
+        await desk.take_back("b", Order.DRAIN)
+        await come_true(lambda: orders(fleet, "b", "b") == set())
+
+        assert await fleet["a"].store.read(Bucket.WISHES, "b") is None
+
+
+@in_virtual_time
+async def test_two_operators_are_both_heard() -> None:
+    """Orders that are given at the same moment do not overwrite each other."""
+    async with company("a", "b", "c") as fleet:
+        await asyncio.gather(fleet["a"].desk.give("c", Order.CORDON), fleet["b"].desk.give("c", Order.DRAIN))
+
+        await come_true(lambda: orders(fleet, "c", "c") == {Order.CORDON, Order.DRAIN})
+
+
+@in_virtual_time
+async def test_an_order_outlives_its_host() -> None:
+    """It holds when the host comes back, and can be taken back meanwhile."""
+    async with company("a", "b") as fleet:
+        await fleet["a"].desk.give("b", Order.CORDON)
+        await come_true(lambda: orders(fleet, "a", "b") == {Order.CORDON})
+        await fleet["b"].fellowship.leave()
+        await come_true(lambda: len(fleet["a"].desk.view().hosts) == 1)
+        await fleet["a"].desk.take_back("b", Order.CORDON)
+
+        assert await fleet["a"].store.read(Bucket.WISHES, "b") is None
+
+
+@in_virtual_time
+async def test_a_wish_that_cannot_be_read_is_written_over() -> None:
+    """Another version's scribble keeps nobody from giving orders."""
+    async with company("a", "b") as fleet:
+        await fleet["a"].store.put(Bucket.WISHES, "b", b"scribble")
+        await fleet["a"].desk.give("b", Order.DRAIN)
+        await come_true(lambda: orders(fleet, "a", "b") == {Order.DRAIN})
+        found = await fleet["a"].store.read(Bucket.WISHES, "b")
+
+    assert found is not None
+    assert found.value == encoded(Wish(drained=True, by="a"))
+
+
+@in_virtual_time
+async def test_nobody_is_ordered_about_who_is_unknown() -> None:
+    """A near miss is told which host may be meant."""
+    async with company("gpu1", "gpu2") as fleet:
+        with pytest.raises(UnknownHost, match='Did you mean "gpu2"'):
+            await fleet["gpu1"].desk.give("gpu22", Order.DRAIN)
+
+
+@in_virtual_time
+async def test_without_the_store_no_order_is_given() -> None:
+    """Whoever gives one hears that nothing was changed."""
+    async with company("a", "b") as fleet:
+        fleet["a"].store.cut_off()
+        with pytest.raises(FleetApart, match="nothing was changed for b"):
+            await fleet["a"].desk.give("b", Order.DRAIN)
+
+
+@in_virtual_time
+async def test_a_drained_host_empties() -> None:
+    """What nobody uses goes."""
+    async with company("a", "b") as fleet:
+        await fleet["b"].dispatcher.load(QWEN)
+        await fleet["a"].desk.give("b", Order.DRAIN)
+
+        await come_true(lambda: fleet["b"].running() == [])
+
+
+# To move a model
+
+
+@in_virtual_time
+async def test_a_model_moves() -> None:
+    """It is loaded there first, and goes where it was only then."""
+    async with company("a", "b", puppets=lambda name: Puppets(slow=("qwen",) if name == "b" else ())) as fleet:
+        await fleet["a"].dispatcher.load(QWEN)
+        moving = Tasks().start(fleet["a"].desk.move("q", "b"), "move")
+        await come_true(lambda: fleet["b"].puppets.is_starting("qwen"))
+        meanwhile = fleet["a"].running()
+        fleet["b"].puppets.become_ready("qwen")
+        said = await moving
+
+        assert meanwhile == ["qwen"]
+        assert said == "qwen is ready on b and has stopped on a"
+        assert (fleet["a"].running(), fleet["b"].running()) == ([], ["qwen"])
+
+
+@in_virtual_time
+async def test_a_third_host_may_be_asked_to_move_a_model() -> None:
+    """It tells both; and who is asked for its own sake loads and stops like any other."""
+    async with company("a", "b", "c") as fleet:
+        await fleet["a"].dispatcher.load(QWEN)
+        await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
+        there = await fleet["c"].desk.move("qwen", "b")
+        await come_true(lambda: fleet["c"].phases_seen("a") == {})
+        home = await fleet["c"].desk.move("qwen", "c")
+
+        assert there == "qwen is ready on b and has stopped on a"
+        assert home == "qwen is ready on c and has stopped on b"
+
+
+@in_virtual_time
+async def test_a_model_that_is_nowhere_is_loaded_where_it_shall_be() -> None:
+    """There is nothing to stop."""
+    async with company("a", "b") as fleet:
+        said = await fleet["a"].desk.move("qwen", "b")
+
+        assert said == "qwen is ready on b; no other host has one too many"
+        assert fleet["b"].running() == ["qwen"]
+
+
+@in_virtual_time
+async def test_a_move_that_was_interrupted_is_finished_when_asked_again() -> None:
+    """What is ready there is not loaded again, and what is one too many goes."""
+    async with company("a", "b") as fleet:
+        for name in ("a", "b"):
+            await fleet[name].dispatcher.load(QWEN)
+        await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
+
+        assert await fleet["a"].desk.move("qwen", "b") == "qwen is ready on b and has stopped on a"
+
+
+@in_virtual_time
+async def test_replicas_that_are_always_wanted_stay() -> None:
+    """Moving adds one where there were too few, and takes none away."""
+    models = (spec("qwen", replicas=Replicas(2, 3)),)
+    async with company("a", "b", "c", models=lambda _: models) as fleet:
+        await come_true(lambda: sum("qwen" in fleet[name].running() for name in "abc") == 2)
+        [third] = [name for name in "abc" if "qwen" not in fleet[name].running()]
+        await come_true(lambda: len(fleet[third].desk.sightings(QWEN)) == 2)
+        said = await fleet[third].desk.move("qwen", third)
+
+        assert said.startswith(f"qwen is ready on {third} and has stopped on ")
+        assert sum("qwen" in fleet[name].running() for name in "abc") == 2
+
+
+@in_virtual_time
+async def test_a_load_that_fails_stops_nothing() -> None:
+    """The answer says why, in the words of the host where it failed."""
+    async with company("a", "b", puppets=lambda name: Puppets(broken=("qwen",) if name == "b" else ())) as fleet:
+        await fleet["a"].dispatcher.load(QWEN)
+        with pytest.raises(LoadFailed, match=r"did not become ready on b, .* qwen exited with code 1"):
+            await fleet["a"].desk.move("qwen", "b")
+
+        assert fleet["a"].running() == ["qwen"]
+
+
+@in_virtual_time
+async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
+    """Nobody waits for it, and nothing is stopped."""
+    async with company("a", "b", puppets=lambda _: Puppets(slow=("qwen",))) as fleet:
+        moving = Tasks().start(fleet["a"].desk.move("qwen", "b"), "move")
+        await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "loading"})
+        await fleet["b"].fellowship.leave()
+
+        with pytest.raises(HostSilent, match="b left the fleet before qwen was ready"):
+            await moving
+
+
+@in_virtual_time
+async def test_a_host_that_does_not_stop_it_is_named() -> None:
+    """The model is ready where it shall be, and the answer says that it is also where it was."""
+    async with company("a", "b", "c") as fleet:
+        await fleet["a"].dispatcher.load(QWEN)
+        await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
+        fleet.silent.add("a")
+        with pytest.raises(HostSilent, match="qwen is ready on b, but a still has it: http://a did not answer"):
+            await fleet["c"].desk.move("qwen", "b")
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [(Order.CORDON, "is cordoned. First take the cordon"), (Order.DRAIN, "is drained. First take the")],
+)
+async def test_a_closed_host_gets_nothing(order: Order, says: str) -> None:
+    """Whoever wants it there must take the order back first."""
+    async with company("a", "b") as fleet:
+        await fleet["a"].desk.give("b", order)
+        await come_true(lambda: orders(fleet, "a", "b") == {order})
+        with pytest.raises(CannotMove, match=f"qwen cannot move to b, which {says}"):
+            await fleet["a"].desk.move("qwen", "b")
+
+
+@in_virtual_time
+async def test_a_host_that_does_not_have_it_gets_nothing() -> None:
+    """A model runs only where the configuration has it."""
+    async with company("a", "b", models=lambda name: MODELS if name == "a" else MODELS[1:]) as fleet:
+        with pytest.raises(CannotMove, match="b has no qwen in its configuration"):
+            await fleet["a"].desk.move("qwen", "b")
+
+
+@in_virtual_time
+async def test_names_are_looked_up_in_the_whole_fleet() -> None:
+    """What nobody has is unknown, with a near miss; so is a host that nobody knows."""
+    async with company("gpu1", "gpu2") as fleet:
+        with pytest.raises(UnknownModel, match='Did you mean "qwen"'):
+            await fleet["gpu1"].desk.move("qwem", "gpu2")
+        with pytest.raises(UnknownHost, match='Did you mean "gpu'):
+            await fleet["gpu1"].desk.move("qwen", "gpu3")

@@ -1,0 +1,99 @@
+"""Operators' errands to other hosts, past the real relay of that host."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.envoy import Envoy
+from hotseat.errors import HostSilent, NotRunning
+from hotseat.settings import Access, ApiKey, Fleet, Settings
+from hotseat.tasks import Tasks
+from hotseat.terms import HostName, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.support.relay_house import RelayHouse
+
+    OpenHouse = Callable[..., Awaitable[RelayHouse]]
+
+MODEL = ModelName("org/model")
+US = Envoy(HostName("a"), "hush")
+STRANGER = Envoy(HostName("a"), "guessed")
+
+
+async def keyed(open_house: OpenHouse) -> tuple[RelayHouse, str]:
+    """A host of the fleet that lets in nobody without a key."""
+    fleet = Fleet(("nats://x",), HostName("b"), secret="hush")
+    house = await open_house(settings=Settings(fleet=fleet, access=Access(api_keys=(ApiKey("ours"),))))
+    return house, f"http://127.0.0.1:{house.port}"
+
+
+def answer(status: str, **said: str) -> bytes:
+    body = json.dumps(said).encode()
+    return b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+        status.encode(),
+        len(body),
+        body,
+    )
+
+
+async def test_a_host_is_asked_for_a_story(open_house: OpenHouse) -> None:
+    """The fleet's secret opens its management API, which is asked for what it knows itself."""
+    house, url = await keyed(open_house)
+    asking = Tasks().start(US.story(url, MODEL), "ask")
+    call = await house.management.call()
+    await call.say(answer("200 OK", why="it was asked for"))
+
+    assert await asking == {"why": "it was asked for"}
+    assert call.request.first_line.split()[:2] == ["GET", "/hotseat/models/org%2Fmodel?here=true"]
+
+
+async def test_a_stranger_hears_nothing(open_house: OpenHouse) -> None:
+    """Without the secret it is refused at the door: there is no story, and nothing is stopped."""
+    _, url = await keyed(open_house)
+
+    assert await STRANGER.story(url, MODEL) is None
+    with pytest.raises(HostSilent, match=r"answered 403: .*fleet\.secret"):
+        await STRANGER.stop(url, MODEL)
+
+
+async def test_a_host_is_asked_to_stop_a_model(open_house: OpenHouse) -> None:
+    """What was not running is told apart from what could not be stopped."""
+    house, url = await keyed(open_house)
+    outcomes = [
+        answer("200 OK", message="it has stopped"),
+        answer("409 Conflict", error="it is not running"),
+        answer("500 Internal Server Error", error="a bug"),
+    ]
+    stopped: list[object] = []
+    for outcome in outcomes:
+        asking = Tasks().start(US.stop(url, MODEL), "ask")
+        call = await house.management.call()
+        assert call.request.first_line.split()[:2] == ["DELETE", "/upstream/org%2Fmodel"]
+        await call.say(outcome)
+        try:
+            stopped.append(await asking)
+        except (NotRunning, HostSilent) as problem:
+            stopped.append((type(problem), problem.message))
+
+    assert stopped == [
+        None,
+        (NotRunning, "it is not running"),
+        (HostSilent, f"{url} answered 500: a bug"),
+    ]
+
+
+async def test_what_is_no_hotseat_says_nothing(open_house: OpenHouse) -> None:
+    """Neither does a port where nobody listens."""
+    house, url = await keyed(open_house)
+    asking = Tasks().start(US.story(url, MODEL), "ask")
+    await (await house.management.call()).say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+
+    assert await asking is None
+    assert await US.story("http://127.0.0.1:9", MODEL) is None
+    with pytest.raises(HostSilent, match="did not answer"):
+        await US.stop("http://127.0.0.1:9", MODEL)

@@ -1,0 +1,127 @@
+"""A fleet in one process: hosts with their own dispatchers and puppets, around one board."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.support.puppets import Puppets, catalog, come_true, spec
+
+from hotseat.dispatcher import Dispatcher
+from hotseat.errors import HostSilent
+from hotseat.fellowship import Fellowship
+from hotseat.fleet.inprocess import Board, InProcess
+from hotseat.journal import Journal
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.settings import Fleet
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.fleet.desk import Desk
+    from hotseat.terms import ModelName
+
+SECRET = "hush"
+MODELS = (spec("qwen", aliases=("q",)), spec("llama"))
+
+
+@dataclass
+class Host:
+    dispatcher: Dispatcher
+    journal: Journal
+    puppets: Puppets
+    store: InProcess
+    fellowship: Fellowship
+
+    @property
+    def desk(self) -> Desk:
+        return self.fellowship.desk
+
+    def running(self) -> list[str]:
+        return [model.name for model in self.dispatcher.view().running()]
+
+    def phases_seen(self, host: str) -> dict[str, str]:
+        """What is on a host, as this one knows."""
+        [seen] = [each for each in self.desk.view().hosts if each.name == host]
+        return {resident.model: resident.phase for resident in seen.residents}
+
+
+@dataclass
+class Company:
+    """Hosts by name."""
+
+    board: Board
+    hosts: dict[str, Host] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+    """Hosts that do not answer."""
+
+    def __getitem__(self, name: str) -> Host:
+        return self.hosts[name]
+
+    async def until_met(self) -> None:
+        """Each knows of all."""
+        await come_true(lambda: all(len(host.desk.view().hosts) == len(self.hosts) for host in self.hosts.values()))
+
+
+class Errand:
+    """An envoy without sockets: it goes to the other dispatchers itself."""
+
+    def __init__(self, company: Company) -> None:
+        self._company = company
+
+    async def story(self, address: str, model: ModelName) -> dict[str, Any] | None:
+        host = self._at(address)
+        if host is None:
+            return None
+        seen = host.dispatcher.view().model(model)
+        return {"why": seen.why, "last_error": seen.last_error}
+
+    async def stop(self, address: str, model: ModelName) -> None:
+        host = self._at(address)
+        if host is None:
+            raise HostSilent(f"{address} did not answer")
+        await host.dispatcher.unload(model)
+
+    def _at(self, address: str) -> Host | None:
+        name = address.removeprefix("http://")
+        return None if name in self._company.silent else self._company[name]
+
+
+@asynccontextmanager
+async def company(
+    *names: str,
+    models: Callable[[str], Sequence[ModelSpec]] = lambda _: MODELS,
+    puppets: Callable[[str], Puppets] = lambda _: Puppets(),
+    address: Callable[[str], str] = "http://{}".format,
+    has_no_sockets: bool = True,
+) -> AsyncIterator[Company]:
+    """Inside the block they are a fleet and know each other."""
+    together = Company(Board(clock=asyncio.get_running_loop().time))
+    envoy = Errand(together) if has_no_sockets else None
+    async with AsyncExitStack() as stack:
+        for name in names:
+            made = together.hosts[name] = _host(
+                Fleet(("nats://nowhere",), HostName(name), address=address(name), secret=SECRET),
+                InProcess(together.board),
+                catalog(*models(name)),
+                puppets(name),
+                envoy,
+            )
+            stack.push_async_callback(made.dispatcher.shut_down, 0)
+            await made.fellowship.join()
+            stack.push_async_callback(made.fellowship.leave)
+        await together.until_met()
+        yield together
+
+
+def _host(settings: Fleet, store: InProcess, models: Catalog, puppets: Puppets, envoy: Errand | None) -> Host:
+    journal = Journal()
+    dispatcher = Dispatcher(Scheduler(models), puppets, journal)
+    fellowship = Fellowship(settings, store, dispatcher, lambda: False, envoy)
+    journal.listen(fellowship.watch)
+    return Host(dispatcher, journal, puppets, store, fellowship)
