@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.hotseat import PROGRAM
+from tests.support.desk import completed
 from tests.support.puppets import come_true
 
 from hotseat.api.house import ReloadResult
@@ -47,12 +45,6 @@ async def test_ps_shows_what_is_alive(desk: Desk) -> None:
 
 async def test_the_shell_completes_models(desk: Desk) -> None:
     """Names and aliases of the running server that begin as typed; nothing where no server answers."""
-
-    def completed(words: str, url: str) -> str:
-        env = {**os.environ, "_HOTSEAT_COMPLETE": "complete_bash", "HOTSEAT_URL": url}
-        env |= {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-        return subprocess.run([PROGRAM], env=env, capture_output=True, text=True).stdout
-
     known = await asyncio.to_thread(completed, "hotseat load q", desk.url)
     nobody = await asyncio.to_thread(completed, "hotseat stop q", "http://127.0.0.1:9")
 

@@ -32,6 +32,8 @@ def ps(server: Server, as_json: bool) -> None:
         print("\n" + table(DEVICES, [device_row(device) for device in house["devices"]]))
     if house["making_way"]:
         print(f"\nmodels make way: {house['making_way']}")
+    if (fleet := house["fleet"]) and fleet["standing"] == "apart":
+        print(f"\n{fleet['host']} is apart from its fleet; `hotseat fleet status` says what it knows")
     return None
 
 
@@ -138,15 +140,23 @@ def why(server: Server, model: str, as_json: bool) -> None:
 
 
 def sentences(story: dict[str, Any]) -> list[str]:
-    """The present first, then who waits, then what brought it about."""
-    told = [f"{story['model']} is {story['phase']}: {story['why']}"]
+    """The present first, then who waits, then what brought it about, then the other hosts."""
+    on_host = f" on {story['host']}" if story["host"] else ""
+    told = [f"{story['model']} is {story['phase']}{on_host}: {story['why']}"]
     told += [waiting(ticket) for ticket in story["line"]]
     for what, cause in (("started", story["last_start"]), ("stopped", story["last_stop"])):
         if cause:
             told.append(f"last {what} {moment(cause['at'])}: {cause['because']}")
     if story["last_error"] and story["last_error"] != story["why"]:
         told.append(f"last failure: {story['last_error']}")
-    return told
+    return told + [on_another(seen) for seen in story["elsewhere"]]
+
+
+def on_another(seen: dict[str, Any]) -> str:
+    """Of another host, in its own words."""
+    if not seen["why"]:
+        return f"it is {seen['phase']} on {seen['host']}, which did not say why"
+    return f"it is {seen['phase']} on {seen['host']}: {seen['why']}"
 
 
 def waiting(ticket: dict[str, Any]) -> str:

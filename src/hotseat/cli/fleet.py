@@ -1,0 +1,64 @@
+"""`hotseat fleet`: which hosts there are and what is on them, and what an operator may ask of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hotseat.cli.asking import show_json
+from hotseat.cli.client import in_path
+from hotseat.cli.tables import duration, gib, table
+
+if TYPE_CHECKING:
+    from hotseat.cli.client import Server
+
+HOSTS = ("HOST", "STANDING", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "VERSION", "ADDRESS")
+CLAIMS = ("MODEL", "WILL BE LOADED ON", "BECAUSE")
+APART = "NATS is away: what is told of the others is what was last heard, and nothing can be ordered or moved."
+
+
+def status(server: Server, as_json: bool) -> None:
+    fleet = server.ask("GET", "/hotseat/fleet")
+    if as_json:
+        return show_json(fleet)
+    print(table(HOSTS, [host_row(host) for host in fleet["hosts"]]))
+    if fleet["claims"]:
+        claims = [(claim["model"], claim["host"], claim["because"]) for claim in fleet["claims"]]
+        print("\n" + table(CLAIMS, claims))
+    if fleet["standing"] == "apart":
+        print(f"\n{fleet['host']} is apart from the fleet. {APART}")
+    return None
+
+
+def host_row(host: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        host["host"],
+        standing(host),
+        ", ".join(order for order in ("cordoned", "drained") if host[order]),
+        ", ".join(f"{room['device']} {gib(room['free'])} of {gib(room['budget'])}" for room in host["devices"]),
+        ", ".join(f"{each['model']} ({each['phase']})" for each in host["residents"]),
+        str(host["in_flight"]),
+        str(host["waiting"]),
+        ", ".join(f"{label}={value}" for label, value in sorted(host["labels"].items())),
+        host["version"],
+        host["address"],
+    )
+
+
+def standing(host: dict[str, Any]) -> str:
+    """`here`, or how long ago it was heard of."""
+    if host["standing"] == "here":
+        return "here"
+    heard = f"heard {duration(host['heard_s'])} ago"
+    return heard if host["standing"] == "heard" else f"{host['standing']}, {heard}"
+
+
+def give(server: Server, host: str, order: str) -> None:
+    print(server.ask("PUT", f"/hotseat/fleet/hosts/{in_path(host)}/{order}")["message"])
+
+
+def take_back(server: Server, host: str, order: str) -> None:
+    print(server.ask("DELETE", f"/hotseat/fleet/hosts/{in_path(host)}/{order}")["message"])
+
+
+def move(server: Server, model: str, host: str) -> None:
+    print(server.ask("POST", f"/hotseat/fleet/models/{in_path(model)}/move", to=host)["message"])

@@ -1,0 +1,151 @@
+"""`hotseat fleet`, typed at a host of a fleet in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+from tests.support.company import Company, company
+from tests.support.desk import Desk, completed
+from tests.support.management import application, around, served
+from tests.support.puppets import come_true
+
+from hotseat.terms import HostName, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.support.desk import Typed
+
+QWEN = ModelName("qwen")
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[Company]:
+    async with company("gpu1", "gpu2") as fleet:
+        yield fleet
+
+
+@pytest.fixture
+async def gpu1(fleet: Company, typed: Typed, tmp_path: Path) -> AsyncIterator[Desk]:
+    """Somebody types at one of two hosts."""
+    host = fleet["gpu1"]
+    async with httpx2.AsyncClient() as client:
+        house = around(host.dispatcher, host.journal, host.puppets, client, tmp_path)
+        house.fleet = host.desk
+        async with served(application(house), host="127.0.0.1", port=0) as port:
+            yield Desk(house, f"http://127.0.0.1:{port}", typed)
+
+
+async def test_status_shows_the_hosts(gpu1: Desk, fleet: Company) -> None:
+    """One row a host: how it stands, what was ordered, what is on it."""
+    await fleet["gpu2"].dispatcher.load(QWEN)
+    await gpu1.type("fleet", "cordon", "gpu2")
+    await come_true(lambda: fleet["gpu1"].desk.view().hosts[1].orders and fleet["gpu1"].phases_seen("gpu2"))
+    said = await gpu1.type("fleet", "status")
+    head, here, other = said.out.splitlines()
+
+    assert head.split("  ")[0] == "HOST"
+    assert here.split()[:2] == ["gpu1", "here"]
+    assert other.split()[:2] == ["gpu2", "heard"]
+    assert "cordoned" in other
+    assert "qwen (ready)" in other
+
+
+async def test_status_for_programs(gpu1: Desk) -> None:
+    """--json is what the API says."""
+    said = json.loads((await gpu1.type("fleet", "status", "--json")).out)
+
+    assert [host["host"] for host in said["hosts"]] == ["gpu1", "gpu2"]
+    assert said["standing"] == "together"
+
+
+async def test_status_says_that_a_host_is_apart(gpu1: Desk, fleet: Company) -> None:
+    """And so does `hotseat ps`, where people look first."""
+    fleet["gpu1"].store.cut_off()
+    await come_true(lambda: fleet["gpu1"].desk.standing.value == "apart")
+    status, ps = await gpu1.type("fleet", "status"), await gpu1.type("ps")
+
+    assert "gpu1 is apart from the fleet. NATS is away" in status.out
+    assert "gpu1 is apart from its fleet" in ps.out
+
+
+async def test_status_shows_who_was_chosen(gpu1: Desk, fleet: Company) -> None:
+    """A load that was agreed upon and has not begun is seen with its reason; one who refused is called shunned."""
+    guide = fleet["gpu1"].fellowship.guide
+    guide.turned_away(HostName("gpu2"))
+    agreed: list[object] = []
+    guide.agree(QWEN, "somebody", agreed.append)  # type: ignore[arg-type]  # a client's name in plain text
+    await come_true(lambda: agreed)
+    said = (await gpu1.type("fleet", "status")).out
+
+    assert "shunned, heard" in said
+    assert "WILL BE LOADED ON" in said
+
+
+@pytest.mark.parametrize(("give", "take", "order"), [("cordon", "uncordon", "cordon"), ("drain", "undrain", "drain")])
+async def test_orders_are_typed(gpu1: Desk, fleet: Company, give: str, take: str, order: str) -> None:
+    """Each can be taken back."""
+
+    def orders() -> list[str]:
+        return [order.value for order in fleet["gpu2"].desk.view().hosts[1].orders]
+
+    given = await gpu1.type("fleet", give, "gpu2")
+    await come_true(lambda: orders() == [order])
+    taken = await gpu1.type("fleet", take, "gpu2")
+    await come_true(lambda: orders() == [])
+
+    assert (given.code, taken.code) == (0, 0)
+    assert "gpu2" in given.out
+
+
+async def test_a_model_is_moved_by_a_command(gpu1: Desk, fleet: Company) -> None:
+    """It returns when the model is there and gone from where it was."""
+    await fleet["gpu1"].dispatcher.load(QWEN)
+    said = await gpu1.type("fleet", "move", "q", "gpu2")
+
+    assert (said.code, said.out) == (0, "qwen is ready on gpu2 and has stopped on gpu1\n")
+
+
+async def test_a_near_miss_is_told_what_may_be_meant(gpu1: Desk) -> None:
+    """Of hosts and of models; the exit code says that nothing was done."""
+    host = await gpu1.type("fleet", "drain", "gpu22")
+    model = await gpu1.type("fleet", "move", "qwem", "gpu2")
+
+    assert (host.code, model.code) == (1, 1)
+    assert 'Did you mean "gpu2"?' in host.err
+    assert 'Did you mean "qwen"?' in model.err
+
+
+async def test_why_names_the_other_hosts(gpu1: Desk, fleet: Company) -> None:
+    """What this host says of the model comes first, then each other one in its own words, or that it said none."""
+    await fleet["gpu2"].dispatcher.load(QWEN)
+    await come_true(lambda: fleet["gpu1"].phases_seen("gpu2"))
+    spoken = (await gpu1.type("why", "qwen")).out.splitlines()
+    fleet.silent.add("gpu2")
+    silent = (await gpu1.type("why", "qwen")).out.splitlines()
+
+    assert spoken[0].startswith("qwen is cold on gpu1: ")
+    assert spoken[-1] == f"it is ready on gpu2: {fleet['gpu2'].dispatcher.view().model(QWEN).why}"
+    assert silent[-1] == "it is ready on gpu2, which did not say why"
+
+
+async def test_a_host_that_is_alone_says_what_to_do(desk: Desk) -> None:
+    """There is no fleet to show."""
+    said = await desk.type("fleet", "status")
+
+    assert said.code == 1
+    assert "this host is alone" in said.err
+
+
+async def test_the_shell_completes_hosts(gpu1: Desk) -> None:
+    """Names of hosts of the running server's fleet that begin as typed; nothing where no server answers."""
+    known = await asyncio.to_thread(completed, "hotseat fleet drain gpu", gpu1.url)
+    nobody = await asyncio.to_thread(completed, "hotseat fleet drain gpu", "http://127.0.0.1:9")
+
+    assert known.split() == ["gpu1", "gpu2"]
+    assert nobody.split() == []
