@@ -55,6 +55,7 @@ from hotseat.systemd import Systemd, handed_sockets, most_exposed
 from hotseat.tasks import Tasks
 from hotseat.telemetry import logs
 from hotseat.telemetry.descriptors import watch_descriptors
+from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.json_lines import ServerLines
 from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.lag import Lag
@@ -256,6 +257,7 @@ class Program:
         self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked, lambda: self._archivist.lost)
         self._metrics.include(KeyPage(self._accounts.all))
         self._metrics.include(LoopPage())
+        self._metrics.include(FleetPage(lambda: desk.view() if (desk := self._fleet_desk()) else None))
         self._journal.listen(self._metrics.watch)
         self._journal.listen(Homecoming(self._dispatcher, self._tasks).watch)
         self._activity = Activity(self._metrics)

@@ -39,6 +39,17 @@ class HostStanding(Enum):
     LEAVING = "leaving"
 
 
+class Agreement(Enum):
+    """Who decided that a model is loaded."""
+
+    MADE = "made"
+    """This host: its claim was the first."""
+    LOST = "lost"
+    """Another one was quicker."""
+    ALONE = "alone"
+    """This host, without asking: the store was away."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceRoom:
     device: DeviceName
@@ -92,8 +103,8 @@ class FleetView:
     """Of this host."""
     hosts: tuple[HostView, ...]
     claims: tuple[ClaimView, ...]
-    agreements: Mapping[str, int] = field(default_factory=dict)
-    """How often a load was agreed upon, by who had decided it."""
+    agreements: Mapping[Agreement, int] = field(default_factory=dict)
+    """How often a load was agreed upon."""
     malformed: int = 0
     """Records that were passed over."""
 

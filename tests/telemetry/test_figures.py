@@ -15,20 +15,26 @@ from hotseat.accounts import Accounts
 from hotseat.activity import Tokens
 from hotseat.dispatcher import Dispatcher
 from hotseat.errors import LoadFailed
+from hotseat.fleet_view import Agreement, FleetView, HostStanding, HostView, Resident, Standing
 from hotseat.journal import Journal
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.scheduling.view import View
 from hotseat.settings import ApiKey
 from hotseat.telemetry.figures import LABELS
+from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metrics import Metrics
-from hotseat.terms import ModelName
+from hotseat.terms import HostName, ModelName
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
 ROW = re.compile(r"^\| `([a-z_]+)` \| (counter|gauge|histogram) \| (.*?) \| ", re.MULTILINE)
 ALPHA, BETA, DUD = ModelName("alpha"), ModelName("beta"), ModelName("dud")
+QWEN = Resident(ModelName("qwen"), "ready", {}, 0, 0, 0.0, pinned=False)
+SHUNNED = HostView(HostName("gpu2"), "http://gpu2", "1", {}, HostStanding.SHUNNED, 2.5, frozenset(), (), (QWEN,), 7, 1)
+FLEET = FleetView(HostName("gpu1"), Standing.APART, (SHUNNED,), (), {Agreement.MADE: 3}, malformed=1)
 
 
 async def printed() -> list[Metric]:
@@ -40,6 +46,7 @@ async def printed() -> list[Metric]:
     metrics = Metrics(dispatcher.view, lambda: 0.0)
     metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")])))
     metrics.include(LoopPage())
+    metrics.include(FleetPage(lambda: FLEET))
     journal.listen(metrics.watch)
     metrics.finished(ALPHA, 200, 0.1, 0.2, 0.3)
     metrics.counted(ALPHA, Tokens(4, 3, 99.5), 99.5)
@@ -98,3 +105,37 @@ async def test_names_follow_the_conventions() -> None:
         assert re.fullmatch(r"(hotseat|process)_[a-z_]+", family.name)
         if family.type == "histogram":
             assert family.name.endswith(("_seconds", "_per_second"))
+
+
+async def test_a_fleet_in_figures() -> None:
+    """How this host stands, and of each other one how long it was silent, what is ready there and what was sent."""
+    seen = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in await printed()
+        for sample in family.samples
+        if family.name.startswith("hotseat_fleet") and sample.value
+    }
+
+    assert seen == {
+        ("hotseat_fleet_standing", "apart"): 1,
+        ("hotseat_fleet_hosts",): 1,
+        ("hotseat_fleet_host_heard_seconds", "gpu2"): 2.5,
+        ("hotseat_fleet_host_shunned", "gpu2"): 1,
+        ("hotseat_fleet_host_ready_models", "gpu2"): 1,
+        ("hotseat_fleet_requests_total", "gpu2", "passed on"): 7,
+        ("hotseat_fleet_requests_total", "gpu2", "turned away"): 1,
+        ("hotseat_fleet_claims_total", "made"): 3,
+        ("hotseat_fleet_malformed_total",): 1,
+    }
+
+
+def test_a_host_that_is_alone_says_so_in_figures() -> None:
+    """Rules that look at the fleet find something there, too: nobody is apart who is alone."""
+    metrics = Metrics(lambda: View(0.0, (), ()), lambda: 0.0)
+    metrics.include(FleetPage(lambda: None))
+    page = metrics.render().decode()
+
+    assert 'hotseat_fleet_standing{standing="alone"} 1.0' in page
+    assert 'hotseat_fleet_standing{standing="apart"} 0.0' in page
+    assert "hotseat_fleet_hosts 0.0" in page
+    assert "gpu" not in page

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.fleet.tally import Agreement
 from hotseat.fleet_view import ClaimView, DeviceRoom, FleetView, HostStanding, HostView, Order, Resident
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def picture(roster: Roster, tally: Tally, standing: Standing, now: Instant) -> F
         standing=standing,
         hosts=tuple(_host(member, roster, tally, now) for member in members),
         claims=tuple(claim for member in members for claim in _claims(member, roster, now)),
-        agreements={agreement.value: tally.agreements[agreement] for agreement in Agreement},
+        agreements=dict(tally.agreements),
         malformed=roster.malformed,
     )
 

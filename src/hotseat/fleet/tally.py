@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import Enum
 from typing import TYPE_CHECKING
+
+from hotseat.fleet_view import Agreement
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from hotseat.fleet.claims import Agreed
     from hotseat.terms import HostName
-
-
-class Agreement(Enum):
-    """Who decided that a model is loaded."""
-
-    MADE = "made"
-    """This host: its claim was the first."""
-    LOST = "lost"
-    """Another one was quicker."""
-    ALONE = "alone"
-    """This host, without asking: the store was away."""
 
 
 class Tally:

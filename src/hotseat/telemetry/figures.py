@@ -12,6 +12,7 @@ from enum import Enum
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from hotseat.errors import HotseatError
+from hotseat.fleet_view import Agreement, Standing
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
 
@@ -57,6 +58,10 @@ def codes(kind: type[HotseatError] = HotseatError) -> frozenset[str]:
 STATUS_CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
 READY, FAILED, GIVEN_UP = OUTCOMES = ("ready", "failed", "given up")
 
+ALONE = "alone"
+STANDINGS = (ALONE, *(standing.value for standing in Standing))
+PASSED_ON, TURNED_AWAY = PASSAGES = ("passed on", "turned away")
+
 LABELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "model": ("a model's configured name, a peer's models included", ()),
     "status": ("the status towards the client by its first digit; `none` where no answer began", STATUS_CLASSES),
@@ -65,6 +70,13 @@ LABELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cause": ("why a server was stopped", tuple(cause.value for cause in Cause)),
     "phase": ("where a model is in its life", tuple(phase.value for phase in Phase)),
     "key": ("the name of a configured key, never its secret", ()),
+    "host": ("the name of a host of the fleet that is there", ()),
+    "standing": ("of this host towards its fleet; `apart` while NATS is away", STANDINGS),
+    "passage": ("`turned away` where that host could not be reached or would not take it", PASSAGES),
+    "decided": (
+        "who decided on a load: `made` here, `lost` to a host that was quicker, or `alone` because NATS was away",
+        tuple(agreement.value for agreement in Agreement),
+    ),
     "version": ("hotseat's", ()),
 }
 """What each label means, and which values it can have; none are named where the configuration or the build names them.
@@ -156,6 +168,24 @@ KEY_DEVICE_SECONDS = Figure(
     _KEY,
 )
 
+_HOST = ("host",)
+FLEET_STANDING = Figure(
+    "hotseat_fleet_standing", _GAUGE, "1 for how this host stands towards its fleet, else 0.", ("standing",)
+)
+FLEET_HOSTS = Figure("hotseat_fleet_hosts", _GAUGE, "Hosts that this one knows, itself included; 0 where it is alone.")
+FLEET_HEARD = Figure("hotseat_fleet_host_heard_seconds", _GAUGE, "Since the last word of a host.", _HOST)
+FLEET_SHUNNED = Figure(
+    "hotseat_fleet_host_shunned", _GAUGE, "1 for a host that refused connections and is left out for a while.", _HOST
+)
+FLEET_READY = Figure("hotseat_fleet_host_ready_models", _GAUGE, "Models that are ready on a host.", _HOST)
+FLEET_REQUESTS = Figure(
+    "hotseat_fleet_requests_total", _COUNTER, "Requests that this host sent to another.", ("host", "passage")
+)
+FLEET_CLAIMS = Figure("hotseat_fleet_claims_total", _COUNTER, "Loads that hosts had to agree upon.", ("decided",))
+FLEET_MALFORMED = Figure(
+    "hotseat_fleet_malformed_total", _COUNTER, "Records in NATS that could not be read and were passed over."
+)
+
 
 def _process(name: str, kind: Kind, meaning: str) -> Figure:
     return Figure(f"process_{name}", kind, meaning, stability=Stability.FOREIGN)
@@ -177,5 +207,6 @@ FIGURES = (
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
     ACTIVITY_LOST, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
     KEY_REQUESTS, KEY_REFUSED, KEY_IN_FLIGHT, KEY_DEVICE_SECONDS,
+    FLEET_STANDING, FLEET_HOSTS, FLEET_HEARD, FLEET_SHUNNED, FLEET_READY, FLEET_REQUESTS, FLEET_CLAIMS, FLEET_MALFORMED,
     *PROCESS,
 )  # fmt: skip

@@ -1,0 +1,62 @@
+"""The fleet, for Prometheus, as this host sees it. Labels are hosts that are there, never models on hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client.registry import Collector
+
+from hotseat.fleet_view import Agreement, HostStanding
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.telemetry import figures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from prometheus_client.core import Metric
+
+    from hotseat.fleet_view import FleetView
+
+
+class FleetPage(Collector):
+    def __init__(self, view: Callable[[], FleetView | None]) -> None:
+        self._view = view
+        """None: this host is alone."""
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, as the other page."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        view = self._view()
+        yield of_standing(figures.ALONE if view is None else view.standing.value)
+        yield figures.FLEET_HOSTS.gauge(len(view.hosts) if view else 0)
+        yield from of_hosts(view)
+        yield from of_records(view)
+
+
+def of_standing(present: str) -> Metric:
+    family = figures.FLEET_STANDING.gauge()
+    for standing in figures.STANDINGS:
+        family.add_metric([standing], standing == present)
+    return family
+
+
+def of_hosts(view: FleetView | None) -> Iterator[Metric]:
+    heard, shunned = figures.FLEET_HEARD.gauge(), figures.FLEET_SHUNNED.gauge()
+    ready, requests = figures.FLEET_READY.gauge(), figures.FLEET_REQUESTS.counter()
+    for host in view.hosts if view else ():
+        heard.add_metric([host.name], host.heard_s)
+        shunned.add_metric([host.name], host.standing is HostStanding.SHUNNED)
+        ready.add_metric([host.name], sum(each.phase == Phase.READY.value for each in host.residents))
+        requests.add_metric([host.name, figures.PASSED_ON], host.passed_on)
+        requests.add_metric([host.name, figures.TURNED_AWAY], host.turned_away)
+    yield from (heard, shunned, ready, requests)
+
+
+def of_records(view: FleetView | None) -> Iterator[Metric]:
+    claims, malformed = figures.FLEET_CLAIMS.counter(), figures.FLEET_MALFORMED.counter()
+    for agreement in Agreement:
+        claims.add_metric([agreement.value], view.agreements.get(agreement, 0) if view else 0)
+    malformed.add_metric([], view.malformed if view else 0)
+    yield from (claims, malformed)
