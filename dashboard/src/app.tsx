@@ -2,9 +2,10 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { line, models, standing } from "./house/live";
+import { line, membership, models, standing } from "./house/live";
 import { ActivityPage } from "./pages/activity";
 import { ConfigPage } from "./pages/config";
+import { FleetPage } from "./pages/fleet";
 import { LinePage } from "./pages/line";
 import { LogsPage } from "./pages/logs";
 import { MemoryPage } from "./pages/memory";
@@ -25,6 +26,7 @@ const PAGES: Record<IconName, { title: string; Page: () => preact.JSX.Element }>
   activity: { title: "Activity", Page: ActivityPage },
   logs: { title: "Logs", Page: LogsPage },
   playground: { title: "Playground", Page: PlaygroundPage },
+  fleet: { title: "Fleet", Page: FleetPage },
   config: { title: "Config", Page: ConfigPage },
 };
 
@@ -74,10 +76,15 @@ export function App() {
 }
 
 function Pages({ current, chosen }: { current: string; chosen: () => void }) {
-  const counts: Partial<Record<IconName, number>> = { line: line.value.length };
+  const isApart = membership.value?.standing === "apart";
+  const tags: Partial<Record<IconName, number | string>> = {
+    line: line.value.length,
+    fleet: isApart ? "apart" : "",
+  };
+  const shown = Object.entries(PAGES).filter(([name]) => name !== "fleet" || membership.value !== null);
   return (
     <nav aria-label="Pages">
-      {Object.entries(PAGES).map(([name, { title }]) => (
+      {shown.map(([name, { title }]) => (
         <a
           key={name}
           href={linkTo(name)}
@@ -86,7 +93,7 @@ function Pages({ current, chosen }: { current: string; chosen: () => void }) {
         >
           <Icon name={name as IconName} />
           {title}
-          {Boolean(counts[name as IconName]) && <span class="count">{counts[name as IconName]}</span>}
+          {Boolean(tags[name as IconName]) && <span class="count">{tags[name as IconName]}</span>}
         </a>
       ))}
     </nav>

@@ -68,12 +68,12 @@ def names_at(host: Hotseat) -> set[str]:
 
 
 @contextmanager
-def fleet_of(folder: Path, *names: str, models: Mapping[str, Any], nats: int = 3) -> Iterator[Hosts]:
+def fleet_of(folder: Path, *names: str, models: Mapping[str, Any], nats: int = 3, **keys: Any) -> Iterator[Hosts]:
     """Hosts with the same models, who know of each other."""
     with ExitStack() as stack:
         servers = stack.enter_context(nats_cluster(folder / "nats", nats))
         hosts = Hosts(folder, servers, stack)
         for name in names:
-            hosts.start(name, models)
+            hosts.start(name, models, **keys)
         hosts.until_together()
         yield hosts

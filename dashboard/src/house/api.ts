@@ -1,7 +1,7 @@
 // How the dashboard speaks to hotseat: like any other client. Addresses are relative to this page, so a reverse proxy
 // may put hotseat under a path of its own.
 
-import type { ConfigReport, ModelStory, Models, Queue, Requests, Result } from "./shapes";
+import type { ConfigReport, Fleet, ModelStory, Models, Queue, Requests, Result } from "./shapes";
 
 const HOTSEAT = new URL("..", document.baseURI);
 export const ROOT = new URL("..", HOTSEAT);
@@ -27,8 +27,15 @@ export const house = {
   load: (model: string) => done("GET", new URL(`upstream/${encoded(model)}/load`, ROOT)),
   stop: (model: string, force: boolean) =>
     done("DELETE", new URL(`upstream/${encoded(model)}${force ? "?force=true" : ""}`, ROOT)),
+  fleet: () => told<Fleet>("fleet"),
+  give: (host: string, order: Order) => done("PUT", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
+  takeBack: (host: string, order: Order) =>
+    done("DELETE", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
   dismiss: (ticket: number) => done("DELETE", `requests/${ticket}`),
 };
+
+/** What a host of the fleet may be told. */
+export type Order = "cordon" | "drain";
 
 /** Under hotseat's own paths, or anywhere with a whole URL. */
 export async function call(path: string | URL, options: RequestInit = {}): Promise<Response> {

@@ -3,10 +3,11 @@
 
 import { computed, signal } from "@preact/signals";
 import type { Observation } from "../timeline/lanes";
+import { route } from "../route";
 import { firstLine } from "../words";
 import { house } from "./api";
 import { follow, type Standing } from "./feed";
-import type { ByDevice, Finished, JournalEntry, Model, Ticket, UnderWay } from "./shapes";
+import type { ByDevice, Finished, Fleet, JournalEntry, Membership, Model, Ticket, UnderWay } from "./shapes";
 import type { ServerEvent } from "./sse";
 
 const MOST_ENTRIES = 5000;
@@ -22,6 +23,10 @@ export const budgets = signal<ByDevice>({});
 /** What models may take of each device now. */
 export const available = signal<ByDevice>({});
 export const makingWay = signal("");
+/** null: this host is alone. */
+export const membership = signal<Membership | null>(null);
+/** Asked for while somebody looks at it. */
+export const fleet = signal<Fleet | null>(null);
 export const line = signal<Ticket[]>([]);
 export const journal = signal<JournalEntry[]>([]);
 export const observations = signal<Observation[]>([]);
@@ -55,7 +60,7 @@ export async function refresh(): Promise<void> {
   isRefreshing = true;
   try {
     await takePicture();
-    await Promise.all([takeLine(), takeRequests()]);
+    await Promise.all([takeLine(), takeRequests(), takeFleet()]);
     isPictureMissing.value = false;
   } catch {
     isPictureMissing.value = true; // the next beat tries again
@@ -87,12 +92,18 @@ async function takePicture(): Promise<void> {
   budgets.value = picture.budgets ?? {};
   available.value = Object.fromEntries((picture.devices ?? []).map((each) => [each.device, each.available]));
   makingWay.value = picture.making_way ?? "";
+  membership.value = picture.fleet ?? null;
   pictureAt.value = now.value = picture.at;
   observe(picture.at, picture.models);
 }
 
 async function takeLine(): Promise<void> {
   line.value = (await house.queue()).waiting;
+}
+
+async function takeFleet(): Promise<void> {
+  if (route.value.page !== "fleet") return;
+  fleet.value = membership.value && (await house.fleet());
 }
 
 async function takeRequests(): Promise<void> {

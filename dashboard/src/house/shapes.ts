@@ -54,6 +54,41 @@ export interface Models {
   devices?: Device[];
   /** For whom models have to be gone; empty: nobody. */
   making_way?: string;
+  /** null: this host is alone. */
+  fleet?: Membership | null;
+}
+
+export interface Membership {
+  host: string;
+  standing: "joining" | "together" | "apart";
+}
+
+export interface FleetResident {
+  model: string;
+  phase: Phase;
+  memory: ByDevice;
+  in_flight: number;
+  waiting: number;
+}
+
+export interface FleetHost {
+  host: string;
+  address: string;
+  version: string;
+  labels: Record<string, string>;
+  standing: "here" | "heard" | "shunned" | "leaving";
+  /** Seconds since its last word. */
+  heard_s: number;
+  cordoned: boolean;
+  drained: boolean;
+  devices: { device: string; budget: number; free: number }[];
+  residents: FleetResident[];
+  in_flight: number;
+  waiting: number;
+}
+
+export interface Fleet extends Membership {
+  hosts: FleetHost[];
 }
 
 export interface Ticket {

@@ -1,0 +1,135 @@
+// The hosts of the fleet: how each stands, what is on it, and what may be asked of it.
+
+import { useEffect } from "preact/hooks";
+import { house, type Order } from "../house/api";
+import { fleet, membership, refresh, stale } from "../house/live";
+import type { Fleet, FleetHost, FleetResident } from "../house/shapes";
+import { Action } from "../parts/actions";
+import { Card, Page } from "../parts/frame";
+import { PhaseChip } from "../parts/phase";
+import { type Column, Table } from "../parts/table";
+import { bytes, counted, duration } from "../words";
+
+export function FleetPage() {
+  useEffect(() => void refresh(), []);
+  const seen = fleet.value;
+  return (
+    <Page title="Fleet" about={about(seen)}>
+      {membership.value?.standing === "apart" && (
+        <p role="status">
+          {membership.value.host} is apart from the fleet: NATS is away. It serves and passes on by what it
+          knows; nothing can be ordered until NATS is back.
+        </p>
+      )}
+      {seen?.hosts.map((host) => (
+        <Host key={host.host} host={host} />
+      ))}
+    </Page>
+  );
+}
+
+function about(seen: Fleet | null): string {
+  if (seen) return `${counted(seen.hosts.length, "host")}, as ${seen.host} knows them.`;
+  return membership.value
+    ? "Asking hotseat …"
+    : "This hotseat is alone. `fleet` in its configuration lets it join one.";
+}
+
+function Host({ host }: { host: FleetHost }) {
+  return (
+    <Card title={host.host} note={noteOf(host)} tools={<Orders host={host} />}>
+      {host.devices.map(({ device, budget, free }) => (
+        <Room key={device} host={host} device={device} budget={budget} free={free} />
+      ))}
+      <Table
+        caption={`Models on ${host.host}`}
+        columns={COLUMNS}
+        rows={host.residents}
+        keyOf={({ model }) => model}
+        empty="No model is there."
+      />
+    </Card>
+  );
+}
+
+function noteOf(host: FleetHost) {
+  const labels = Object.entries(host.labels).map(([label, value]) => `${label}=${value}`);
+  const said = [standingOf(host), host.address, host.version, ...labels].filter(Boolean);
+  return (
+    <>
+      {said.join(" · ")} {host.cordoned && <span class="tag">cordoned</span>}{" "}
+      {host.drained && <span class="tag">drained</span>}
+    </>
+  );
+}
+
+function standingOf({ standing, heard_s }: FleetHost): string {
+  if (standing === "here") return "here";
+  const heard = `heard ${duration(heard_s + stale.value)} ago`;
+  return standing === "heard" ? heard : `${standing}, ${heard}`;
+}
+
+function Orders({ host }: { host: FleetHost }) {
+  return (
+    <>
+      <OrderButton host={host.host} order="cordon" isGiven={host.cordoned} />
+      <OrderButton host={host.host} order="drain" isGiven={host.drained} />
+    </>
+  );
+}
+
+const VERBS: Record<Order, { give: string; takeBack: string }> = {
+  cordon: { give: "Cordon", takeBack: "Uncordon" },
+  drain: { give: "Drain", takeBack: "Undrain" },
+};
+
+function OrderButton({ host, order, isGiven }: { host: string; order: Order; isGiven: boolean }) {
+  const verb = isGiven ? VERBS[order].takeBack : VERBS[order].give;
+  return (
+    <Action
+      label={`${verb} ${host}`}
+      act={() => (isGiven ? house.takeBack(host, order) : house.give(host, order))}
+    >
+      {verb}
+    </Action>
+  );
+}
+
+interface RoomWishes {
+  host: FleetHost;
+  device: string;
+  budget: number;
+  free: number;
+}
+
+function Room({ host, device, budget, free }: RoomWishes) {
+  const shares = host.residents
+    .map(({ model, phase, memory }) => ({ model, phase, size: memory[device] ?? 0 }))
+    .filter(({ size }) => size > 0);
+  const told = [...shares.map(({ model, size }) => `${model} ${bytes(size)}`), `free ${bytes(free)}`];
+  return (
+    <div class="room" role="img" aria-label={`${device} of ${host.host}: ${told.join(", ")}`}>
+      {shares.map(({ model, phase, size }) => (
+        <div
+          key={model}
+          title={model}
+          class={`share ${phase}`}
+          style={{ width: `${(size / Math.max(budget, 1)) * 100}%` }}
+        >
+          <strong>{model}</strong>
+          <span>{bytes(size)}</span>
+        </div>
+      ))}
+      <div class="free">
+        {device}: {bytes(free)} of {bytes(budget)} free
+      </div>
+    </div>
+  );
+}
+
+const COLUMNS: Column<FleetResident>[] = [
+  { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
+  { name: "phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
+  { name: "in flight", by: ({ in_flight }) => in_flight, cell: ({ in_flight }) => in_flight, kind: "number" },
+  { name: "waiting", by: ({ waiting }) => waiting, cell: ({ waiting }) => waiting, kind: "number" },
+];
