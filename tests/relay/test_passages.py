@@ -332,3 +332,15 @@ async def test_paths_that_start_nothing_stay_here(open_house: OpenHouse) -> None
 
     assert answered.status == 409
     assert hosts.choices == []
+
+
+async def test_other_hosts_may_call_us_as_the_fleet_does(open_house: OpenHouse) -> None:
+    """The name in `fleet.address` is ours without being allowed a second time; other names stay foreign."""
+    fleet = Fleet(("nats://x",), HostName("here"), address="http://gpu1.lan:8080", secret="hush")
+    house = await open_house(settings=Settings(fleet=fleet))
+    known = await house.send(chat().replace(b"Host: box", b"Host: gpu1.lan:8080"))
+    await (await house.alpha.call()).say(HELLO)
+    foreign = await house.send(chat().replace(b"Host: box", b"Host: gpu2.lan:8080"))
+
+    assert (await known.message()).body == b"hello"
+    assert "403" in (await foreign.message()).first_line

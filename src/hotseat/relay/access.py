@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from hotseat.errors import ClientError, Forbidden
 
@@ -28,10 +29,12 @@ PLAIN_FORMS = (b"text/plain", b"application/x-www-form-urlencoded")
 class Gate:
     """Remembers who was let in, so that the usual request costs one look-up."""
 
-    def __init__(self, access: Access, listen: tuple[str, int]) -> None:
+    def __init__(self, access: Access, listen: tuple[str, int], fleet_address: str = "") -> None:
+        """`fleet_address` is where other hosts of the fleet reach us: they call us by that name."""
         entries = [_PORT.sub("", entry.lower()) for entry in access.allowed_hosts]
         # The address we listen on is no name by which we are called: 0.0.0.0 stays refused.
-        own = [listen[0].lower()] if not _looks_like_an_ip(listen[0]) else []
+        called = (listen[0].lower(), urlsplit(fleet_address).hostname or "")
+        own = [name for name in called if name and not _looks_like_an_ip(name)]
         self._names = frozenset(("localhost", *own, *(entry.removeprefix(".") for entry in entries)))
         self._suffixes = (
             ".localhost",

@@ -39,7 +39,7 @@ class Rules:
         self.cors = Cors(settings.access.allowed_origins)
         self.confinement = [] if settings.trust_pages else SANDBOX
         """Lines for pages of model servers."""
-        self._gate = Gate(settings.access, settings.listen)
+        self._gate = Gate(settings.access, settings.listen, settings.fleet.address if settings.fleet else "")
         self._fellows = Fellows(settings.fleet)
         self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()
