@@ -1,7 +1,7 @@
 """Somebody who follows a page: pastes its commands, writes its files, and compares what is said with what is shown.
 
 Blocks of a page, in its order:
-- `sh` is pasted as a whole; a block that ends with `hotseat serve` goes on beside the others.
+- `sh` is pasted as a whole; a block that ends with `hotseat serve` or `nats-server` goes on beside the others.
 - `console` has commands after `$ `, each followed by what it prints; … stands for anything in a line, or for lines.
 - Any block after the comment `<!-- file: NAME -->` is written to that file.
 - A block after `<!-- not run: REASON -->` is left out.
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 SHELL = ("sh", "console")
 BLOCK = re.compile(r"(?:^<!-- (file|not run): (.+?) -->\n+)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SERVERS = ("hotseat serve", "nats-server")
+USUAL_PORTS = (8080, 8081, 8082, 4222)
+LISTENS = re.compile(r"--listen \S+:(\d+)")
 MODELS = re.compile(r"^<!-- models: (.+) -->$", re.MULTILINE)
 
 
@@ -52,7 +55,8 @@ def can_be_followed(page: str) -> bool:
 class Reader:
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.port = free_port()
+        self.ports = {usual: free_port() for usual in USUAL_PORTS}
+        self.port = self.ports[8080]
         path = os.pathsep.join([str(PROGRAM.parent), str(present(SERVER).parent), os.environ["PATH"]])
         said = {"HOME": str(home), "PATH": path, "HOTSEAT_URL": f"http://127.0.0.1:{self.port}", "NO_COLOR": "1"}
         self._environment = {**os.environ, **said, "LLAMA_ARG_THREADS": "1", "LLAMA_ARG_N_PREDICT": "8"}
@@ -86,10 +90,10 @@ class Reader:
         target.write_text(self._with_port(text))
 
     def paste(self, command: str) -> str:
-        """Run it and give what it prints; `hotseat serve` goes on beside."""
+        """Run it and give what it prints; servers go on beside."""
         *before, last = command.strip().split("\n")
-        if last.startswith("hotseat serve"):
-            return self._serve("\n".join([*before, f"exec {last}"]))
+        if last.startswith(SERVERS):
+            return self._serve("\n".join([*before, f"exec {self._with_port(last)}"]))
         # Where the status is what is shown, a refusal is no failure.
         quietly = "curl -s " if "%{http_code}" in command else "curl -sf "
         script = "set -e\n" + self._with_port(command.replace("curl ", quietly))
@@ -102,23 +106,41 @@ class Reader:
 
     def _compare(self, shown: str) -> None:
         for command, expected in session(shown):
-            printed = self.paste(command).replace(f":{self.port}", ":8080").replace(str(self.home), "/home/you")
+            printed = self._as_usual(self.paste(command)).replace(str(self.home), "/home/you")
             assert not expected or matches(expected, printed), f"{command}\nshown:\n{expected}\nprinted:\n{printed}"
 
     def _serve(self, command: str) -> str:
-        listening = any("listen:" in file.read_text() for file in self.home.glob("*.yaml"))
-        argv = ["bash", "-c", command + ("" if listening else f" --listen 127.0.0.1:{self.port}")]
+        told = LISTENS.search(command)
+        is_hotseat = "hotseat serve" in command
+        listening = told or any("listen:" in file.read_text() for file in self.home.glob("*.yaml"))
+        more = f" --listen 127.0.0.1:{self.port}" if is_hotseat and not listening else ""
         pipe = subprocess.PIPE
         server = subprocess.Popen(
-            argv, cwd=self.home, env=self._environment, stdout=pipe, stderr=subprocess.STDOUT, text=True
+            ["bash", "-c", command + more],
+            cwd=self.home,
+            env=self._environment,
+            stdout=pipe,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         self._servers.append(server)
-        health = ["curl", "-sf", f"http://127.0.0.1:{self.port}/health"]
-        eventually(lambda: subprocess.run(health, capture_output=True).returncode == 0, within=PATIENCE_S)
+        if is_hotseat:
+            self._until_healthy(int(told[1]) if told else self.port)
         return ""
 
+    def _until_healthy(self, port: int) -> None:
+        health = ["curl", "-sf", f"http://127.0.0.1:{port}/health"]
+        eventually(lambda: subprocess.run(health, capture_output=True).returncode == 0, within=PATIENCE_S)
+
     def _with_port(self, text: str) -> str:
-        return text.replace(":8080", f":{self.port}")
+        for usual, port in self.ports.items():
+            text = re.sub(rf":{usual}\b", f":{port}", text)
+        return text
+
+    def _as_usual(self, text: str) -> str:
+        for usual, port in self.ports.items():
+            text = text.replace(f":{port}", f":{usual}")
+        return text
 
     def _move_port(self) -> None:
         """Whoever runs the tests may have a server of their own on the usual port."""
@@ -126,10 +148,10 @@ class Reader:
             file.write_text(self._with_port(file.read_text()))
 
     def leave(self) -> None:
-        for server in self._servers:
+        for server in reversed(self._servers):
             server.terminate()
             print(server.communicate(timeout=PATIENCE_S)[0])
-            assert server.returncode == 0
+        assert [server.returncode for server in self._servers] == [0] * len(self._servers)
 
 
 def session(shown: str) -> Iterator[tuple[str, str]]:
