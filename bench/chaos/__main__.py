@@ -7,6 +7,7 @@ import asyncio
 import secrets
 import sys
 
+from bench.chaos.fleet_run import run_fleet
 from bench.chaos.report import report
 from bench.chaos.run import run
 
@@ -16,9 +17,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="draws the same things again")
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--requests", type=int, help="end after so many, if that comes first")
+    parser.add_argument("--fleet", type=int, nargs="?", const=5, metavar="HOSTS", help="of so many hosts; 5")
     options = parser.parse_args()
     print(f"seed {options.seed}", file=sys.stderr)
-    outcome = asyncio.run(run(options.seed, options.minutes * 60, options.requests, tell))
+    story = options.seed, options.minutes * 60, options.requests, tell
+    outcome = asyncio.run(run_fleet(options.fleet, *story) if options.fleet else run(*story))
     print(report(outcome))
     return 1 if outcome.violations else 0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.chaos.client import End
-from bench.chaos.faults import AFTERMATH_S
+from bench.chaos.injecting import AFTERMATH_S
 from bench.chaos.wishes import REAL, REAL_GIB, ROOM_GIB, STUBS
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.chaos.client import Told
-    from bench.chaos.faults import Injected
+    from bench.chaos.injecting import Injected
 
 GIB = {**STUBS, REAL: REAL_GIB}
 BREAKING = ("reset-mid", "fin-mid", "die-mid", "garble-mid", "stall-mid", "close-reset")
@@ -25,9 +25,12 @@ DEADLY = ("die-early", "die-mid")
 CUTTING = (
     "kill -9 of a server", "health check hangs", "exits at its start", "loads slowly", "port is stolen",
     "unload by an operator", "SIGTERM and a new start", "kill -9 of hotseat", "kill -9 of the guard",
+    "kill -9 of a host", "SIGTERM of a host", "a host is out of reach", "a host is cut off from all",
 )  # fmt: skip
 """Faults that may end an answer in its middle."""
-DEAFENING = ("SIGTERM and a new start", "kill -9 of hotseat", "descriptors run out")
+DEAFENING = (
+    "SIGTERM and a new start", "kill -9 of hotseat", "descriptors run out", "kill -9 of a host", "SIGTERM of a host",
+)  # fmt: skip
 """Faults in which hotseat may close a connection without a word, or take none."""
 AROUND_S = 2.0
 HONEST = (404, 429, 500, 502, 503)
@@ -81,7 +84,8 @@ def wrong(told: Told, evidence: Evidence, dying: list[Told]) -> str | None:
                 return None
             return f"broken after {told.text!r} for no reason"
         case End.SILENT | End.UNREACHED:
-            is_explained = explained(told, evidence.injected, DEAFENING)
+            felt = [fault for fault in evidence.injected if fault.house in ("", told.house)]
+            is_explained = explained(told, felt, DEAFENING)
             return None if is_explained else f"{told.end.value} for no reason, {told.text}"
         case End.TOO_LATE:
             return f"no end after {told.ended - told.began:.0f} s, status {told.status}"

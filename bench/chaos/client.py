@@ -42,14 +42,22 @@ class Told:
     """What the model said, or why it did not."""
     began: float
     ended: float
+    house: str = ""
+    """Who was asked."""
 
 
 class Client:
     """Keeps its connection as long as it is good, as SDKs do."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, house: str = "") -> None:
+        self._port, self._house = port, house
         self._wire: Wire | None = None
+
+    def go_to(self, port: int, house: str) -> None:
+        """Ask this one from now on."""
+        if port != self._port:
+            self.close()
+            self._port, self._house = port, house
 
     async def ask(self, wish: Wish) -> Told:
         began = time.monotonic()
@@ -63,7 +71,7 @@ class Client:
         # Who reads slowly may still be at it when the other end has long gone, and would take that for silence.
         if end is not End.WHOLE or answer.closes or wish.manner is Manner.SLOW:
             self.close()
-        return Told(wish, end, answer.status, answer.said(), began, time.monotonic())
+        return Told(wish, end, answer.status, answer.said(), began, time.monotonic(), self._house)
 
     async def _converse(self, wish: Wish, answer: Answer) -> End:
         try:

@@ -5,47 +5,27 @@ from __future__ import annotations
 import asyncio
 import resource
 import signal
-import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.chaos.house import send_signal
+from bench.chaos.injecting import Injector
 from bench.chaos.wishes import REAL, STUBS
 from tests.support.processes import command_line
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Awaitable, Callable
 
     from bench.chaos.house import House
 
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.2
 LASTS_S = 1.5
-AFTERMATH_S = 1.0
-"""How long after its end a fault may still be the reason of something."""
 
 
-@dataclass(frozen=True, slots=True)
-class Injected:
-    """A fault that was injected, and when it was over."""
-
-    name: str
-    began: float
-    ended: float
-
-    def may_explain(self, began: float, ended: float) -> bool:
-        return self.began <= ended and began <= self.ended + AFTERMATH_S
-
-
-class Injector:
+class HouseInjector(Injector):
     def __init__(self, house: House, dice: random.Random) -> None:
-        self._house, self._dice = house, dice
-        self.injected: list[Injected] = []
-        self.trouble: list[str] = []
-        """What went wrong with the house itself."""
-        self.asked_thief = 0
-        self._faults: dict[str, Callable[[], Awaitable[None]]] = {
+        super().__init__(dice)
+        self._house = house
+        self._faults = {
             "kill -9 of a server": self._kill_server,
             "SIGSTOP of a server": self._stop_server,
             "health check hangs": lambda: self._mood("hang", 4.5),
@@ -65,20 +45,8 @@ class Injector:
         }
         self._weights = [8, 4, 2, 2, 3, 2, 3, 4, 3, 2, 2, 2, 2, 1, 1, 1]
 
-    @property
-    def names(self) -> list[str]:
-        return list(self._faults)
-
-    async def run(self) -> None:
-        """Until cancelled; a fault that has begun is ended first, so that the house is whole again."""
-        while True:
-            await asyncio.sleep(self._dice.uniform(SHORTEST_PAUSE_S, LONGEST_PAUSE_S))
-            await asyncio.shield(self.inject(self._dice.choices(self.names, self._weights)[0]))
-
-    async def inject(self, name: str) -> None:
-        began = time.monotonic()
-        await self._faults[name]()
-        self.injected.append(Injected(name, began, time.monotonic()))
+    def _draw(self) -> str:
+        return self._dice.choices(list(self._faults), self._weights)[0]
 
     # Servers
 
@@ -136,7 +104,7 @@ class Injector:
         with suppress(OSError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             if head.startswith(b"POST"):
-                self.asked_thief += 1
+                self.trouble.append("a request went to a stranger on a stolen port")
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
             await writer.drain()
         writer.close()

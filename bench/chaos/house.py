@@ -1,4 +1,4 @@
-"""The hotseat under test: started, killed, started again on the same port, and looked at from the outside."""
+"""A hotseat under test: started, killed, started again on the same port, and looked at from the outside."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from bench.chaos.wishes import REAL, REAL_GIB, ROOM_GIB, STUBS
@@ -20,18 +21,27 @@ from tests.support.hotseat import MARK, PROGRAM, free_port
 from tests.support.llama import llama
 from tests.support.processes import all_pids, command_line, environment
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
 STUB = Path(__file__).with_name("upstream.py")
-START_WITHIN_S = 20.0
+START_WITHIN_S = 60.0
+QUIET_WITHIN_S = 30.0
 
 
 class House:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Sequence[str] = (str(PROGRAM),)) -> None:
         self.port = free_port()
+        self.name = folder.name
         self.folder = folder
+        self.fleet: Mapping[str, Any] = {}
+        """What its configuration says of the fleet; nothing: it is alone."""
+        self.replicas: Mapping[str, Mapping[str, int]] = {}
         (folder / "moods" / "alive").mkdir(parents=True)
         self.log = folder / "hotseat.log"
         self._mark = f"{MARK}={folder}".encode()
         self._config = folder / "config.yaml"
+        self._program = program
         self._process: subprocess.Popen[bytes]
         self.lives = 0
 
@@ -48,7 +58,7 @@ class House:
                 await asyncio.sleep(0.02)
 
     def _spawn(self) -> None:
-        argv = [str(PROGRAM), "serve", "--config", str(self._config), "--listen", f"127.0.0.1:{self.port}"]
+        argv = [*self._program, "serve", "--config", str(self._config), "--listen", f"127.0.0.1:{self.port}"]
         ours = {MARK: str(self.folder), "XDG_STATE_HOME": str(self.folder / "state"), "TMPDIR": str(self.folder)}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **ours})
@@ -76,7 +86,7 @@ class House:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def processes(self, name: str = "") -> list[int]:
-        """Every process of this run, however it got away from its parents."""
+        """Every process of this house, however it got away from its parents."""
         return [pid for pid in all_pids() if self._mark in environment(pid) and name in command_line(pid)]
 
     def servers(self, model: str) -> list[int]:
@@ -104,6 +114,8 @@ class House:
         """Every model; `changed` gets another command, `without` is left out."""
         models = {name: self._stub(name, gib, is_changed=name == changed) for name, gib in STUBS.items()}
         models[REAL] = {**llama("alpha"), "memory": f"{REAL_GIB}GiB"}
+        for name, bounds in self.replicas.items():
+            models[name]["replicas"] = dict(bounds)
         models.pop(without, None)
         config = {
             "devices": {"gpu0": {"memory": f"{ROOM_GIB}GiB"}},
@@ -113,6 +125,8 @@ class House:
             "limits": {"idleTimeout": 10, "bodyTimeout": 5},
             "models": models,
         }
+        if self.fleet:
+            config["fleet"] = dict(self.fleet)
         self._config.write_text(yaml.safe_dump(config, sort_keys=False, width=10_000))
 
     def write_nonsense(self) -> None:
@@ -144,3 +158,12 @@ class House:
 def send_signal(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+async def until(fact: Callable[[], bool]) -> bool:
+    begun = time.monotonic()
+    while not fact():
+        if time.monotonic() > begun + QUIET_WITHIN_S:
+            return False
+        await asyncio.sleep(0.05)
+    return True

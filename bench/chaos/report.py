@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from bench.chaos.client import End
+from bench.chaos.wishes import REAL, STUBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from bench.chaos.run import Outcome
 
 MOST_SHOWN = 40
+MOST_REASONS, LONGEST_REASON = 12, 160
 
 
 def report(outcome: Outcome) -> str:
@@ -27,11 +30,22 @@ def report(outcome: Outcome) -> str:
         *table(outcome.evidence),
         "",
         "errors by status: " + ", ".join(f"{status}: {count}" for status, count in sorted(statuses.items())),
+        *(f"  {count:>6} × {reason}" for reason, count in reasons(told).most_common(MOST_REASONS)),
         f"longest wait: {max((each.ended - each.began for each in told), default=0.0):.1f} s",
+        *outcome.notes,
         f"violations: {len(outcome.violations)}",
         *(f"  {problem}" for problem in outcome.violations[:MOST_SHOWN]),
     ]
     return "\n".join(lines)
+
+
+def reasons(told: Iterable[Told]) -> Counter[str]:
+    """What clients were told instead of an answer, whichever model or host it was about."""
+    names = "|".join([*STUBS, REAL])
+    errors = (each for each in told if each.end is End.ERROR)
+    return Counter(
+        re.sub(rf"\b({names})\b", "MODEL", re.sub(r"\d[\d.]*", "N", each.text))[:LONGEST_REASON] for each in errors
+    )
 
 
 def table(evidence: Evidence) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""One run: a house, many clients, an injector; then quiet, and a look at what is left."""
+"""One run: a house or several, many clients, an injector; then quiet, and a look at what is left."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from typing import TYPE_CHECKING
 
 from bench.chaos.checker import Evidence, read_record, violations
 from bench.chaos.client import Client, End
-from bench.chaos.faults import Injector
-from bench.chaos.house import House, send_signal
+from bench.chaos.faults import HouseInjector
+from bench.chaos.house import QUIET_WITHIN_S, House, send_signal, until
 from bench.chaos.wishes import REAL, Kind, Manner, Wish, draw
 from tests.support.processes import command_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from bench.chaos.client import Told
+    from bench.chaos.injecting import Injector
 
-CLIENTS = 40
 LONGEST_THOUGHT_S = 0.05
 UNREACHED_S = 0.3
 """How long a client waits before it tries an address again where nobody listened."""
-QUIET_WITHIN_S = 30.0
 SPARE_DESCRIPTORS = 8
 """What may be open in a quiet house that was not at its start: connections that rest."""
+RESTLESSNESS = 0.3
+"""How likely a client is to ask another house next time, where there are several."""
 BUGS = ("Traceback", "ERROR background work failed")
 """How lines of the log begin that only a bug can write."""
 
@@ -43,69 +44,96 @@ class Outcome:
     lives: int
     evidence: Evidence
     violations: list[str]
+    notes: Sequence[str] = ()
+    """What else was measured."""
 
 
 async def run(seed: int, seconds: float, most: int | None, say: Callable[[str], None]) -> Outcome:
     """Chaos for so many seconds, or until so many requests were made."""
     with tempfile.TemporaryDirectory(prefix="hotseat-chaos-") as folder:
         house = House(Path(folder))
+        injector = HouseInjector(house, random.Random(f"{seed}/injector"))
         try:
-            return await Run(house, seed, most, say).play(seconds)
+            return await Run([house], injector, seed, most, say).play(seconds)
         finally:
             for pid in house.processes():
                 send_signal(pid, signal.SIGKILL)
 
 
 class Run:
-    def __init__(self, house: House, seed: int, most: int | None, say: Callable[[str], None]) -> None:
-        self._house, self._seed, self._most, self._say = house, seed, most, say
-        self._injector = Injector(house, random.Random(f"{seed}/injector"))
+    CLIENTS = 40
+
+    def __init__(
+        self, houses: list[House], injector: Injector, seed: int, most: int | None, say: Callable[[str], None]
+    ) -> None:
+        self._houses, self._injector = houses, injector
+        self._seed, self._most, self._say = seed, most, say
         self._told: list[Told] = []
+        self._notes: list[str] = []
         self._is_over = asyncio.Event()
 
     async def play(self, seconds: float) -> Outcome:
         began = time.monotonic()
-        self._house.write()
-        await self._house.start()
-        idle = self._house.descriptors()
+        await self._open()
+        idle = {house.name: house.descriptors() for house in self._houses}
         reference = await self._reference()
+        problems = [problem async for problem in self._calm()]
         await self._storm(seconds)
-        problems = [*self._injector.trouble, *[problem async for problem in self._left_behind(idle)], *self._bugs()]
-        if self._injector.asked_thief:
-            problems.append(f"{self._injector.asked_thief} requests went to a stranger on a stolen port")
-        record = read_record(self._house.folder / "moods" / "record")
+        problems += [*self._injector.trouble, *[problem async for problem in self._healed()]]
+        for house in self._houses:
+            problems += [problem async for problem in self._left_behind(house, idle[house.name])]
+            problems += bugs(house)
+        record = [line for house in self._houses for line in read_record(house.folder / "moods" / "record")]
         evidence = Evidence(self._told, record, self._injector.injected, reference)
         found = [*problems, *violations(evidence)]
-        return Outcome(self._seed, time.monotonic() - began, self._house.lives, evidence, found)
+        lives = sum(house.lives for house in self._houses)
+        return Outcome(self._seed, time.monotonic() - began, lives, evidence, found, self._notes)
+
+    async def _open(self) -> None:
+        for house in self._houses:
+            house.write()
+        await asyncio.gather(*(house.start() for house in self._houses))
 
     async def _reference(self) -> str:
         """What the real model says while nothing is wrong."""
-        told = await Client(self._house.port).ask(Wish("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0))
+        told = await Client(self._houses[0].port).ask(Wish("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0))
         if told.end is not End.WHOLE:
             raise AssertionError(f"the real model does not answer a calm house: {told}")
         return told.text
+
+    async def _calm(self) -> AsyncIterator[str]:
+        """What is wrong before anything was broken, for those who look."""
+        return
+        yield
+
+    async def _healed(self) -> AsyncIterator[str]:
+        """What is still wrong when nothing is broken any more, for those who look."""
+        return
+        yield
 
     # The storm
 
     async def _storm(self, seconds: float) -> None:
         async with asyncio.TaskGroup() as group:
-            injector = group.create_task(self._injector.run())
-            clients = [group.create_task(self._be_client(n)) for n in range(CLIENTS)]
+            group.create_task(self._injector.run(self._is_over))
+            clients = [group.create_task(self._be_client(n)) for n in range(self.CLIENTS)]
             ticker = group.create_task(self._tell_progress())
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._is_over.wait()
             self._is_over.set()
-            injector.cancel()
             ticker.cancel()
             await asyncio.wait(clients)
 
     async def _be_client(self, n: int) -> None:
         dice = random.Random(f"{self._seed}/{n}")
-        client = Client(self._house.port)
+        client = Client(self._houses[0].port, self._houses[0].name)
         for count in itertools.count():
             if self._is_over.is_set():
                 break
+            if dice.random() < RESTLESSNESS:
+                house = dice.choice(self._houses)
+                client.go_to(house.port, house.name)
             told = await client.ask(draw(dice, f"{n}-{count}"))
             self._told.append(told)
             if self._most is not None and len(self._told) >= self._most:
@@ -120,48 +148,40 @@ class Run:
 
     # The quiet after it
 
-    async def _left_behind(self, idle: int) -> AsyncIterator[str]:
+    async def _left_behind(self, house: House, idle: int) -> AsyncIterator[str]:
         """Nobody waits, nothing is in flight, no descriptor is left open, and no process outlives the house."""
-        if problem := await self._unquiet():
+        if problem := await unquiet(house):
             yield problem
-        for model in await self._running():
-            await self._house.ask("DELETE", f"/upstream/{model}")
-        if not await until(lambda: self._house.descriptors() <= idle + SPARE_DESCRIPTORS):
-            yield f"{self._house.descriptors()} descriptors are open in a quiet house, {idle} were at its start"
-        code = await self._house.end(signal.SIGTERM)
+        for model in await running(house):
+            await house.ask("DELETE", f"/upstream/{model}")
+        spare = SPARE_DESCRIPTORS * len(self._houses)
+        if not await until(lambda: house.descriptors() <= idle + spare):
+            yield f"{house.descriptors()} descriptors are open in quiet {house.name}, {idle} were at its start"
+        code = await house.end(signal.SIGTERM)
         if code != 0:
-            yield f"hotseat ended with {code} at last"
-        if left := self._house.processes():
-            yield f"these outlived hotseat: {[command_line(pid) for pid in left]}"
-
-    async def _unquiet(self) -> str | None:
-        queue = models = None
-        begun = time.monotonic()
-        while time.monotonic() < begun + QUIET_WITHIN_S:
-            queue, models = (
-                await self._house.ask("GET", "/hotseat/queue"),
-                await self._house.ask("GET", "/hotseat/models"),
-            )
-            if queue and models and not queue["waiting"] and not any(m["in_flight"] for m in models["models"]):
-                return None
-            await asyncio.sleep(0.1)
-        return f"the house does not come to rest: {queue} {models}"
-
-    async def _running(self) -> list[str]:
-        return list((await self._house.ask("GET", "/running"))["running"])
-
-    def _bugs(self) -> Iterator[str]:
-        """Lines of the log that only a bug can have written."""
-        lines = self._house.log.read_text(errors="replace").splitlines()
-        for n, line in enumerate(lines):
-            if line.startswith(BUGS):
-                yield "in the log: " + " | ".join(lines[n : n + 30])
+            yield f"{house.name} ended with {code} at last"
+        if left := house.processes():
+            yield f"these outlived {house.name}: {[command_line(pid) for pid in left]}"
 
 
-async def until(fact: Callable[[], bool]) -> bool:
+async def unquiet(house: House) -> str | None:
+    queue = models = None
     begun = time.monotonic()
-    while not fact():
-        if time.monotonic() > begun + QUIET_WITHIN_S:
-            return False
-        await asyncio.sleep(0.05)
-    return True
+    while time.monotonic() < begun + QUIET_WITHIN_S:
+        queue, models = await house.ask("GET", "/hotseat/queue"), await house.ask("GET", "/hotseat/models")
+        if queue and models and not queue["waiting"] and not any(m["in_flight"] for m in models["models"]):
+            return None
+        await asyncio.sleep(0.1)
+    return f"{house.name} does not come to rest: {queue} {models}"
+
+
+async def running(house: House) -> list[str]:
+    return list((await house.ask("GET", "/running"))["running"])
+
+
+def bugs(house: House) -> Iterator[str]:
+    """Lines of the log that only a bug can have written."""
+    lines = house.log.read_text(errors="replace").splitlines()
+    for n, line in enumerate(lines):
+        if line.startswith(BUGS):
+            yield f"in the log of {house.name}: " + " | ".join(lines[n : n + 30])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bench.chaos.checker import Evidence, violations
 from bench.chaos.client import End, Told
-from bench.chaos.faults import Injected
+from bench.chaos.injecting import Injected
 from bench.chaos.wishes import Kind, Manner, Wish
 
 WISH = Wish("3-7", "red", Kind.STREAM, "", Manner.PATIENT, words=3, leaves_after_s=0)

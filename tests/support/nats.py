@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
 import urllib.request
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.hotseat import free_port
 
@@ -88,22 +89,30 @@ class NatsServer:
 
     def _is_healthy(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._monitor}/healthz", timeout=2) as answer:
-                return bool(answer.status == 200)
+            return bool(self.told("healthz")["status"] == "ok")
         except OSError:
             return False
+
+    def told(self, page: str) -> Any:
+        """What it says of itself at its monitoring port."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._monitor}/{page}", timeout=2) as answer:
+            return json.load(answer)
 
 
 @asynccontextmanager
 async def nats_servers(
-    folder: Path, count: int = 1, *, more: str = "", storage: str = ""
+    folder: Path, count: int = 1, *, more: str = "", storage: str = "", advertise: bool = True
 ) -> AsyncIterator[list[NatsServer]]:
-    """`more` is added to the configuration of each, `storage` to that of its JetStream."""
+    """`more` is added to the configuration of each, `storage` to that of its JetStream.
+
+    Unless they `advertise`, clients stay on the ways that they were told.
+    """
     servers = [NatsServer(folder, f"nats{n}", more, storage) for n in range(count)]
     if count > 1:
         routes = ", ".join(f"nats://127.0.0.1:{server.route}" for server in servers)
         for server in servers:
-            server.cluster = f"cluster {{ name: test, listen: 127.0.0.1:{server.route}, routes: [{routes}] }}"
+            listen = f"listen: 127.0.0.1:{server.route}, no_advertise: {str(not advertise).lower()}"
+            server.cluster = f"cluster {{ name: test, {listen}, routes: [{routes}] }}"
     try:
         for server in servers:
             server.start()

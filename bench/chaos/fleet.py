@@ -1,0 +1,117 @@
+"""A fleet under test: houses that know of each other through three NATS servers, and wires that can be cut."""
+
+from __future__ import annotations
+
+import os
+import signal
+import string
+import subprocess
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bench.chaos.house import House, send_signal, until
+from bench.chaos.wires import Wire
+from bench.chaos.wishes import REAL
+from tests.support.hotseat import PROGRAM
+from tests.support.nats import nats_servers
+
+from hotseat.fleet.jetstream.store import JetStream
+from hotseat.fleet.records import Wish, encoded
+from hotseat.fleet.store import Bucket
+from hotseat.settings import Fleet as FleetSettings
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.support.nats import NatsServer
+
+SERVERS = 3
+CONNECTED_S = 60.0
+REPLICAS = {"red": {"max": 2}, REAL: {"min": 2, "max": 2}}
+"""All others: one."""
+AHEAD = ("unshare", "--time", "--monotonic", "86400", "--")
+"""Whoever is started by this believes that it is tomorrow, by the clock that counts seconds."""
+
+
+class Fleet:
+    def __init__(self, folder: Path, count: int, nats: list[NatsServer]) -> None:
+        self.nats = nats
+        names = string.ascii_lowercase[:count]
+        self.has_skew = may_skew_clocks()
+        self.houses = [House(folder / name, self._program(name == names[-1])) for name in names]
+        self.doors = {house.name: Wire(house.port) for house in self.houses}
+        """Through which the others come; clients do not."""
+        self.lines = {house.name: [Wire(server.port) for server in nats] for house in self.houses}
+        for house in self.houses:
+            house.replicas = REPLICAS
+            house.fleet = {
+                "nats": [f"nats://127.0.0.1:{wire.port}" for wire in self.lines[house.name]],
+                "name": house.name,
+                "secret": "hush",
+                "address": f"http://127.0.0.1:{self.doors[house.name].port}",
+            }
+
+    def _program(self, is_ahead: bool) -> list[str]:
+        return [*(AHEAD if is_ahead and self.has_skew else ()), str(PROGRAM)]
+
+    async def mend(self, *houses: House) -> None:
+        for house in houses or self.houses:
+            for wire in (self.doors[house.name], *self.lines[house.name]):
+                await wire.mend()
+
+    async def until_together(self) -> None:
+        if not await until(lambda: all("in the fleet" in house.log.read_text() for house in self.houses)):
+            raise AssertionError("the hosts do not find each other")
+
+    def end(self) -> None:
+        for house in self.houses:
+            for wire in (self.doors[house.name], *self.lines[house.name]):
+                wire.cut()
+            for pid in house.processes():
+                send_signal(pid, signal.SIGCONT)
+                send_signal(pid, signal.SIGKILL)
+
+    def leader(self) -> NatsServer:
+        """Of the cluster; where nobody knows, any."""
+        for server in self.nats:
+            try:
+                leader = server.told("jsz")["meta_cluster"].get("leader")
+            except (OSError, KeyError):
+                continue
+            return next((each for each in self.nats if each.name == leader), server)
+        return self.nats[0]
+
+    async def wish(self, host: str, wish: Wish | None) -> None:
+        """As an operator, until NATS took it; None takes it back."""
+        store = JetStream(FleetSettings(tuple(server.url for server in self.nats), HostName("operator")))
+        store.open()
+        try:
+            await store.until_connected(CONNECTED_S)
+            if wish is None:
+                await store.remove(Bucket.WISHES, host)
+            else:
+                await store.put(Bucket.WISHES, host, encoded(wish))
+        finally:
+            await store.aclose()
+
+
+def may_skew_clocks() -> bool:
+    """Does the kernel let us give a process another clock?"""
+    try:
+        return os.geteuid() == 0 and subprocess.run([*AHEAD, "true"], check=False, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@asynccontextmanager
+async def fleet_of(count: int, folder: Path) -> AsyncIterator[Fleet]:
+    """So many houses that are not started yet, on wires that are whole."""
+    async with nats_servers(folder / "nats", SERVERS, advertise=False) as servers:
+        fleet = Fleet(folder, count, servers)
+        await fleet.mend()
+        try:
+            yield fleet
+        finally:
+            fleet.end()

@@ -1,0 +1,144 @@
+"""What befalls a fleet while clients use it: each fault once, in the seed's order, then each again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+from bench.chaos.house import send_signal
+from bench.chaos.injecting import Injector
+from bench.chaos.wishes import REAL, STUBS
+from tests.support.processes import command_line
+
+from hotseat.fleet.records import Wish
+
+if TYPE_CHECKING:
+    import random
+
+    from bench.chaos.fleet import Fleet
+    from bench.chaos.house import House
+    from bench.chaos.wires import Wire
+
+SHORT_S, LEASE_AND_MORE_S = 2.0, 12.0
+
+
+class FleetInjector(Injector):
+    def __init__(self, fleet: Fleet, dice: random.Random) -> None:
+        super().__init__(dice)
+        self._fleet = fleet
+        self._deck: list[str] = []
+        self._faults = {
+            "kill -9 of a host": self._kill_host,
+            "SIGTERM of a host": self._restart_host,
+            "SIGSTOP of a host": self._stop_host,
+            "kill -9 of NATS' leader": self._kill_leader,
+            "all of NATS is down": self._kill_nats,
+            "a host is cut off from NATS": lambda: self._part(self._fleet.lines),
+            "a host is out of reach": lambda: self._part({name: [door] for name, door in self._fleet.doors.items()}),
+            "a host is cut off from all": lambda: self._part(
+                {name: [door, *self._fleet.lines[name]] for name, door in self._fleet.doors.items()}
+            ),
+            "kill -9 of a server": self._kill_server,
+            "reload with a changed model": self._reload,
+            "a host is drained": self._drain,
+        }
+
+    def _draw(self) -> str:
+        if not self._deck:
+            self._deck = self._dice.sample(list(self._faults), len(self._faults))
+        return self._deck.pop()
+
+    def _any_house(self) -> House:
+        return self._dice.choice(self._fleet.houses)
+
+    async def _a_while(self) -> None:
+        """Mostly less than a lease, now and then more."""
+        await asyncio.sleep(self._dice.choice([SHORT_S, SHORT_S, SHORT_S, LEASE_AND_MORE_S]))
+
+    # Hosts
+
+    async def _kill_host(self) -> str:
+        house = self._any_house()
+        await house.end(signal.SIGKILL)
+        self._fleet.doors[house.name].cut()
+        await self._a_while()
+        await self._start(house)
+        return house.name
+
+    async def _restart_host(self) -> str:
+        house = self._any_house()
+        code = await house.end(signal.SIGTERM)
+        self._fleet.doors[house.name].cut()
+        if code != 0:
+            self.trouble.append(f"{house.name} ended with {code} after SIGTERM")
+        if left := house.processes():
+            self.trouble.append(f"after SIGTERM of {house.name} there are still {[command_line(pid) for pid in left]}")
+        await self._start(house)
+        return house.name
+
+    async def _start(self, house: House) -> None:
+        await house.start()
+        await self._fleet.mend(house)
+
+    async def _stop_host(self) -> None:
+        house = self._any_house()
+        send_signal(house.pid, signal.SIGSTOP)
+        await self._a_while()
+        send_signal(house.pid, signal.SIGCONT)
+
+    async def _drain(self) -> None:
+        house = self._any_house()
+        await self._fleet.wish(house.name, Wish(cordoned=True, drained=True, by="the injector"))
+        await self._a_while()
+        await self._fleet.wish(house.name, None)
+
+    # Wires
+
+    async def _part(self, wires: dict[str, list[Wire]]) -> None:
+        house = self._any_house()
+        is_frozen = self._dice.random() < 0.5
+        for wire in wires[house.name]:
+            wire.freeze() if is_frozen else wire.cut()
+        await self._a_while()
+        await self._fleet.mend(house)
+
+    # NATS
+
+    async def _kill_leader(self) -> None:
+        leader = await asyncio.to_thread(self._fleet.leader)
+        leader.kill()
+        await self._a_while()
+        leader.start()
+        await leader.until_healthy()
+
+    async def _kill_nats(self) -> None:
+        for server in self._fleet.nats:
+            server.kill()
+        await self._a_while()
+        for server in self._fleet.nats:
+            server.start()
+        for server in self._fleet.nats:
+            await server.until_healthy()
+
+    # Models
+
+    async def _kill_server(self) -> None:
+        houses, models = list(self._fleet.houses), [*STUBS, REAL]
+        self._dice.shuffle(houses)
+        self._dice.shuffle(models)
+        found = (servers for house in houses for model in models if (servers := house.servers(model)))
+        for pid in next(found, []):
+            send_signal(pid, signal.SIGKILL)
+
+    async def _reload(self) -> None:
+        """Of all hosts, one after the other, as a rollout does it; and back."""
+        changed = self._dice.choice(list(STUBS))
+        for house in self._fleet.houses:
+            house.write(changed)
+            house.reload()
+            await asyncio.sleep(0.2)
+        await self._a_while()
+        for house in self._fleet.houses:
+            house.write()
+            house.reload()

@@ -1,0 +1,122 @@
+"""The same run in a fleet: clients ask whichever host they like, and after the storm every host must answer for all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.chaos.client import Client, End
+from bench.chaos.control import Control, control_of
+from bench.chaos.fleet import REPLICAS, fleet_of
+from bench.chaos.fleet_faults import FleetInjector
+from bench.chaos.run import Outcome, Run, running
+from bench.chaos.wishes import REAL, STUBS, Kind, Manner, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from bench.chaos.fleet import Fleet
+    from bench.chaos.house import House
+
+LEASE_S, LOAD_S = 10.0, 20.0
+HEALS_S = LEASE_S + LOAD_S
+"""On a busy machine a load, and whatever has to leave for it, take that long."""
+AGAIN_S = 0.5
+MEASURED_S = 6.0
+LIGHT_CLIENTS, HEAVY_CLIENTS = 1, 16
+LIGHT_PAUSE_S = 1.0
+MORE_THAN_NOISE = 3.0
+"""Under load a host may say so many times what it says at rest: a renewal more or less, a phase that changed."""
+
+
+async def run_fleet(count: int, seed: int, seconds: float, most: int | None, say: Callable[[str], None]) -> Outcome:
+    """Chaos in a fleet of so many hosts."""
+    with tempfile.TemporaryDirectory(prefix="hotseat-fleet-chaos-") as folder:
+        async with fleet_of(count, Path(folder)) as fleet:
+            return await FleetRun(fleet, seed, most, say).play(seconds)
+
+
+class FleetRun(Run):
+    CLIENTS = 24
+
+    def __init__(self, fleet: Fleet, seed: int, most: int | None, say: Callable[[str], None]) -> None:
+        super().__init__(fleet.houses, FleetInjector(fleet, random.Random(f"{seed}/injector")), seed, most, say)
+        self._fleet = fleet
+        self._asked = 0
+
+    async def _open(self) -> None:
+        await super()._open()
+        await self._fleet.until_together()
+        self._say(f"{len(self._houses)} hosts are together")
+        ahead = f"{self._houses[-1].name} is a day ahead" if self._fleet.has_skew else "all the same"
+        self._notes.append(f"monotonic clocks: {ahead}")
+
+    # Before: what hosts tell each other, whatever they are asked
+
+    async def _calm(self) -> AsyncIterator[str]:
+        await asyncio.gather(*(self._asks("red", house) for house in self._houses))
+        await asyncio.sleep(LEASE_S / 2)  # until all have heard of it
+        light = await self._measured(LIGHT_CLIENTS, LIGHT_PAUSE_S)
+        heavy = await self._measured(HEAVY_CLIENTS, 0)
+        self._notes += [f"control traffic, {light}", f"control traffic, {heavy}"]
+        if heavy.messages > MORE_THAN_NOISE * light.messages:
+            yield f"what hosts tell each other grows with requests: {light}, then {heavy}"
+
+    async def _measured(self, clients: int, pause_s: float) -> Control:
+        asked, before, began = self._asked, await control_of(self._fleet.nats), time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for n in range(clients):
+                group.create_task(self._keep_asking(self._houses[n % len(self._houses)], pause_s))
+        took_s = time.monotonic() - began
+        told = await control_of(self._fleet.nats)
+        return Control.between(before, told, took_s, len(self._houses), (self._asked - asked) / took_s)
+
+    async def _keep_asking(self, house: House, pause_s: float) -> None:
+        began = time.monotonic()
+        while time.monotonic() < began + MEASURED_S:
+            await self._asks("red", house)
+            await asyncio.sleep(pause_s)
+
+    async def _asks(self, model: str, house: House) -> bool:
+        self._asked += 1
+        client = Client(house.port, house.name)
+        told = await client.ask(Wish(f"calm-{self._asked}", model, Kind.UNARY, "", Manner.PATIENT, 8, 0))
+        client.close()
+        self._told.append(told)
+        return told.end is End.WHOLE
+
+    # After: everything is served from everywhere, and nothing is there too often
+
+    async def _healed(self) -> AsyncIterator[str]:
+        began = time.monotonic()
+        asked = [(house, model) for house in self._houses for model in (*STUBS, REAL)]
+        healed = await asyncio.gather(*(self._heals(house, model, began + HEALS_S) for house, model in asked))
+        for (house, model), took_s in zip(asked, healed, strict=True):
+            if took_s is None:
+                yield f"{HEALS_S:.0f} s after the last fault {house.name} does not answer for {model}"
+        longest = max((took_s for took_s in healed if took_s is not None), default=0.0)
+        self._notes.append(f"every host answers for every model {longest:.1f} s after the last fault")
+        if extra := await self._extra(began + HEALS_S):
+            yield f"{HEALS_S:.0f} s after the last fault these are on more hosts than they may: {extra}"
+
+    async def _heals(self, house: House, model: str, until: float) -> float | None:
+        began = time.monotonic()
+        while time.monotonic() < until:
+            if await self._asks(model, house):
+                return time.monotonic() - began
+            await asyncio.sleep(AGAIN_S)
+        return None
+
+    async def _extra(self, until: float) -> dict[str, int]:
+        """Models on more hosts than their replicas.max, if they stay there."""
+        while True:
+            there = Counter([model for house in self._houses for model in await running(house)])
+            extra = {model: count for model, count in there.items() if count > REPLICAS.get(model, {}).get("max", 1)}
+            if not extra or time.monotonic() > until:
+                return extra
+            await asyncio.sleep(AGAIN_S)

@@ -1,0 +1,79 @@
+"""A TCP connection's way from one program to another, on which somebody may stand: whole, frozen or cut."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+
+from tests.support.hotseat import free_port
+
+PIECE = 1 << 16
+RESET = struct.pack("ii", 1, 0)
+
+
+class Wire:
+    """Listens for whoever wants to reach `target`, a port of this machine."""
+
+    def __init__(self, target: int) -> None:
+        self.port = free_port()
+        self._target = target
+        self._listener: asyncio.Server | None = None
+        self._flows = asyncio.Event()
+        self._ends: set[asyncio.StreamWriter] = set()
+
+    async def mend(self) -> None:
+        """What was frozen flows on; who was refused may come back."""
+        self._flows.set()
+        if self._listener is None:
+            self._listener = await asyncio.start_server(self._carry, "127.0.0.1", self.port)
+
+    def freeze(self) -> None:
+        """Nothing arrives and nobody is told: as a network does that loses everything for a while."""
+        self._flows.clear()
+
+    def cut(self) -> None:
+        """Connections are reset and refused."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for end in self._ends:
+            reset(end)
+
+    # One connection
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._flows.wait()
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            return reset(writer)
+        ends = {writer, far_writer}
+        self._ends |= ends
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, far_writer))
+                group.create_task(self._pump(far_reader, writer))
+        except* OSError:
+            for end in ends:
+                reset(end)  # who lost one end has lost the other
+        finally:
+            self._ends -= ends
+            for end in ends:
+                end.close()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while piece := await reader.read(PIECE):
+            await self._flows.wait()
+            writer.write(piece)
+            await writer.drain()
+        await self._flows.wait()
+        writer.write_eof()
+
+
+def reset(end: asyncio.StreamWriter) -> None:
+    """So that nobody takes it for an end in good order."""
+    with suppress(OSError):
+        end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    end.transport.abort()
