@@ -72,7 +72,7 @@ class Mover:
         offer = self._roster.offer(member, model) if member else None
         if member is None or offer is None:
             raise CannotMove(f"{to} has no {model} in its configuration. Add it there first.")
-        if obstacle := obstacle_to_loading(self._roster, member, model, offer, self._clock()):
+        if obstacle := obstacle_to_loading(self._roster, member, offer, self._clock()):
             raise CannotMove(f"{model} cannot move to {to}, which is {obstacle.value}. First {HELP[obstacle]}.")
 
     async def _claim(self, model: ModelName, to: HostName) -> None:
