@@ -263,6 +263,18 @@ async def test_a_load_that_fails_stops_nothing() -> None:
 
 
 @in_virtual_time
+async def test_a_model_goes_where_it_runs_not_where_it_failed() -> None:
+    """A host whose start failed has nothing to stop, though it mentions the model."""
+    async with company("a", "b", "c", puppets=lambda name: Puppets(broken=("qwen",) if name == "b" else ())) as fleet:
+        with pytest.raises(LoadFailed):
+            await fleet["b"].dispatcher.load(QWEN)
+        await fleet["c"].dispatcher.load(QWEN)
+        await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "resting"} and fleet["a"].phases_seen("c"))
+
+        assert await fleet["a"].desk.move("qwen", "a") == "qwen is ready on a and has stopped on c"
+
+
+@in_virtual_time
 async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
     """Nobody waits for it, and nothing is stopped."""
     async with company("a", "b", puppets=lambda _: Puppets(slow=("qwen",))) as fleet:

@@ -26,6 +26,7 @@ BEGIN_S: Seconds = LEASE_S + 2.0
 """A claim that its host has not followed by then is void."""
 RESTING = "resting"
 """The phase of a model whose start failed."""
+NOTHING_TO_STOP = ("cold", RESTING)
 
 
 class Envoy(Protocol):
@@ -111,11 +112,15 @@ class Mover:
     # Where it was
 
     def _one_too_many(self, model: ModelName, to: HostName) -> Member | None:
-        """Of the others the one with the least to do; None where all are wanted."""
-        others = [member for member, _ in self._roster.residences(model) if member.name != to]
+        """Of the others one that is ready, with the least to do; None where all are wanted."""
+        others = [
+            (residence.phase != READY, member.load_per_slot(model), member.name)
+            for member, residence in self._roster.residences(model)
+            if member.name != to and residence.phase not in NOTHING_TO_STOP
+        ]
         if not others or len(others) < self._roster.kept.get(model, 0):
             return None
-        return min(others, key=lambda member: (member.load_per_slot(model), member.name))
+        return self._roster.host(min(others)[-1])
 
     async def _stop(self, model: ModelName, source: Member, to: HostName) -> None:
         try:
