@@ -44,6 +44,7 @@ COMMANDS = (
     "profile",
     "record",
     "simulate",
+    "fleet",
     "systemd",
 )
 

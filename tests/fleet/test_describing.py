@@ -76,6 +76,7 @@ def test_what_is_cold_is_not_told() -> None:
     assert {each.phase for each in described(View(1.0, models, ())).residents} == {
         "loading",
         "ready",
+        "asleep",
         "draining",
         "unloading",
         "resting",
