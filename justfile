@@ -140,7 +140,7 @@ schema:
 
 # resolve the dependencies anew
 lock:
-    uv pip compile pyproject.toml --universal --generate-hashes -o requirements/runtime.txt
+    uv pip compile pyproject.toml --universal --extra fleet --generate-hashes -o requirements/runtime.txt
     uv pip compile pyproject.toml --universal --group dev --generate-hashes -o requirements/dev.txt
     uv pip compile pyproject.toml --universal --group fuzz -c requirements/dev.txt --python-version 3.11 --generate-hashes -o requirements/fuzz.txt
     uv pip compile --universal --group docs --generate-hashes -o requirements/docs.txt
