@@ -93,7 +93,7 @@ def test_what_was_sent_since_the_last_record_counts() -> None:
 # On its way
 
 
-@pytest.mark.parametrize("phase", ["loading", "waking", "asleep", "cold"])
+@pytest.mark.parametrize("phase", ["loading", "asleep", "cold"])
 def test_a_model_on_its_way_is_waited_for(phase: str) -> None:
     """Nobody loads a second one because the first is not ready yet."""
     heard = Heard().hosts(host("here"), host("a", there("qwen", phase)))
@@ -215,6 +215,13 @@ def test_a_host_without_budgets_has_room_while_nothing_runs() -> None:
     heard = Heard().hosts(host("here", there("llama"), gib=None), host("a", gib=None))
 
     assert where(heard) == (Load, "a")
+
+
+def test_a_model_that_sleeps_leaves_the_turn_to_others() -> None:
+    """Where memory is not counted, it is in nobody's way."""
+    heard = Heard().hosts(host("here", there("llama", "asleep"), gib=None))
+
+    assert placed(heard).because == "here has free room for it"
 
 
 # Room that must be made

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Revision
     from hotseat.terms import Bytes, DeviceName, HostName, Instant, ModelName, Seconds
 
-READY, COLD, ASLEEP, RESTING = "ready", "cold", "asleep", "resting"
-ARRIVING = ("loading", "waking")
-COMING = (*ARRIVING, COLD, ASLEEP)
+READY, LOADING, COLD, ASLEEP, RESTING = "ready", "loading", "cold", "asleep", "resting"
+COMING = (LOADING, COLD, ASLEEP)
 """Who sends a request there need not ask anybody; best first. A cold model is mentioned while somebody waits for it."""
 LEAVING = ("draining", "unloading")
 UNKNOWN_SLOTS = 8

@@ -12,7 +12,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.fleet.affinity import liking
-from hotseat.fleet.member import ARRIVING, COLD, COMING, READY
+from hotseat.fleet.member import COLD, COMING, LOADING, READY
 from hotseat.fleet.obstacles import Obstacle, obstacle_to_loading, obstacle_to_serving, obstacles_in_words
 from hotseat.fleet.room import NEVER_ENOUGH, Clearing, at_most, clearing, has_free_room, promised
 
@@ -203,7 +203,7 @@ def _by_calm(model: ModelName, roster: Roster) -> Callable[[Member], tuple[int, 
     """Where nothing else loads, least is going on; of equals this host, then the model's favourite."""
 
     def calm(member: Member) -> tuple[int, int, bool, int]:
-        loading = sum(residence.phase in ARRIVING for residence in member.residents.values())
+        loading = sum(residence.phase == LOADING for residence in member.residents.values())
         users = sum(map(member.load, member.residents))
         return loading, users, member.name != roster.me, -liking(model, member.name)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.fleet.member import ARRIVING, COLD, LEAVING, RESTING
+from hotseat.fleet.member import ASLEEP, COLD, LEAVING, LOADING, RESTING
 from hotseat.scheduling import eviction
 from hotseat.scheduling.eviction import cheapest, cost, price_in_use, price_unused
 from hotseat.scheduling.habits import UNKNOWN_LOAD_S
@@ -76,7 +76,7 @@ def _has_process(member: Member, name: ModelName) -> bool:
 def has_free_room(member: Member, offer: Offer, due: Sequence[Offer]) -> bool:
     if member.record.devices:
         return not lacks(member.record, offer, due)
-    return not due and not any(_with_process(member))
+    return not due and not _taking_turns(member)
 
 
 def lacks(record: HostRecord, offer: Offer, due: Sequence[Offer]) -> dict[DeviceName, Bytes]:
@@ -118,11 +118,16 @@ def clearing(
 def _one_at_a_time(
     member: Member, due: Sequence[Offer], now: Instant, sparing: Collection[ModelName]
 ) -> Clearing | None:
-    there = tuple(_with_process(member))
+    there = _taking_turns(member)
     if any(residence.pinned or residence.model in sparing for residence in there):
         return None
     waited_for = price_in_use(len(due)) if due else 0.0
     return Clearing(waited_for + sum(price(member, residence, now) for residence in there), there)
+
+
+def _taking_turns(member: Member) -> tuple[Residence, ...]:
+    """A model asleep is in nobody's way where memory is not counted."""
+    return tuple(residence for residence in _with_process(member) if residence.phase != ASLEEP)
 
 
 def _with_process(member: Member) -> Iterator[Residence]:
@@ -143,7 +148,7 @@ def price(member: Member, residence: Residence, now: Instant) -> float:
     if residence.phase in LEAVING:
         return 0.0
     users = member.load(residence.model)
-    if users or residence.phase in ARRIVING:
+    if users or residence.phase == LOADING:
         return price_in_use(users)
     return price_unused(residence.load_s or UNKNOWN_LOAD_S, next_use_s((), member.unused_s(residence, now)))
 
