@@ -30,11 +30,6 @@ class Tally:
     record_bytes: int = 0
     claims: int = 0
     conflicts: int = 0
-    serve_s: array[float] = field(default_factory=lambda: array("d"))
-    """What each decision for a model that is there took."""
-    load_s: array[float] = field(default_factory=lambda: array("d"))
-    apply_s: float = 0.0
-    applied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +63,12 @@ class Figures:
     record_bytes: float
     claims_per_s: float
     conflicts: int
-    serve_us: float
-    serve_p99_us: float
-    load_us: float
-    load_p99_us: float
-    apply_us: float
 
 
 def figures(
     policy: str, hosts: int, models: int, requests: int, day_s: float, took_s: float, tally: Tally, work: list[float]
 ) -> Figures:
     waits = sorted(tally.waits)
-    serve, load = sorted(tally.serve_s), sorted(tally.load_s)
     writes = tally.records + 2 * tally.claims  # each is taken back
     return Figures(
         policy=policy,
@@ -107,11 +96,6 @@ def figures(
         record_bytes=tally.record_bytes / max(1, tally.records),
         claims_per_s=tally.claims / day_s,
         conflicts=tally.conflicts,
-        serve_us=quantile(serve, 0.5) * 1e6,
-        serve_p99_us=quantile(serve, 0.99) * 1e6,
-        load_us=quantile(load, 0.5) * 1e6,
-        load_p99_us=quantile(load, 0.99) * 1e6,
-        apply_us=tally.apply_s / max(1, tally.applied) * 1e6,
     )
 
 

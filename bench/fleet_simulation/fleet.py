@@ -8,7 +8,7 @@ reaches any host that lives, as behind a load balancer.
 from __future__ import annotations
 
 from random import Random
-from time import perf_counter, process_time
+from time import process_time
 from typing import TYPE_CHECKING
 
 from bench.fleet_simulation.clock import Clock
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from bench.fleet_simulation.policies import Maker
     from bench.fleet_simulation.workload import Ask, Workload
 
-    from hotseat.fleet.placement import Decision
     from hotseat.fleet.store import Change
     from hotseat.terms import ClientId, ModelName, Seconds
 
@@ -103,7 +102,7 @@ class Fleet:
     def _place(self, request: Request, entry: HostName, tries: int) -> None:
         roster = self._rosters[request.group]
         roster.me = entry
-        decision = self._decided(request.ask, roster)
+        decision = self._policy.choose(request.ask, roster, self._clock.now)
         if isinstance(decision, Nowhere) or not tries:
             self.tally.refused += 1
         elif isinstance(decision, Load):
@@ -111,13 +110,6 @@ class Fleet:
         else:
             self._send(request, entry, decision, tries)
         roster.me = HostName("")
-
-    def _decided(self, ask: Ask, roster: Roster) -> Decision:
-        begun = perf_counter()
-        decision = self._policy.choose(ask, roster, self._clock.now)
-        took = perf_counter() - begun
-        (self.tally.load_s if isinstance(decision, Load) else self.tally.serve_s).append(took)
-        return decision
 
     def _send(self, request: Request, entry: HostName, decision: Serve, tries: int) -> None:
         model, roster = request.ask.model.name, self._rosters[request.group]
@@ -215,11 +207,8 @@ class Fleet:
         return written
 
     def _tell(self, bucket: Bucket, change: Change) -> None:
-        begun = perf_counter()
         for roster in self._rosters:
             roster.apply(bucket, change, self._clock.now)
-        self.tally.apply_s += perf_counter() - begun
-        self.tally.applied += len(self._rosters)
 
     def _spares(self, host: Host) -> None:
         roster = self._rosters[self._dice.randrange(len(self._rosters))]

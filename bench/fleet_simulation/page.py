@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/reference/fleet-simulation.md"
 
 ABOUT_COSTS = (
-    "The best of seven rounds on one core. Every host has four models and no free room, and 10,000 may run;"
+    "Processor time, the best of seven rounds. Every host has four models and no free room, and 10,000 may run;"
     " of many hosts 128 are compared, so choosing does not take longer where there are more."
 )
 
@@ -46,11 +46,6 @@ COST: list[Row] = [
     ("bytes of a record, mean", lambda run: f"{run.record_bytes:.0f}"),
     ("claims per second, whole fleet", lambda run: f"{run.claims_per_s:.1f}"),
     ("claims that met another", lambda run: f"{run.conflicts:,}"),
-    ("to take in a record, mean", lambda run: f"{run.apply_us:.0f} µs"),
-    ("to place a request for a model that is there, p50", lambda run: f"{run.serve_us:.0f} µs"),
-    ("— p99", lambda run: f"{run.serve_p99_us:.0f} µs"),
-    ("to choose who loads, p50", lambda run: f"{run.load_us:.0f} µs"),
-    ("— p99", lambda run: f"{run.load_p99_us:.0f} µs"),
     ("the run itself, processor time", lambda run: f"{run.took_s:.0f} s"),
 ]
 
