@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+import socket
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from tests.support.relay_house import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
 
 from hotseat.catalog.leads import FleetModel, Selector, Strategy
-from hotseat.catalog.spec import BodyChanges
+from hotseat.catalog.spec import FELLOW_TIMEOUTS, BodyChanges, Timeouts
 from hotseat.errors import HotseatError, NowhereToGo
 from hotseat.settings import Access, ApiKey, Fleet, Settings
 from hotseat.tasks import Tasks
@@ -22,7 +23,7 @@ from hotseat.terms import Address, HostName, ModelName
 from hotseat.whereabouts import HERE, Elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
@@ -224,6 +225,64 @@ async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
     assert answered.status == 502
     assert b"far on b closed the connection before it answered" in answered.body
     assert hosts.turned_away_by == []
+
+
+async def test_a_model_servers_time_does_not_run_while_a_request_waits_at_another_host(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+) -> None:
+    """There it may stand in line or load the model first; that host counts when it is the server's turn."""
+    models = (spec("alpha", timeouts=Timeouts(response_header_s=0.05)), spec("beta"))
+    house, _ = await joined(open_house, at("b", boxes[0]), HERE, models=models)
+    client = await house.send(chat("alpha"))
+    call = await boxes[0].call()
+    late = await house.send(chat("alpha"))  # its own time is long over when this one's is
+    await house.alpha.call()
+    assert (await late.message()).status == 502
+    await call.say(HELLO)
+
+    assert (await client.message()).status == 200
+
+
+async def test_a_host_that_does_not_take_a_connection_is_passed_over_soon(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long a model's own server may take: nothing was sent, so the next one may have it."""
+    monkeypatch.setattr("hotseat.relay.exchange.FELLOW_TIMEOUTS", replace(FELLOW_TIMEOUTS, connect_s=0.2))
+    with deaf() as address:
+        house, hosts = await joined(open_house, at("deaf", address), at("b", boxes[0]))
+        client = await house.send(chat("far"))
+        await (await boxes[0].call()).say(HELLO)
+
+        assert (await client.message()).body == b"hello"
+        assert hosts.turned_away_by == ["deaf"]
+
+
+async def test_a_host_whose_power_failed_is_not_waited_for_long(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+) -> None:
+    """The kernel asks whether it is there, and gives up what is not acknowledged; it would try for a quarter hour."""
+    house, _ = await joined(open_house, at("b", boxes[0]))
+    client = await house.send(chat("far"))
+    await (await boxes[0].call()).say(HELLO)
+    await client.message()
+    connection = house.relay.pool.take(boxes[0].address)
+    assert connection is not None
+    sock = connection._transport.get_extra_info("socket")
+
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 5
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+    connection.close()
+
+
+@contextmanager
+def deaf() -> Iterator[Address]:
+    """Somebody who listens, and whose kernel has no room for one more connection."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
+        for _ in range(2):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(listener.getsockname())
+        yield Address(*listener.getsockname())
 
 
 async def test_a_model_server_cannot_turn_a_request_away(open_house: OpenHouse) -> None:

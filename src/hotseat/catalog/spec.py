@@ -79,9 +79,13 @@ class Timeouts:
     """From the request to the head of the answer."""
     idle_s: Seconds | None = 90.0
     """How long a connection may rest; the relay's own limit is shorter."""
+    lost_s: Seconds | None = None
+    """How long what was sent may go unacknowledged before the other side counts as lost; None: as the kernel likes."""
 
 
 DEFAULT_TIMEOUTS = Timeouts()
+FELLOW_TIMEOUTS = Timeouts(connect_s=3.0, keepalive_s=5.0, lost_s=20.0)
+"""Towards other hosts of a fleet: one whose power failed says nothing, and nobody should wait for it."""
 
 
 @dataclass(frozen=True, slots=True)

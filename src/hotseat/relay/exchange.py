@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from hotseat.activity import UnderWay
 from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
-from hotseat.catalog.spec import DEFAULT_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
+from hotseat.catalog.spec import DEFAULT_TIMEOUTS, FELLOW_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
 from hotseat.errors import ClientError, HotseatError, NotRunning, UnknownModel, UpstreamError
 from hotseat.relay import audit
 from hotseat.relay.dying import is_dying
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hotseat.accounts import Visit
     from hotseat.activity import Tokens
     from hotseat.catalog.leads import Lead, Servable
+    from hotseat.catalog.spec import Timeouts
     from hotseat.relay.known import KnownResponse
     from hotseat.relay.passage import Hosts
     from hotseat.relay.relay import Relay
@@ -327,8 +328,13 @@ class Exchange:
 
     def _dial(self, address: Address) -> None:
         self._stage = DIALLING
-        timeouts = DEFAULT_TIMEOUTS if self._spec is None else self._spec.timeouts
+        timeouts = self._timeouts()
         self._pending = self._relay.pool.dial(address, self._kind, self._connected, self._not_connected, timeouts)
+
+    def _timeouts(self) -> Timeouts:
+        if self._elsewhere is not None:
+            return FELLOW_TIMEOUTS
+        return DEFAULT_TIMEOUTS if self._spec is None else self._spec.timeouts
 
     def _connected(self, connection: UpstreamConnection) -> None:
         self._pending = None
@@ -373,18 +379,18 @@ class Exchange:
         limit_s = spec.max_request_s if isinstance(spec, ModelSpec) and self._elsewhere is None else None
         if limit_s is not None and self._limit is None:
             self._limit = self._relay.later(limit_s, self._takes_too_long, limit_s)
-        if spec is not None and spec.timeouts.response_header_s is not None:
-            self._pending = self._relay.later(spec.timeouts.response_header_s, self._is_too_slow)
+        # Another host counts this itself, when it is the server's turn: there a request may wait in line first.
+        head_s = self._timeouts().response_header_s
+        if head_s is not None:
+            self._pending = self._relay.later(head_s, self._is_too_slow, head_s)
         if self._elsewhere is not None and spec is not None:
             head = self._relay.fellow_head(self.request, self._elsewhere, self._peer, spec.name)
         else:
             head = self._relay.upstream_head(self.request, connection.address, self._peer, key)
         connection.send(self, head, self.request.body)
 
-    def _is_too_slow(self) -> None:
-        assert self._spec is not None
-        seconds = self._spec.timeouts.response_header_s
-        self._break(UpstreamError(f"{self._who()} did not answer within {seconds:g} s (timeouts.responseHeader)."))
+    def _is_too_slow(self, limit_s: Seconds) -> None:
+        self._break(UpstreamError(f"{self._who()} did not answer within {limit_s:g} s (timeouts.responseHeader)."))
 
     def _takes_too_long(self, limit_s: Seconds) -> None:
         text = f"{self._who()} was used for {limit_s:g} s, longer than one request may (maxRequestDuration)."

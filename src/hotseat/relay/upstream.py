@@ -126,6 +126,9 @@ class UpstreamConnection(asyncio.Protocol):
             self._longest_rest_s = timeouts.idle_s
         if timeouts.keepalive_s is not None and not self.address.unix_path:
             keep_alive(self._transport.get_extra_info("socket"), timeouts.keepalive_s)
+        if timeouts.lost_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+            sock = self._transport.get_extra_info("socket")
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeouts.lost_s * 1000))
 
     # What the exchange asks for
 
