@@ -1,4 +1,4 @@
-"""What a host does when it was chosen to load something that no request brings."""
+"""What a host does for the fleet although no request brings it there."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from tests.support.fleet import Heard, host, there
 from tests.support.puppets import come_true
 
 from hotseat.errors import LoadFailed
-from hotseat.fleet.errands import Errands
+from hotseat.fleet.errands import SETTLES_S, Errands
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.records import Claim, encoded
+from hotseat.fleet.replicas import too_many
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import Bucket, Removed, Revision, Written
 from hotseat.tasks import Tasks
@@ -27,10 +29,11 @@ ME = HostName("here")
 
 
 class Loader:
-    """A host that notes what it is told to load."""
+    """A host that notes what it is told to load and to stop."""
 
     def __init__(self) -> None:
         self.loaded: list[str] = []
+        self.stopped: list[str] = []
         self.problem: LoadFailed | None = None
 
     def look_at_ourselves(self) -> None: ...
@@ -41,7 +44,7 @@ class Loader:
             raise self.problem
 
     async def unload(self, model: ModelName) -> None:
-        raise AssertionError("nothing is stopped here")
+        self.stopped.append(model)
 
 
 @pytest.fixture
@@ -52,9 +55,16 @@ async def loader() -> Loader:
 @pytest.fixture
 async def errands(loader: Loader) -> AsyncIterator[Errands]:
     tasks = Tasks()
-    nobody = cast("Guide", None)  # no request is placed here
+    nobody = cast("Guide", Unasked())
     yield Errands(Roster(ME), InProcess(Board()), nobody, loader, tasks, asyncio.get_running_loop().time)
     await tasks.aclose()
+
+
+class Unasked:
+    """A guide whom no request asked for anything."""
+
+    def asked_for(self) -> set[ModelName]:
+        return set()
 
 
 def claimed(revision: int, *, host: HostName = ME, unasked: bool = True) -> Written:
@@ -103,3 +113,25 @@ async def test_an_errand_that_fails_is_told(errands: Errands, loader: Loader, ca
     errands.heard(Bucket.CLAIMS, claimed(6))
 
     await come_true(lambda: loader.loaded == ["alpha", "alpha"])
+
+
+async def test_one_replica_too_many_goes_when_it_stays_too_many(loader: Loader) -> None:
+    """A model that moves is on two hosts for a moment, and must not be sent away from the new one."""
+    names = ("a", "b")
+    one_too_many = [name for name in names if too_many((heard := twice(name)).roster, heard.now)]
+    heard, tasks = twice(*one_too_many), Tasks()
+    errands = Errands(heard.roster, InProcess(Board()), cast("Guide", Unasked()), loader, tasks, lambda: heard.now)
+    await errands.go()
+    heard.after(SETTLES_S - 0.1)
+    await errands.go()
+    assert loader.stopped == []
+    heard.after(0.1)
+    await errands.go()
+
+    await come_true(lambda: loader.stopped == ["qwen"])
+    await tasks.aclose()
+
+
+def twice(me: str) -> Heard:
+    """A model on two hosts that one may have."""
+    return Heard(me).hosts(host("a", there("qwen")), host("b", there("qwen")))

@@ -11,6 +11,7 @@ from hotseat.fleet.store import Bucket
 from hotseat.terms import ClientId, HostName, ModelName
 
 NOBODY = ClientId("")
+SEVERAL = menu(qwen=offer(most=4))
 
 
 def placed(heard: Heard, model: ModelName = QWEN, client: ClientId = ALICE) -> Decision:
@@ -35,7 +36,7 @@ def test_a_ready_model_is_served_where_it_is() -> None:
 
 def test_of_full_replicas_the_one_with_the_least_load_per_slot_serves() -> None:
     """Eight on eight slots is less than five on four."""
-    heard = Heard().hosts(
+    heard = Heard(catalog=SEVERAL).hosts(
         host("a", there("qwen", in_flight=4, waiting=1, slots=4)), host("b", there("qwen", in_flight=8, slots=8))
     )
 
@@ -45,7 +46,7 @@ def test_of_full_replicas_the_one_with_the_least_load_per_slot_serves() -> None:
 def test_of_equally_full_replicas_the_one_here_serves() -> None:
     """A way that need not be gone costs nothing."""
     full = there("qwen", in_flight=4, slots=4)
-    heard = Heard().hosts(host("a", full), host("here", full), host("z", full))
+    heard = Heard(catalog=SEVERAL).hosts(host("a", full), host("here", full), host("z", full))
 
     assert where(heard) == (Serve, "here")
 
@@ -53,7 +54,7 @@ def test_of_equally_full_replicas_the_one_here_serves() -> None:
 def test_a_client_comes_back_to_the_same_replica_while_it_has_a_free_slot() -> None:
     """Many clients spread over all replicas, and each stays where it is when loads differ a little."""
     replicas = [host(name, there("qwen", slots=4)) for name in ("a", "b", "c", "here")]
-    heard = Heard().hosts(*replicas)
+    heard = Heard(catalog=SEVERAL).hosts(*replicas)
     clients = [ClientId(f"client {n}") for n in range(200)]
     before = [where(heard, client=client)[1] for client in clients]
     heard.hosts(*(host(name, there("qwen", slots=4, in_flight=n)) for n, name in enumerate(("a", "b", "c", "here"))))
@@ -64,7 +65,9 @@ def test_a_client_comes_back_to_the_same_replica_while_it_has_a_free_slot() -> N
 
 def test_nobody_in_particular_goes_where_least_is_going_on() -> None:
     """Without an identity there is no conversation to come back to."""
-    heard = Heard().hosts(host("a", there("qwen", slots=4, in_flight=1)), host("b", there("qwen", slots=4)))
+    heard = Heard(catalog=SEVERAL).hosts(
+        host("a", there("qwen", slots=4, in_flight=1)), host("b", there("qwen", slots=4))
+    )
 
     assert where(heard, client=NOBODY) == (Serve, "b")
 
@@ -72,7 +75,7 @@ def test_nobody_in_particular_goes_where_least_is_going_on() -> None:
 def test_a_client_leaves_its_replica_when_that_is_full() -> None:
     """Affinity is not worth waiting for."""
     free, full = there("qwen", slots=2), there("qwen", slots=2, in_flight=2)
-    heard = Heard().hosts(host("a", free), host("b", free))
+    heard = Heard(catalog=SEVERAL).hosts(host("a", free), host("b", free))
     mine = where(heard)[1]
     heard.hosts(host(mine, full))
 
@@ -81,13 +84,21 @@ def test_a_client_leaves_its_replica_when_that_is_full() -> None:
 
 def test_what_was_sent_since_the_last_record_counts() -> None:
     """Two requests sent to one replica send the third to the other."""
-    heard = Heard().hosts(host("a", there("qwen", slots=2)), host("b", there("qwen", slots=2)))
+    heard = Heard(catalog=SEVERAL).hosts(host("a", there("qwen", slots=2)), host("b", there("qwen", slots=2)))
     mine = HostName(where(heard)[1])
     heard.roster.sent(mine, QWEN)
     assert where(heard)[1] == mine
     heard.roster.sent(mine, QWEN)
 
     assert where(heard)[1] != mine
+
+
+def test_of_more_replicas_than_there_may_be_all_hosts_use_the_same_ones() -> None:
+    """So the others become unused, whoever asks and however busy they are."""
+    hosts = [host(name, there("qwen", in_flight=n)) for n, name in enumerate("abc")]
+    heard = [Heard(name).hosts(*hosts) for name in "abc"]
+
+    assert len({where(each, client=ClientId(str(n))) for n in range(9) for each in heard}) == 1
 
 
 # On its way
@@ -120,6 +131,15 @@ def test_a_model_on_its_way_out_serves_nobody(phase: str) -> None:
 def test_a_claim_is_as_good_as_a_load() -> None:
     """Whoever hears of it goes there, too."""
     heard = Heard().hosts(host("here"), host("a")).claim("qwen", "a")
+
+    assert where(heard) == (Serve, "a")
+    assert "chosen" in placed(heard).because
+
+
+@pytest.mark.parametrize("phase", ["draining", "unloading", "resting"])
+def test_a_host_may_be_chosen_to_load_what_is_just_leaving_it(phase: str) -> None:
+    """Who wants it goes there all the same: that host brings it back, or says why it cannot."""
+    heard = Heard().hosts(host("a", there("qwen", phase))).claim("qwen", "a")
 
     assert where(heard) == (Serve, "a")
     assert "chosen" in placed(heard).because

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import ANY
 
 from tests.support.fleet import QWEN, Heard, host, menu, offer, there
 
-from hotseat.fleet.placement import Load
-from hotseat.fleet.replicas import Spare, one_more, to_keep, to_spare
-from hotseat.terms import HostName
+from hotseat.fleet.placement import Load, Serve, place
+from hotseat.fleet.replicas import Spare, one_more, to_keep, to_spare, too_many
+from hotseat.terms import ClientId, HostName
 
 if TYPE_CHECKING:
     from hotseat.fleet.records import HostRecord, Residence
@@ -234,3 +235,39 @@ def test_a_host_that_has_not_described_itself_spares_nothing() -> None:
     heard = Heard()
 
     assert to_spare(heard.roster, heard.now) == []
+
+
+# More than there may be
+
+
+def crowded_out(*hosts: HostRecord) -> list[str]:
+    """Who has one too many, of all who look."""
+    seen = {record.name: Heard(record.name).hosts(*hosts) for record in hosts}
+    return [name for name, heard in seen.items() for _ in too_many(heard.roster, heard.now)]
+
+
+def test_of_more_replicas_than_there_may_be_all_but_the_favourite_go() -> None:
+    """Two hosts that could not hear of each other loaded it twice. All who look agree on who keeps it."""
+    hosts = [host(name, there("qwen")) for name in "abc"]
+    stays = ({"a", "b", "c"} - set(crowded_out(*hosts))).pop()
+    heard = Heard("a").hosts(*hosts)
+
+    assert len(crowded_out(*hosts)) == 2
+    assert place(QWEN, ClientId("anybody"), heard.roster, heard.now) == Serve(HostName(stays), ANY)
+
+
+def test_one_too_many_stays_while_it_is_used() -> None:
+    """Nobody's answer is cut for it."""
+    assert crowded_out(*(host(name, there("qwen", in_flight=1)) for name in "ab")) == []
+
+
+def test_as_many_as_there_may_be_stay() -> None:
+    """However long they are unused."""
+    heard = Heard("a", catalog=SEVERAL).hosts(*(host(name, unused(500)) for name in "abc"))
+
+    assert too_many(heard.roster, heard.now) == []
+
+
+def test_one_too_many_that_is_pinned_stays() -> None:
+    """Whoever pinned it wants it there."""
+    assert crowded_out(*(host(name, there("qwen", pinned=True)) for name in "ab")) == []

@@ -342,6 +342,14 @@ def test_own_claims_are_fulfilled_when_the_host_shows_the_model() -> None:
     assert [held.key for held in heard.roster.fulfilled()] == ["qwen.0"]
 
 
+@pytest.mark.parametrize("phase", ["draining", "unloading"])
+def test_a_claim_is_not_fulfilled_by_what_is_on_its_way_out(phase: str) -> None:
+    """It was chosen to come back."""
+    heard = Heard().hosts(host("a", there("qwen", phase))).claim("qwen", "a", by="here")
+
+    assert heard.roster.fulfilled() == []
+
+
 def test_a_claim_that_lapsed_may_still_be_removed() -> None:
     """It is forgotten by then."""
     heard = Heard().claim("qwen", "a").after(10)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from hotseat.errors import HotseatError
 from hotseat.fleet.claims import release
 from hotseat.fleet.records import Claim, decoded
-from hotseat.fleet.replicas import one_more, to_keep, to_spare
+from hotseat.fleet.replicas import one_more, to_keep, to_spare, too_many
 from hotseat.fleet.store import Bucket, Written
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from hotseat.fleet.guide import Guide
     from hotseat.fleet.placement import Load
+    from hotseat.fleet.replicas import Spare
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Change, Revision, Store
     from hotseat.tasks import Tasks
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROUND_S: Seconds = 1.0
+SETTLES_S: Seconds = 5.0
+"""One replica too many goes after this time: a model that moves is on two hosts for a moment."""
 
 
 class Ourselves(Protocol):
@@ -54,6 +57,8 @@ class Errands:
         """The last claim for each model that this host followed: an older one that comes late is void."""
         self._under_way: set[ModelName] = set()
         """Models that are being loaded or stopped for the fleet."""
+        self._too_many: dict[ModelName, Instant] = {}
+        """Since when they are too many here."""
 
     async def keep_going(self) -> None:
         while True:
@@ -68,7 +73,7 @@ class Errands:
             await release(self._store, held)
         for wanted in [*to_keep(self._roster, now), *self._more(now)]:
             await self._guide.decide(wanted, unasked=True)
-        for spare in to_spare(self._roster, now):
+        for spare in [*to_spare(self._roster, now), *self._lasting(too_many(self._roster, now), now)]:
             self._stop(spare.model, spare.because)
         if self._roster.wish(self._roster.me).drained:
             self._empty_out()
@@ -89,6 +94,11 @@ class Errands:
     def _more(self, now: Instant) -> list[Load]:
         wanted = (one_more(model, self._roster, now) for model in self._guide.asked_for())
         return [load for load in wanted if load is not None]
+
+    def _lasting(self, spares: list[Spare], now: Instant) -> list[Spare]:
+        """Those that are too many for a while already."""
+        self._too_many = {spare.model: self._too_many.get(spare.model, now) for spare in spares}
+        return [spare for spare in spares if now - self._too_many[spare.model] >= SETTLES_S]
 
     def _empty_out(self) -> None:
         """What nobody uses goes; what is in use goes when it is not, because nobody is sent here any more."""

@@ -8,7 +8,7 @@ room, is decided by that host's own scheduler.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.fleet.affinity import liking
@@ -95,13 +95,13 @@ def replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Membe
 
 
 def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
-    """Those who were claimed for it, may serve, and do not mention it yet."""
+    """Those who were claimed for it, may serve, and have it neither there nor on its way yet."""
     members = {held.claim.host: roster.host(held.claim.host) for held in roster.claimed(model, now)}
     return [
         member
         for member in members.values()
         if member
-        and model not in member.residents
+        and not member.has(model)
         and not obstacle_to_serving(roster, member, roster.offer(member, model), now)
     ]
 
@@ -109,6 +109,7 @@ def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
 def _to_ready(model: ModelName, client: ClientId, ready: list[Member], roster: Roster) -> Serve:
     if len(ready) == 1:
         return Serve(ready[0].name, "it is ready there alone")
+    ready = rightful(model, ready, roster)
     free = [member for member in ready if member.load(model) < member.slots(model)]
     if free and client:
         best = max(free, key=lambda member: liking(f"{client}\0{model}", member.name))
@@ -121,13 +122,19 @@ def _to_ready(model: ModelName, client: ClientId, ready: list[Member], roster: R
     )
 
 
+def rightful(model: ModelName, ready: list[Member], roster: Roster) -> list[Member]:
+    """Of more replicas than there may be those that stay: all hosts name the same, so the others become unused."""
+    most = roster.most(model)
+    return ready if len(ready) <= most else nlargest(most, ready, key=lambda member: liking(model, member.name))
+
+
 def _to_coming(model: ModelName, coming: list[tuple[int, Member]], roster: Roster) -> Serve:
     def distance(each: tuple[int, Member]) -> tuple[int, float, bool, HostName]:
         steps, member = each
         return steps, member.load_per_slot(model), member.name != roster.me, member.name
 
     steps, best = min(coming, key=distance)
-    return Serve(best.name, f"it is {COMING[steps]} there" if model in best.residents else "it was chosen to load it")
+    return Serve(best.name, f"it is {COMING[steps]} there" if best.has(model) else "it was chosen to load it")
 
 
 # Loads

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hotseat.fleet.affinity import favourite, liking
 from hotseat.fleet.member import READY
 from hotseat.fleet.obstacles import obstacle_to_serving
-from hotseat.fleet.placement import Load, Means, load, replicas
+from hotseat.fleet.placement import Load, Means, load, replicas, rightful
 from hotseat.scheduling.eviction import BUSY
 from hotseat.scheduling.habits import UNKNOWN_LOAD_S
 
@@ -117,6 +117,25 @@ def _spared(me: Member, residence: Residence, roster: Roster, now: Instant) -> S
         return None
     unused_s = me.unused_s(residence, now)
     return Spare(model, f"unused for {unused_s:.0f} s here, and ready on {len(ready)} hosts where {least} would do")
+
+
+def too_many(roster: Roster, now: Instant) -> list[Spare]:
+    """Which of this host's replicas are more than there may be and used by nobody: some hosts were apart, and loaded
+    what others had. One that was just moved may be among them for a moment."""
+    me = roster.host(roster.me)
+    if me is None:
+        return []
+    return [spare for residence in me.residents.values() if (spare := _crowded_out(me, residence, roster, now))]
+
+
+def _crowded_out(me: Member, residence: Residence, roster: Roster, now: Instant) -> Spare | None:
+    model = residence.model
+    if residence.pinned or residence.phase != READY or me.load(model):
+        return None
+    ready, _ = replicas(model, roster, now)
+    if me not in ready or me in rightful(model, ready, roster):
+        return None
+    return Spare(model, f"ready on {len(ready)} hosts, and {roster.most(model)} may have it")
 
 
 def _is_unused(member: Member, residence: Residence, now: Instant) -> bool:

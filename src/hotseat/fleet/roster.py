@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from hotseat.fleet.affinity import liking
 from hotseat.fleet.ledger import Ledger
-from hotseat.fleet.member import Member
+from hotseat.fleet.member import LEAVING, Member
 from hotseat.fleet.menu import Menu
 from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Wish, decoded
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
@@ -197,8 +197,9 @@ class Roster:
             _take(self._held_on, held.claim.host, key)
 
     def shows(self, claim: Claim) -> bool:
-        """Does the record of its host mention the model?"""
-        return claim.host in self._holders.get(claim.model, {})
+        """Did its host begin, whatever became of it? What is on its way out there is not what was claimed."""
+        member = self._holders.get(claim.model, {}).get(claim.host)
+        return member is not None and member.residents[claim.model].phase not in LEAVING
 
     def claimed(self, model: ModelName, now: Instant) -> list[Held]:
         """Who was chosen to load it, and may not have begun."""
