@@ -104,7 +104,7 @@ bench-fleet *options:
 simulate-fleet *options:
     python -m bench.fleet_simulation "$@"
 
-# everything goes wrong at once, for minutes: [--seed N] [--minutes M] [--requests N]
+# everything goes wrong at once, for minutes: [--fleet [HOSTS]] [--seed N] [--minutes M] [--requests N]
 chaos *options:
     python -m bench.chaos "$@"
 

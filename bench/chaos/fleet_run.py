@@ -27,6 +27,8 @@ LEASE_S, LOAD_S = 10.0, 20.0
 HEALS_S = LEASE_S + LOAD_S
 """On a busy machine a load, and whatever has to leave for it, take that long."""
 AGAIN_S = 0.5
+ONE_TOO_MANY = "may have it"
+"""What a host says in its log when it lets go of a replica that a split made too many."""
 MEASURED_S = 6.0
 LIGHT_CLIENTS, HEAVY_CLIENTS = 1, 16
 LIGHT_PAUSE_S = 1.0
@@ -101,7 +103,10 @@ class FleetRun(Run):
                 yield f"{HEALS_S:.0f} s after the last fault {house.name} does not answer for {model}"
         longest = max((took_s for took_s in healed if took_s is not None), default=0.0)
         self._notes.append(f"every host answers for every model {longest:.1f} s after the last fault")
-        if extra := await self._extra(began + HEALS_S):
+        extra = await self._extra(began + HEALS_S)
+        went = sum(house.log.read_text().count(ONE_TOO_MANY) for house in self._houses)
+        self._notes.append(f"loads too many, after which the replica went again: {went}")
+        if extra:
             yield f"{HEALS_S:.0f} s after the last fault these are on more hosts than they may: {extra}"
 
     async def _heals(self, house: House, model: str, until: float) -> float | None:

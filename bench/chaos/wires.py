@@ -9,6 +9,8 @@ from contextlib import suppress
 
 from tests.support.hotseat import free_port
 
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
 PIECE = 1 << 16
 RESET = struct.pack("ii", 1, 0)
 
@@ -44,24 +46,32 @@ class Wire:
     # One connection
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._flows.wait()
+        ends = {writer}
+        self._ends.add(writer)
         try:
+            await self._flows.wait()
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            ends.add(far_writer)
+            self._ends.add(far_writer)
+            await self._join((reader, writer), (far_reader, far_writer))
         except OSError:
-            return reset(writer)
-        ends = {writer, far_writer}
-        self._ends |= ends
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, far_writer))
-                group.create_task(self._pump(far_reader, writer))
-        except* OSError:
             for end in ends:
                 reset(end)  # who lost one end has lost the other
         finally:
             self._ends -= ends
             for end in ends:
                 end.close()
+
+    async def _join(self, near: Ends, far: Ends) -> None:
+        """Until both have said all; raises OSError where one is lost."""
+        if self._listener is None:
+            raise ConnectionResetError("it was cut while the way was being made")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(near[0], far[1]))
+                group.create_task(self._pump(far[0], near[1]))
+        except* OSError as lost:
+            raise ConnectionResetError("one end is lost") from lost
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while piece := await reader.read(PIECE):

@@ -62,6 +62,23 @@ def test_what_must_not_happen_is_found(one: Told, record: list[dict[str, Any]], 
     assert says in found
 
 
+@pytest.mark.parametrize(("killed", "found"), [("a", 0), ("b", 1)])
+def test_only_who_asked_the_killed_host_may_be_left_without_a_word(killed: str, found: int) -> None:
+    """All others are told, whoever served them."""
+    asked_a = Told(WISH, End.SILENT, 0, "", began=10.0, ended=11.0, house="a")
+    killing = Injected("kill -9 of a host", 9.0, 9.5, killed)
+
+    assert len(violations(Evidence([asked_a], [], [killing], reference="hello"))) == found
+
+
+@pytest.mark.parametrize("fault", ["kill -9 of NATS' leader", "all of NATS is down", "a host is cut off from NATS"])
+def test_nobodys_answer_breaks_because_of_nats(fault: str) -> None:
+    """Requests do not travel through it."""
+    (found,) = judged(told(End.BROKEN, "red/3-7/0"), RAN, injected=fault)
+
+    assert "for no reason" in found
+
+
 @pytest.mark.parametrize("company", [["white"], ["red"], ["green", "green"]])
 def test_too_little_room_is_found(company: list[str]) -> None:
     """Ten GiB hold neither fourteen, nor twelve, nor the same model twice."""

@@ -159,6 +159,18 @@ def test_a_claim_that_nobody_acted_on_lapses() -> None:
     assert placed(heard) == Load(QWEN, HostName("here"), 0, "here has free room for it")
 
 
+def test_hosts_whose_clocks_differ_decide_the_same() -> None:
+    """Nobody's instants are told to anybody: each counts on its own clock since when it heard of something."""
+    clocks = {"a": 100.0, "b": 100.0 + 86_400, "c": 0.5}
+    unused_s = {"a": 5.0, "b": 50.0, "c": 500.0}
+    hosts = [host(name, there("llama", idle_s=idle_s, load_s=9.0), gib=8) for name, idle_s in unused_s.items()]
+    heard = [Heard(me, now).hosts(*hosts).claim("gemma", "b").after(3.0) for me, now in clocks.items()]
+
+    assert {where(each) for each in heard} == {(Load, "c")}
+    assert {where(each, GEMMA) for each in heard} == {(Serve, "b")}
+    assert {where(each.after(7.0), GEMMA) for each in heard} == {(Load, "c")}
+
+
 # Free room
 
 
