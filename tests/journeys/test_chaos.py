@@ -1,4 +1,4 @@
-"""A minute of everything going wrong at once; `just chaos` plays as many as one likes."""
+"""Three minutes of everything going wrong at once; `just chaos` plays as many as one likes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.support.llama import REPOSITORY
 
 
 @pytest.mark.llama
-@pytest.mark.timeout(240)
-def test_a_minute_of_chaos_violates_nothing() -> None:
+@pytest.mark.timeout(420)
+def test_three_minutes_of_chaos_violate_nothing() -> None:
     """Every answer is whole and right, an honest error, or visibly broken; nothing is done twice or left behind."""
-    argv = [sys.executable, "-m", "bench.chaos", "--seed", "2026", "--minutes", "1"]
-    ended = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=200)
+    argv = [sys.executable, "-m", "bench.chaos", "--seed", "2026", "--minutes", "3"]
+    ended = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=400)
     print(ended.stdout, ended.stderr)  # pytest shows it when the test fails
 
     assert ended.returncode == 0
