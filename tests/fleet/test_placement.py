@@ -171,6 +171,16 @@ def test_hosts_whose_clocks_differ_decide_the_same() -> None:
     assert {where(each.after(7.0), GEMMA) for each in heard} == {(Load, "c")}
 
 
+def test_where_a_model_failed_it_is_sought_last_until_its_host_says_more() -> None:
+    """An answer told so before any record did; while the store is away, no record may come for long."""
+    heard = Heard().hosts(host("a", there("qwen")), host("b"))
+    heard.roster.failed(HostName("a"), QWEN)
+    assert where(heard) == (Load, "b")
+    heard.hosts(host("a", there("qwen")))
+
+    assert where(heard) == (Serve, "a")
+
+
 # Free room
 
 

@@ -237,6 +237,18 @@ def test_a_load_is_never_negative() -> None:
     assert load(heard) == 0
 
 
+def test_a_model_that_failed_unseen_is_known_to_have_failed() -> None:
+    """Its host's record need not have mentioned it."""
+    heard = Heard().hosts(host("a"))
+    heard.roster.failed(A, QWEN)
+    heard.roster.failed(HostName("gone"), QWEN)
+    member = heard.roster.host(A)
+
+    assert member is not None
+    assert member.resting == [QWEN]
+    assert list(heard.roster.residences(QWEN)) == []
+
+
 def test_what_becomes_of_requests_to_a_host_that_is_gone_does_not_matter() -> None:
     """Its lease may end before they do."""
     heard = Heard()

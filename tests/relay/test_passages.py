@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hotseat.whereabouts import Where
 
 NOWHERE = Address("127.0.0.1", 1)
+FAILED = b"HTTP/1.1 503 x\r\nX-Error-Code: model_failed_to_start\r\nContent-Length: 4\r\n\r\nrest"
 NOT_HERE = b"HTTP/1.1 503 gone\r\nHotseat-Not-Here: 1\r\nContent-Length: 4\r\n\r\nbusy"
 GUESTS = {"far": FleetModel(ModelName("far")), "distant": FleetModel(ModelName("far"))}
 PASSED_ON = ("Hotseat-From: a", "Hotseat-Client: ann", "Hotseat-Fleet: hush", "Hotseat-Model: alpha")
@@ -49,6 +50,7 @@ class ScriptedHosts:
     takes_s: float = 0.0
     turned_away_by: list[str] = field(default_factory=list)
     away: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     tasks: Tasks = field(default_factory=Tasks)
 
     def whither(self, model: ModelName, client: ClientId) -> Where | None:
@@ -79,6 +81,9 @@ class ScriptedHosts:
 
     def turned_away(self, host: HostName) -> None:
         self.turned_away_by.append(host)
+
+    def failed(self, host: HostName, model: ModelName) -> None:
+        self.failures.append(f"{model} at {host}")
 
 
 @pytest.fixture
@@ -283,6 +288,16 @@ def deaf() -> Iterator[Address]:
             one.setblocking(False)
             one.connect_ex(listener.getsockname())
         yield Address(*listener.getsockname())
+
+
+async def test_a_host_where_the_model_fails_is_remembered(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+    """This client hears why; the next one need not, even if the fleet hears nothing of that host for a while."""
+    house, hosts = await joined(open_house, at("b", boxes[0]))
+    client = await house.send(chat("far"))
+    await (await boxes[0].call()).say(FAILED)
+
+    assert (await client.message()).status == 503
+    assert hosts.failures == ["far at b"]
 
 
 async def test_a_model_server_cannot_turn_a_request_away(open_house: OpenHouse) -> None:

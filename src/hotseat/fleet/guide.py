@@ -85,6 +85,9 @@ class Guide:
     def came_back(self, host: HostName, model: ModelName) -> None:
         self._roster.came_back(host, model)
 
+    def failed(self, host: HostName, model: ModelName) -> None:
+        self._roster.failed(host, model)
+
     def turned_away(self, host: HostName) -> None:
         self.tally.turned_away[host] += 1
         self._roster.suspect(host, self._clock())

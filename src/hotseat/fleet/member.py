@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 if TYPE_CHECKING:
     from hotseat.fleet.records import HostRecord, Residence
     from hotseat.fleet.store import Revision
@@ -66,6 +68,13 @@ class Member:
     def is_asleep(self, model: ModelName) -> bool:
         residence = self.residents.get(model)
         return residence is not None and residence.phase == ASLEEP
+
+    def fail(self, model: ModelName) -> None:
+        """It could not be started there, as an answer says; what the next record says counts more."""
+        if model not in self.resting:
+            self.resting.append(model)
+        if known := self.residents.get(model):
+            self.residents[model] = replace(known, phase=RESTING)
 
     # What is known of its load
 

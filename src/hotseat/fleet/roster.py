@@ -301,6 +301,11 @@ class Roster:
         if host != self.me and (member := self._members.get(host)):
             member.refuse(now)
 
+    def failed(self, host: HostName, model: ModelName) -> None:
+        """An answer says that the model could not be started there."""
+        if member := self._members.get(host):
+            member.fail(model)
+
     def sent(self, host: HostName, model: ModelName) -> None:
         """A request goes there."""
         if member := self._members.get(host):

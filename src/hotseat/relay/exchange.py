@@ -431,6 +431,8 @@ class Exchange:
         self._stop_clock()
         self._head = head
         self._first_byte_at = self._relay.now()
+        if self._elsewhere is not None and self._passage is not None and head.is_failed_start:
+            self._passage.failed()
         if self._early is not None:
             return self._early.head_received(head)
         http10 = self.request.head.http10

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.errors import ClientError, ExpectationFailed, NotImplementedHere, TooLarge, UpstreamError
+from hotseat.errors import ClientError, ExpectationFailed, LoadFailed, NotImplementedHere, TooLarge, UpstreamError
 from hotseat.relay.multipart import boundary_of
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ HOP_BY_HOP = frozenset(
 )
 ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for", b"x-request-id"}
 NOT_HERE = b"hotseat-not-here"
+FAILED_START = (b"X-Error-Code", LoadFailed.code.encode())
 """Says that a host did nothing for a request that another passed on to it."""
 SAID_BY_US = frozenset((b"x-request-id", NOT_HERE))
 """Of an answer: what we say instead of the upstream."""
@@ -254,6 +255,11 @@ class ResponseHead:
         """Could a browser take it for a document that runs scripts? Without a type it guesses."""
         kind = self.known.get(b"content-type", b"").partition(b";")[0].strip(BLANKS).lower()
         return not (kind in NO_PAGES or _NO_PAGE.fullmatch(kind) or self.has_no_body)
+
+    @property
+    def is_failed_start(self) -> bool:
+        """Does a host say that it cannot start the model?"""
+        return self.status == LoadFailed.status and FAILED_START in self.fields
 
     @property
     def is_turned_away(self) -> bool:

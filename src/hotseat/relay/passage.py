@@ -43,6 +43,10 @@ class Hosts(Protocol):
         """It could not be reached, or would not take a request."""
         ...
 
+    def failed(self, host: HostName, model: ModelName) -> None:
+        """It cannot start the model."""
+        ...
+
 
 class Traveller(Protocol):
     """Whose way it is."""
@@ -79,6 +83,11 @@ class Passage:
         self._hosts.turned_away(self._at.host)
         self.come_back()
         self.find()
+
+    def failed(self) -> None:
+        """That host says that it cannot start the model: whoever comes next goes elsewhere."""
+        assert self._at is not None
+        self._hosts.failed(self._at.host, self._model)
 
     def come_back(self) -> None:
         """It is over, or goes elsewhere. Safe to call twice."""
