@@ -279,3 +279,16 @@ async def test_a_client_that_leaves_amid_its_body_leaves_no_trace(house: RelayHo
 
     assert house.relay.buffered == 0
     assert house.alpha.requests == 0
+
+
+async def test_a_host_that_was_stopped_reads_before_it_closes(open_house: OpenHouse) -> None:
+    """What a client sent in time lies in the kernel then, and uvloop looks at clocks before it reads."""
+    house = await open_house(limits=Limits(idle_timeout_s=5.0))
+    client = await house.client()
+    await client.send(UNKNOWN)
+    await client.message()
+    await house.later(6.0)
+    house.relay.look_at_deadlines()
+    await client.send(UNKNOWN)
+
+    assert (await client.message()).status == 404

@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 MOST_BUFFERED: Bytes = 512 << 20
 """Of request bodies in memory, all clients together."""
 SWEEP_S: Seconds = 0.25
+STOPPED_S: Seconds = 1.0
+"""Whoever looks no more often than this was stopped, or had no processor."""
 BACKLOG = 4096
 
 
@@ -84,6 +86,7 @@ class Relay:
         self._known: Memory[KnownRequest] = Memory()
         self.known_under: tuple[Rules, Catalog] = (rules, dispatcher.catalog)
         self._servers: list[asyncio.Server] = []
+        self._looked_at = self.now()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     # Open and close
@@ -203,8 +206,17 @@ class Relay:
         return known.under[0] is self.rules and known.under[1] is self.dispatcher.catalog
 
     def _sweep(self) -> None:
-        """One look at all deadlines costs less than a timer per request."""
-        now = self.now()
+        self.look_at_deadlines()
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def look_at_deadlines(self) -> None:
+        """One look at all of them costs less than a timer per request.
+
+        Who was stopped for a while looks after a moment: what clients sent in time is not read yet.
+        """
+        now, before = self.now(), self._looked_at
+        self._looked_at = now
+        if now - before > STOPPED_S:
+            return
         for client in [client for client in self._clients if client.deadline <= now]:
             client.time_is_up()
-        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
