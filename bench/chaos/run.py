@@ -33,6 +33,7 @@ SPARE_DESCRIPTORS = 8
 """What may be open in a quiet house that was not at its start: connections that rest."""
 RESTLESSNESS = 0.3
 """How likely a client is to ask another house next time, where there are several."""
+LINES_SHOWN = 20
 BUGS = ("Traceback", "ERROR background work failed")
 """How lines of the log begin that only a bug can write."""
 
@@ -184,4 +185,5 @@ def bugs(house: House) -> Iterator[str]:
     lines = house.log.read_text(errors="replace").splitlines()
     for n, line in enumerate(lines):
         if line.startswith(BUGS):
-            yield f"in the log of {house.name}: " + " | ".join(lines[n : n + 30])
+            end = next((m for m in range(n + 1, len(lines)) if not lines[m].startswith(" ")), len(lines))
+            yield f"in the log of {house.name}: " + " | ".join(lines[max(n, end - LINES_SHOWN) : end + 1])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import nats
 import nkeys
 import pytest
+import uvloop
 from tests.support.certificate import CERTIFICATE
 from tests.support.fleets import PATIENCE_S, Watching, fleet_at
 from tests.support.nats import nats_servers
@@ -371,3 +372,23 @@ async def test_a_watch_that_is_told_to_stop_at_any_moment_stops(tmp_path: Path) 
                 await asyncio.sleep(0.1)
 
     assert all(outcomes)
+
+
+def test_a_store_whose_connection_broke_is_closed_in_peace(tmp_path: Path) -> None:
+    """uvloop, on which hosts run, complains of a closed connection in its own way."""
+
+    async def break_and_close() -> None:
+        async with nats_servers(tmp_path) as servers:
+            store = JetStream(fleet_at(*servers))
+            store.open()
+            assert await store.until_connected(PATIENCE_S)
+            async with Watching(store, Bucket.HOSTS) as watching:
+                await watching.until(CaughtUp)
+                servers[0].kill()
+                async with asyncio.timeout(PATIENCE_S):
+                    while store.is_connected:
+                        await asyncio.sleep(0.01)
+            await store.aclose()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(break_and_close())

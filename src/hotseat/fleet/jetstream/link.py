@@ -41,6 +41,8 @@ async def asked(work: Awaitable[Answer]) -> Answer:
     before = task.cancelling() if task else 0
     try:
         return await work
+    except RuntimeError as closed:  # as uvloop says it, where asyncio has an OSError
+        raise ConnectionResetError(str(closed)) from closed
     finally:
         if task and task.cancelling() > before:
             raise asyncio.CancelledError
@@ -75,7 +77,7 @@ class Link:
             return
         try:
             async with asyncio.timeout(CLOSE_S):
-                await self._client.close()
+                await asked(self._client.close())
         except PROBLEMS as problem:
             log.debug("NATS was not closed in peace error=%r", str(problem))
 
