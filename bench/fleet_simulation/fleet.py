@@ -233,7 +233,8 @@ class Fleet:
     def ended(self, host: Host, request: Request) -> None:
         model, name = request.ask.model.name, host.machine.name
         self.tally.served += 1
-        self._rosters[request.group].came_back(name, model, host.in_line(model))
+        self._rosters[request.group].came_back(name, model)
+        self._rosters[request.group].told(name, model, host.in_line(model))
 
     def refused(self, host: Host, request: Request) -> None:
         self.tally.refused += 1

@@ -148,6 +148,10 @@ class Dispatcher:
         """One sentence: why those who wait for the model wait."""
         return self._scheduler.why(model, self._clock())
 
+    def crowd(self, model: ModelName) -> int:
+        """How many requests use or want the model, if some of them have to wait; else 0."""
+        return self._scheduler.crowd(model)
+
     def is_running(self, model: ModelName) -> bool:
         return self.view().model(model).is_running
 

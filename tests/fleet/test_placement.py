@@ -304,7 +304,8 @@ def test_where_all_are_in_use_the_fewest_users_are_disturbed() -> None:
     assert "in use" in placed(heard).because
     for _ in range(2):
         heard.roster.sent(HostName("a"), LLAMA)
-        heard.roster.came_back(HostName("a"), LLAMA, told_load=1)
+        heard.roster.came_back(HostName("a"), LLAMA)
+        heard.roster.told(HostName("a"), LLAMA, 1)
 
     assert where(heard) == (Load, "a")
 

@@ -201,7 +201,8 @@ def test_an_answer_tells_the_load() -> None:
     heard.roster.sent(A, QWEN)
     heard.roster.told(A, QWEN, 17)
     assert load(heard) == 17
-    heard.roster.came_back(A, QWEN, told_load=12)
+    heard.roster.came_back(A, QWEN)
+    heard.roster.told(A, QWEN, 12)
 
     assert load(heard) == 12
 

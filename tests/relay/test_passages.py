@@ -51,6 +51,7 @@ class ScriptedHosts:
     turned_away_by: list[str] = field(default_factory=list)
     away: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    loads: list[str] = field(default_factory=list)
     tasks: Tasks = field(default_factory=Tasks)
 
     def whither(self, model: ModelName, client: ClientId) -> Where | None:
@@ -84,6 +85,9 @@ class ScriptedHosts:
 
     def failed(self, host: HostName, model: ModelName) -> None:
         self.failures.append(f"{model} at {host}")
+
+    def told(self, host: HostName, model: ModelName, load: int) -> None:
+        self.loads.append(f"{load} for {model} at {host}")
 
 
 @pytest.fixture
@@ -206,6 +210,20 @@ async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
     assert (answered.status, answered.body) == (200, b"hello")
     assert hosts.turned_away_by == ["a"]
     assert hosts.away == []
+
+
+async def test_a_host_with_a_line_tells_how_long_it_is(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+    """Whoever is placed next may go elsewhere; the client need not know."""
+    house, hosts = await joined(open_house, *[at("b", boxes[0])] * 3)
+    crowded = HELLO.replace(b"Content-Type", b"Hotseat-Line: 7\r\nContent-Type")
+    for answer in (crowded, HELLO, crowded):
+        client = await house.send(chat("far"))
+        await (await boxes[0].call()).say(answer)
+        answered = await client.message()
+
+        assert answered.body == b"hello"
+        assert "hotseat-line" not in answered.names
+    assert hosts.loads == ["7 for far at b", "7 for far at b"]
 
 
 async def test_nobody_is_left(open_house: OpenHouse) -> None:
@@ -347,6 +365,24 @@ async def test_a_request_that_was_passed_on_is_served_here(open_house: OpenHouse
 
         assert answered.body == b"hello"
         assert not [name for name in asked.names if name.startswith("hotseat-")]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_house: OpenHouse, times: int) -> None:
+    """Only while somebody waits, and only to hosts: whether the answer's head was read before or not."""
+    house, _ = await joined(open_house, models=(spec("alpha", concurrency_limit=1),))
+    alone = [(await house.exchange(chat("alpha", *PASSED_ON)))[1] for _ in range(times)]
+    client, call = await house.reached(chat("alpha", *PASSED_ON))
+    waiting = await house.send(chat("alpha", *PASSED_ON))
+    await come_true(lambda: house.waiting() == 1)
+    await call.say(HELLO)
+    in_company = await client.message()
+    await (await house.alpha.call()).say(HELLO)
+    last = await waiting.message()
+
+    assert not any("hotseat-line" in answered.names for answered in alone)
+    assert in_company["hotseat-line"] == "2"
+    assert "hotseat-line" not in last.names
 
 
 async def test_a_host_needs_no_key(open_house: OpenHouse) -> None:

@@ -85,6 +85,9 @@ class Guide:
     def came_back(self, host: HostName, model: ModelName) -> None:
         self._roster.came_back(host, model)
 
+    def told(self, host: HostName, model: ModelName, load: int) -> None:
+        self._roster.told(host, model, load)
+
     def failed(self, host: HostName, model: ModelName) -> None:
         self._roster.failed(host, model)
 

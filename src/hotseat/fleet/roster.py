@@ -316,12 +316,10 @@ class Roster:
         if member := self._members.get(host):
             member.told(model, load)
 
-    def came_back(self, host: HostName, model: ModelName, told_load: int | None = None) -> None:
+    def came_back(self, host: HostName, model: ModelName) -> None:
         """A request that was sent there is over."""
         if member := self._members.get(host):
             member.came_back(model)
-            if told_load is not None:
-                member.told(model, told_load)
 
 
 def _record_of(key: str, value: bytes) -> HostRecord:

@@ -431,17 +431,15 @@ class Exchange:
         self._stop_clock()
         self._head = head
         self._first_byte_at = self._relay.now()
-        if self._elsewhere is not None and self._passage is not None and head.is_failed_start:
-            self._passage.failed()
+        if self._elsewhere is not None and self._passage is not None:
+            self._passage.answered(head)
         if self._early is not None:
             return self._early.head_received(head)
         http10 = self.request.head.http10
         endless = head.ends_with_the_connection and not self.wants_head_only
         self._dechunks, self._chunks = head.is_chunked and http10, endless and not http10
         self._closes = self._closes or (endless and http10) or self._dechunks or self._relay.is_draining
-        cors, ours = self._relay.rules.cors.lines(self.request.head), self._lines_about_waiting()
-        if name := self._told_name():
-            ours.append(b"X-Request-Id: %b" % name)
+        cors, ours = self._relay.rules.cors.lines(self.request.head), self._own_lines()
         if self._spec is not None and head.may_be_page:
             ours += self._relay.rules.confinement
         if self._chunks:
@@ -456,9 +454,23 @@ class Exchange:
         if data:
             self._client.write(b"%x\r\n%b\r\n" % (len(data), data))
 
+    def _own_lines(self) -> list[bytes]:
+        lines = self._lines_about_waiting()
+        if name := self._told_name():
+            lines.append(b"X-Request-Id: %b" % name)
+        if crowd := self._told_crowd():
+            lines.append(b"Hotseat-Line: %d" % crowd)
+        return lines
+
     def _told_name(self) -> bytes:
         """A host that passed it on named it: to it our answers look the same every time, and are recognised."""
         return b"" if self.request.verdict.from_host else self.request.id
+
+    def _told_crowd(self) -> int:
+        """A host that passed it on may send the next one elsewhere, if there is a line here."""
+        if not self.request.verdict.from_host or not isinstance(self._spec, ModelSpec):
+            return 0
+        return self._relay.dispatcher.crowd(self._spec.name)
 
     def _lines_about_waiting(self) -> list[bytes]:
         """After the fact, for whoever wonders why it took so long."""
@@ -471,7 +483,8 @@ class Exchange:
         """The same for a head that was read before: if the client wants nothing special, it is ready as it is."""
         relay, asked = self._relay, self.request.head
         may_need_cors = relay.rules.cors.is_on and b"origin" in asked.known
-        if self._closes or asked.http10 or relay.is_draining or may_need_cors or self._waited_for:
+        is_news = self._waited_for or (self._elsewhere is not None and known.head.line) or self._told_crowd()
+        if self._closes or asked.http10 or relay.is_draining or may_need_cors or is_news:
             self.head_received(known.with_length(length))
             return self.write(data)
         self._stage = ANSWERING

@@ -35,9 +35,11 @@ HOP_BY_HOP = frozenset(
 )
 ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for", b"x-request-id"}
 NOT_HERE = b"hotseat-not-here"
-FAILED_START = (b"X-Error-Code", LoadFailed.code.encode())
 """Says that a host did nothing for a request that another passed on to it."""
-SAID_BY_US = frozenset((b"x-request-id", NOT_HERE))
+FAILED_START = (b"X-Error-Code", LoadFailed.code.encode())
+LINE = b"hotseat-line"
+"""Says how many requests use or want the model, to the host that passed one on while some have to wait."""
+SAID_BY_US = frozenset((b"x-request-id", NOT_HERE, LINE))
 """Of an answer: what we say instead of the upstream."""
 CHUNKED = [b"chunked"]
 SPOKEN = ("1.1", "1.0")
@@ -260,6 +262,12 @@ class ResponseHead:
     def is_failed_start(self) -> bool:
         """Does a host say that it cannot start the model?"""
         return self.status == LoadFailed.status and FAILED_START in self.fields
+
+    @property
+    def line(self) -> int | None:
+        """How many requests a host says it has for the model; None: it says nothing, so nobody waits."""
+        said = self.known.get(LINE, b"")
+        return int(said) if said.isdigit() else None
 
     @property
     def is_turned_away(self) -> bool:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from hotseat.relay.head import ResponseHead
     from hotseat.terms import ClientId, HostName, ModelName
     from hotseat.whereabouts import Elsewhere, Where
 
@@ -45,6 +46,10 @@ class Hosts(Protocol):
 
     def failed(self, host: HostName, model: ModelName) -> None:
         """It cannot start the model."""
+        ...
+
+    def told(self, host: HostName, model: ModelName, load: int) -> None:
+        """So many requests use or want the model there."""
         ...
 
 
@@ -84,10 +89,13 @@ class Passage:
         self.come_back()
         self.find()
 
-    def failed(self) -> None:
-        """That host says that it cannot start the model: whoever comes next goes elsewhere."""
+    def answered(self, head: ResponseHead) -> None:
+        """What that host says of itself beside its answer: whoever comes next may go elsewhere for it."""
         assert self._at is not None
-        self._hosts.failed(self._at.host, self._model)
+        if head.is_failed_start:
+            self._hosts.failed(self._at.host, self._model)
+        if (load := head.line) is not None:
+            self._hosts.told(self._at.host, self._model, load)
 
     def come_back(self) -> None:
         """It is over, or goes elsewhere. Safe to call twice."""

@@ -84,6 +84,11 @@ class Scheduler:
         """The view's sentence about one model, without the rest of the view."""
         return why(self._state, self._state.models[model], now)
 
+    def crowd(self, model: ModelName) -> int:
+        """How many requests use or want the model, if some of them have to wait; else 0."""
+        waiting = self._state.line.count(model)
+        return waiting + len(self._state.models[model].leases) if waiting else 0
+
     def complaints(self) -> list[str]:
         """What the configuration asks for and cannot be had, as far as load times are known."""
         return [*unkept_max_wait(self._state)]
