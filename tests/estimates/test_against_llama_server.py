@@ -41,14 +41,15 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_buffers_are_as_llama_server_logs_them(case: Case, tmp_path: Path) -> None:
-    """Copies and cache to the rounding, working memory to a tenth, the whole to a tenth or 8 MiB."""
+    """Copies and cache to the rounding, working memory to a tenth, the whole to a tenth or 10 MiB: a busy server
+    touches less of its heap."""
     result = compare(case, tmp_path)
     guessed, real = result.estimated, result.measured
 
     assert guessed.copied == pytest.approx(real.copied, rel=0.001, abs=MIB // 10)
     assert guessed.cache == pytest.approx(real.cache, rel=0.001, abs=MIB // 10)
     assert guessed.compute == pytest.approx(real.compute, rel=0.10)
-    assert guessed.resident == pytest.approx(real.resident, rel=0.10, abs=8 * MIB)
+    assert guessed.resident == pytest.approx(real.resident, rel=0.10, abs=10 * MIB)
 
 
 # Which layers have windows is logged before any tensor is looked for, so that a head is enough to ask.
