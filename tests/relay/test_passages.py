@@ -226,6 +226,26 @@ async def test_a_host_with_a_line_tells_how_long_it_is(open_house: OpenHouse, bo
     assert hosts.loads == ["7 for far at b", "7 for far at b"]
 
 
+async def test_a_host_leaves_just_as_its_connection_is_used_again(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel says that nothing of the request was taken, so the next host may have it."""
+    monkeypatch.setattr("hotseat.relay.upstream.is_untaken", lambda *_: True)
+    house, hosts = await joined(open_house, at("a", boxes[0]), at("a", boxes[0]), at("b", boxes[1]))
+    client = await house.send(chat("far"))
+    await (await boxes[0].call()).say(HELLO)
+    await client.message()
+    await boxes[0].refuse_connections()
+    await client.send(chat("far"))
+    (await boxes[0].call()).hang_up()
+    call = await boxes[1].call()
+    await call.say(HELLO)
+
+    assert (await client.message()).status == 200
+    assert json.loads(call.request.body) == {"model": "far"}
+    assert hosts.turned_away_by == ["a"]
+
+
 async def test_nobody_is_left(open_house: OpenHouse) -> None:
     """The refusal says so, and that asking again may help."""
     house, _ = await joined(open_house, at("gone", NOWHERE), NowhereToGo("no host can take far: gone is gone"))

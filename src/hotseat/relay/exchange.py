@@ -517,6 +517,8 @@ class Exchange:
         if self.server_is_dying:
             self._relay.pool.leave(self._connection.address)
         if may_retry:
+            if self._elsewhere is not None:  # nothing of it was taken there, so another host may have it
+                self._was_sent = False
             return self._dial(self._connection.address)
         when = "before it answered" if self._head is None else "in the middle of its answer"
         return self._break(UpstreamError(f"{self._who()} closed the connection {when}.{self._hint()}"))
