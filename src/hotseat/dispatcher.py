@@ -144,6 +144,10 @@ class Dispatcher:
     def view(self) -> View:
         return self._scheduler.view(self._clock())
 
+    def view_without_cold(self) -> View:
+        """For whoever looks often at a house with many models."""
+        return self._scheduler.view_without_cold(self._clock())
+
     def why(self, model: ModelName) -> str:
         """One sentence: why those who wait for the model wait."""
         return self._scheduler.why(model, self._clock())

@@ -100,7 +100,7 @@ class Fellowship:
         if catalog is not self._described:
             self._described, self._offers = catalog, catalog_record(catalog)
             self._digest = digest_of(self._offers)
-        view = self._dispatcher.view()
+        view = self._dispatcher.view_without_cold()
         labels, leaving = self._settings.labels, self._is_leaving()
         return host_record(self._identity, labels, view, catalog, self._digest, is_leaving=leaving)
 

@@ -54,6 +54,17 @@ def test_a_ready_model(yard: Playbook) -> None:
     assert seen.since == 10
 
 
+def test_a_view_without_what_is_cold(yard: Playbook) -> None:
+    """Who is there, leaves or is waited for is in it, as in the whole view."""
+    yard.with_ready("qwen")
+    yard >> arrives(1, "llama") << stops("qwen")
+    whole, part = yard.scheduler.view(yard.now), yard.scheduler.view_without_cold(yard.now)
+
+    assert [model.name for model in part.models] == ["qwen", "llama"]
+    assert part.models == whole.models[:2]
+    assert part.line == whole.line
+
+
 def test_a_stopping_model(yard: Playbook) -> None:
     """A model that takes its time to stop says for how long already."""
     yard.with_ready("qwen")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.scheduling.lifecycle import Phase
@@ -11,16 +11,24 @@ from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
 from hotseat.scheduling.waiting import served_in_s, waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hotseat.scheduling.state import ModelState, State
     from hotseat.scheduling.waiting import Wait
     from hotseat.terms import Instant
 
 
-def picture(state: State, now: Instant) -> View:
+# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+COLD: Final = Phase.COLD
+
+
+def picture(state: State, now: Instant, *, without_cold: bool = False) -> View:
+    """The whole house, or what of it is not cold or waited for: of ten thousand models a few."""
     known = waits(state, now) if state.line else {}
-    models = tuple(_model(state, model, known.get(model.name), now) for model in state.models.values())
+    shown: Iterable[ModelState] = state.models.values()
+    if without_cold:
+        shown = [model for model in shown if model.phase is not COLD or model.name in known]
+    models = tuple(_model(state, model, known.get(model.name), now) for model in shown)
     line = [ticket for name, wait in known.items() for ticket in _tickets(state, state.models[name], wait)]
     in_order = tuple(sorted(line, key=lambda ticket: (ticket.since, ticket.ticket)))
     return View(now, models, in_order, _devices(state), state.way.because if state.way else "")

@@ -80,6 +80,10 @@ class Scheduler:
     def view(self, now: Instant) -> View:
         return picture(self._state, now)
 
+    def view_without_cold(self, now: Instant) -> View:
+        """The view without models that are cold and that nobody waits for."""
+        return picture(self._state, now, without_cold=True)
+
     def why(self, model: ModelName, now: Instant) -> str:
         """The view's sentence about one model, without the rest of the view."""
         return why(self._state, self._state.models[model], now)
