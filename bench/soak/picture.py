@@ -19,7 +19,7 @@ STYLE = """
   @media (prefers-color-scheme: dark) { svg { color: #e6edf3; } polyline { stroke: #ff8a3d; } }
 """
 PANELS: tuple[tuple[str, Callable[[Sample], float]], ...] = (
-    ("Memory (PSS), MB", lambda it: it.pss_mb),
+    ("Memory of its own, MB", lambda it: it.own_mb),
     ("Open files", lambda it: it.open_files),
     ("Tasks", lambda it: it.tasks),
     ("Answer in one piece, p50, ms", lambda it: it.p50_ms),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from bench.relay.processes import pss_kb
 from tests.support.processes import proc_file
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ MOST_SLOWER = 1.25
 @dataclass(frozen=True, slots=True)
 class Sample:
     at_s: float
-    pss_mb: float
+    own_mb: float
     open_files: int
     threads: int
     tasks: int
@@ -41,7 +40,7 @@ def look(house: Hotseat, at_s: float, account: Account) -> Sample:
     answered = sorted(account.answered_s) or [0.0]
     return Sample(
         at_s=at_s,
-        pss_mb=pss_kb(pid) / 1024,
+        own_mb=own_kb(pid) / 1024,
         open_files=len(os.listdir(f"/proc/{pid}/fd")),
         threads=len(os.listdir(f"/proc/{pid}/task")),
         tasks=gauge(house.call("GET", "/metrics").body.decode(), "hotseat_tasks"),
@@ -49,6 +48,12 @@ def look(house: Hotseat, at_s: float, account: Account) -> Sample:
         p95_ms=answered[ceil(0.95 * len(answered)) - 1] * 1000,
         requests=sum(account.ends.values()),
     )
+
+
+def own_kb(pid: int) -> int:
+    """Memory that is in no file: a share of what files bring changes when other programs that use them come and go."""
+    lines = proc_file(pid, "smaps_rollup").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith(b"Anonymous:")), 0)
 
 
 def gauge(page: str, name: str) -> int:
@@ -85,7 +90,7 @@ def trends(samples: Sequence[Sample]) -> list[Trend]:
         return Trend(name, early, median(of, 3), most(early))
 
     return [
-        trend("memory (PSS), MB", lambda it: it.pss_mb, lambda mb: mb + MOST_MORE_MB),
+        trend("memory of its own, MB", lambda it: it.own_mb, lambda mb: mb + MOST_MORE_MB),
         trend("open files", lambda it: it.open_files, lambda n: n + MOST_MORE_OPEN),
         trend("threads", lambda it: it.threads, lambda n: n + MOST_MORE_OPEN),
         trend("tasks", lambda it: it.tasks, lambda n: n + MOST_MORE_OPEN),

@@ -7,8 +7,8 @@ from bench.soak.picture import picture
 from bench.soak.samples import Sample, trends
 
 
-def sample(n: int, pss_mb: float = 60.0, open_files: int = 30, p50_ms: float = 20.0) -> Sample:
-    return Sample(n * 30.0, pss_mb, open_files, 5, 12, p50_ms, 2 * p50_ms, 100)
+def sample(n: int, own_mb: float = 60.0, open_files: int = 30, p50_ms: float = 20.0) -> Sample:
+    return Sample(n * 30.0, own_mb, open_files, 5, 12, p50_ms, 2 * p50_ms, 100)
 
 
 def grown(samples: list[Sample]) -> list[str]:
@@ -17,17 +17,17 @@ def grown(samples: list[Sample]) -> list[str]:
 
 def test_figures_that_breathe_hold() -> None:
     """A megabyte up and down, a connection more or less."""
-    assert not grown([sample(n, pss_mb=60 + n % 3, open_files=30 + n % 4) for n in range(40)])
+    assert not grown([sample(n, own_mb=60 + n % 3, open_files=30 + n % 4) for n in range(40)])
 
 
 def test_what_is_taken_at_the_start_is_no_leak() -> None:
     """Caches fill; what counts is what comes after."""
-    assert not grown([sample(n, pss_mb=40 + 2 * min(n, 10)) for n in range(40)])
+    assert not grown([sample(n, own_mb=40 + 2 * min(n, 10)) for n in range(40)])
 
 
 def test_a_leak_is_named() -> None:
     """Memory, files and slowness each by its own name."""
-    assert grown([sample(n, pss_mb=60 + n / 2) for n in range(40)]) == ["memory (PSS), MB"]
+    assert grown([sample(n, own_mb=60 + n / 2) for n in range(40)]) == ["memory of its own, MB"]
     assert grown([sample(n, open_files=30 + n) for n in range(40)]) == ["open files"]
     assert grown([sample(n, p50_ms=20 + n) for n in range(40)]) == [
         "answer in one piece, p50, ms",
