@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.puppets import come_true, spec
-from tests.support.relay_house import HELLO, chat, get
+from tests.support.relay_house import HELLO, chat, get, turns
 from tests.support.scripted_upstream import on_a_port
+from tests.support.transport import End, within
 
 from hotseat.catalog.leads import FleetModel, Selector, Strategy
 from hotseat.catalog.spec import FELLOW_TIMEOUTS, BodyChanges, Timeouts
@@ -445,6 +446,35 @@ async def test_what_is_not_here_is_turned_away(open_house: OpenHouse, model: str
     assert answered.status == 503
     assert answered["hotseat-not-here"] == "1"
     assert answered["x-error-code"] == "not_here"
+
+
+async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_house: OpenHouse) -> None:
+    """It may be on its way while others hear that we leave: a kept connection of a host is not closed over its head."""
+    house, _ = await joined(open_house)
+    client, call = await house.reached(chat("alpha", *PASSED_ON))
+    await call.say(HELLO)
+    await client.message()
+    tasks = Tasks()
+    leaving = tasks.start(house.relay.drain(within=5), "leave")
+    await turns()
+    await client.send(chat("alpha", *PASSED_ON))
+    await (await house.alpha.call()).say(HELLO)
+    answered = await client.message()
+
+    assert answered.status == 200
+    assert answered["connection"] == "close"
+    await within(5, leaving)
+
+
+async def test_a_kept_connection_of_a_host_does_not_hold_us_up(open_house: OpenHouse) -> None:
+    """After a moment nobody can have missed that we leave."""
+    house, _ = await joined(open_house)
+    client, call = await house.reached(chat("alpha", *PASSED_ON))
+    await call.say(HELLO)
+    await client.message()
+    await within(4, house.relay.drain(within=10))
+
+    assert await client.end() is End.CLOSED
 
 
 async def test_a_client_hears_of_an_unknown_model_as_ever(open_house: OpenHouse) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 NEVER: Instant = float("inf")
 MOST_AHEAD: Bytes = 64 << 10
 """Of pipelined requests kept for later; beyond it the client must wait."""
+FAREWELL_S: Seconds = 1.0
+"""How long a host of the fleet may still send on a connection that we would close; it hears of it meanwhile."""
 LINGER_S: Seconds = 2.0
 """How long a refused client may go on sending before we close: closing at once could destroy the refusal."""
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -68,6 +70,7 @@ class ClientConnection(asyncio.Protocol):
         "_buffered_at_check",
         "_exchange",
         "_is_advancing",
+        "_is_fellow",
         "_is_full",
         "_queue",
         "_reader",
@@ -89,6 +92,7 @@ class ClientConnection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._ahead = b""
         self._is_advancing = False
+        self._is_fellow = False
         self._is_full = False
         self._buffered_at_check = 0
         self.deadline: Instant = NEVER
@@ -256,6 +260,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _begin(self, request: Request) -> None:
         self.deadline = NEVER  # a next request may be half read; its time runs on when this one is answered
+        if request.verdict.from_host:
+            self._is_fellow = True
         self._exchange = Exchange(self._relay, self, request, self.peer)
         self._exchange.begin()
 
@@ -389,7 +395,7 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is not None and self._exchange.is_feed:
             return self.abort()  # it would never end by itself
         if self._exchange is None and not self._queue and self._reader.stage is not Reading.BODY:
-            self._transport.close()
+            return self._expect_within(FAREWELL_S) if self._is_fellow else self._transport.close()
         return None
 
 
