@@ -47,7 +47,8 @@ def waiting(house: Hotseat) -> int:
 @pytest.mark.usefixtures("descriptors")
 def test_ten_thousand_wait_and_leave(serve: Callable[..., Hotseat]) -> None:
     """They cost a few KiB each, the next one is told to come back, and when they hang up nobody is left in line."""
-    settings = {"scheduler": {"maxQueue": MANY}, "limits": {"connections": MANY + 100}, "logLevel": "warn"}
+    settings = {"scheduler": {"maxQueue": MANY}, "logLevel": "warn"}
+    settings["limits"] = {"connections": MANY + 100, "connectionsPerAddress": MANY + 100}
     house = serve({"a": stub("a", "--load-seconds 600", healthCheckTimeout=600)}, **settings)
     before = peak_memory(house.process.pid)
     with ExitStack() as stack:

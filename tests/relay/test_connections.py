@@ -287,8 +287,7 @@ async def test_a_host_that_was_stopped_reads_before_it_closes(open_house: OpenHo
     client = await house.client()
     await client.send(UNKNOWN)
     await client.message()
-    await house.later(6.0)
-    house.relay.look_at_deadlines()
+    await house.later(6.0)  # and a look at the deadlines
     await client.send(UNKNOWN)
 
     assert (await client.message()).status == 404
