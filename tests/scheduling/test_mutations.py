@@ -15,7 +15,6 @@ from tests.support.world import Broken
 from hotseat.errors import HotseatError
 from hotseat.scheduling import line as line_of
 from hotseat.scheduling import moves, plan, room, settle, turns
-from hotseat.scheduling.events import SleepFailed, WakeFailed
 from hotseat.scheduling.lifecycle import Phase as ModelPhase
 from hotseat.scheduling.line import ModelLine
 from hotseat.scheduling.moves import Moves
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from hotseat.scheduling.lifecycle import Move
     from hotseat.scheduling.line import Ticket
     from hotseat.scheduling.plan import Prospect
-    from hotseat.scheduling.scheduler import AboutSleep
     from hotseat.terms import Instant, Place, TicketId
 
 SEARCH = settings(
@@ -144,11 +142,6 @@ def a_sleeper_is_asked(moves: Moves) -> None:
             moves.grant(model, ticket, "it is there")
 
 
-def a_restless_server_is_forgotten(scheduler: Scheduler, moves: Moves, event: AboutSleep) -> None:
-    if not isinstance(event, SleepFailed | WakeFailed):
-        ABOUT_SLEEP(scheduler, moves, event)
-
-
 def pinned_models_are_evicted(state: State, wanted: object, resident: ModelState) -> bool:
     return False
 
@@ -197,7 +190,6 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (room, "takes", room_is_free_when_a_model_is_told_to_sleep),
     (settle, "_stop_drained", a_busy_model_is_put_to_sleep),
     (settle, "_serve_residents", a_sleeper_is_asked),
-    (Scheduler, "_about_sleep", a_restless_server_is_forgotten),
 ]
 
 
