@@ -14,3 +14,4 @@ at_least 90.01 relay
 at_least 90.01 upstreams
 at_least 90.01 estimates
 at_least 90.01 hardware
+at_least 95 fleet

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hotseat.catalog.catalog import Catalog
-from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
+from hotseat.catalog.leads import FleetModel, Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import UNCHANGED, BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.errors import UnknownModel
 from hotseat.terms import Address, ModelName
@@ -49,6 +49,17 @@ def test_a_client_may_ask_for_any_name() -> None:
 def test_a_target_is_told_its_own_name() -> None:
     """What a selector chooses is not called by the selector's name upstream."""
     assert [lead.changes.model_name for lead in HOUSE.choices(BEST)] == ["q", "llama-3", "far"]
+
+
+def test_a_model_of_other_hosts_has_a_name_here_and_cannot_be_loaded_here() -> None:
+    """A client may ask for it, unless the name is one of ours; an operator is told where to look."""
+    house = HOUSE.with_fellows({name: FleetModel(ModelName("distant")) for name in ("distant", "best", "far")})
+
+    assert house.follow("distant") == FleetModel(ModelName("distant"))
+    assert house.follow("best") is HOUSE.follow("best")
+    assert house.follow("far") is HOUSE.follow("far")
+    with pytest.raises(UnknownModel, match=r'"distant" is a model of other hosts'):
+        house.resolve("distant")
 
 
 @pytest.mark.parametrize(
