@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SHOWN = 8
 """Hexadecimal digits of a key's digest: enough to tell holders apart, not enough to guess a key by."""
 MINUTE: Seconds = 60.0
+HELD = "hotseat-key"
+"""Says to the management API whose request it is, by the digest of the key."""
 
 
 class Meter:
@@ -74,9 +76,12 @@ class Account:
         self.name = key.name or f"key {self.digest.hex()[:SHOWN]}"
         self.models = frozenset(key.models)
 
+    def may_use(self, model: str) -> bool:
+        return not self.models or model in self.models
+
     def check_may_use(self, model: str) -> None:
         """Raises where the key is for other models."""
-        if self.models and model not in self.models:
+        if not self.may_use(model):
             raise Forbidden(f'this API key is not for "{model}"; ask whoever keeps the configuration')
 
     def enter(self, model: str, now: Instant) -> Visit:

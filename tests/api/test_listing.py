@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from tests.support.puppets import come_true, spec
 
+from hotseat.accounts import HELD
 from hotseat.catalog.leads import RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, Capabilities
+from hotseat.settings import ApiKey
 from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
@@ -133,3 +136,26 @@ async def test_other_names_are_listed_on_demand_with_what_they_mean(house: Manag
 
     assert rows["al"]["meta"]["llamaswap"] == {"type": "alias", "modelID": "alpha"}
     assert "far" in rows
+
+
+# Keys
+
+
+async def test_a_key_for_some_models_is_shown_those(house: Management) -> None:
+    """What would be refused is not offered; names that are asked for one by one are refused as requests would be."""
+    house.accounts.open([ApiKey("sesame", models=("alpha",))])
+    as_holder = {HELD: sha256(b"sesame").hexdigest()}
+    rows = (await house.get("/v1/models", headers=as_holder)).json()["data"]
+    by_alias = await house.get("/v1/models/al", headers=as_holder)
+    other = await house.get("/v1/models/slow", headers=as_holder)
+
+    assert [row["id"] for row in rows] == ["alpha"]
+    assert by_alias.status_code == 200
+    assert (other.status_code, other.headers["X-Error-Code"]) == (403, "forbidden")
+
+
+async def test_a_key_that_was_taken_back_meanwhile_is_shown_nothing(house: Management) -> None:
+    """Its request was let in by the old configuration and is answered by the new one."""
+    answered = await house.get("/v1/models", headers={HELD: "00"})
+
+    assert answered.status_code == 403

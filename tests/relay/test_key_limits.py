@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, get
 
+from hotseat.accounts import HELD
 from hotseat.relay.rules import Rules
 from hotseat.settings import Access, ApiKey, Role, Settings
 
@@ -123,6 +124,20 @@ async def test_a_reload_keeps_what_was_counted(open_house: OpenHouse) -> None:
 
     assert [second.status, third.status] == [200, 429]
     assert account(house).requests == 2
+
+
+async def test_our_own_api_is_told_whose_key_it_was(open_house: OpenHouse) -> None:
+    """By its digest, never by what a client says; a model server is told nothing."""
+    house = await open_house(access=Access(api_keys=(ANN,)))
+    said = [BEARER + "anns", "Hotseat-Key: somebody else"]
+    client = await house.send(get("/v1/models", *said))
+    to_us = await house.management.call()
+    await to_us.say(HELLO)
+    await client.message()
+    _, to_model = await house.reached(chat("alpha", *said))
+
+    assert to_us.request.all(HELD) == [account(house).digest.hex()]
+    assert to_model.request.all(HELD) == []
 
 
 async def test_without_keys_nothing_is_counted(house: RelayHouse) -> None:

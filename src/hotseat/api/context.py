@@ -6,7 +6,9 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from hotseat.accounts import HELD, Account
 from hotseat.api.house import House
+from hotseat.errors import Forbidden
 
 
 def house_of(request: Request) -> House:
@@ -15,3 +17,17 @@ def house_of(request: Request) -> House:
 
 
 Here = Annotated[House, Depends(house_of)]
+
+
+def account_of(request: Request, here: Here) -> Account | None:
+    """Whose key it is that the relay let in; None where there are no keys."""
+    held = request.headers.get(HELD)
+    if held is None:
+        return None
+    for account in here.accounts():
+        if account.digest.hex() == held:
+            return account
+    raise Forbidden("this API key was taken back just now")
+
+
+Asker = Annotated[Account | None, Depends(account_of)]

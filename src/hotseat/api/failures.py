@@ -52,7 +52,7 @@ def tell_failures(app: FastAPI, house: House) -> None:
 
 def refusal(request: Request, error: HotseatError, error_format: ErrorFormat) -> Response:
     """The error in the dialect of its reader, with what is known about trying again."""
-    headers = {}
+    headers = {"X-Error-Code": error.code}
     if error.retry_after is not None:
         headers["Retry-After"] = str(ceil(min(max(error.retry_after, 1), 60)))
     if error.retry_helps is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter
 
-from hotseat.api.context import Here
+from hotseat.api.context import Asker, Here
 from hotseat.api.observing import progress
 from hotseat.api.shapes import Abilities, Error, LoadStatus, ModelEntry, ModelList
 from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
@@ -27,9 +27,11 @@ router = APIRouter(tags=["inference"])
 
 
 @router.get("/v1/models", summary="The configured models", response_model_exclude_none=True)
-async def model_list(here: Here) -> ModelList:
+async def model_list(here: Here, asker: Asker) -> ModelList:
+    """With a key that is for some models only: those."""
     view = here.dispatcher.view()
-    return ModelList(data=[entry(here, view, lead, name) for name, lead in listed(here)])
+    shown = ((name, lead) for name, lead in listed(here) if asker is None or asker.may_use(lead.name))
+    return ModelList(data=[entry(here, view, lead, name) for name, lead in shown])
 
 
 @router.get(
@@ -38,8 +40,11 @@ async def model_list(here: Here) -> ModelList:
     response_model_exclude_none=True,
     responses={404: {"model": Error, "description": "The model is not defined in the configuration."}},
 )
-async def one_model(model: str, here: Here) -> ModelEntry:
-    return entry(here, here.dispatcher.view(), here.dispatcher.catalog.follow(model), model)
+async def one_model(model: str, here: Here, asker: Asker) -> ModelEntry:
+    lead = here.dispatcher.catalog.follow(model)
+    if asker is not None:
+        asker.check_may_use(lead.name)
+    return entry(here, here.dispatcher.view(), lead, model)
 
 
 def listed(here: House) -> Iterator[tuple[str, Lead]]:

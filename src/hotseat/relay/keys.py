@@ -15,6 +15,7 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
+from hotseat.accounts import HELD
 from hotseat.errors import Forbidden, Unauthorized
 from hotseat.settings import Role
 
@@ -75,6 +76,12 @@ class Keys:
             if compare_digest(account.digest, presented):
                 found = account
         return found
+
+
+def line_about_key(verdict: Verdict) -> bytes:
+    """What hotseat's own API is told of who asks: it shows each holder what is theirs."""
+    account = verdict.account
+    return b"" if account is None else f"{HELD}: {account.digest.hex()}\r\n".encode()
 
 
 def role_needed(method: bytes, path: bytes) -> Role | None:

@@ -13,6 +13,7 @@ from hotseat.relay.client import ClientConnection
 from hotseat.relay.fellows import line_for_model, lines_for_fellow
 from hotseat.relay.head import framed
 from hotseat.relay.ids import numbered
+from hotseat.relay.keys import line_about_key
 from hotseat.relay.known import KnownRequest, Memory
 from hotseat.relay.pool import Pool
 from hotseat.relay.selecting import choose
@@ -185,6 +186,8 @@ class Relay:
     def _upstream_lines(self, request: Request, address: Address, peer: str, api_key: str, to_fellow: bool) -> bytes:
         trusts = bool(request.verdict.from_host) or self.rules.trusts(peer)
         lines = request.upstream_lines(address, peer, self.scheme, trust_proxies=trusts, api_key=api_key)
+        if address is self.management:
+            return lines + line_about_key(request.verdict)
         if not to_fellow or self.hosts is None:
             return lines
         return lines + lines_for_fellow(self.hosts.name, self.hosts.secret, request.client)
