@@ -135,6 +135,19 @@ def test_a_reload_does_not_open_the_house(tmp_path: Path) -> None:
     assert without_key.status == 401
 
 
+def test_a_reload_says_what_needs_a_restart(tmp_path: Path) -> None:
+    """The rest of it is applied, and what is shown as in force is what is in force."""
+    with Hotseat({"logFormat": "text", "models": {}}, tmp_path) as house:
+        fleet = {"nats": "nats://127.0.0.1:9", "secret": "s" * 32}
+        house.write({"logFormat": "text", "fleet": fleet, "models": {"q": TALKS}})
+        reloaded = house.call("POST", "/hotseat/reload")
+        in_force = house.call("GET", "/hotseat/config").json()["resolved"]
+
+    assert reloaded.json()["added"] == ["q"]
+    assert in_force["fleet"] is None
+    assert "WARNING fleet takes effect at the next start only" in house.log().splitlines()
+
+
 def test_a_changed_file_is_taken_up(tmp_path: Path) -> None:
     """With --watch-config nobody needs to say that the file was written."""
     models = {"qwen": {"cmd": "sleep 1000", "proxy": "http://127.0.0.1:9"}}

@@ -21,16 +21,14 @@ from hotseat import __version__, dashboard
 from hotseat.accounts import Accounts
 from hotseat.activity import Activity
 from hotseat.api.app import build
-from hotseat.api.house import ConfigReport, House, ReloadResult
+from hotseat.api.house import House
 from hotseat.api.server import served
 from hotseat.archive import Archive, Archivist
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_open
 from hotseat.config.fleet import at_servers, refuse_fleet, with_address
 from hotseat.config.load import Loaded, read
-from hotseat.config.resolved import resolved
 from hotseat.config.units import is_loopback
-from hotseat.config.watch import Watch
 from hotseat.dispatcher import Dispatcher
 from hotseat.doors import bound, tls_context
 from hotseat.errors import HotseatError
@@ -47,6 +45,7 @@ from hotseat.leaving import Leaving
 from hotseat.memory.steward import Steward, devices_for_models
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
+from hotseat.renewal import Renewal
 from hotseat.scheduling.events import CatalogChanged, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
@@ -71,8 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterable
 
     from hotseat.activity import UnderWay
-    from hotseat.catalog.catalog import Catalog
-    from hotseat.config.load import LookAgain
+    from hotseat.catalog.catalog import Catalog, CatalogChange
     from hotseat.fellowship import Fellowship
     from hotseat.fleet.desk import Desk
     from hotseat.journal import Entry
@@ -82,10 +80,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FAILED, INVALID = 1, 3
-FOLDER_LOOK_S: Seconds = 2.0
-"""How often a folder of models is looked into."""
-LOOK_S: Seconds = 0.5
-"""How often the files of the configuration are looked at, where that is wished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +185,12 @@ class Program:
         self._options = options
         self._stock = stock
         self._systemd = systemd
-        self._loaded = loaded
+        self._renewal = Renewal(loaded, stock, self)
         self._sockets = sockets
         self._tls = tls
-        self._refused: tuple[str, ...] = ()
         self._tasks = Tasks()
         self._complaints: list[str] = []
         """What the scheduler cannot keep, as far as it was said already."""
-        self._reloading = asyncio.Lock()
-        """Held by whoever reads files and changes the catalog after them: reading is done in a thread."""
         self._leaving = Leaving()
         self._accounts = Accounts()
         self._server_lines = ServerLines()
@@ -208,7 +199,11 @@ class Program:
 
     @property
     def settings(self) -> Settings:
-        return self._loaded.settings
+        return self._renewal.settings
+
+    @property
+    def _loaded(self) -> Loaded:
+        return self._renewal.loaded
 
     async def run(self) -> int:
         async with AsyncExitStack() as stack:
@@ -241,9 +236,7 @@ class Program:
         self._journal = Journal()
         learned = Keeper(state_directory(os.environ) / LEARNED)
         self._memory = Steward(learned, self._supervisor.pids, lambda: self.settings)
-        catalog = await asyncio.to_thread(self._memory.fill, self._loaded.catalog)
-        self._loaded = replace(self._loaded, catalog=catalog)
-        self._scheduler = Scheduler(catalog)
+        self._scheduler = Scheduler(await self._renewal.fill())
         keeper = HabitKeeper(learned.section("habits"), self._scheduler.habits)
         keeper.recall()
         self._journal.listen(keeper.watch)
@@ -284,8 +277,8 @@ class Program:
         await self._relay.listen(self._sockets, self._tls)
         self._tasks.start(self._preload(), "preload")
         if self._options.watches:
-            self._tasks.start(self._watch_files(), "watch the configuration")
-        self._tasks.start(self._watch_models_dir(), "watch the folder of models")
+            self._tasks.start(self._renewal.watch_files(self._options.config), "watch the configuration")
+        self._tasks.start(self._renewal.watch_folder(), "watch the folder of models")
 
     def _check_promises(self, entry: Entry) -> None:
         """After every load something more is known about what can be kept."""
@@ -326,8 +319,8 @@ class Program:
             activity=self._activity,
             under_way=self._under_way,
             history=self._archivist.read,
-            config=self._config_report,
-            reload=self.reload,
+            config=self._renewal.report,
+            reload=self._renewal.reload,
             precedence=self._memory.precedence,
             accounts=self._accounts.all,
             metrics=self._metrics.render,
@@ -343,112 +336,45 @@ class Program:
     def _under_way(self) -> list[UnderWay]:
         return self._relay.under_way()  # which is made after the house is
 
-    def _config_report(self) -> ConfigReport:
-        complaints = tuple(map(str, self._loaded.complaints))
-        return ConfigReport(resolved(self._loaded), complaints, self._refused)
-
     # Signals
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._leaving.wish)
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.start(self.reload(), "reload"))
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.start(self._renewal.reload(), "reload"))
 
-    async def reload(self) -> ReloadResult:
-        """Validate first and keep the old configuration on failure; apply only the difference."""
-        async with self._reloading:
-            return await self._reload()
+    # What a renewal of the configuration asks of us
 
-    async def _reload(self) -> ReloadResult:
-        try:
-            self._note_use()
-            loaded = await asyncio.to_thread(self._load_with_figures)
-        except ConfigError as error:
-            return self._kept_old(*map(str, error.complaints))
-        if problem := refuse_open(replace(loaded.settings, listen=self.settings.listen)):
-            return self._kept_old(problem)
-        try:
-            self._renew_certificate()
-        except (OSError, ssl.SSLError) as problem:
-            return self._kept_old(f"cannot use the certificate: {problem}")
-        return self._apply(loaded)
-
-    def _load_with_figures(self) -> Loaded:
+    def load(self) -> Loaded:
         loaded = load(self._options, self._stock)
-        return replace(loaded, catalog=self._memory.fill(loaded.catalog))
+        return replace(loaded, catalog=self.fill(loaded.catalog))
 
-    async def _watch_files(self) -> None:
-        watch = Watch(self._options.config)
-        while True:
-            await asyncio.sleep(LOOK_S)
-            if watch.has_changed():
-                await self.reload()
+    def fill(self, catalog: Catalog) -> Catalog:
+        return self._memory.fill(catalog)
 
-    def _renew_certificate(self) -> None:
+    def in_use(self) -> frozenset[ModelName]:
+        models = self._dispatcher.view().models
+        return frozenset(model.name for model in models if model.phase is not Phase.COLD)
+
+    def renew_certificate(self) -> None:
         """New connections get what is in the files now; open ones keep what they began with."""
         if self._tls is not None and self._options.tls is not None:
             tls_context(self._options.tls)  # a broken pair must not replace a working one
             self._tls.load_cert_chain(*self._options.tls)
 
-    def _kept_old(self, *complaints: str) -> ReloadResult:
-        self._refused = complaints
-        self._metrics.reloaded(success=False)
-        for complaint in complaints:
-            log.error("configuration kept because the new one is invalid complaint=%r", complaint)
-        return ReloadResult(complaints=complaints)
-
-    def _apply(self, loaded: Loaded) -> ReloadResult:
-        if loaded.settings.listen != self.settings.listen:
-            log.warning("listen takes effect at the next start only listen=%r", loaded.settings.listen)
-            loaded = replace(loaded, settings=replace(loaded.settings, listen=self.settings.listen))
-        self._loaded = loaded
-        self._refused = ()
+    def take_up(self, loaded: Loaded) -> None:
         logs.set_up(loaded.settings.logging)
         self._supervisor.withhold(loaded.withheld_env)
         self._relay.rules = Rules(loaded.settings, self._accounts)
-        change = self._dispatcher.change_catalog(self._as_now(loaded.catalog))
-        self._metrics.reloaded(success=True)
-        log.info(
-            "configuration reloaded added=%d changed=%d removed=%d",
-            len(change.added),
-            len(change.changed),
-            len(change.removed),
-        )
-        return ReloadResult(change)
 
-    def _as_now(self, catalog: Catalog) -> Catalog:
+    def change_catalog(self, catalog: Catalog) -> CatalogChange:
         """With what is no matter of the files: the profile that was chosen, and what other hosts have."""
-        present = self._dispatcher.catalog
-        return catalog.with_profile(present.active_profile).with_fellows(present.fellows)
+        now = self._dispatcher.catalog
+        return self._dispatcher.change_catalog(catalog.with_profile(now.active_profile).with_fellows(now.fellows))
 
-    # The folder of models
-
-    async def _watch_models_dir(self) -> None:
-        """Looking works where events do not, as on network file systems, and costs a glance at each file."""
-        while True:
-            await asyncio.sleep(FOLDER_LOOK_S)
-            async with self._reloading:
-                if self._loaded.models_dir and self._loaded.look_again:
-                    await self._look_into(self._loaded.models_dir, self._loaded.look_again)
-
-    async def _look_into(self, folder: Path, look_again: LookAgain) -> None:
-        before = self._stock.offered
-        self._note_use()
-        offered = await asyncio.to_thread(self._stock.look, folder)
-        if offered == before:
-            return None
-        try:
-            catalog = await asyncio.to_thread(lambda: self._memory.fill(look_again(lambda _: offered)))
-        except ConfigError as error:
-            return log.error("models of a folder were not taken up complaint=%r", str(error))
-        self._loaded = replace(self._loaded, catalog=catalog)
-        change = self._dispatcher.change_catalog(self._as_now(catalog))
-        return log.info("models of a folder changed added=%d removed=%d", len(change.added), len(change.removed))
-
-    def _note_use(self) -> None:
-        models = self._dispatcher.view().models
-        self._stock.in_use = frozenset(model.name for model in models if model.phase is not Phase.COLD)
+    def reloaded(self, *, success: bool) -> None:
+        self._metrics.reloaded(success=success)
 
     # The first minute
 

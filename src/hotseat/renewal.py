@@ -1,0 +1,163 @@
+"""The configuration in force, and how another takes its place.
+
+What is new is read and checked whole before anything changes; if something is wrong with it, all stays as it is. Files
+are read in a thread, by one at a time; whoever owns the house gives its parts what was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.api.house import ConfigReport, ReloadResult
+from hotseat.config.complaints import ConfigError
+from hotseat.config.exposure import refuse_open
+from hotseat.config.resolved import resolved
+from hotseat.config.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from hotseat.catalog.catalog import Catalog, CatalogChange
+    from hotseat.config.load import Loaded, LookAgain
+    from hotseat.settings import Settings
+    from hotseat.shelf.stock import Stock
+    from hotseat.terms import ModelName, Seconds
+
+log = logging.getLogger(__name__)
+
+FOLDER_LOOK_S: Seconds = 2.0
+"""How often a folder of models is looked into."""
+LOOK_S: Seconds = 0.5
+"""How often the files of the configuration are looked at, where that is wished."""
+
+
+class Owner(Protocol):
+    """Who knows the other parts of the house."""
+
+    def load(self) -> Loaded:
+        """What the files and the command line say now, with the figures of memory. Raises ConfigError."""
+        ...
+
+    def fill(self, catalog: Catalog) -> Catalog:
+        """With the figures of each model's memory."""
+        ...
+
+    def in_use(self) -> frozenset[ModelName]: ...
+    def renew_certificate(self) -> None:
+        """Raises OSError or SSLError, and then the old one stays."""
+        ...
+
+    def take_up(self, loaded: Loaded) -> None:
+        """For every part but the models."""
+        ...
+
+    def change_catalog(self, catalog: Catalog) -> CatalogChange: ...
+    def reloaded(self, *, success: bool) -> None: ...
+
+
+class Renewal:
+    def __init__(self, loaded: Loaded, stock: Stock, owner: Owner) -> None:
+        self.loaded = loaded
+        self._stock = stock
+        self._owner = owner
+        self._refused: tuple[str, ...] = ()
+        self._reading = asyncio.Lock()
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    async def fill(self) -> Catalog:
+        """Before the first request: what the models take."""
+        catalog = await asyncio.to_thread(self._owner.fill, self.loaded.catalog)
+        self.loaded = replace(self.loaded, catalog=catalog)
+        return catalog
+
+    def report(self) -> ConfigReport:
+        return ConfigReport(resolved(self.loaded), tuple(map(str, self.loaded.complaints)), self._refused)
+
+    # The files
+
+    async def reload(self) -> ReloadResult:
+        """Validate first and keep the old configuration on failure; apply only the difference."""
+        async with self._reading:
+            return await self._reload()
+
+    async def watch_files(self, files: Sequence[Path]) -> None:
+        watch = Watch(files)
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if watch.has_changed():
+                await self.reload()
+
+    async def _reload(self) -> ReloadResult:
+        try:
+            self._stock.in_use = self._owner.in_use()
+            loaded = await asyncio.to_thread(self._owner.load)
+        except ConfigError as error:
+            return self._kept_old(*map(str, error.complaints))
+        if problem := refuse_open(replace(loaded.settings, listen=self.settings.listen)):
+            return self._kept_old(problem)
+        try:
+            self._owner.renew_certificate()
+        except (OSError, ssl.SSLError) as problem:
+            return self._kept_old(f"cannot use the certificate: {problem}")
+        return self._apply(replace(loaded, settings=self._as_begun(loaded.settings)))
+
+    def _kept_old(self, *complaints: str) -> ReloadResult:
+        self._refused = complaints
+        self._owner.reloaded(success=False)
+        for complaint in complaints:
+            log.error("configuration kept because the new one is invalid complaint=%r", complaint)
+        return ReloadResult(complaints=complaints)
+
+    def _as_begun(self, settings: Settings) -> Settings:
+        """With what cannot change while we run."""
+        now = self.settings
+        if settings.listen != now.listen:
+            log.warning("listen takes effect at the next start only listen=%r", settings.listen)
+        if settings.fleet != now.fleet:  # it has a secret, so it is not shown
+            log.warning("fleet takes effect at the next start only")
+        return replace(settings, listen=now.listen, fleet=now.fleet)
+
+    def _apply(self, loaded: Loaded) -> ReloadResult:
+        self.loaded, self._refused = loaded, ()
+        self._owner.take_up(loaded)
+        change = self._owner.change_catalog(loaded.catalog)
+        self._owner.reloaded(success=True)
+        log.info(
+            "configuration reloaded added=%d changed=%d removed=%d",
+            len(change.added),
+            len(change.changed),
+            len(change.removed),
+        )
+        return ReloadResult(change)
+
+    # The folder of models
+
+    async def watch_folder(self) -> None:
+        """Looking works where events do not, as on network file systems, and costs a glance at each file."""
+        while True:
+            await asyncio.sleep(FOLDER_LOOK_S)
+            async with self._reading:
+                if self.loaded.models_dir and self.loaded.look_again:
+                    await self._look_into(self.loaded.models_dir, self.loaded.look_again)
+
+    async def _look_into(self, folder: Path, look_again: LookAgain) -> None:
+        before = self._stock.offered
+        self._stock.in_use = self._owner.in_use()
+        offered = await asyncio.to_thread(self._stock.look, folder)
+        if offered == before:
+            return None
+        try:
+            catalog = await asyncio.to_thread(lambda: self._owner.fill(look_again(lambda _: offered)))
+        except ConfigError as error:
+            return log.error("models of a folder were not taken up complaint=%r", str(error))
+        self.loaded = replace(self.loaded, catalog=catalog)
+        change = self._owner.change_catalog(catalog)
+        return log.info("models of a folder changed added=%d removed=%d", len(change.added), len(change.removed))
