@@ -47,7 +47,7 @@ async def open_house(tmp_path: Path) -> AsyncIterator[OpenHouse]:
 @pytest.fixture(autouse=True)
 def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that a busy machine makes are no waits worth telling."""
-    monkeypatch.setattr("hotseat.relay.exchange.WORTH_TELLING_S", 5.0)
+    monkeypatch.setattr("hotseat.relay.own_lines.WORTH_TELLING_S", 5.0)
 
 
 @pytest.fixture

@@ -10,34 +10,37 @@ from __future__ import annotations
 import logging
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from hotseat.activity import UnderWay
 from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, FELLOW_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
-from hotseat.errors import ClientError, HotseatError, NotRunning, UnknownModel, UpstreamError
+from hotseat.errors import HotseatError, UnknownModel, UpstreamError
 from hotseat.relay import audit
 from hotseat.relay.dying import is_dying
+from hotseat.relay.finding import check_may_start, lead_of, running_server
 from hotseat.relay.head import SWITCHING, ResponseHead, response_bytes
-from hotseat.relay.naming import MANAGEMENT, MODEL_IN_BODY, name_for_v1
+from hotseat.relay.naming import MANAGEMENT
+from hotseat.relay.own_lines import lines_about_waiting, told_crowd, told_name
 from hotseat.relay.passage import Passage
-from hotseat.relay.refusals import one_line, stream_error
+from hotseat.relay.refusals import stream_error
 from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
 from hotseat.relay.usage import tokens_in
 from hotseat.relay.waiting import EarlyAnswer, after_grace, can_begin_early
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hotseat.accounts import Visit
     from hotseat.activity import Tokens
-    from hotseat.catalog.leads import Lead, Servable
+    from hotseat.catalog.leads import Servable
     from hotseat.catalog.spec import Timeouts
     from hotseat.relay.known import KnownResponse
     from hotseat.relay.passage import Hosts
     from hotseat.relay.relay import Relay
     from hotseat.relay.request import Request
+    from hotseat.relay.sides import Client
     from hotseat.terms import Address, Instant, ModelName, Seconds, TicketId, Upstream
     from hotseat.whereabouts import Elsewhere
 
@@ -46,30 +49,6 @@ log = logging.getLogger(__name__)
 UNREACHABLE_S: Seconds = 1.0
 """How long a ready upstream may refuse connections before that is the answer."""
 DIAL_AGAIN_S: Seconds = 0.05
-WORTH_TELLING_S: Seconds = 0.1
-"""Who waited for less does not wonder why."""
-
-
-class Client(Protocol):
-    """The client's side of an exchange."""
-
-    write: Callable[[bytes], None]
-
-    @property
-    def is_full(self) -> bool:
-        """Has it left so much unread that nothing should be added?"""
-        ...
-
-    def refuse(self, error: HotseatError, *, keep_alive: bool) -> None: ...
-    def exchange_ended(self, *, keep_alive: bool, now: Instant) -> None: ...
-    def become_tunnel(self) -> None: ...
-    def tunnel_used(self) -> None: ...
-    def tunnel_ended(self) -> None: ...
-    def hold(self) -> None: ...
-    def go_on(self) -> None: ...
-    def cut(self, last_words: bytes, *, looks_complete: bool) -> None:
-        """Break the connection so that nobody can take the answer for a whole one."""
-        ...
 
 
 class Stage(Enum):
@@ -138,7 +117,7 @@ class Exchange:
         try:
             if self.request.destination.road is MANAGEMENT:
                 return self._forward(self._relay.management)
-            lead = self._named()
+            lead = lead_of(self.request, self._relay.dispatcher)
             if (account := self.request.verdict.account) is not None:
                 self._visit = account.enter(lead.name, self._relay.now())
             spec = self._spec = self._relay.choose(lead) if isinstance(lead, Selector) else lead
@@ -160,9 +139,9 @@ class Exchange:
             if isinstance(spec, FleetModel):
                 raise UnknownModel(f'model "{spec.name}" is not defined on this host.')
             if self.request.destination.lead is not None:
-                self._check_may_start(spec)
+                check_may_start(spec, self.request, self._relay.rules, self._relay.dispatcher)
             if spec.ignore_websockets and self.request.head.is_websocket:
-                return self._forward(self._running_server(spec))
+                return self._forward(running_server(spec, self._relay.dispatcher))
             return self._wait_for_lease(spec)
         except HotseatError as error:
             return self._refuse(error)
@@ -172,13 +151,6 @@ class Exchange:
         self._relay.abroad[remote.name] += 1
         self._granted_at = self._relay.now()
         self._forward(remote.address)
-
-    def _running_server(self, spec: ModelSpec) -> Address:
-        """Without a lease: what goes there neither starts the model nor keeps it."""
-        model = self._relay.dispatcher.view().model(spec.name)
-        if model.upstream is None or not model.is_running:
-            raise NotRunning(f"{spec.name} is not running, and a websocket does not start it (compat.ignoreWebsockets)")
-        return model.upstream.address
 
     def _wait_for_lease(self, spec: ModelSpec) -> None:
         self._stage = WAITING
@@ -208,34 +180,6 @@ class Exchange:
         if self._upstream is None and self._spec is not None:
             return self._relay.dispatcher.why(self._spec.name)
         return "it has the request and has not answered yet"
-
-    def _named(self) -> Lead:
-        destination, catalog = self.request.destination, self._relay.dispatcher.catalog
-        if destination.lead is not None:
-            return destination.lead
-        if destination.road is MODEL_IN_BODY:
-            named = self.request.named_model()
-            if named is not None and (lead := catalog.lead(named)):
-                return lead
-            if self.request.is_v1 or named is not None:
-                return name_for_v1(named, catalog)
-        return self._running()
-
-    def _check_may_start(self, spec: ModelSpec) -> None:
-        relay, request = self._relay, self.request
-        if relay.rules.may_start(request.head, request.destination) or relay.dispatcher.is_running(spec.name):
-            return
-        raise NotRunning(
-            f"{spec.name} is not running, and a path of this kind does not start it (upstream.ignorePaths)"
-        )
-
-    def _running(self) -> ModelSpec:
-        """Outside /v1/ a request that names no model goes to the one in use: it never starts or swaps one."""
-        running = self._relay.dispatcher.view().running()
-        if not running:
-            raise ClientError("the request names no model and none is running. Name one with ?model=.")
-        latest = max(running, key=lambda model: model.last_used)
-        return self._relay.dispatcher.catalog.resolve(latest.name)
 
     def under_way(self) -> UnderWay | None:
         """What it is about and how far it is; None for what is no model's matter."""
@@ -455,35 +399,20 @@ class Exchange:
             self._client.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def _own_lines(self) -> list[bytes]:
-        lines = self._lines_about_waiting()
-        if name := self._told_name():
+        waited_s = 0.0 if self._granted_at is None else self._granted_at - self.request.began
+        lines = lines_about_waiting(self._waited_for, waited_s)
+        if name := told_name(self.request):
             lines.append(b"X-Request-Id: %b" % name)
-        if crowd := self._told_crowd():
+        if crowd := told_crowd(self.request, self._spec, self._relay.dispatcher):
             lines.append(b"Hotseat-Line: %d" % crowd)
         return lines
-
-    def _told_name(self) -> bytes:
-        """A host that passed it on named it: to it our answers look the same every time, and are recognised."""
-        return b"" if self.request.verdict.from_host else self.request.id
-
-    def _told_crowd(self) -> int:
-        """A host that passed it on may send the next one elsewhere, if there is a line here."""
-        if not self.request.verdict.from_host or not isinstance(self._spec, ModelSpec):
-            return 0
-        return self._relay.dispatcher.crowd(self._spec.name)
-
-    def _lines_about_waiting(self) -> list[bytes]:
-        """After the fact, for whoever wonders why it took so long."""
-        waited_s = 0.0 if self._granted_at is None else self._granted_at - self.request.began
-        if not self._waited_for or waited_s < WORTH_TELLING_S:
-            return []
-        return [b"Hotseat-Waited: %.3f" % waited_s, b"Hotseat-Why: %b" % one_line(self._waited_for, 200).encode()]
 
     def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
         """The same for a head that was read before: if the client wants nothing special, it is ready as it is."""
         relay, asked = self._relay, self.request.head
         may_need_cors = relay.rules.cors.is_on and b"origin" in asked.known
-        is_news = self._waited_for or (self._elsewhere is not None and known.head.line) or self._told_crowd()
+        crowd = told_crowd(self.request, self._spec, relay.dispatcher)
+        is_news = self._waited_for or (self._elsewhere is not None and known.head.line) or crowd
         if self._closes or asked.http10 or relay.is_draining or may_need_cors or is_news:
             self.head_received(known.with_length(length))
             return self.write(data)
@@ -492,7 +421,7 @@ class Exchange:
             self._stop_clock()
         self._head = known.head
         self._first_byte_at = relay.now()
-        return self.write(known.with_body(self._told_name(), length, data))
+        return self.write(known.with_body(told_name(self.request), length, data))
 
     def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
         """The upstream's message is complete and handed to the client's connection; these were the last of it."""
