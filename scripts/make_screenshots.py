@@ -16,16 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.browser import PAGES, REPOSITORY, Visit, open_browser
+from tests.support.fleet_journey import fleet_of
 from tests.support.hotseat import Hotseat
 from tests.support.llama import EMBEDDINGS, SERVER, model_file, present
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from playwright.sync_api import Browser, Page
 
 FOLDER = REPOSITORY / "docs/screenshots"
 GIB = 1 << 30
+SCHEMES = ("light", "dark")
 TRAFFIC_S = 45.0
 """What the timeline shows."""
 
@@ -35,16 +37,33 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hotseat-") as name:
         os.chdir(name)  # what is photographed says `-m qwen3-14b.gguf`, not where this machine keeps it
         stage(Path(name))
-        with Hotseat(CONFIG, Path(name)) as hotseat, open_browser() as browser, ThreadPoolExecutor() as pool:
-            over = threading.Event()
-            for client in clients(hotseat, over):
-                pool.submit(client)
-            try:
-                over.wait(TRAFFIC_S)
-                for scheme in ("light", "dark"):
-                    photograph(browser, hotseat.url, scheme)
-            finally:
-                over.set()
+        with open_browser() as browser:
+            one_host(Path(name), browser)
+            three_hosts(Path(name), browser)
+
+
+def one_host(folder: Path, browser: Browser) -> None:
+    with Hotseat(CONFIG, folder) as hotseat, ThreadPoolExecutor() as pool:
+        over = threading.Event()
+        for client in clients(hotseat, over):
+            pool.submit(client)
+        try:
+            over.wait(TRAFFIC_S)
+            for scheme in SCHEMES:
+                photograph(browser, hotseat.url, scheme, PAGES)
+        finally:
+            over.set()
+
+
+def three_hosts(folder: Path, browser: Browser) -> None:
+    """A fleet, whose page one host alone does not have."""
+    models, devices = MODELS_OF_FLEET, CONFIG["devices"]
+    with fleet_of(folder, "ada", "bob", "cleo", models=models, nats=1, devices=devices) as hosts:
+        for host, name in (("ada", "qwen3-14b"), ("bob", "gemma-3-12b"), ("bob", "nomic-embed")):
+            hosts[host].load(name)
+        hosts["ada"].call("PUT", "/hotseat/fleet/hosts/cleo/cordon")
+        for scheme in SCHEMES:
+            photograph(browser, hosts["ada"].url, scheme, ("fleet",))
 
 
 # The stage
@@ -68,7 +87,7 @@ def model(file: str, gib: int, delay_s: int, options: str = "", **settings: obje
     return {"cmd": cmd, "memory": gib * GIB, "env": [f"DELAY={delay_s}"], **settings}
 
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "unloadTimeout": 2,
     "scheduler": {"patience": 1},  # short turns, so that a minute holds several
     "devices": {"gpu0": {"memory": 24 * GIB, "reserve": GIB}},
@@ -79,6 +98,8 @@ CONFIG = {
         "mistral-small": model("mistral-small", 16, 0),
     },
 }
+
+MODELS_OF_FLEET = {name: each for name, each in CONFIG["models"].items() if name != "mistral-small"}
 
 
 # Traffic
@@ -113,10 +134,10 @@ def complain(hotseat: Hotseat) -> None:
 # Pictures
 
 
-def photograph(browser: Browser, url: str, scheme: str) -> None:
+def photograph(browser: Browser, url: str, scheme: str, pages: Iterable[str]) -> None:
     context = browser.new_context(color_scheme=scheme, viewport={"width": 1080, "height": 690}, reduced_motion="reduce")  # type: ignore[arg-type]  # one of its literals
     visit = Visit(context.new_page(), url)
-    for name in PAGES:
+    for name in pages:
         page = visit.go(name)
         PREPARED.get(name, settle)(page)
         page.screenshot(path=FOLDER / f"{name}-{scheme}.png")

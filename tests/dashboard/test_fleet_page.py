@@ -61,9 +61,22 @@ def test_each_host_is_seen_with_its_models(at_a: Visits, hosts: Hosts) -> None:
     expect(card(page, "b")).to_contain_text("heard")
     hosts["b"].load("alpha")
 
-    expect(card(page, "b").get_by_role("cell", name="alpha")).to_be_visible()
+    expect(card(page, "b").get_by_role("cell", name="alpha", exact=True)).to_be_visible()
     expect(card(page, "b").get_by_role("img", name="gpu0 of b: alpha 6 GiB, free 4 GiB")).to_be_visible()
     expect(card(page, "a")).to_contain_text("No model is there.")
+
+
+def test_a_model_is_moved_by_keyboard(at_a: Visits, hosts: Hosts) -> None:
+    """A dialog asks where to; the page tells what was done, and shows the model where it is now."""
+    page = at_a().go("fleet")
+    hosts["b"].load("beta")
+    page.get_by_role("button", name="Move beta from b").press("Enter")
+    page.get_by_role("button", name="Move beta to a").press("Enter")
+
+    expect(card(page, "a").get_by_role("cell", name="beta", exact=True)).to_be_visible()
+    expect(card(page, "b").get_by_role("cell", name="beta", exact=True)).to_have_count(0)
+    expect(page.get_by_role("status").filter(has_text="beta")).to_be_visible()
+    hosts["a"].call("DELETE", "/upstream/beta")
 
 
 def test_a_host_is_closed_and_opened_by_keyboard(at_a: Visits) -> None:

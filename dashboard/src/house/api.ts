@@ -31,6 +31,8 @@ export const house = {
   give: (host: string, order: Order) => done("PUT", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
   takeBack: (host: string, order: Order) =>
     done("DELETE", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
+  move: (model: string, host: string) =>
+    done("POST", `fleet/models/${encoded(model)}/move?to=${encodeURIComponent(host)}`),
   dismiss: (ticket: number) => done("DELETE", `requests/${ticket}`),
 };
 

@@ -1,10 +1,12 @@
 // The hosts of the fleet: how each stands, what is on it, and what may be asked of it.
 
+import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { house, type Order } from "../house/api";
 import { fleet, membership, refresh, stale } from "../house/live";
 import type { Fleet, FleetHost, FleetResident } from "../house/shapes";
 import { Action } from "../parts/actions";
+import { Ask } from "../parts/ask";
 import { Card, Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";
 import { type Column, Table } from "../parts/table";
@@ -43,7 +45,7 @@ function Host({ host }: { host: FleetHost }) {
       ))}
       <Table
         caption={`Models on ${host.host}`}
-        columns={COLUMNS}
+        columns={columnsFor(host)}
         rows={host.residents}
         keyOf={({ model }) => model}
         empty="No model is there."
@@ -127,9 +129,54 @@ function Room({ host, device, budget, free }: RoomWishes) {
   );
 }
 
-const COLUMNS: Column<FleetResident>[] = [
-  { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
-  { name: "in flight", by: ({ in_flight }) => in_flight, cell: ({ in_flight }) => in_flight, kind: "number" },
-  { name: "waiting", by: ({ waiting }) => waiting, cell: ({ waiting }) => waiting, kind: "number" },
-];
+function columnsFor(host: FleetHost): Column<FleetResident>[] {
+  return [
+    { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
+    { name: "phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
+    {
+      name: "in flight",
+      by: ({ in_flight }) => in_flight,
+      cell: ({ in_flight }) => in_flight,
+      kind: "number",
+    },
+    { name: "waiting", by: ({ waiting }) => waiting, cell: ({ waiting }) => waiting, kind: "number" },
+    { name: "move", cell: ({ model }) => <Move model={model} from={host.host} />, kind: "action" },
+  ];
+}
+
+/** Asks where to. Hotseat itself refuses a host that may not have the model, and says why. */
+function Move({ model, from }: { model: string; from: string }) {
+  const isAsked = useSignal(false);
+  const others = (fleet.value?.hosts ?? []).filter(({ host }) => host !== from);
+  const move = (to: string) => {
+    isAsked.value = false;
+    return house.move(model, to);
+  };
+  return (
+    <>
+      <button
+        type="button"
+        aria-label={`Move ${model} from ${from}`}
+        disabled={others.length === 0}
+        onClick={() => (isAsked.value = true)}
+      >
+        Move
+      </button>
+      {isAsked.value && (
+        <Ask title={`Move ${model} from ${from}?`} close={() => (isAsked.value = false)}>
+          <p>It is loaded there first. One that serves it now stops when that is ready, so nobody waits.</p>
+          <div class="tools">
+            <button type="button" onClick={() => (isAsked.value = false)}>
+              Leave it
+            </button>
+            {others.map(({ host }) => (
+              <Action key={host} label={`Move ${model} to ${host}`} act={() => move(host)}>
+                To {host}
+              </Action>
+            ))}
+          </div>
+        </Ask>
+      )}
+    </>
+  );
+}

@@ -163,13 +163,12 @@ function toItsEnd(element: HTMLElement | null): void {
 function Buttons({ model }: { model: Model }) {
   const isAsked = useSignal(false);
   const name = model.model;
-  if (model.phase === "cold" || model.phase === "resting") {
-    return (
-      <Action label={`Load ${name}`} act={() => house.load(name)}>
-        Load
-      </Action>
-    );
-  }
+  const load = (
+    <Action label={`Load ${name}`} act={() => house.load(name)}>
+      Load
+    </Action>
+  );
+  if (model.phase === "cold" || model.phase === "resting") return load;
   const isInUse = model.in_flight + model.waiting > 0;
   // One button whose look never changes while requests come and go; whether it asks first is decided when pressed.
   const stop = async () => {
@@ -179,6 +178,7 @@ function Buttons({ model }: { model: Model }) {
   };
   return (
     <>
+      {model.phase === "asleep" && load}
       <Action label={`Stop ${name}`} disabled={model.phase === "unloading"} act={stop}>
         Stop
       </Action>
