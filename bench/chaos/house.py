@@ -113,7 +113,8 @@ class House:
     def write(self, changed: str = "", without: str = "") -> None:
         """Every model; `changed` gets another command, `without` is left out."""
         models = {name: self._stub(name, gib, is_changed=name == changed) for name, gib in STUBS.items()}
-        models[REAL] = {**llama("alpha"), "memory": f"{REAL_GIB}GiB"}
+        # One slot: requests that a server computes together change each other's last bits, and now and then a word.
+        models[REAL] = {**llama("alpha", "-np 1"), "memory": f"{REAL_GIB}GiB"}
         for name, bounds in self.replicas.items():
             models[name]["replicas"] = dict(bounds)
         models.pop(without, None)
