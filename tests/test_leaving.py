@@ -10,7 +10,7 @@ from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat.leaving import LATELY_S, Leaving
+from hotseat.leaving import FELLOWS_HEAR_S, LATELY_S, Leaving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,13 +54,13 @@ def test_a_second_signal_ends_the_notice(tmp_path: Path) -> None:
     assert code == 0
 
 
-async def seconds_of_notice(asked_before: float) -> float:
+async def seconds_of_notice(asked_before: float, *, to_fellows: bool = False) -> float:
     loop = asyncio.get_running_loop()
     leaving = Leaving()
     leaving.is_closing()
     await asyncio.sleep(asked_before)
     began = loop.time()
-    await leaving.give_notice(NOTICE_S)
+    await leaving.give_notice(NOTICE_S, to_fellows=to_fellows)
     return loop.time() - began
 
 
@@ -71,3 +71,12 @@ async def test_only_who_asked_within_the_last_minute_is_told() -> None:
 
     assert lately == NOTICE_S
     assert long_ago == 0
+
+
+@in_virtual_time
+async def test_other_hosts_are_given_time_to_hear_of_it() -> None:
+    """They choose where requests go, so nobody has to have asked; a longer notice is long enough for them too."""
+    watched, unwatched = [await seconds_of_notice(ago, to_fellows=True) for ago in (1, LATELY_S + 1)]
+
+    assert watched == NOTICE_S
+    assert unwatched == FELLOWS_HEAR_S

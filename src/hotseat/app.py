@@ -217,7 +217,8 @@ class Program:
             self._systemd.tell("STOPPING=1")
             if self._fellowship is not None:
                 self._fellowship.tell()
-            await self._leaving.give_notice(self.settings.shutdown.notice_s)
+            is_one_of_many = self._fellowship is not None
+            await self._leaving.give_notice(self.settings.shutdown.notice_s, to_fellows=is_one_of_many)
             await self._close(self.settings.shutdown.drain_s)
         return 0
 

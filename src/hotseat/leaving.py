@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LATELY_S: Seconds = 60.0
 """Whoever asks more rarely than this would hear of it too late anyway."""
+FELLOWS_HEAR_S: Seconds = 1.0
+"""Records of hosts come five times a second at most. Whoever dials as the door closes cannot know what became of it."""
 
 
 class Leaving:
@@ -34,9 +36,11 @@ class Leaving:
         self._asked = asyncio.get_running_loop().time()
         return self.wished.is_set()
 
-    async def give_notice(self, within: Seconds) -> None:
-        """Let `within` seconds pass in which business goes on, if anybody is there to take notice."""
+    async def give_notice(self, within: Seconds, *, to_fellows: bool = False) -> None:
+        """Let time pass in which business goes on, if anybody is there to take notice; fellows are, and hear soon."""
         now = asyncio.get_running_loop().time()
-        if self._asked is not None and now - self._asked <= LATELY_S:
+        is_watched = self._asked is not None and now - self._asked <= LATELY_S
+        notice_s = max(within if is_watched else 0.0, FELLOWS_HEAR_S if to_fellows else 0.0)
+        if notice_s:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.at_once.wait(), within)
+                await asyncio.wait_for(self.at_once.wait(), notice_s)
