@@ -37,13 +37,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hotseat-") as name:
         os.chdir(name)  # what is photographed says `-m qwen3-14b.gguf`, not where this machine keeps it
         stage(Path(name))
-        with open_browser() as browser:
-            one_host(Path(name), browser)
-            three_hosts(Path(name), browser)
+        one_host(Path(name))
+        three_hosts(Path(name))
 
 
-def one_host(folder: Path, browser: Browser) -> None:
-    with Hotseat(CONFIG, folder) as hotseat, ThreadPoolExecutor() as pool:
+def one_host(folder: Path) -> None:
+    with Hotseat(CONFIG, folder) as hotseat, open_browser() as browser, ThreadPoolExecutor() as pool:
         over = threading.Event()
         for client in clients(hotseat, over):
             pool.submit(client)
@@ -55,15 +54,16 @@ def one_host(folder: Path, browser: Browser) -> None:
             over.set()
 
 
-def three_hosts(folder: Path, browser: Browser) -> None:
+def three_hosts(folder: Path) -> None:
     """A fleet, whose page one host alone does not have."""
     models, devices = MODELS_OF_FLEET, CONFIG["devices"]
     with fleet_of(folder, "ada", "bob", "cleo", models=models, nats=1, devices=devices) as hosts:
         for host, name in (("ada", "qwen3-14b"), ("bob", "gemma-3-12b"), ("bob", "nomic-embed")):
             hosts[host].load(name)
         hosts["ada"].call("PUT", "/hotseat/fleet/hosts/cleo/cordon")
-        for scheme in SCHEMES:
-            photograph(browser, hosts["ada"].url, scheme, ("fleet",))
+        with open_browser() as browser:  # not before: its event loop would be in the way of theirs
+            for scheme in SCHEMES:
+                photograph(browser, hosts["ada"].url, scheme, ("fleet",))
 
 
 # The stage
