@@ -357,7 +357,7 @@ async def test_an_upstream_may_answer_before_it_has_read_everything(house: Relay
     """Its answer counts, and the connection with the unread rest is not used again."""
     house.alpha.listens.clear()
     client = await house.send(post(b"a" * 8_000_000, target="/x?model=alpha"))
-    await come_true(lambda: house.alpha.lines)
+    await come_true(lambda: house.alpha.lines and house.alpha.lines[0].wire.is_spoken_to)
     line = house.alpha.lines[0]
     await line.wire.send(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
     answered = await client.message()
@@ -375,7 +375,7 @@ async def test_an_upstream_that_stops_talking_amid_an_upload_is_given_up(house: 
     """It said that nothing more will come; what it has not read does not hold the request for ever."""
     house.alpha.listens.clear()
     client = await house.send(post(b"a" * 8_000_000, target="/x?model=alpha"))
-    await come_true(lambda: house.alpha.lines)
+    await come_true(lambda: house.alpha.lines and house.alpha.lines[0].wire.is_spoken_to)
     house.alpha.lines[0].wire.say_goodbye()
     answered = await client.message()
     house.alpha.listens.set()

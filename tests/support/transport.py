@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -78,6 +79,13 @@ class Wire:
         self.sock.close()
 
     # Reading
+
+    @property
+    def is_spoken_to(self) -> bool:
+        """Has something come that nobody has read? It stays unread."""
+        with suppress(BlockingIOError):
+            return bool(self.sock.recv(1, socket.MSG_PEEK))
+        return False
 
     async def read_until(self, mark: bytes) -> bytes:
         while mark not in self.unread:
