@@ -87,6 +87,14 @@ class HostView:
 
 
 @dataclass(frozen=True, slots=True)
+class AbsentView:
+    """A host that is not there, and what it is told to do when it comes."""
+
+    name: HostName
+    orders: frozenset[Order]
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimView:
     """Who was chosen to load a model, and has not begun."""
 
@@ -107,6 +115,8 @@ class FleetView:
     """How often a load was agreed upon."""
     malformed: int = 0
     """Records that were passed over."""
+    absent: tuple[AbsentView, ...] = ()
+    """Those for whom orders stand."""
 
 
 @dataclass(frozen=True, slots=True)

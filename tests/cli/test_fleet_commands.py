@@ -56,6 +56,21 @@ async def test_status_shows_the_hosts(gpu1: Desk, fleet: Company) -> None:
     assert "qwen (ready)" in other
 
 
+async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: Desk, fleet: Company) -> None:
+    """They wait for it, and can be taken back meanwhile."""
+    await gpu1.type("fleet", "drain", "gpu2")
+    await fleet["gpu2"].fellowship.leave()
+    await come_true(lambda: len(fleet["gpu1"].desk.view().hosts) == 1)
+    *_, head, row = (await gpu1.type("fleet", "status")).out.splitlines()
+    await gpu1.type("fleet", "undrain", "gpu2")
+    await come_true(lambda: not fleet["gpu1"].desk.view().absent)
+    after = (await gpu1.type("fleet", "status")).out
+
+    assert head.startswith("NOT THERE")
+    assert row.split() == ["gpu2", "drained"]
+    assert "NOT THERE" not in after
+
+
 async def test_status_for_programs(gpu1: Desk) -> None:
     """--json is what the API says."""
     said = json.loads((await gpu1.type("fleet", "status", "--json")).out)

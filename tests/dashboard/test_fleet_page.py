@@ -93,6 +93,19 @@ def test_a_host_is_closed_and_opened_by_keyboard(at_a: Visits) -> None:
     expect(card(page, "b").locator(".tag")).to_have_count(0)
 
 
+def test_orders_of_a_host_that_is_not_there_can_be_taken_back(at_a: Visits, hosts: Hosts) -> None:
+    """They wait for it; without orders nothing is told of a host that is gone."""
+    hosts.start("c", {})
+    page = at_a().go("fleet")
+    page.get_by_role("button", name="Cordon c").click()
+    expect(card(page, "c").locator(".tag")).to_have_text("cordoned")
+    hosts["c"].terminate()
+    expect(card(page, "c")).to_contain_text("not there", timeout=30_000)
+    page.get_by_role("button", name="Uncordon c").click()
+
+    expect(card(page, "c")).to_have_count(0)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_is_accessible_and_fits_a_phone(at_a: Visits, scheme: str) -> None:
     """axe-core finds nothing serious, and at 400 pixels nothing reaches beyond the edge."""

@@ -71,16 +71,20 @@ export interface FleetResident {
   waiting: number;
 }
 
-export interface FleetHost {
+/** What any host may be told, also one that is not there. */
+export interface OrderedHost {
   host: string;
+  cordoned: boolean;
+  drained: boolean;
+}
+
+export interface FleetHost extends OrderedHost {
   address: string;
   version: string;
   labels: Record<string, string>;
   standing: "here" | "heard" | "shunned" | "leaving";
   /** Seconds since its last word. */
   heard_s: number;
-  cordoned: boolean;
-  drained: boolean;
   devices: { device: string; budget: number; free: number }[];
   residents: FleetResident[];
   in_flight: number;
@@ -89,6 +93,7 @@ export interface FleetHost {
 
 export interface Fleet extends Membership {
   hosts: FleetHost[];
+  absent: OrderedHost[];
 }
 
 export interface Ticket {

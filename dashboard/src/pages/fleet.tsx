@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { house, type Order } from "../house/api";
 import { fleet, membership, refresh, stale } from "../house/live";
-import type { Fleet, FleetHost, FleetResident } from "../house/shapes";
+import type { OrderedHost, Fleet, FleetHost, FleetResident } from "../house/shapes";
 import { Action } from "../parts/actions";
 import { Ask } from "../parts/ask";
 import { Card, Page } from "../parts/frame";
@@ -25,6 +25,9 @@ export function FleetPage() {
       )}
       {seen?.hosts.map((host) => (
         <Host key={host.host} host={host} />
+      ))}
+      {seen?.absent.map((host) => (
+        <Absent key={host.host} host={host} />
       ))}
     </Page>
   );
@@ -54,13 +57,29 @@ function Host({ host }: { host: FleetHost }) {
   );
 }
 
+/** Its orders wait for it; here they can be taken back. */
+function Absent({ host }: { host: OrderedHost }) {
+  return (
+    <Card title={host.host} note={<>not there {tagsOf(host)}</>} tools={<Orders host={host} />}>
+      <p class="empty">What was ordered waits for it.</p>
+    </Card>
+  );
+}
+
+function tagsOf({ cordoned, drained }: OrderedHost) {
+  return (
+    <>
+      {cordoned && <span class="tag">cordoned</span>} {drained && <span class="tag">drained</span>}
+    </>
+  );
+}
+
 function noteOf(host: FleetHost) {
   const labels = Object.entries(host.labels).map(([label, value]) => `${label}=${value}`);
   const said = [standingOf(host), host.address, host.version, ...labels].filter(Boolean);
   return (
     <>
-      {said.join(" · ")} {host.cordoned && <span class="tag">cordoned</span>}{" "}
-      {host.drained && <span class="tag">drained</span>}
+      {said.join(" · ")} {tagsOf(host)}
     </>
   );
 }
@@ -71,7 +90,7 @@ function standingOf({ standing, heard_s }: FleetHost): string {
   return standing === "heard" ? heard : `${standing}, ${heard}`;
 }
 
-function Orders({ host }: { host: FleetHost }) {
+function Orders({ host }: { host: OrderedHost }) {
   return (
     <>
       <OrderButton host={host.host} order="cordon" isGiven={host.cordoned} />

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
 from hotseat.api.context import Here
-from hotseat.api.fleet_shapes import Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
+from hotseat.api.fleet_shapes import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
 from hotseat.api.management import Responses
 from hotseat.api.patience import unless_gone
 from hotseat.api.shapes import Failure, Result
@@ -40,6 +40,7 @@ async def fleet(here: Here) -> Fleet:
         standing=view.standing,
         hosts=[host(each) for each in view.hosts],
         claims=[FleetClaim(model=each.model, host=each.host, by=each.by, because=each.because) for each in view.claims],
+        absent=[AbsentHost(host=each.name, **orders(each.orders)) for each in view.absent],
     )
 
 
@@ -95,8 +96,7 @@ def host(seen: HostView) -> FleetHost:
         labels=dict(seen.labels),
         standing=seen.standing,
         heard_s=round(seen.heard_s, 3),
-        cordoned=Order.CORDON in seen.orders,
-        drained=Order.DRAIN in seen.orders,
+        **orders(seen.orders),
         devices=[FleetDevice(device=each.device, budget=each.budget, free=each.free) for each in seen.devices],
         residents=[
             FleetResident(
@@ -113,3 +113,7 @@ def host(seen: HostView) -> FleetHost:
         in_flight=sum(each.in_flight for each in seen.residents),
         waiting=sum(each.waiting for each in seen.residents),
     )
+
+
+def orders(given: frozenset[Order]) -> dict[str, Any]:
+    return {"cordoned": Order.CORDON in given, "drained": Order.DRAIN in given}

@@ -60,9 +60,18 @@ class FleetClaim(BaseModel):
     because: str
 
 
+class AbsentHost(BaseModel):
+    """A host that is not there, and what it is told to do when it comes."""
+
+    host: str
+    cordoned: bool
+    drained: bool
+
+
 class Fleet(Membership):
     hosts: Annotated[list[FleetHost], Field(description="By name, this one among them.")]
     claims: list[FleetClaim]
+    absent: Annotated[list[AbsentHost], Field(description="Hosts that are not there and for which orders stand.")]
 
 
 class Elsewhere(BaseModel):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 HOSTS = ("HOST", "STANDING", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "VERSION", "ADDRESS")
 CLAIMS = ("MODEL", "WILL BE LOADED ON", "BECAUSE")
+ABSENT = ("NOT THERE", "ORDERS THAT WAIT FOR IT")
 APART = "NATS is away: what is told of the others is what was last heard, and nothing can be ordered or moved."
 
 
@@ -24,6 +25,8 @@ def status(server: Server, as_json: bool) -> None:
     if fleet["claims"]:
         claims = [(claim["model"], claim["host"], claim["because"]) for claim in fleet["claims"]]
         print("\n" + table(CLAIMS, claims))
+    if fleet["absent"]:
+        print("\n" + table(ABSENT, [(host["host"], orders(host)) for host in fleet["absent"]]))
     if fleet["standing"] == "apart":
         print(f"\n{fleet['host']} is apart from the fleet. {APART}")
     return None
@@ -33,7 +36,7 @@ def host_row(host: dict[str, Any]) -> tuple[str, ...]:
     return (
         host["host"],
         standing(host),
-        ", ".join(order for order in ("cordoned", "drained") if host[order]),
+        orders(host),
         ", ".join(f"{room['device']} {gib(room['free'])} of {gib(room['budget'])}" for room in host["devices"]),
         ", ".join(f"{each['model']} ({each['phase']})" for each in host["residents"]),
         str(host["in_flight"]),
@@ -42,6 +45,10 @@ def host_row(host: dict[str, Any]) -> tuple[str, ...]:
         host["version"],
         host["address"],
     )
+
+
+def orders(host: dict[str, Any]) -> str:
+    return ", ".join(order for order in ("cordoned", "drained") if host[order])
 
 
 def standing(host: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.fleet_view import ClaimView, DeviceRoom, FleetView, HostStanding, HostView, Order, Resident
+from hotseat.fleet_view import AbsentView, ClaimView, DeviceRoom, FleetView, HostStanding, HostView, Order, Resident
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,7 @@ def picture(roster: Roster, tally: Tally, standing: Standing, now: Instant) -> F
         standing=standing,
         hosts=tuple(_host(member, roster, tally, now) for member in members),
         claims=tuple(claim for member in members for claim in _claims(member, roster, now)),
+        absent=tuple(AbsentView(name, orders_in(roster.wish(name))) for name in sorted(roster.awaited())),
         agreements=dict(tally.agreements),
         malformed=roster.malformed,
     )

@@ -257,6 +257,10 @@ class Roster:
     def wish(self, host: HostName) -> Wish:
         return self._wishes.get(host, NO_WISH)
 
+    def awaited(self) -> list[HostName]:
+        """Hosts that are not there, and for whom orders stand."""
+        return [host for host, wish in self._wishes.items() if host not in self._members and wish != NO_WISH]
+
     def resolve(self, name: str) -> ModelName | None:
         """The model that is called so anywhere in the fleet."""
         return self._menu.resolve(name)
