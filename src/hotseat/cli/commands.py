@@ -9,9 +9,21 @@ from typing import Annotated
 import typer
 
 from hotseat import __version__
-from hotseat.cli import asking
+from hotseat.cli import asking, fleet_verbs, unit_verbs
 from hotseat.cli.client import Server
-from hotseat.cli.problems import Problem
+from hotseat.cli.wording import (
+    HERE,
+    USUAL_CONFIG,
+    AsJson,
+    ConfigDir,
+    ConfigFiles,
+    Key,
+    Lenient,
+    Model,
+    OneModel,
+    Url,
+    models_here,
+)
 
 app = typer.Typer(
     help="One HTTP address for all the models a machine can run.",
@@ -20,37 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-HERE = "http://127.0.0.1:8080"
-USUAL_CONFIG = Path("config.yaml")
-
-Url = Annotated[str, typer.Option("--url", envvar="HOTSEAT_URL", help="Address of the running hotseat.")]
-Key = Annotated[
-    str | None, typer.Option("--api-key", envvar="HOTSEAT_API_KEY", help="A key, where the server asks for one.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-COMPLETION_S = 1.0
-"""Longer than that nobody waits for the tab key."""
-
-
-def models_here(context: typer.Context, incomplete: str) -> list[str]:
-    """Names that the shell may complete; none where no server answers."""
-    server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
-    try:
-        models = server.ask("GET", "/hotseat/models")["models"]
-    except Problem:
-        return []
-    names = [name for model in models for name in (model["model"], *model["aliases"])]
-    return [name for name in names if name.startswith(incomplete)]
-
-
-Model = Annotated[str, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]
-OneModel = Annotated[str | None, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]
-ConfigFiles = Annotated[
-    list[Path] | None, typer.Option("--config", help="Configuration file; may be given again. [default: config.yaml]")
-]
-ConfigDir = Annotated[Path | None, typer.Option("--config-dir", help="Folder whose *.yaml and *.yml are read as well.")]
-Lenient = Annotated[bool, typer.Option("--lenient", help="Unknown keys are warnings, not errors.")]
 
 
 class Format(Enum):
@@ -370,108 +351,8 @@ def simulate(
     simulate(trace, Changes(config or [], patience, tuple(memory or ())), svg, as_json)
 
 
-fleet = typer.Typer(
-    help="See the hosts of a fleet, close them, and move models between them.",
-    epilog="Example: hotseat fleet status",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-app.add_typer(fleet, name="fleet")
-
-
-def hosts_here(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of hosts that the shell may complete; none where no server answers, or one that is alone."""
-    server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
-    try:
-        hosts = server.ask("GET", "/hotseat/fleet")["hosts"]
-    except Problem:
-        return []
-    return [host["host"] for host in hosts if host["host"].startswith(incomplete)]
-
-
-Host = Annotated[str, typer.Argument(help="A host's name.", autocompletion=hosts_here)]
-
-
-@fleet.command("status", epilog="Example: hotseat fleet status --json")
-def fleet_status(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Show the hosts, what is on them and how they stand, as far as the one that is asked knows."""
-    from hotseat.cli.fleet import status
-
-    status(Server(url, api_key), as_json)
-
-
-@fleet.command(epilog="Example: hotseat fleet cordon gpu2")
-def cordon(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Place nothing new on a host; what is there goes on serving."""
-    from hotseat.cli.fleet import give
-
-    give(Server(url, api_key), host, "cordon")
-
-
-@fleet.command(epilog="Example: hotseat fleet uncordon gpu2")
-def uncordon(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Let models be placed on a host again."""
-    from hotseat.cli.fleet import take_back
-
-    take_back(Server(url, api_key), host, "cordon")
-
-
-@fleet.command(epilog="Example: hotseat fleet drain gpu2")
-def drain(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Send a host no new requests and let its models go as they fall idle, as before a restart."""
-    from hotseat.cli.fleet import give
-
-    give(Server(url, api_key), host, "drain")
-
-
-@fleet.command(epilog="Example: hotseat fleet undrain gpu2")
-def undrain(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Let a host serve again."""
-    from hotseat.cli.fleet import take_back
-
-    take_back(Server(url, api_key), host, "drain")
-
-
-@fleet.command(epilog="Example: hotseat fleet move qwen gpu2")
-def move(model: Model, host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Load a model on a host, then stop it where it was; returns when both is done."""
-    from hotseat.cli.fleet import move
-
-    move(Server(url, api_key), model, host)
-
-
-units = typer.Typer(
-    help="Run hotseat as a service of systemd.",
-    epilog="Example: hotseat systemd install --user",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-app.add_typer(units, name="systemd")
-
-UnitConfig = Annotated[Path, typer.Option("--config", help="The configuration that the service reads.")]
-ForUser = Annotated[bool, typer.Option("--user", help="A unit of your own, without root.")]
-WithSocket = Annotated[bool, typer.Option("--socket", help="Let systemd hold the address: a restart refuses nobody.")]
-
-
-@units.command("print", epilog="Example: hotseat systemd print --config /etc/hotseat/config.yaml")
-def print_units(config: UnitConfig = USUAL_CONFIG, user: ForUser = False, socket: WithSocket = False) -> None:
-    """Print the unit."""
-    from hotseat.cli.unit import Wishes, show
-
-    show(Wishes(config, user, socket))
-
-
-@units.command("install", epilog="Example: hotseat systemd install --user")
-def install_units(
-    config: UnitConfig = USUAL_CONFIG,
-    user: ForUser = False,
-    socket: WithSocket = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
-) -> None:
-    """Write the unit where systemd looks for it; nothing is started."""
-    from hotseat.cli.unit import Wishes, install
-
-    install(Wishes(config, user, socket), force)
+app.add_typer(fleet_verbs.app, name="fleet")
+app.add_typer(unit_verbs.app, name="systemd")
 
 
 def sources(files: list[Path] | None, folder: Path | None) -> list[Path]:

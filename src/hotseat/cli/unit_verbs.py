@@ -1,0 +1,42 @@
+"""`hotseat systemd …`, as it is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hotseat.cli.wording import USUAL_CONFIG
+
+app = typer.Typer(
+    help="Run hotseat as a service of systemd.",
+    epilog="Example: hotseat systemd install --user",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+UnitConfig = Annotated[Path, typer.Option("--config", help="The configuration that the service reads.")]
+ForUser = Annotated[bool, typer.Option("--user", help="A unit of your own, without root.")]
+WithSocket = Annotated[bool, typer.Option("--socket", help="Let systemd hold the address: a restart refuses nobody.")]
+
+
+@app.command("print", epilog="Example: hotseat systemd print --config /etc/hotseat/config.yaml")
+def print_units(config: UnitConfig = USUAL_CONFIG, user: ForUser = False, socket: WithSocket = False) -> None:
+    """Print the unit."""
+    from hotseat.cli.unit import Wishes, show
+
+    show(Wishes(config, user, socket))
+
+
+@app.command("install", epilog="Example: hotseat systemd install --user")
+def install_units(
+    config: UnitConfig = USUAL_CONFIG,
+    user: ForUser = False,
+    socket: WithSocket = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+) -> None:
+    """Write the unit where systemd looks for it; nothing is started."""
+    from hotseat.cli.unit import Wishes, install
+
+    install(Wishes(config, user, socket), force)

@@ -1,0 +1,42 @@
+"""What many verbs take: the server that is asked, the key, names that the shell completes, the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hotseat.cli.client import Server
+from hotseat.cli.problems import Problem
+
+HERE = "http://127.0.0.1:8080"
+USUAL_CONFIG = Path("config.yaml")
+
+Url = Annotated[str, typer.Option("--url", envvar="HOTSEAT_URL", help="Address of the running hotseat.")]
+Key = Annotated[
+    str | None, typer.Option("--api-key", envvar="HOTSEAT_API_KEY", help="A key, where the server asks for one.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+COMPLETION_S = 1.0
+"""Longer than that nobody waits for the tab key."""
+
+
+def models_here(context: typer.Context, incomplete: str) -> list[str]:
+    """Names that the shell may complete; none where no server answers."""
+    server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
+    try:
+        models = server.ask("GET", "/hotseat/models")["models"]
+    except Problem:
+        return []
+    names = [name for model in models for name in (model["model"], *model["aliases"])]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+Model = Annotated[str, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]
+OneModel = Annotated[str | None, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]
+ConfigFiles = Annotated[
+    list[Path] | None, typer.Option("--config", help="Configuration file; may be given again. [default: config.yaml]")
+]
+ConfigDir = Annotated[Path | None, typer.Option("--config-dir", help="Folder whose *.yaml and *.yml are read as well.")]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Unknown keys are warnings, not errors.")]
