@@ -10,9 +10,9 @@ from tests.support.fleet_store import Player, SteppedStore, played
 
 from hotseat.fleet import claims
 from hotseat.fleet.claims import Agreed, claim, key_of, release
+from hotseat.fleet.holdings import Held
 from hotseat.fleet.placement import Load
 from hotseat.fleet.records import Claim, encoded
-from hotseat.fleet.roster import Held
 from hotseat.fleet.store import Bucket, Conflict, Revision
 from hotseat.terms import HostName, ModelName
 

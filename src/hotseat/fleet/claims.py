@@ -15,8 +15,8 @@ from hotseat.fleet.records import Claim, decoded, encoded
 from hotseat.fleet.store import Bucket, Conflict, Revision, StoreError
 
 if TYPE_CHECKING:
+    from hotseat.fleet.holdings import Held
     from hotseat.fleet.placement import Load
-    from hotseat.fleet.roster import Held
     from hotseat.fleet.store import Store, Written
     from hotseat.terms import HostName, ModelName
 

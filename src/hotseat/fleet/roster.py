@@ -8,17 +8,18 @@ it is as `here` says, even while the store cannot be reached.
 from __future__ import annotations
 
 from bisect import bisect
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from hotseat.fleet.affinity import liking
+from hotseat.fleet.holdings import CLAIM_S, SETTLING_S, Held, Holdings, take
 from hotseat.fleet.ledger import Ledger
 from hotseat.fleet.member import LEAVING, Member
 from hotseat.fleet.menu import Menu
 from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Wish, decoded
-from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
+from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.terms import HostName
 
 if TYPE_CHECKING:
@@ -26,28 +27,9 @@ if TYPE_CHECKING:
 
     from hotseat.fleet.records import Offer, Residence
     from hotseat.fleet.store import Change
-    from hotseat.terms import Instant, ModelName, Seconds
+    from hotseat.terms import Instant, ModelName
 
-CLAIM_S: Seconds = LEASE_S
-"""A claim counts for so long since it was heard of: the store may be unable to tell that it has ended."""
-SETTLING_S: Seconds = 2.0
-"""A claim that was taken back counts a little longer: that its host now has the model is told on another way, and may
-arrive later."""
 NO_WISH = Wish()
-
-K1 = TypeVar("K1")
-K2 = TypeVar("K2")
-V = TypeVar("V")
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A claim, as heard of."""
-
-    key: str
-    claim: Claim
-    revision: Revision
-    until: Instant
 
 
 class Roster:
@@ -63,9 +45,7 @@ class Roster:
         self._menu = Menu()
         self._own_catalog = ""
         self._wishes: dict[HostName, Wish] = {}
-        self._held: dict[str, Held] = {}
-        self._held_for: dict[ModelName, dict[str, Held]] = {}
-        self._held_on: dict[HostName, dict[str, Held]] = {}
+        self._holdings = Holdings()
 
     # What is heard
 
@@ -109,7 +89,7 @@ class Roster:
                 if key != self.me:
                     self._meet(_record_of(key, value), revision, now)
             case Bucket.CLAIMS:
-                self._hold(Held(key, decoded(value, Claim), revision, now + CLAIM_S))
+                self._holdings.put(Held(key, decoded(value, Claim), revision, now + CLAIM_S))
             case Bucket.CATALOGS:
                 if key != self._own_catalog:
                     self._menu.put(key, decoded(value, CatalogRecord))
@@ -165,36 +145,24 @@ class Roster:
 
     def _strike_out(self, name: HostName, residents: Iterable[ModelName], catalog: str) -> None:
         """From the lists, as it was entered."""
-        _take(self._by_catalog, catalog, name)
+        take(self._by_catalog, catalog, name)
         self._rings.pop(catalog, None)
         self._empty(name, residents)
 
     def _empty(self, name: HostName, residents: Iterable[ModelName]) -> None:
         for model in residents:
-            _take(self._holders, model, name)
+            take(self._holders, model, name)
 
     # Claims
 
-    def _hold(self, held: Held) -> None:
-        self._drop(held.key)
-        self._held[held.key] = held
-        self._held_for.setdefault(held.claim.model, {})[held.key] = held
-        self._held_on.setdefault(held.claim.host, {})[held.key] = held
-
     def _let_go(self, key: str, now: Instant) -> None:
-        held = self._held.get(key)
+        held = self._holdings.get(key)
         if held is None:
             return
         if self.shows(held.claim):
-            self._drop(key)
+            self._holdings.drop(key)
         else:
-            self._hold(replace(held, until=min(held.until, now + SETTLING_S)))
-
-    def _drop(self, key: str) -> None:
-        held = self._held.pop(key, None)
-        if held is not None:
-            _take(self._held_for, held.claim.model, key)
-            _take(self._held_on, held.claim.host, key)
+            self._holdings.put(replace(held, until=min(held.until, now + SETTLING_S)))
 
     def shows(self, claim: Claim) -> bool:
         """Did its host begin, whatever became of it? What is on its way out there is not what was claimed."""
@@ -203,22 +171,15 @@ class Roster:
 
     def claimed(self, model: ModelName, now: Instant) -> list[Held]:
         """Who was chosen to load it, and may not have begun."""
-        return self._living(self._held_for.get(model, {}), now)
+        return self._holdings.for_model(model, now)
 
     def claimed_on(self, host: HostName, now: Instant) -> list[Held]:
         """What this host was chosen to load, and may not have begun."""
-        return self._living(self._held_on.get(host, {}), now)
-
-    def _living(self, some: Mapping[str, Held], now: Instant) -> list[Held]:
-        if not some:
-            return []
-        for held in [held for held in some.values() if held.until <= now]:
-            self._drop(held.key)
-        return list(some.values())
+        return self._holdings.on_host(host, now)
 
     def fulfilled(self) -> list[Held]:
         """Claims made here whose host has the model by now: they may be taken back."""
-        return [held for held in self._held.values() if held.claim.by == self.me and self.shows(held.claim)]
+        return [held for held in self._holdings if held.claim.by == self.me and self.shows(held.claim)]
 
     # What is asked
 
@@ -331,11 +292,3 @@ def _record_of(key: str, value: bytes) -> HostRecord:
     if record.name != key:
         raise ValueError(f"the record of {record.name} is under the key of {key}")
     return record
-
-
-def _take(lists: dict[K1, dict[K2, V]], key: K1, entry: K2) -> None:
-    """Strike out one entry; a list without any is no list."""
-    entries = lists[key]
-    del entries[entry]
-    if not entries:
-        del lists[key]

@@ -1,0 +1,81 @@
+"""PURE: claims, as heard of, by their model and by the host that was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from hotseat.fleet.store import LEASE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hotseat.fleet.records import Claim
+    from hotseat.fleet.store import Revision
+    from hotseat.terms import HostName, Instant, ModelName, Seconds
+
+CLAIM_S: Seconds = LEASE_S
+"""A claim counts for so long since it was heard of: the store may be unable to tell that it has ended."""
+SETTLING_S: Seconds = 2.0
+"""A claim that was taken back counts a little longer: that its host now has the model is told on another way, and may
+arrive later."""
+
+K1 = TypeVar("K1")
+K2 = TypeVar("K2")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A claim, as heard of."""
+
+    key: str
+    claim: Claim
+    revision: Revision
+    until: Instant
+
+
+class Holdings:
+    def __init__(self) -> None:
+        self._all: dict[str, Held] = {}
+        self._for_model: dict[ModelName, dict[str, Held]] = {}
+        self._on_host: dict[HostName, dict[str, Held]] = {}
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._all.values())
+
+    def get(self, key: str) -> Held | None:
+        return self._all.get(key)
+
+    def put(self, held: Held) -> None:
+        self.drop(held.key)
+        self._all[held.key] = held
+        self._for_model.setdefault(held.claim.model, {})[held.key] = held
+        self._on_host.setdefault(held.claim.host, {})[held.key] = held
+
+    def drop(self, key: str) -> None:
+        held = self._all.pop(key, None)
+        if held is not None:
+            take(self._for_model, held.claim.model, key)
+            take(self._on_host, held.claim.host, key)
+
+    def for_model(self, model: ModelName, now: Instant) -> list[Held]:
+        return self._living(self._for_model.get(model, {}), now)
+
+    def on_host(self, host: HostName, now: Instant) -> list[Held]:
+        return self._living(self._on_host.get(host, {}), now)
+
+    def _living(self, some: Mapping[str, Held], now: Instant) -> list[Held]:
+        if not some:
+            return []
+        for held in [held for held in some.values() if held.until <= now]:
+            self.drop(held.key)
+        return list(some.values())
+
+
+def take(lists: dict[K1, dict[K2, V]], key: K1, entry: K2) -> None:
+    """Strike out one entry; a list without any is no list."""
+    entries = lists[key]
+    del entries[entry]
+    if not entries:
+        del lists[key]
