@@ -12,8 +12,9 @@ from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
 
-from hotseat.app import FAILED, INVALID, ServeOptions, serve
+from hotseat.app import FAILED, INVALID, serve
 from hotseat.doors import bound
+from hotseat.options import ServeOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

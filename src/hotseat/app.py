@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,7 @@ from hotseat.api.server import served
 from hotseat.archive import Archive, Archivist
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_open
-from hotseat.config.fleet import at_servers, refuse_fleet, with_address
-from hotseat.config.load import Loaded, read
+from hotseat.config.fleet import refuse_fleet
 from hotseat.config.units import is_loopback
 from hotseat.dispatcher import Dispatcher
 from hotseat.doors import bound, tls_context
@@ -42,7 +41,8 @@ from hotseat.homecoming import Homecoming
 from hotseat.journal import Journal
 from hotseat.keeper import LEARNED, Keeper, state_directory
 from hotseat.leaving import Leaving
-from hotseat.memory.steward import Steward, devices_for_models
+from hotseat.memory.steward import Steward
+from hotseat.options import ServeOptions, load
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
 from hotseat.renewal import Renewal
@@ -71,30 +71,16 @@ if TYPE_CHECKING:
 
     from hotseat.activity import UnderWay
     from hotseat.catalog.catalog import Catalog, CatalogChange
+    from hotseat.config.load import Loaded
     from hotseat.fellowship import Fellowship
     from hotseat.fleet.desk import Desk
     from hotseat.journal import Entry
-    from hotseat.settings import LogFormat, Settings
+    from hotseat.settings import Settings
     from hotseat.terms import ModelName, Seconds
 
 log = logging.getLogger(__name__)
 
 FAILED, INVALID = 1, 3
-
-
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    config: list[Path]
-    listen: tuple[str, int] | None = None
-    allow_open: bool = False
-    lenient: bool = False
-    watches: bool = False
-    """Reload when a file of the configuration changes."""
-    tls: tuple[Path, Path | None] | None = None
-    """Certificate and key; None: plain HTTP."""
-    log_format: LogFormat | None = None
-    nats: tuple[str, ...] = ()
-    """Servers of a fleet's NATS; none: as the configuration says."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -127,27 +113,6 @@ def serve(options: ServeOptions) -> int:
         return run(Program(options, loaded, sockets, tls, stock, systemd).run())
     except (NameTaken, StoreError) as refused:
         return complain(f"cannot join the fleet: {refused}")
-
-
-def load(options: ServeOptions, stock: Stock) -> Loaded:
-    """The configuration, with what the command line says on top."""
-    loaded = read(
-        options.config,
-        environ=os.environ,
-        lenient=options.lenient,
-        offer=stock.look,
-        find_devices=devices_for_models,
-    )
-    settings = loaded.settings
-    if options.listen is not None:
-        settings = replace(settings, listen=options.listen)
-    if options.allow_open:
-        settings = replace(settings, access=replace(settings.access, allow_open=True))
-    if options.log_format is not None:
-        settings = replace(settings, logging=replace(settings.logging, form=options.log_format))
-    if options.nats:
-        settings = replace(settings, fleet=at_servers(settings.fleet, options.nats))
-    return replace(loaded, settings=with_address(settings, tls=options.tls is not None))
 
 
 def complain(*sentences: str) -> int:

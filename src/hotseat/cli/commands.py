@@ -102,6 +102,7 @@ def serve(
     from hotseat import app as house
     from hotseat.config.fleet_form import nats_url
     from hotseat.config.units import parse_listen
+    from hotseat.options import ServeOptions
     from hotseat.settings import LogFormat
 
     try:
@@ -114,9 +115,7 @@ def serve(
         raise typer.BadParameter(str(error), param_hint="--fleet") from None
     tls = (tls_cert_file, tls_key_file) if tls_cert_file else None
     form = LogFormat(log_format.value) if log_format else None
-    options = house.ServeOptions(
-        sources(config, config_dir), address, allow_open, lenient, watch_config, tls, form, nats
-    )
+    options = ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls, form, nats)
     raise typer.Exit(house.serve(options))
 
 

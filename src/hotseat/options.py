@@ -1,0 +1,53 @@
+"""What was typed after `hotseat serve`, laid over what the files say."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hotseat.config.fleet import at_servers, with_address
+from hotseat.config.load import Loaded, read
+from hotseat.memory.steward import devices_for_models
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hotseat.settings import LogFormat
+    from hotseat.shelf.stock import Stock
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    config: list[Path]
+    listen: tuple[str, int] | None = None
+    allow_open: bool = False
+    lenient: bool = False
+    watches: bool = False
+    """Reload when a file of the configuration changes."""
+    tls: tuple[Path, Path | None] | None = None
+    """Certificate and key; None: plain HTTP."""
+    log_format: LogFormat | None = None
+    nats: tuple[str, ...] = ()
+    """Servers of a fleet's NATS; none: as the configuration says."""
+
+
+def load(options: ServeOptions, stock: Stock) -> Loaded:
+    """The configuration, with what the command line says on top."""
+    loaded = read(
+        options.config,
+        environ=os.environ,
+        lenient=options.lenient,
+        offer=stock.look,
+        find_devices=devices_for_models,
+    )
+    settings = loaded.settings
+    if options.listen is not None:
+        settings = replace(settings, listen=options.listen)
+    if options.allow_open:
+        settings = replace(settings, access=replace(settings.access, allow_open=True))
+    if options.log_format is not None:
+        settings = replace(settings, logging=replace(settings.logging, form=options.log_format))
+    if options.nats:
+        settings = replace(settings, fleet=at_servers(settings.fleet, options.nats))
+    return replace(loaded, settings=with_address(settings, tls=options.tls is not None))
