@@ -34,7 +34,7 @@ FEWER = 4
 
 def main() -> int:
     options = parse_options()
-    record = Record.read(options.from_file) if options.from_file else measured(options)
+    record = Record.read(*options.files) if options.files else measured(options)
     print_report(record)
     if options.json:
         record.write(options.json)
@@ -75,7 +75,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--starts", type=int, default=200, help="whose readiness is noticed (%(default)s)")
     parser.add_argument("--only", type=some_cases, default=list(ALL), help=",".join(ALL))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured there")
-    parser.add_argument("--from", type=Path, metavar="FILE", dest="from_file", help="report such a file, run nothing")
+    parser.add_argument(
+        "--from", type=Path, metavar="FILE", nargs="+", dest="files", help="report such files, run nothing"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/reference/swaps.md and its chart")
     parser.add_argument("--check", action="store_true", help="exit 1 when a promise is not kept")
     return parser.parse_args()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -48,5 +48,11 @@ class Record:
         file.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
     @staticmethod
-    def read(file: Path) -> Record:
-        return msgspec.json.decode(file.read_bytes(), type=Record)
+    def read(*files: Path) -> Record:
+        """Of several runs on one machine, one after the other: all that they measured."""
+        first, *others = (msgspec.json.decode(file.read_bytes(), type=Record) for file in files)
+        return replace(
+            first,
+            swaps=first.swaps + tuple(swap for other in others for swap in other.swaps),
+            noticed=first.noticed + tuple(noticed for other in others for noticed in other.noticed),
+        )

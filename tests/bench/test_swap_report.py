@@ -128,3 +128,11 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
     found.write(tmp_path / "swaps.json")
 
     assert Record.read(tmp_path / "swaps.json") == found
+
+
+def test_runs_after_each_other_make_one_report(tmp_path: Path) -> None:
+    """Long cases may be measured on their own."""
+    record(BARE).write(tmp_path / "one.json")
+    record(OURS).write(tmp_path / "other.json")
+
+    assert Record.read(tmp_path / "one.json", tmp_path / "other.json").swaps == (BARE, OURS)

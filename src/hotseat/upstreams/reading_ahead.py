@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PIECE: Bytes = 128 << 10
 BLOCK: Bytes = 4 << 20
-SHARE = 0.05
+SHARE = 0.1
 """Of the processor time of all cores."""
 IS_POSSIBLE = hasattr(os, "posix_fadvise")
 
