@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from hotseat.cli.client import Server
-from hotseat.cli.problems import Problem
-from hotseat.cli.wording import COMPLETION_S, HERE, AsJson, Key, Model, Url
+from hotseat.cli.wording import HERE, AsJson, Key, Model, Url, told_here
 
 app = typer.Typer(
     help="See the hosts of a fleet, close them, and move models between them.",
@@ -19,12 +18,8 @@ app = typer.Typer(
 
 
 def hosts_here(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of hosts that the shell may complete; none where no server answers, or one that is alone."""
-    server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
-    try:
-        hosts = server.ask("GET", "/hotseat/fleet")["hosts"]
-    except Problem:
-        return []
+    """Names of hosts that the shell may complete; none where the server is alone."""
+    hosts = told_here(context, "/hotseat/fleet").get("hosts", ())
     return [host["host"] for host in hosts if host["host"].startswith(incomplete)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,13 +22,19 @@ COMPLETION_S = 1.0
 """Longer than that nobody waits for the tab key."""
 
 
-def models_here(context: typer.Context, incomplete: str) -> list[str]:
-    """Names that the shell may complete; none where no server answers."""
+def told_here(context: typer.Context, path: str) -> dict[str, Any]:
+    """What the server says that the words so far would reach; nothing where none answers in time."""
     server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
     try:
-        models = server.ask("GET", "/hotseat/models")["models"]
+        told: dict[str, Any] = server.ask("GET", path)
     except Problem:
-        return []
+        return {}
+    return told
+
+
+def models_here(context: typer.Context, incomplete: str) -> list[str]:
+    """Names that the shell may complete."""
+    models = told_here(context, "/hotseat/models").get("models", ())
     names = [name for model in models for name in (model["model"], *model["aliases"])]
     return [name for name in names if name.startswith(incomplete)]
 
