@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.client import PATIENCE_S
-from tests.support.hotseat import PROGRAM, free_port
+from tests.support.hotseat import PROGRAM
+from tests.support.ports import free_port
 
 from hotseat.greeting import LONGEST, Greeting, url_of
 from hotseat.settings import Access, ApiKey

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.client import eventually
-from tests.support.hotseat import Hotseat, free_port
+from tests.support.hotseat import Hotseat
+from tests.support.ports import free_port
 from tests.support.processes import command_line, environment
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from bench.chaos.wishes import REAL, REAL_GIB, ROOM_GIB, STUBS
-from tests.support.hotseat import MARK, PROGRAM, free_port
+from tests.support.hotseat import MARK, PROGRAM
 from tests.support.llama import llama
+from tests.support.ports import free_port
 from tests.support.processes import all_pids, command_line, environment
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import socket
 import struct
 from contextlib import suppress
 
-from tests.support.hotseat import free_port
+from tests.support.ports import free_port
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

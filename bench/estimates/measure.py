@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from bench.estimates.shapes import write_zeros
 from tests.support.client import eventually, send
-from tests.support.hotseat import free_port
 from tests.support.llama import SERVER, present
+from tests.support.ports import free_port
 from tests.support.processes import proc_file
 
 from hotseat.estimates.estimate import estimate

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bench.relay.loads import Requests, chat
 from bench.relay.upstreams import bench_command
 from tests.support.fleet_journey import Hosts, nats_cluster
-from tests.support.hotseat import free_port
+from tests.support.ports import free_port
 from tests.support.processes import proc_file
 
 if TYPE_CHECKING:

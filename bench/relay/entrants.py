@@ -14,7 +14,7 @@ from bench.relay.loads import Requests, chat
 from bench.relay.processes import Service, wait_for
 from bench.relay.proxies.kinds import Backs, Proxy
 from bench.relay.upstreams import bench_command, is_healthy, llama_command
-from tests.support.hotseat import free_port
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bench.swap.spans import PARTS, cut, told_by_journal
 from tests.support.client import send
-from tests.support.hotseat import Hotseat, free_port
+from tests.support.hotseat import Hotseat
 from tests.support.llama import command
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

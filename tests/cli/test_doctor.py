@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from tests.support.client import eventually
-from tests.support.hotseat import free_port
+from tests.support.ports import free_port
 from tests.support.shelves import put
 
 from hotseat.cli import examining

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.client import PATIENCE_S, chat_body, eventually
-from tests.support.hotseat import free_port
 from tests.support.llama import REPOSITORY, SERVER, model_file, present
+from tests.support.ports import free_port
 
 from hotseat.cli.client import Server
 from hotseat.cli.problems import Problem

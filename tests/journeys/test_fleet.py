@@ -94,6 +94,7 @@ def test_a_host_is_killed_amid_a_stream(hosts: Hosts) -> None:
     stream = hosts[asked].stream("beta", 4000)
     stream.until_it_speaks()
     hosts[victim].process.kill()
+    hosts[victim].process.wait()  # until then it may take one more request, which must not be sent elsewhere
 
     assert not ended_cleanly(stream)
     assert hosts[asked].chat("beta").status == 200

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from tests.support.client import PATIENCE_S, eventually
 from tests.support.fleet_journey import nats_cluster
-from tests.support.hotseat import Hotseat, free_port
+from tests.support.hotseat import Hotseat
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
+from tests.support.llama import llama
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.llama
@@ -27,8 +29,9 @@ def test_a_killed_hotseat_leaves_nobody_behind(house: Hotseat) -> None:
     assert eventually(lambda: not house.processes())
 
 
-def test_sigterm_lets_a_stream_finish(house: Hotseat) -> None:
+def test_sigterm_lets_a_stream_finish(serve: Callable[..., Hotseat]) -> None:
     """On SIGTERM the stream under way is finished, the model stopped, and the exit code is 0."""
+    house = serve({"alpha": llama("alpha")}, shutdown={"drain": 60})
     stream = house.stream("alpha", max_tokens=2000).until_it_speaks()
     house.process.terminate()
     stream.read()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from tests.support.client import eventually
-from tests.support.hotseat import Hotseat, free_port
+from tests.support.hotseat import Hotseat
+from tests.support.ports import free_port
 
 from hotseat.cli.check import check
 

@@ -7,8 +7,8 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.hotseat import free_port
 from tests.support.names import standing_for
+from tests.support.ports import free_port
 from tests.support.relay_house import HELLO, get
 from tests.support.transport import Wire
 

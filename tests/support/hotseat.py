@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 from tests.support.client import PATIENCE_S, Answer, Stream, chat_body, eventually, send
+from tests.support.ports import free_port
 from tests.support.processes import all_pids, command_line, environment
 
 if TYPE_CHECKING:
@@ -134,9 +134,3 @@ class Hotseat:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

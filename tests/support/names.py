@@ -6,6 +6,8 @@ import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tests.support.ports import free_port
+
 from hotseat.dialling import Place
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ async def two(host: str, port: int) -> list[Place]:
 
 @contextmanager
 def listener(host: str, port: int = 0) -> Iterator[socket.socket]:
-    with socket.create_server((host, port)) as sock:
+    with socket.create_server((host, port or free_port())) as sock:
         sock.setblocking(False)
         yield sock
 
@@ -29,7 +31,7 @@ def listener(host: str, port: int = 0) -> Iterator[socket.socket]:
 @contextmanager
 def black_hole(host: str, port: int = 0) -> Iterator[int]:
     """A port on which connecting takes for ever, because the kernel's backlog is full."""
-    with socket.create_server((host, port), backlog=0) as sock, socket.socket() as blocker:
+    with socket.create_server((host, port or free_port()), backlog=0) as sock, socket.socket() as blocker:
         blocker.setblocking(False)
         blocker.connect_ex(sock.getsockname())
         yield sock.getsockname()[1]

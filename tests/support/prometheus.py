@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import yaml
 from tests.support.client import PATIENCE_S, eventually
-from tests.support.hotseat import free_port
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

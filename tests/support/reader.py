@@ -19,8 +19,9 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from tests.support.client import PATIENCE_S, eventually
-from tests.support.hotseat import PROGRAM, free_port
+from tests.support.hotseat import PROGRAM
 from tests.support.llama import SERVER, model_file, present
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

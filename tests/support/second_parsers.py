@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.support.ports import free_port
 from tests.support.relay_house import HELLO, MODELS, relay_house
 from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import Wire
@@ -121,7 +122,7 @@ async def three_parsers(folder: Path) -> AsyncIterator[dict[str, Parser]]:
 
 @contextmanager
 def _nginx(folder: Path, upstream: int) -> Iterator[int]:
-    port, config = _free_port(), folder / "nginx.conf"
+    port, config = free_port(), folder / "nginx.conf"
     config.write_text(NGINX.format(folder=folder, port=port, upstream=upstream))
     with _running(["nginx", "-p", str(folder), "-c", str(config)], port):
         yield port
@@ -129,7 +130,7 @@ def _nginx(folder: Path, upstream: int) -> Iterator[int]:
 
 @contextmanager
 def _haproxy(folder: Path, upstream: int) -> Iterator[int]:
-    port, config = _free_port(), folder / "haproxy.cfg"
+    port, config = free_port(), folder / "haproxy.cfg"
     config.write_text(HAPROXY.format(port=port, upstream=upstream))
     with _running(["haproxy", "-db", "-q", "-f", str(config)], port):
         yield port
@@ -155,8 +156,3 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
     raise AssertionError(f"{process.args!r} ended with {process.returncode} before it listened")
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])

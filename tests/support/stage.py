@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import socket
 import sys
 import time
 from pathlib import Path
@@ -91,8 +90,3 @@ async def soon(fact: Callable[[], T | None], within: float = 10.0) -> T:
 def is_alive(pid: int) -> bool:
     """Runs, or was not yet collected by its parent."""
     return Path(f"/proc/{pid}").exists()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

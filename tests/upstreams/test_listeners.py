@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.cast import HEALTHY
-from tests.support.stage import free_port, model, played_by
+from tests.support.ports import free_port
+from tests.support.stage import model, played_by
 
 from hotseat.upstreams import listeners, sock_diag
 from hotseat.upstreams.listeners import is_of_launch, name_of, owner_of, stranger_on

@@ -7,7 +7,8 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.stage import free_port, model, played_by
+from tests.support.ports import free_port
+from tests.support.stage import model, played_by
 
 from hotseat.upstreams import ports as ports_module
 from hotseat.upstreams.ports import Loan, Ports

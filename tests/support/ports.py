@@ -1,0 +1,19 @@
+"""Ports for servers that are told where to listen before they do."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import suppress
+
+BELOW_THE_KERNELS_CHOICE = range(10_000, 32_768)
+"""From here up the kernel takes ports for connections: one of those may be gone before the server listens."""
+
+
+def free_port() -> int:
+    """A port on which nothing listens, at any address of this machine."""
+    while True:
+        port = random.choice(BELOW_THE_KERNELS_CHOICE)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port
