@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.support.hotseat import Hotseat
 from tests.support.stubs import stub
 
@@ -18,10 +19,12 @@ CHECKS = (
     "response_schema_conformance",
     "response_headers_conformance",
 )
+ENOUGH_S = 240
 # Feeds do not end, who yields has no server to load for a while (503), and what models answer is theirs to describe.
 NOT_OURS = r"^/hotseat/(events|traffic|logs|yield)$|^/v1/(chat/|completions|embeddings)"
 
 
+@pytest.mark.timeout(ENOUGH_S + 30)
 def test_the_program_answers_as_it_is_described(tmp_path: Path) -> None:
     """Every status, type and shape is one that the OpenAPI document names, and nothing is a server error."""
     words = ["run", "--phases=coverage,fuzzing", "--max-examples=20", "--seed=1", "--no-shrink", "--request-timeout=10"]
@@ -32,7 +35,7 @@ def test_the_program_answers_as_it_is_described(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=55,
+            timeout=ENOUGH_S,
         )
 
     tested = re.search(r"(\d+) generated, (\d+) passed", done.stdout)

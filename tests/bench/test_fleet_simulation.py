@@ -17,6 +17,8 @@ from bench.fleet_simulation.workload import Workload, workload
 if TYPE_CHECKING:
     from bench.fleet_simulation.figures import Figures
 
+pytestmark = pytest.mark.uncounted
+
 HOSTS, MODELS, REQUESTS = 20, 200, 20_000
 COST = Cost(500, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 

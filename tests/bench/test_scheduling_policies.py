@@ -10,6 +10,8 @@ from hotseat.simulation.figures import figures
 from hotseat.simulation.house import play
 from hotseat.simulation.scenario import catalog_of
 
+pytestmark = pytest.mark.uncounted
+
 
 @pytest.mark.parametrize(
     ("workload", "rule", "loads"),

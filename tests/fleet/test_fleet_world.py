@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     import msgspec
 
+pytestmark = pytest.mark.uncounted
+
 HOSTS, MODELS = [HostName(name) for name in "abcd"], [ModelName(name) for name in ("m", "n", "o")]
 PHASES = ["ready", "loading", "asleep", "cold", "draining", "unloading", "unheard of"]
 LABELS = [{}, {"gpu": "a100"}, {"gpu": "b200"}]

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from hotseat.scheduling.plan import Prospect
     from hotseat.terms import Instant, Place, TicketId
 
+pytestmark = pytest.mark.uncounted
+
 SEARCH = settings(
     max_examples=2000,
     stateful_step_count=40,

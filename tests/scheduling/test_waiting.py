@@ -10,6 +10,8 @@ from tests.support.rush_hour import Pace, RushHour
 
 from hotseat.terms import ModelName
 
+pytestmark = pytest.mark.uncounted
+
 NAMES = [ModelName("qwen"), ModelName("llama"), ModelName("gemma")]
 
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tests.support.stage import Stage
 
 
+TRIES = 3
+"""On a busy machine one of them may be held up."""
+
+
 async def test_a_server_that_answers_is_ready(stage: Stage) -> None:
     """Its address is where it answers and its pid is the program's own."""
     ready = await stage.ready(model("dutiful"))
@@ -42,11 +46,13 @@ async def test_a_server_is_asked_for_its_slots(stage: Stage) -> None:
 
 async def test_a_start_costs_little_more_than_the_server_takes(stage: Stage) -> None:
     """A server that is ready after 300 ms is found ready a few milliseconds later."""
-    await stage.ready(model("slow_to_load", "0.3"))
-    found_at = time.monotonic()
-    ready_at = float(await stage.said("ready at "))
+    found_at = []
+    for _ in range(TRIES):
+        await stage.ready(model("slow_to_load", "0.3"))
+        found_at.append(time.monotonic())
+    ready_at = [float(line.split()[-1]) for line in stage.output.tail() if line.startswith("ready at ")]
 
-    assert 0 < found_at - ready_at < 0.2
+    assert 0 < min(found - ready for found, ready in zip(found_at, ready_at, strict=True)) < 0.1
 
 
 async def test_a_program_that_does_not_exist_is_named(stage: Stage) -> None:

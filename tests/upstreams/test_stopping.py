@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     import pytest
     from tests.support.stage import Stage
 
+    from hotseat.terms import Seconds
+
+TRIES = 3
+"""On a busy machine one of them may be held up."""
+
 
 async def test_a_server_is_asked_with_sigterm(stage: Stage) -> None:
     """It may tidy up, and its exit code is told."""
@@ -26,12 +31,15 @@ async def test_a_server_is_asked_with_sigterm(stage: Stage) -> None:
 
 async def test_a_stop_takes_milliseconds(stage: Stage) -> None:
     """The end is told when it happens, not when somebody looks."""
+    assert min([await time_to_stop(stage) for _ in range(TRIES)]) < 0.1
+
+
+async def time_to_stop(stage: Stage) -> Seconds:
     ready = await stage.ready(model("dutiful"))
     loop = asyncio.get_running_loop()
     began = loop.time()
     await stage.end(ready)
-
-    assert loop.time() - began < 0.1
+    return loop.time() - began
 
 
 async def test_a_server_that_ignores_sigterm_is_killed_at_its_time(stage: Stage) -> None:
