@@ -36,8 +36,9 @@ class Service:
         self.name = name
         self.log = log
         with log.open("wb") as sink:
+            # A session each, as services have it: the kernel shares the processors out between sessions first.
             self._process = subprocess.Popen(
-                argv, stdout=sink, stderr=sink, env={**os.environ, **(environment or {})}, process_group=0
+                argv, stdout=sink, stderr=sink, env={**os.environ, **(environment or {})}, start_new_session=True
             )
 
     def __enter__(self) -> Self:

@@ -21,7 +21,7 @@ SECONDS = 5
 OFTEN = "1999"
 PARTS = {
     "kernel": "the kernel: sockets and the wait for them",
-    "libpython": "Python: our code, interpreted",
+    "python3": "Python: our code, interpreted",
     "loop.cpython": "uvloop and libuv",
     "libc": "the C library: copies and memory",
     "_core.cpython": "msgspec: the model's name in the JSON",

@@ -8,12 +8,12 @@ import platform
 import subprocess
 import time
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from bench.relay.figures import BARE, Sample
 from bench.relay.proxies.all import PROXIES
+from bench.relay.pythons import hotseat, python_version, version_in
 from tests.support.llama import SERVER
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def versions(names: Iterable[str]) -> dict[str, str]:
     """Of everything that took part."""
     found = {name: PROXIES[name].version() for name in names}
     found |= {
-        "CPython": platform.python_version(),
-        **{name: version(name) for name in ("uvloop", "httptools", "msgspec")},
+        "CPython": python_version(hotseat()),
+        **{name: version_in(hotseat(), name) for name in ("uvloop", "httptools", "msgspec")},
     }
     if SERVER.exists():
         said = subprocess.run([SERVER, "--version"], capture_output=True, text=True, check=True)

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 from bench.relay.processes import Failure
@@ -14,7 +13,6 @@ from bench.relay.processes import Failure
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 CACHE = REPOSITORY / ".cache/bench"
-VENV = REPOSITORY / ".cache/bench-venv"
 PACKAGES = {
     "nginx": "nginx-light",
     "haproxy": "haproxy",
@@ -53,30 +51,6 @@ def c_program(name: str) -> Path:
     if is_stale(target, sources):
         run([program("gcc"), "-O2", "-Wall", "-o", str(target), str(sources[0])], f"cannot compile {sources[0]}")
     return target
-
-
-def go_program() -> Path:
-    source, target = REPOSITORY / "bench/go", CACHE / "goproxy"
-    if is_stale(target, list(source.iterdir())):
-        settings = {"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": "", "CGO_ENABLED": "0"}
-        caches = {"GOCACHE": str(CACHE / "go-cache"), "GOPATH": str(CACHE / "go-path")}
-        run([go(), "build", "-o", str(target), "."], "cannot build bench/go", source, settings | caches)
-    return target
-
-
-def go() -> str:
-    return str(next(bench_venv().glob("lib/python*/site-packages/go/bin/go")))
-
-
-def bench_venv() -> Path:
-    """An environment with what we are compared with, apart from hotseat's own."""
-    stamp, wanted = VENV / "installed.txt", HERE / "requirements.txt"
-    if not stamp.exists() or stamp.read_text() != wanted.read_text():
-        venv.create(VENV, with_pip=True, clear=True)
-        pip = [str(VENV / "bin/python"), "-m", "pip", "install", "-q", "--require-hashes", "-r", str(wanted)]
-        run(pip, f"cannot install {wanted}")
-        stamp.write_text(wanted.read_text())
-    return VENV
 
 
 def is_stale(target: Path, sources: list[Path]) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.relay.proxies.kinds import Backs, Launch, Proxy
-from bench.relay.tools import HERE, bench_venv
+from bench.relay.pythons import rivals, version_in
+from bench.relay.tools import HERE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,14 +15,11 @@ if TYPE_CHECKING:
 def launch(folder: Path, port: int, backs: Backs) -> Launch:
     models = [f"{model}={url}" for model, url in backs.urls().items()]
     # -P: the program must find the package aiohttp, not this module beside it.
-    return Launch(
-        [str(bench_venv() / "bin/python"), "-P", str(HERE / "proxies/aiohttp_program.py"), str(port), *models]
-    )
+    return Launch([str(rivals() / "bin/python"), "-P", str(HERE / "proxies/aiohttp_program.py"), str(port), *models])
 
 
 def version() -> str:
-    found = next(bench_venv().glob("lib/python*/site-packages/aiohttp-*.dist-info"))
-    return found.name.removeprefix("aiohttp-").removesuffix(".dist-info")
+    return version_in(rivals(), "aiohttp")
 
 
 AIOHTTP = Proxy("aiohttp", "aiohttp on both sides, uvloop", launch, version)

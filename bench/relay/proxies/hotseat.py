@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING
 
 import yaml
 from bench.relay.proxies.kinds import Backs, Launch, Proxy
+from bench.relay.pythons import hotseat, version_in
 from bench.relay.upstreams import bench_command, llama_command
-from tests.support.hotseat import PROGRAM
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +21,7 @@ RENEWS_AFTER = 99
 def launch(folder: Path, port: int, backs: Backs) -> Launch:
     config = folder / "config.yaml"
     config.write_text(yaml.safe_dump(configuration(backs), sort_keys=False, width=10_000))
-    return Launch([str(PROGRAM), "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"])
+    return Launch([str(hotseat() / "bin/hotseat"), "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"])
 
 
 def configuration(backs: Backs) -> dict[str, object]:
@@ -40,7 +39,7 @@ def configuration(backs: Backs) -> dict[str, object]:
 
 
 def version() -> str:
-    return version_of("hotseat")
+    return version_in(hotseat(), "hotseat")
 
 
 HOTSEAT = Proxy("hotseat", "hotseat, all duties", launch, version, starts_upstreams=True, renews_after=RENEWS_AFTER)

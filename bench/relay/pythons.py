@@ -1,0 +1,76 @@
+"""The environments of the Python proxies: hotseat as people install it, and what it is compared with.
+
+They are made by the system's Python where there is one. A CPython compiled without a profile, as pyenv does it, takes a
+third more time for the same code, and few people run such a one: Debian's, the images' and uv's are compiled with it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import Path
+
+from bench.relay.tools import CACHE, HERE, REPOSITORY, install, run
+
+SYSTEM = Path("/usr/bin/python3")
+OLDEST = (3, 11)
+RIVALS, OURS = REPOSITORY / ".cache/bench-venv", REPOSITORY / ".cache/bench-hotseat"
+
+
+def rivals() -> Path:
+    """What we are compared with, apart from hotseat's own."""
+    return made(RIVALS, HERE / "requirements.txt")
+
+
+@cache
+def hotseat() -> Path:
+    """The program, from a wheel of this very source."""
+    folder = made(OURS, REPOSITORY / "requirements/runtime.txt")
+    wheels = CACHE / "dist"
+    for old in wheels.glob("*.whl"):
+        old.unlink()
+    run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)], "cannot build hotseat")
+    pip(folder, "--no-deps", "--force-reinstall", str(next(wheels.glob("*.whl"))))
+    return folder
+
+
+def made(folder: Path, requirements: Path) -> Path:
+    """An environment with these packages, made anew when they or the interpreter change."""
+    stamp, wanted = folder / "installed.txt", f"{interpreter()}\n{requirements.read_text()}"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        make(folder)
+        pip(folder, "--require-hashes", "-r", str(requirements))
+        stamp.write_text(wanted)
+    return folder
+
+
+def make(folder: Path) -> None:
+    if interpreter() == str(SYSTEM) and not succeeds([str(SYSTEM), "-c", "import ensurepip"]):
+        install("python3-venv")
+    run([interpreter(), "-m", "venv", "--clear", str(folder)], f"cannot make {folder}")
+
+
+def pip(folder: Path, *what: str) -> None:
+    run([str(folder / "bin/python"), "-m", "pip", "install", "-q", *what], f"cannot install {what[-1]}")
+
+
+def interpreter() -> str:
+    is_young = f"import sys; sys.exit(sys.version_info < {OLDEST})"
+    return str(SYSTEM) if SYSTEM.exists() and succeeds([str(SYSTEM), "-c", is_young]) else sys.executable
+
+
+def python_version(folder: Path) -> str:
+    """The number, and whose build it is."""
+    told = subprocess.run([folder / "bin/python", "-V"], capture_output=True, text=True, check=True).stdout
+    return f"{told.split()[1]}{' as the system has it' if interpreter() == str(SYSTEM) else ''}"
+
+
+def version_in(folder: Path, package: str) -> str:
+    (site,) = folder.glob("lib/python*/site-packages")
+    return next(found.version for found in distributions(name=package, path=[str(site)]))
+
+
+def succeeds(argv: list[str]) -> bool:
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
