@@ -21,7 +21,7 @@ from bench.relay.checks import Outcome, verdicts
 from bench.relay.contest import contest
 from bench.relay.figures import Figures
 from bench.relay.page import print_report, write_page
-from bench.relay.processes import Failure
+from bench.relay.processes import Failure, Share
 from bench.relay.profile import profile
 from bench.relay.proxies.all import PROXIES
 from bench.relay.record import Record, recorded
@@ -59,10 +59,10 @@ def run(options: argparse.Namespace) -> Record:
     pace, rounds = (QUICK, options.rounds or 1) if options.quick else (FULL, options.rounds or 3)
     if options.write:
         must_suffice(rounds)
-    begun = time.monotonic()
+    begun, ours = time.monotonic(), Share()
     with alone():
         samples = contest(proxies, cells, pace, rounds)
-    return recorded(samples, options.proxies, rounds, time.monotonic() - begun)
+    return recorded(samples, options.proxies, rounds, time.monotonic() - begun, ours.stolen())
 
 
 def report(record: Record, options: argparse.Namespace) -> int:

@@ -7,19 +7,20 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tests.support.processes import proc_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PATIENCE_S = 20.0
 MODEL_SERVERS = (b"upstream", b"llama-server")
 """Names of processes that never count as part of the proxy that started them."""
 
+STOLEN = 7
 ALL_CORES = sorted(os.sched_getaffinity(0))
 PROXY_CORE, LOAD_CORE = ALL_CORES[:1], ALL_CORES[1:2] or ALL_CORES[:1]
 """The proxy has a core of its own; generator and upstream share the other."""
@@ -88,6 +89,23 @@ class Service:
     def pss_mb(self) -> float:
         """Memory, with shared pages counted in part."""
         return sum(map(pss_kb, self.processes())) / 1024
+
+
+class Share:
+    """What a virtual machine gets of its processors, from here on."""
+
+    def __init__(self) -> None:
+        self._begun = spent()
+
+    def stolen(self) -> float:
+        """The part that its host gave to others."""
+        times = [now - then for now, then in zip(spent(), self._begun, strict=True)]
+        return times[STOLEN] / (sum(times) or 1)
+
+
+def spent() -> list[int]:
+    """Ticks of all processors so far: user, nice, system, idle, waiting for disks, two kinds of interrupts, stolen."""
+    return list(map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1 : STOLEN + 2]))
 
 
 def pinned(argv: Sequence[str], cores: Sequence[int]) -> list[str]:

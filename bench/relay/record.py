@@ -30,6 +30,8 @@ class Record:
     rounds: int
     seconds: float
     samples: list[Sample]
+    stolen: float = 0.0
+    """The share of the machine's time that its host gave to others meanwhile."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
@@ -43,8 +45,8 @@ class Record:
         return list(dict.fromkeys(sample.cell for sample in self.samples))
 
 
-def recorded(samples: list[Sample], names: Iterable[str], rounds: int, seconds: float) -> Record:
-    return Record(time.strftime("%Y-%m-%d"), machine(), versions(names), rounds, seconds, samples)
+def recorded(samples: list[Sample], names: Iterable[str], rounds: int, seconds: float, stolen: float) -> Record:
+    return Record(time.strftime("%Y-%m-%d"), machine(), versions(names), rounds, seconds, samples, stolen)
 
 
 def machine() -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
-from bench.relay.processes import Failure, Service, birth, tree, wait_for
+from bench.relay.processes import Failure, Service, Share, birth, spent, tree, wait_for
 from tests.support.processes import proc_file
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ def test_a_paused_service_ends_with_its_children(tmp_path: Path) -> None:
         wait_for("nothing was paused", lambda: all(state(pid) == b"T" for pid in pids))
 
     wait_for("a process is left", lambda: not any(map(birth, pids)), within=5)
+
+
+def test_the_time_that_a_host_gives_to_others_is_told() -> None:
+    """As a share of all there was, whoever had it."""
+    before, after = [50, 0, 10, 900, 0, 0, 0, 40], [80, 0, 20, 940, 0, 0, 0, 60]
+    with patch("bench.relay.processes.spent", side_effect=[before, after]):
+        assert Share().stolen() == pytest.approx(0.2)
+    assert sum(spent()) > 0
 
 
 def test_a_model_server_is_no_part_of_its_proxy(tmp_path: Path) -> None:

@@ -66,12 +66,12 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
 
 def test_the_page_tells_figures_promises_and_conditions() -> None:
     """A reader finds the tables of what was measured, each promise about it, the machine and the versions."""
-    text = page(Record("2026-01-01", "a machine", {"nginx": "1.2"}, 2, 60.0, SAMPLES), Figures(SAMPLES))
+    text = page(Record("2026-01-01", "a machine", {"nginx": "1.2"}, 2, 60.0, SAMPLES, 0.031), Figures(SAMPLES))
 
     assert "| hotseat, all duties | 1,217 [1,200–1,234] |" in text
     assert "## Streams" not in text
     assert "| ≤ 2.2 × nginx, proxy_pass | 1,217 | 44 | falls short |" in text
-    assert "- 2026-01-01, 2 rounds, 1 min\n- a machine\n- nginx 1.2" in text
+    assert "- 2026-01-01, 2 rounds, 1 min\n- a machine; 3 % of its time went to other machines\n- nginx 1.2" in text
     assert "$" not in text
 
 
