@@ -63,7 +63,7 @@ class Pace:
     settle_s: float = 0.5
 
 
-FULL = Pace(requests_s=3, llama_s=4, streams_s=3.0)
+FULL = Pace(requests_s=1, llama_s=2, streams_s=1.0)
 QUICK = Pace(requests_s=1, llama_s=1, streams_s=1.0)
 
 CHUNKS_PER_S, SLOW_CHUNKS_PER_S = 50, 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bench.relay.figures import Figures
+    from bench.relay.figures import Figure, Figures
 
 SUBJECT = "hotseat"
 
@@ -44,12 +44,16 @@ class Bound:
 class Verdict:
     bound: Bound
     outcome: Outcome
-    measured: float = 0.0
-    allowed: float = 0.0
+    measured: Figure | None = None
+    """A multiple of the other proxy's, where there is one."""
 
     def __str__(self) -> str:
-        numbers = f" (measured {written(self.measured)}, allowed {written(self.allowed)})"
-        return f"{self.bound.key}: {self.outcome.value}{'' if self.outcome is Outcome.NOT_MEASURED else numbers}"
+        numbers = "" if self.measured is None else f" (measured {spread(self.measured)})"
+        return f"{self.bound.key}: {self.outcome.value}{numbers}"
+
+
+def spread(figure: Figure) -> str:
+    return f"{written(figure.median)} [{written(figure.low)}–{written(figure.high)}]"
 
 
 def written(value: float) -> str:
@@ -74,10 +78,11 @@ def verdicts(figures: Figures, cells: Iterable[str]) -> list[Verdict]:
 
 
 def verdict(bound: Bound, figures: Figures) -> Verdict:
-    ours = figures.get(SUBJECT, bound.cell, bound.measure)
-    other = figures.get(bound.of, bound.cell, bound.measure)
-    if ours is None or (bound.of and other is None):
+    if bound.of:
+        measured = figures.ratio(SUBJECT, bound.of, bound.cell, bound.measure)
+    else:
+        measured = figures.get(SUBJECT, bound.cell, bound.measure)
+    if measured is None:
         return Verdict(bound, Outcome.NOT_MEASURED)
-    allowed = bound.limit * (other.median if other else 1.0)
-    holds = ours.median <= allowed if bound.side is Side.AT_MOST else ours.median >= allowed
-    return Verdict(bound, Outcome.HOLDS if holds else Outcome.FALLS_SHORT, ours.median, allowed)
+    holds = measured.median <= bound.limit if bound.side is Side.AT_MOST else measured.median >= bound.limit
+    return Verdict(bound, Outcome.HOLDS if holds else Outcome.FALLS_SHORT, measured)

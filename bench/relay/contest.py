@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MEMORY_ROUNDS = 3
+"""Memory is the same at every hour."""
+
 
 def contest(proxies: Sequence[Proxy], cells: Sequence[Cell], pace: Pace, rounds: int) -> list[Sample]:
     """All samples; raises at the first thing that goes wrong."""
@@ -27,7 +30,7 @@ def contest(proxies: Sequence[Proxy], cells: Sequence[Cell], pace: Pace, rounds:
         with started(proxies, needs_llama=any(cell.work is Work.LLAMA for cell in rates)) as field:
             for number in range(rounds):
                 samples.extend(rate_round(field, rates, pace, number))
-    for number in range(rounds):
+    for number in range(min(rounds, MEMORY_ROUNDS)):
         samples.extend(memory_round(proxies, [cell for cell in cells if cell.weighs_memory], pace, number))
     return samples
 

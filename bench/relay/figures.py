@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 BARE = "bare"
 ADDED = {"p50_us": "p50_added_us", "p99_us": "p99_added_us"}
@@ -35,20 +35,29 @@ class Figures:
     """Every figure of a run, by proxy, cell and measure; None where it was not measured."""
 
     def __init__(self, samples: Iterable[Sample]) -> None:
-        self._series: dict[tuple[str, str, str], list[float]] = {}
+        self._series: dict[tuple[str, str, str], dict[int, float]] = {}
+        """By round."""
         for sample in with_comparisons(list(samples)):
             for measure, value in sample.values.items():
-                self._series.setdefault((sample.proxy, sample.cell, measure), []).append(value)
+                self._series.setdefault((sample.proxy, sample.cell, measure), {})[sample.round] = value
 
     def get(self, proxy: str, cell: str, measure: str) -> Figure | None:
-        series = self._series.get((proxy, cell, measure))
-        return Figure(statistics.median(series), min(series), max(series)) if series else None
+        return figure(self._series.get((proxy, cell, measure), {}).values())
+
+    def ratio(self, proxy: str, other: str, cell: str, measure: str) -> Figure | None:
+        """Of one proxy to another, each taken within a round: from one minute to the next the machine changes."""
+        ours, theirs = (self._series.get((name, cell, measure), {}) for name in (proxy, other))
+        return figure([ours[number] / theirs[number] for number in ours if theirs.get(number)])
 
     def proxies(self) -> list[str]:
         return list(dict.fromkeys(proxy for proxy, _, _ in self._series))
 
     def cells(self) -> list[str]:
         return list(dict.fromkeys(cell for _, cell, _ in self._series))
+
+
+def figure(series: Collection[float]) -> Figure | None:
+    return Figure(statistics.median(series), min(series), max(series)) if series else None
 
 
 def with_comparisons(samples: list[Sample]) -> list[Sample]:

@@ -6,7 +6,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from bench.relay.chart import chart
-from bench.relay.checks import Verdict, verdicts, written
+from bench.relay.checks import Verdict, spread, verdicts
 from bench.relay.figures import Figures
 from bench.relay.record import TITLES, Record
 from bench.relay.tables import TABLES, markdown, plain
@@ -47,14 +47,15 @@ def page(record: Record, figures: Figures) -> str:
 
 
 def promise_rows(found: Sequence[Verdict]) -> list[list[str]]:
-    head = ["hotseat's", "promise", "measured", "allowed", ""]
+    head = ["hotseat's", "promise", "measured", ""]
     return [head, *(promise_row(verdict) for verdict in found)]
 
 
 def promise_row(verdict: Verdict) -> list[str]:
     bound = verdict.bound
     promise = f"{bound.side.value} {bound.limit:g}{' × ' + TITLES[bound.of] if bound.of else ''}"
-    return [bound.what, promise, written(verdict.measured), written(verdict.allowed), verdict.outcome.value]
+    measured = "–" if verdict.measured is None else spread(verdict.measured)
+    return [bound.what, promise, measured, verdict.outcome.value]
 
 
 def conditions(record: Record) -> str:
