@@ -24,6 +24,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who began last would be waited for alone."""
+    items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     counting = Coverage.current() if item.get_closest_marker("uncounted") else None

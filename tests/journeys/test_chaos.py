@@ -10,6 +10,7 @@ from tests.support.llama import REPOSITORY
 
 
 @pytest.mark.llama
+@pytest.mark.minutes
 @pytest.mark.timeout(420)
 def test_three_minutes_of_chaos_violate_nothing() -> None:
     """Every answer is whole and right, an honest error, or visibly broken; nothing is done twice or left behind."""
