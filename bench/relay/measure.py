@@ -15,6 +15,9 @@ COMPLETION = "/completion"
 AFTERMATH_S = 0.2
 """What clients sent before they left is served now, not in the proxy's next cell."""
 
+LATEST_S = 60.0
+"""A machine of many may stand still for seconds, and a run takes half an hour: that must not end it."""
+
 SETTLE_S = 0.5
 """How long memory gets to settle after the last connection was made."""
 
@@ -106,7 +109,7 @@ def idle_memory(entrant: Entrant, cell: Cell) -> dict[str, float]:
 
 def must_be_quiet(entrant: Entrant) -> None:
     """Return when no stream is open: a proxy that reads on for departed clients would spoil the next cell."""
-    wait_for("streams of departed clients stay open", lambda: counts(entrant.backs.bench).streams == 0, within=10)
+    wait_for("streams of departed clients stay open", lambda: counts(entrant.backs.bench).streams == 0, within=LATEST_S)
 
 
 def must_reuse(entrant: Entrant, clients: int, before: Counts, after: Counts) -> None:
