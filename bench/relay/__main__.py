@@ -18,18 +18,20 @@ from typing import TYPE_CHECKING
 
 from bench.relay.cells import FULL, QUICK, TOPICS, chosen
 from bench.relay.checks import Outcome, verdicts
-from bench.relay.contest import contest
+from bench.relay.contest import contest, tell
 from bench.relay.figures import Figures
 from bench.relay.page import print_report, write_page
 from bench.relay.processes import Failure, Share
 from bench.relay.profile import profile
 from bench.relay.proxies.all import PROXIES
-from bench.relay.record import Record, recorded
+from bench.relay.record import Record, joined, recorded
 from bench.relay.soak import soak
 from bench.relay.tools import CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from bench.relay.figures import Sample
 
 ROUNDS, FEWEST_ROUNDS = 9, 3
 FEWEST_FILES = 8192
@@ -47,7 +49,7 @@ def main() -> int:
             with alone():
                 profile()
             return 0
-        return report(Record.read(options.from_file) if options.from_file else run(options), options)
+        return report(joined(*map(Record.read, options.files)) if options.files else run(options), options)
     except Failure as failure:
         print(f"bench-relay: {failure}", file=sys.stderr)
         return 1
@@ -60,9 +62,21 @@ def run(options: argparse.Namespace) -> Record:
     if options.write:
         must_suffice(rounds)
     begun, ours = time.monotonic(), Share()
+    samples: list[Sample] = []
+
+    def so_far() -> Record:
+        return recorded(samples, options.proxies, rounds, time.monotonic() - begun, ours.stolen())
+
     with alone():
-        samples = contest(proxies, cells, pace, rounds)
-    return recorded(samples, options.proxies, rounds, time.monotonic() - begun, ours.stolen())
+        try:
+            for sample in contest(proxies, cells, pace, rounds):
+                samples.append(sample)
+                tell(sample)
+        except Failure:
+            if options.json:
+                so_far().write(options.json)
+            raise
+    return so_far()
 
 
 def report(record: Record, options: argparse.Namespace) -> int:
@@ -106,7 +120,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--proxies", type=some_of(PROXIES), default=list(PROXIES), help=",".join(PROXIES))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument(
-        "--from", type=Path, metavar="FILE", dest="from_file", help="report such a file, measure nothing"
+        "--from", type=Path, nargs="+", metavar="FILE", dest="files", help="report such files as one, measure nothing"
     )
     parser.add_argument("--write", action="store_true", help="write docs/reference/performance.md and its chart")
     parser.add_argument("--check", action="store_true", help="exit 1 when a promise is not kept")

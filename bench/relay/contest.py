@@ -22,17 +22,15 @@ MEMORY_ROUNDS = 3
 """Memory is the same at every hour."""
 
 
-def contest(proxies: Sequence[Proxy], cells: Sequence[Cell], pace: Pace, rounds: int) -> list[Sample]:
-    """All samples; raises at the first thing that goes wrong."""
-    samples: list[Sample] = []
+def contest(proxies: Sequence[Proxy], cells: Sequence[Cell], pace: Pace, rounds: int) -> Iterator[Sample]:
+    """Each sample when it was taken; raises at the first thing that goes wrong."""
     rates = [cell for cell in cells if not cell.weighs_memory]
     if rates:
         with started(proxies, needs_llama=any(cell.work is Work.LLAMA for cell in rates)) as field:
             for number in range(rounds):
-                samples.extend(rate_round(field, rates, pace, number))
+                yield from rate_round(field, rates, pace, number)
     for number in range(min(rounds, MEMORY_ROUNDS)):
-        samples.extend(memory_round(proxies, [cell for cell in cells if cell.weighs_memory], pace, number))
-    return samples
+        yield from memory_round(proxies, [cell for cell in cells if cell.weighs_memory], pace, number)
 
 
 def rate_round(field: Field, cells: Sequence[Cell], pace: Pace, number: int) -> Iterator[Sample]:
@@ -55,10 +53,13 @@ def memory_round(proxies: Sequence[Proxy], cells: Sequence[Cell], pace: Pace, nu
 
 
 def sample(entrant: Entrant, cell: Cell, pace: Pace, number: int) -> Sample:
-    values = measure(entrant, cell, pace)
-    shown = "  ".join(f"{name} {value:.1f}" for name, value in values.items())
-    print(f"  round {number + 1}  {cell.key:<18}{entrant.name:<10}{shown}", file=sys.stderr)
-    return Sample(entrant.name, cell.key, number, values)
+    return Sample(entrant.name, cell.key, number, measure(entrant, cell, pace))
+
+
+def tell(sample: Sample) -> None:
+    """For whoever watches."""
+    shown = "  ".join(f"{name} {value:.1f}" for name, value in sample.values.items())
+    print(f"  round {sample.round + 1}  {sample.cell:<18}{sample.proxy:<10}{shown}", file=sys.stderr)
 
 
 def shuffled(entries: Sequence[T]) -> list[T]:

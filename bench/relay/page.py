@@ -61,5 +61,5 @@ def promise_row(verdict: Verdict) -> list[str]:
 def conditions(record: Record) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
     rounds = f"{record.rounds} round{'s' if record.rounds > 1 else ''}, {record.seconds / 60:.0f} min"
-    stolen = f"{100 * record.stolen:.0f} % of its time went to other machines"
-    return f"- {record.date}, {rounds}\n- {record.machine}; {stolen}\n- {versions}"
+    stolen = "" if record.stolen is None else f"; {100 * record.stolen:.0f} % of its time went to other machines"
+    return f"- {record.date}, {rounds}\n- {record.machine}{stolen}\n- {versions}"

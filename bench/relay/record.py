@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -30,7 +30,7 @@ class Record:
     rounds: int
     seconds: float
     samples: list[Sample]
-    stolen: float = 0.0
+    stolen: float | None = None
     """The share of the machine's time that its host gave to others meanwhile."""
 
     def write(self, path: Path) -> None:
@@ -43,6 +43,22 @@ class Record:
 
     def cells(self) -> list[str]:
         return list(dict.fromkeys(sample.cell for sample in self.samples))
+
+
+def joined(first: Record, *others: Record) -> Record:
+    """Runs on one machine as one: the rounds of the later follow those of the first."""
+    for later in others:
+        first = followed_by(first, later)
+    return first
+
+
+def followed_by(first: Record, later: Record) -> Record:
+    seconds, stolen = first.seconds + later.seconds, None
+    if first.stolen is not None and later.stolen is not None:
+        stolen = (first.stolen * first.seconds + later.stolen * later.seconds) / seconds
+    moved = [replace(sample, round=sample.round + first.rounds) for sample in later.samples]
+    rounds, versions = first.rounds + later.rounds, first.versions | later.versions
+    return Record(first.date, first.machine, versions, rounds, seconds, first.samples + moved, stolen)
 
 
 def recorded(samples: list[Sample], names: Iterable[str], rounds: int, seconds: float, stolen: float) -> Record:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+import pytest
 from bench.relay.cells import CELLS
 from bench.relay.chart import PANELS, chart
 from bench.relay.figures import Figure, Figures, Sample
 from bench.relay.page import page
-from bench.relay.record import Record
+from bench.relay.record import Record, joined
 from bench.relay.tables import TABLES, Column, Table, markdown, plain
 
 if TYPE_CHECKING:
@@ -62,6 +64,18 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
     record.write(tmp_path / "run.json")
 
     assert Record.read(tmp_path / "run.json") == record
+
+
+def test_runs_are_joined_round_after_round() -> None:
+    """No round of one is taken for a round of the other, and times count as long as they took."""
+    first = Record("2026-01-01", "a machine", {"nginx": "1.2"}, 2, 60.0, SAMPLES, 0.1)
+    later = Record("2026-01-01", "a machine", {"go": "1"}, 3, 180.0, SAMPLES[:1], 0.2)
+    both = joined(first, later)
+
+    assert [sample.round for sample in both.samples] == [0, 1, 0, 2]
+    assert (both.rounds, both.seconds, both.versions) == (5, 240.0, {"nginx": "1.2", "go": "1"})
+    assert both.stolen == pytest.approx(0.175)
+    assert joined(first, replace(later, stolen=None)).stolen is None
 
 
 def test_the_page_tells_figures_promises_and_conditions() -> None:
