@@ -12,8 +12,8 @@ from bench.relay.processes import ALL_CORES, PROXY_CORE, Failure, wait_for
 from bench.relay.upstreams import Counts, counts
 
 COMPLETION = "/completion"
-AFTERMATH_S = 0.2
-"""What clients sent before they left is served now, not in the proxy's next cell."""
+AFTERMATH_S = 0.3
+"""What clients sent before they left is served now, not in the proxy's next cell, nor in another's."""
 
 LATEST_S = 60.0
 """A machine of many may stand still for seconds, and a run takes half an hour: that must not end it."""
@@ -27,7 +27,6 @@ def measure(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
     before = counts(entrant.backs.bench)
     try:
         values = measured(entrant, cell, pace)
-        time.sleep(AFTERMATH_S)
         must_be_quiet(entrant)
         must_reuse(entrant, cell.clients, before, counts(entrant.backs.bench))
     except Failure as failure:
@@ -109,7 +108,15 @@ def idle_memory(entrant: Entrant, cell: Cell) -> dict[str, float]:
 
 def must_be_quiet(entrant: Entrant) -> None:
     """Return when no stream is open: a proxy that reads on for departed clients would spoil the next cell."""
-    wait_for("streams of departed clients stay open", lambda: counts(entrant.backs.bench).streams == 0, within=LATEST_S)
+    wait_for("streams of departed clients stay open", lambda: is_quiet(entrant), within=LATEST_S)
+
+
+def is_quiet(entrant: Entrant) -> bool:
+    """And none begins: a proxy that is behind may only now ask for clients who left long ago."""
+    before = counts(entrant.backs.bench)
+    time.sleep(AFTERMATH_S)
+    after = counts(entrant.backs.bench)
+    return after.streams == 0 and after.requests == before.requests
 
 
 def must_reuse(entrant: Entrant, clients: int, before: Counts, after: Counts) -> None:
