@@ -11,15 +11,14 @@ import fcntl
 import resource
 import signal
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.relay.cells import FULL, QUICK, TOPICS, chosen
+from bench.relay.cells import TOPICS, chosen
 from bench.relay.checks import Outcome, verdicts
 from bench.relay.contest import contest, tell
-from bench.relay.figures import Figures
+from bench.relay.figures import Figures, Sample
 from bench.relay.page import print_report, write_page
 from bench.relay.processes import Failure, Share
 from bench.relay.profile import profile
@@ -30,8 +29,6 @@ from bench.relay.tools import CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-    from bench.relay.figures import Sample
 
 ROUNDS, FEWEST_ROUNDS = 9, 3
 FEWEST_FILES = 8192
@@ -56,27 +53,26 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace) -> Record:
-    cells = chosen(options.only, is_quick=options.quick)
-    proxies = [PROXIES[name] for name in options.proxies]
-    pace, rounds = (QUICK, options.rounds or 1) if options.quick else (FULL, options.rounds or ROUNDS)
+    rounds = options.rounds or (1 if options.quick else ROUNDS)
     if options.write:
         must_suffice(rounds)
-    begun, ours = time.monotonic(), Share()
-    samples: list[Sample] = []
-
-    def so_far() -> Record:
-        return recorded(samples, options.proxies, rounds, time.monotonic() - begun, ours.stolen())
-
     with alone():
-        try:
-            for sample in contest(proxies, cells, pace, rounds):
-                samples.append(sample)
-                tell(sample)
-        except Failure:
-            if options.json:
-                so_far().write(options.json)
-            raise
-    return so_far()
+        return measured(options, rounds)
+
+
+def measured(options: argparse.Namespace, rounds: int) -> Record:
+    """What a run has measured before it fails is kept too, if there is a file for it."""
+    proxies, cells = [PROXIES[name] for name in options.proxies], chosen(options.only, is_quick=options.quick)
+    share, samples = Share(), list[Sample]()
+    try:
+        for sample in contest(proxies, cells, rounds):
+            samples.append(sample)
+            tell(sample)
+    except Failure:
+        if samples and options.json:
+            recorded(samples, options.proxies, rounds, share).write(options.json)
+        raise
+    return recorded(samples, options.proxies, rounds, share)
 
 
 def report(record: Record, options: argparse.Namespace) -> int:
@@ -114,7 +110,7 @@ def alone() -> Iterator[None]:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-relay", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one round of fewer and shorter cells, about two minutes")
+    parser.add_argument("--quick", action="store_true", help="one round of fewer cells, about two minutes")
     parser.add_argument("--rounds", type=positive, metavar="N", help=f"of every cell ({ROUNDS}, quick: 1)")
     parser.add_argument("--only", type=some_of(TOPICS), default=list(TOPICS), help=",".join(TOPICS))
     parser.add_argument("--proxies", type=some_of(PROXIES), default=list(PROXIES), help=",".join(PROXIES))

@@ -53,18 +53,9 @@ class Cell:
         return f"{self.work.value}-{size}{self.clients}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a cell is measured."""
-
-    requests_s: int
-    llama_s: int
-    streams_s: float
-    settle_s: float = 0.5
-
-
-FULL = Pace(requests_s=1, llama_s=2, streams_s=1.0)
-QUICK = Pace(requests_s=1, llama_s=1, streams_s=1.0)
+REQUESTS_S, LLAMA_S, STREAMS_S = 1, 2, 1.0
+"""How long a proxy has a cell to itself: the shorter, the closer together lies what is compared."""
+STREAMS_SETTLE_S = 0.5
 
 CHUNKS_PER_S, SLOW_CHUNKS_PER_S = 50, 1
 CELLS = (

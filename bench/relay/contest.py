@@ -6,7 +6,7 @@ import random
 import sys
 from typing import TYPE_CHECKING, TypeVar
 
-from bench.relay.cells import Cell, Pace, Work
+from bench.relay.cells import Cell, Work
 from bench.relay.entrants import Entrant, Field, started
 from bench.relay.figures import BARE, Sample
 from bench.relay.measure import measure
@@ -22,38 +22,38 @@ MEMORY_ROUNDS = 3
 """Memory is the same at every hour."""
 
 
-def contest(proxies: Sequence[Proxy], cells: Sequence[Cell], pace: Pace, rounds: int) -> Iterator[Sample]:
+def contest(proxies: Sequence[Proxy], cells: Sequence[Cell], rounds: int) -> Iterator[Sample]:
     """Each sample when it was taken; raises at the first thing that goes wrong."""
     rates = [cell for cell in cells if not cell.weighs_memory]
     if rates:
         with started(proxies, needs_llama=any(cell.work is Work.LLAMA for cell in rates)) as field:
             for number in range(rounds):
-                yield from rate_round(field, rates, pace, number)
+                yield from rate_round(field, rates, number)
     for number in range(min(rounds, MEMORY_ROUNDS)):
-        yield from memory_round(proxies, [cell for cell in cells if cell.weighs_memory], pace, number)
+        yield from memory_round(proxies, [cell for cell in cells if cell.weighs_memory], number)
 
 
-def rate_round(field: Field, cells: Sequence[Cell], pace: Pace, number: int) -> Iterator[Sample]:
+def rate_round(field: Field, cells: Sequence[Cell], number: int) -> Iterator[Sample]:
     """Cell by cell, so that what is compared lies close together in time."""
     for cell in cells:
         for entrant in shuffled(field.entrants):
             with entrant.turn():
-                yield sample(entrant, cell, pace, number)
+                yield sample(entrant, cell, number)
             field.must_live()
 
 
-def memory_round(proxies: Sequence[Proxy], cells: Sequence[Cell], pace: Pace, number: int) -> Iterator[Sample]:
+def memory_round(proxies: Sequence[Proxy], cells: Sequence[Cell], number: int) -> Iterator[Sample]:
     """Each figure from a fresh process: what an earlier load left in the heap would hide the growth."""
     for cell in cells:
         for proxy in shuffled(proxies):
             with started([proxy], needs_llama=False) as field:
                 entrant = next(entrant for entrant in field.entrants if entrant.name != BARE)
                 with entrant.turn():
-                    yield sample(entrant, cell, pace, number)
+                    yield sample(entrant, cell, number)
 
 
-def sample(entrant: Entrant, cell: Cell, pace: Pace, number: int) -> Sample:
-    return Sample(entrant.name, cell.key, number, measure(entrant, cell, pace))
+def sample(entrant: Entrant, cell: Cell, number: int) -> Sample:
+    return Sample(entrant.name, cell.key, number, measure(entrant, cell))
 
 
 def tell(sample: Sample) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import time
 from typing import assert_never
 
-from bench.relay.cells import CHUNKS_PER_S, SLOW_CHUNKS_PER_S, Cell, Pace, Work
+from bench.relay.cells import (
+    CHUNKS_PER_S,
+    LLAMA_S,
+    REQUESTS_S,
+    SLOW_CHUNKS_PER_S,
+    STREAMS_S,
+    STREAMS_SETTLE_S,
+    Cell,
+    Work,
+)
 from bench.relay.entrants import CHAT, Entrant
 from bench.relay.loads import ONE_TOKEN, Answered, Requests, Streams, chat, idle_connections
 from bench.relay.processes import ALL_CORES, PROXY_CORE, Failure, wait_for
@@ -22,11 +31,11 @@ SETTLE_S = 0.5
 """How long memory gets to settle after the last connection was made."""
 
 
-def measure(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
+def measure(entrant: Entrant, cell: Cell) -> dict[str, float]:
     """The values of one sample; raises when anything went wrong, because the rest would be guesswork."""
     before = counts(entrant.backs.bench)
     try:
-        values = measured(entrant, cell, pace)
+        values = measured(entrant, cell)
         must_be_quiet(entrant)
         must_reuse(entrant, cell.clients, before, counts(entrant.backs.bench))
     except Failure as failure:
@@ -34,14 +43,14 @@ def measure(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
     return values
 
 
-def measured(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
+def measured(entrant: Entrant, cell: Cell) -> dict[str, float]:
     match cell.work:
         case Work.UNARY | Work.UPLOAD:
-            return requests(entrant, cell, pace)
+            return requests(entrant, cell)
         case Work.LLAMA:
-            return llama(entrant, cell, pace)
+            return llama(entrant, cell)
         case Work.SSE:
-            return streams(entrant, cell, pace)
+            return streams(entrant, cell)
         case Work.STREAMS_MEMORY:
             return streams_memory(entrant, cell)
         case Work.IDLE_MEMORY:
@@ -50,29 +59,29 @@ def measured(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
             assert_never(cell.work)
 
 
-def requests(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
+def requests(entrant: Entrant, cell: Cell) -> dict[str, float]:
     entrant.pin(PROXY_CORE)
     load, before_s = Requests(CHAT, chat(cell.body), entrant.folder), entrant.cpu_s()
-    answered = load.send(entrant.port, cell.clients, pace.requests_s)
+    answered = load.send(entrant.port, cell.clients, REQUESTS_S)
     return values_of(entrant, answered, entrant.cpu_s() - before_s)
 
 
-def llama(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
+def llama(entrant: Entrant, cell: Cell) -> dict[str, float]:
     """Nothing is pinned: proxy, model server and client share all cores as they do in life."""
     entrant.pin(ALL_CORES)
     load, before_s = Requests(COMPLETION, ONE_TOKEN, entrant.folder), entrant.cpu_s()
-    answered = load.send(entrant.llama_port, cell.clients, pace.llama_s, ALL_CORES)
+    answered = load.send(entrant.llama_port, cell.clients, LLAMA_S, ALL_CORES)
     return values_of(entrant, answered, entrant.cpu_s() - before_s)
 
 
-def streams(entrant: Entrant, cell: Cell, pace: Pace) -> dict[str, float]:
+def streams(entrant: Entrant, cell: Cell) -> dict[str, float]:
     entrant.pin(PROXY_CORE)
     cpu_s: list[float] = []
 
     def look() -> None:
         cpu_s.append(entrant.cpu_s())
 
-    load = Streams(cell.clients, CHUNKS_PER_S, pace.settle_s, pace.streams_s)
+    load = Streams(cell.clients, CHUNKS_PER_S, STREAMS_SETTLE_S, STREAMS_S)
     answered = load.read(entrant.port, look, look)
     return {**values_of(entrant, answered, cpu_s[1] - cpu_s[0]), "starved": answered.starved}
 

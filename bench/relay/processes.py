@@ -95,11 +95,14 @@ class Share:
     """What a virtual machine gets of its processors, from here on."""
 
     def __init__(self) -> None:
-        self._begun = spent()
+        self._begun, self._spent = time.monotonic(), spent()
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._begun
 
     def stolen(self) -> float:
         """The part that its host gave to others."""
-        times = [now - then for now, then in zip(spent(), self._begun, strict=True)]
+        times = [now - then for now, then in zip(spent(), self._spent, strict=True)]
         return times[STOLEN] / (sum(times) or 1)
 
 

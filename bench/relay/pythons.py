@@ -1,7 +1,7 @@
 """The environments of the Python proxies: hotseat as people install it, and what it is compared with.
 
-They are made by the system's Python where there is one. A CPython compiled without a profile, as pyenv does it, takes a
-third more time for the same code, and few people run such a one: Debian's, the images' and uv's are compiled with it.
+They are made by the system's Python where there is one. A CPython compiled without a profile, as pyenv does it, is the
+slower one, and few people run such a one: Debian's, the images' and uv's are compiled with it.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ from tests.support.llama import SERVER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bench.relay.processes import Share
+
 TITLES = {BARE: "bare model server", **{proxy.name: proxy.title for proxy in PROXIES.values()}}
 
 
@@ -61,8 +63,9 @@ def followed_by(first: Record, later: Record) -> Record:
     return Record(first.date, first.machine, versions, rounds, seconds, first.samples + moved, stolen)
 
 
-def recorded(samples: list[Sample], names: Iterable[str], rounds: int, seconds: float, stolen: float) -> Record:
-    return Record(time.strftime("%Y-%m-%d"), machine(), versions(names), rounds, seconds, samples, stolen)
+def recorded(samples: list[Sample], names: Iterable[str], rounds: int, share: Share) -> Record:
+    date = time.strftime("%Y-%m-%d")
+    return Record(date, machine(), versions(names), rounds, share.seconds(), samples, share.stolen())
 
 
 def machine() -> str:
