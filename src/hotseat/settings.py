@@ -176,6 +176,8 @@ class Settings:
     include_aliases_in_list: bool = False
     ignore_paths: tuple[str, ...] = (r"\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$",)
     """After /upstream/{model}: paths that match never start a model."""
+    inference_paths: tuple[str, ...] = ()
+    """Further paths of model servers that the role `inference` may use."""
     yield_to: tuple[str, ...] = ()
     """Names of programs that have precedence: while one runs, no model does."""
     trust_pages: bool = False

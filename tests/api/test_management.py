@@ -159,9 +159,10 @@ async def test_metrics_can_be_switched_off(house: Management) -> None:
     assert "metrics: false" in hidden.json()["error"]
 
 
-async def test_health_answers_head(house: Management) -> None:
+@pytest.mark.parametrize("path", ["/health", "/running", "/v1/models", "/metrics", "/swagger", "/hotseat/ready"])
+async def test_head_is_answered_wherever_get_is(house: Management, path: str) -> None:
     """Uptime probes that only look at the head get one."""
-    answer = await house.client.head("/health")
+    answer = await house.client.head(path)
 
     assert (answer.status_code, answer.content) == (200, b"")
 

@@ -212,6 +212,15 @@ def test_programs_that_have_precedence(desk: Desk) -> None:
     assert desk.load(MODEL + "yieldTo: [game.exe, blender*]").settings.yield_to == ("game.exe", "blender*")
 
 
+def test_further_paths_for_inference(desk: Desk) -> None:
+    """Each is one plain path."""
+    assert desk.load(MODEL + "inferencePaths: [/my/generate]").settings.inference_paths == ("/my/generate",)
+    for wrong in ("generate", "/a b", "/a?b", "/a%2Fb", "/../x y", ""):
+        (mistake,) = desk.mistakes(MODEL + f'inferencePaths: ["{wrong}"]')
+
+        assert "inferencePaths[0]: must be one path that begins with a slash" in mistake
+
+
 @pytest.mark.parametrize(
     ("keys", "memory"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,6 +47,21 @@ def test_slots_of_the_running_model(house: Hotseat) -> None:
     assert (before.status, started) == (400, [])
     assert slots.status == 200
     assert [slot["id"] for slot in slots.json()] == list(range(len(slots.json())))
+
+
+def test_text_is_tokenized_while_the_only_slot_is_taken(serve: Callable[..., Hotseat]) -> None:
+    """Only what the server computes waits for a slot: a POST that does not passes at once."""
+    house = serve({"alpha": llama("alpha", "-np 1")})
+    stream = house.stream("alpha", max_tokens=3000).until_it_speaks()
+    began = time.monotonic()
+    answer = house.call("POST", "/tokenize", {"model": "alpha", "content": "a seat"})
+    took = time.monotonic() - began
+    slots = house.call("GET", "/slots").json()
+    stream.read()
+
+    assert (answer.status, len(answer.json()["tokens"])) == (200, 6)
+    assert any(slot["is_processing"] for slot in slots)
+    assert took < 0.5
 
 
 def test_a_grammar_binds_the_answer(house: Hotseat) -> None:

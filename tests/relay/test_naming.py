@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotseat.catalog.catalog import Catalog
-from hotseat.catalog.leads import RemoteModel, Selector, Strategy
+from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.errors import ClientError, HotseatError, UnknownModel
 from hotseat.relay.naming import (
@@ -20,7 +21,9 @@ from hotseat.relay.naming import (
     lenient_model_in_json,
     model_in_json,
     name_for_v1,
+    with_model_in_query,
 )
+from hotseat.relay.paths import rule_of_ours
 from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
@@ -88,6 +91,64 @@ def test_our_own_pages_keep_their_target(method: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "target", "meant"),
+    [
+        ("GET", "/health/", "/health"),
+        ("GET", "/v1/models/?x=1", "/v1/models?x=1"),
+        ("GET", "/v1/models/org/model/", "/v1/models/org/model"),
+        ("POST", "/hotseat/reload/", "/hotseat/reload"),
+        ("GET", "/hotseat/ui/", "/hotseat/ui/"),
+        ("GET", "/upstream/alpha/load/", "/upstream/alpha/load"),
+        ("HEAD", "/upstream/alpha/load", "/upstream/alpha/load"),
+        ("DELETE", "/upstream/alpha/", "/upstream/alpha"),
+        ("DELETE", "/upstream/org/model/?force=true", "/upstream/org/model?force=true"),
+        ("DELETE", "/upstream/nobody/", "/upstream/nobody"),
+    ],
+)
+def test_a_slash_at_the_end_of_a_management_path_changes_nothing(method: str, target: str, meant: str) -> None:
+    """The API is asked for the path without it; the dashboard's pages are files in a folder."""
+    road = find_road(method.encode(), target.encode(), CROWD)
+
+    assert (road.road, road.target) == (Road.MANAGEMENT, meant.encode())
+    assert road.rule == rule_of_ours(method.encode(), meant.partition("?")[0].encode())
+
+
+def test_an_operator_names_models_whatever_profile_is_active() -> None:
+    """A load and an unload are judged on the model that the API will act on, not on the one a profile leads to."""
+    switched = replace(
+        CROWD, profiles={"night": Profile("night", "", {"alpha": "org/model", "al": ""})}, active_profile="night"
+    )
+
+    assert find_road(b"DELETE", b"/upstream/alpha", switched).lead == ALPHA
+    assert find_road(b"GET", b"/upstream/al/load", switched).lead == ALPHA
+    assert find_road(b"POST", b"/upstream/alpha/x", switched).lead != ALPHA
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "GET"])
+@pytest.mark.parametrize("path", ["/v1/things", "/things"])
+def test_a_body_that_can_be_read_is_asked_before_the_query(method: str, path: str) -> None:
+    """For every method; what the query names is kept for a body that names nobody."""
+    road = find_road(method.encode(), f"{path}?model=nobody".encode(), CROWD, has_readable_body=True)
+
+    assert road == Destination(Road.MODEL_IN_BODY, f"{path}?model=nobody".encode(), named="nobody")
+
+
+@pytest.mark.parametrize(
+    ("target", "needs_one", "sent"),
+    [
+        ("/v1/x", False, "/v1/x"),
+        ("/v1/x?a=1", False, "/v1/x?a=1"),
+        ("/v1/x", True, "/v1/x?model=a%2Fb"),
+        ("/v1/x?a=1", True, "/v1/x?a=1&model=a%2Fb"),
+        ("/v1/x?model=other&a=%20&mod%65l=third&model", False, "/v1/x?a=%20&model=a%2Fb"),
+    ],
+)
+def test_a_query_names_one_model(target: str, needs_one: bool, sent: str) -> None:
+    """However the name of the field is spelled, and however often it stands there."""
+    assert with_model_in_query(target.encode(), "a/b", needs_one=needs_one) == sent.encode()
+
+
+@pytest.mark.parametrize(
     ("target", "spec", "forwarded"),
     [
         ("/upstream/alpha/slots", ALPHA, "/slots"),
@@ -127,7 +188,7 @@ def test_a_model_in_the_url(method: str, target: str, spec: ModelSpec, forwarded
     assert road == Destination(Road.MODEL_IN_URL, forwarded.encode(), spec)
 
 
-@pytest.mark.parametrize("path", ["/", "/slots/1", "/v1/files/x", "/load"])
+@pytest.mark.parametrize("path", ["/slots/1", "/v1/files/x", "/load", "//"])
 def test_a_delete_below_a_model_is_the_upstreams(path: str) -> None:
     """Only the bare DELETE of a model is ours."""
     road = find_road(b"DELETE", f"/upstream/alpha{path}".encode(), CROWD)
@@ -162,7 +223,7 @@ def test_a_model_in_the_body(method: str, target: str) -> None:
         ("GET", "/slots"),
         ("GET", "/slots?model="),
         ("DELETE", "/health"),
-        ("GET", "/health/"),
+        ("GET", "/health//"),
         ("GET", "/hotseat"),
         ("GET", "/upstream"),
         ("GET", "/v1/files"),

@@ -15,7 +15,7 @@ from tests.support.transport import PROMPTLY_S
 
 from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, Timeouts
-from hotseat.settings import Access, ApiKey
+from hotseat.settings import Access, ApiKey, Role
 from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
@@ -154,6 +154,72 @@ async def test_an_answer_that_has_begun_may_take_its_time(open_house: OpenHouse)
     await call.say(b"hello")
 
     assert (await client.message()).body == b"hello"
+
+
+# What a peer is asked
+
+
+NOT_FOR_PEERS = [
+    ("POST", "/hotseat/yield"),
+    ("GET", "/hotseat/config"),
+    ("GET", "/metrics"),
+    ("GET", "/health"),
+    ("GET", "/v1/models"),
+    ("GET", "/upstream/other/load"),
+    ("DELETE", "/upstream/other"),
+    ("POST", "/upstream/other/v1/chat/completions"),
+    ("POST", "/slots/0?action=erase"),
+    ("POST", "/v1/chat/completions/"),
+    ("POST", "/v1%2Fchat/completions"),
+]
+
+
+@pytest.mark.parametrize("keys", [(), (ApiKey("ours", Role.ADMIN),)], ids=["no keys", "an admin"])
+@pytest.mark.parametrize(("method", "path"), NOT_FOR_PEERS)
+async def test_nobody_manages_a_peer_with_our_key(
+    open_house: OpenHouse, box: ScriptedUpstream, method: str, path: str, keys: tuple[ApiKey, ...]
+) -> None:
+    """What a peer is asked carries the key that it gave us, so it is asked for inference only, whoever asks."""
+    house = await open_house(models=MODELS, remotes=far(box.address, api_key="theirs"), access=Access(api_keys=keys))
+    answered = await house.refusal(get(f"/upstream/box/far{path}", KEY, method=method))
+
+    assert answered.status == 403
+    assert b"is not forwarded to peers: box is asked for inference only" in answered.body
+    assert box.lines == []
+    assert house.relay.abroad[FAR] == 0
+
+
+NO_NAME = b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nx\r\n--xyz--\r\n'
+FORM = "Content-Type: multipart/form-data; boundary=xyz"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "target"),
+    [
+        (chat("box/far"), "/v1/chat/completions"),
+        (post(b'{"model":"x"}', target="/upstream/box/far/v1/completions?model=other"), "/v1/completions?model=far"),
+        (post(b"{}", target="/v1/completions?mod%65l=o&model=far&a=1"), "/v1/completions?a=1&model=far"),
+        (post(b"RIFF", target="/v1/audio/transcriptions?model=far"), "/v1/audio/transcriptions?model=far"),
+        (post(b"RIFF", target="/upstream/far/inference"), "/inference?model=far"),
+        (post(NO_NAME, FORM, target="/upstream/far/v1/images/edits"), "/v1/images/edits?model=far"),
+        (get("/v1/audio/voices?model=box/far"), "/v1/audio/voices?model=far"),
+    ],
+    ids=["body", "body and another name", "spelled twice", "opaque body", "no name at all", "form", "no body"],
+)
+async def test_a_peer_hears_the_name_of_one_model_only(
+    open_house: OpenHouse, box: ScriptedUpstream, request_bytes: bytes, target: str
+) -> None:
+    """In its body or in its query, and always the one that the client was judged on."""
+    house = await open_house(models=(HIGH,), remotes=far(box.address))
+    for _ in range(2):  # the second time the client's head is known already
+        client = await house.send(request_bytes)
+        call = await box.call()
+        await call.say(HELLO)
+        await client.message()
+
+        assert call.request.first_line.split()[1] == f"/llm{target}"
+        if call.request.body.startswith(b"{"):
+            assert json.loads(call.request.body)["model"] == "far"
 
 
 # Names that lead elsewhere

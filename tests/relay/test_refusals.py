@@ -21,7 +21,8 @@ from hotseat.errors import (
     UnknownModel,
     UpstreamError,
 )
-from hotseat.relay.refusals import Dialect, answer, dialect_of, one_line, stream_error
+from hotseat.relay.paths import Dialect
+from hotseat.relay.refusals import answer, dialect_of, one_line, stream_error
 from hotseat.settings import ErrorFormat
 
 AUTO, TEXT, OPENAI = ErrorFormat.AUTO, ErrorFormat.TEXT, ErrorFormat.OPENAI

@@ -64,6 +64,43 @@ async def test_a_request_reaches_the_model_it_names(house: RelayHouse, request_b
     await reaches(house, "beta", request_bytes)
 
 
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        chat("beta").replace(b"/v1/chat/completions", b"/v1/chat/completions?model=alpha"),
+        post(b'{"model":"beta"}', "Content-Type: application/json", target="/completion?model=nobody"),
+        post(b'{"model":"beta"}', "Content-Type: application/json", target="/v1/things").replace(b"POST", b"PUT"),
+        post(b'{"model":"beta"}', "Content-Type: application/json", target="/v1/things").replace(b"POST", b"PATCH"),
+        post(b'{"model":"beta"}', "Content-Type: application/json", target="/v1/things").replace(b"POST", b"DELETE"),
+        post(part("model", b"beta") + b"--xyz--\r\n", FORM, target="/v1/audio/transcriptions?model=alpha"),
+    ],
+    ids=["query", "unknown in the query", "PUT", "PATCH", "DELETE", "form"],
+)
+async def test_the_name_in_the_body_wins(house: RelayHouse, request_bytes: bytes) -> None:
+    """For every method with a JSON body or a form, whatever the query says; also when the head was read before."""
+    for _ in range(2):
+        await reaches(house, "beta", request_bytes)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"prompt":"x"}'])
+async def test_a_body_without_a_name_leaves_it_to_the_query(house: RelayHouse, body: bytes) -> None:
+    """The query is asked next."""
+    request = post(body, "Content-Type: application/json", target="/v1/chat/completions?model=beta")
+
+    await reaches(house, "beta", request)
+    await reaches(house, "beta", request)
+
+
+@pytest.mark.parametrize("method", [b"PUT", b"PATCH"])
+async def test_a_put_that_names_nobody_goes_to_the_running_model(house: RelayHouse, method: bytes) -> None:
+    """Only a POST under /v1/ must name its model; what is uploaded need not be JSON, whatever it says."""
+    await reaches(house, "beta", chat("beta"))
+
+    for body in (b"{}", b"no json"):
+        request = post(body, "Content-Type: application/json", target="/v1/things").replace(b"POST", method)
+        await reaches(house, "beta", request)
+
+
 async def test_a_model_in_the_url_is_cut_off(house: RelayHouse) -> None:
     """The rest goes on as it is, encoded bytes and query included."""
     asked = await reaches(house, "beta", get("/upstream/beta/a%20b/c?x=%2F&y"))

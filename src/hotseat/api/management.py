@@ -26,7 +26,6 @@ METRICS: Responses = {
 }
 
 
-@router.head("/health", include_in_schema=False)
 @router.get("/health", summary="Is it well, and which models run?")
 async def health(here: Here) -> Health:
     running = here.dispatcher.view().running()

@@ -1,4 +1,4 @@
-"""Headers that every answer of the management application carries."""
+"""What holds for every answer of the management application: its headers, and that HEAD is answered as GET is."""
 
 from __future__ import annotations
 
@@ -26,4 +26,11 @@ class Manners:
                     headers["Cache-Control"] = "no-store"
             await send(message)
 
-        await self._app(scope, receive, politely)
+        await self._app(_as_get(scope), receive, politely)
+
+
+def _as_get(scope: Scope) -> Scope:
+    """uvicorn leaves the body out. Only a load has no HEAD: looking at it must not start a model."""
+    if scope["type"] != "http" or scope["method"] != "HEAD" or scope["path"].endswith("/load"):
+        return scope
+    return {**scope, "method": "GET"}

@@ -88,7 +88,6 @@ async def one_model(
     return told if desk is None else told.model_copy(update={"elsewhere": await elsewhere(desk, spec.name)})
 
 
-@router.head("/ready", include_in_schema=False)
 @router.get(
     "/ready",
     summary="Should it be sent requests?",

@@ -157,6 +157,7 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
         include_aliases_in_list=config.include_aliases_in_list,
         ignore_paths=tuple(config.upstream.ignore_paths),
         measuring=Measuring(not config.performance.disabled, config.performance.every),
+        inference_paths=config.inference_paths,
         yield_to=config.yield_to,
         trust_pages=config.upstream.trust_pages,
     )

@@ -73,6 +73,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "includeAliasesInList": settings.include_aliases_in_list,
         "upstream": {"ignorePaths": list(settings.ignore_paths), "trustPages": settings.trust_pages},
         "performance": {"disabled": not settings.measuring.is_on, "every": settings.measuring.every_s},
+        "inferencePaths": list(settings.inference_paths),
         "yieldTo": list(settings.yield_to),
         "fleet": _fleet(settings.fleet) if settings.fleet else None,
         "logLevel": logging.level,

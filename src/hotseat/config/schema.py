@@ -24,6 +24,7 @@ _DEFAULT = Settings()
 _LIMITS = _DEFAULT.limits
 _SHA256 = re.compile(r"sha256:[0-9a-fA-F]{64}")
 _ORIGIN = re.compile(r"null|(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^\s/*?#@]+/?")
+_PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,=:@-]+)+/?")
 LONGEST_HOLDER = 64
 
 
@@ -49,6 +50,12 @@ def _holder(name: str) -> str:
     if not name.isprintable() or len(name) > LONGEST_HOLDER:
         raise ValueError(f"a name must be printable and no longer than {LONGEST_HOLDER} signs")
     return name
+
+
+def _path(path: str) -> str:
+    if not _PLAIN_PATH.fullmatch(path):
+        raise ValueError("must be one path that begins with a slash, without a query, spaces or % signs")
+    return path
 
 
 def _pattern(pattern: str) -> str:
@@ -233,6 +240,8 @@ class Config(Form):
     """Memory of the devices, or auto; lets models run together as long as they fit."""
     yield_to: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Names of programs that have precedence (`*` and `?` as in a shell): while one runs, no model does."""
+    inference_paths: tuple[Annotated[str, AfterValidator(_path)], ...] = ()
+    """Further paths of model servers that keys with the role inference may use, such as /my/generate."""
     limits: LimitsForm = LimitsForm()
     """What clients may send."""
     activity: ActivityForm = ActivityForm()

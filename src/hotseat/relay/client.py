@@ -19,8 +19,9 @@ from hotseat.errors import Busy, HotseatError, TooSlow
 from hotseat.relay.exchange import Exchange
 from hotseat.relay.fellows import told_to_fellow
 from hotseat.relay.ids import id_in
+from hotseat.relay.paths import Dialect
 from hotseat.relay.reading import BETWEEN, Reading, RequestReader
-from hotseat.relay.refusals import Dialect, answer
+from hotseat.relay.refusals import answer
 from hotseat.relay.request import Request, dialect_for
 
 if TYPE_CHECKING:

@@ -148,6 +148,7 @@ class Exchange:
 
     def _go_abroad(self, remote: RemoteModel) -> None:
         """To a peer: it is always there for us, so there is nothing to wait for."""
+        self.request.address_peer(remote)
         self._relay.abroad[remote.name] += 1
         self._granted_at = self._relay.now()
         self._forward(remote.address)
@@ -155,7 +156,9 @@ class Exchange:
     def _wait_for_lease(self, spec: ModelSpec) -> None:
         self._stage = WAITING
         request = self.request
-        ticket = self._relay.dispatcher.ask(spec.name, request.client, self, takes_slot=request.takes_slot)
+        ticket = self._relay.dispatcher.ask(
+            spec.name, request.client, self, takes_slot=request.destination.rule.takes_slot
+        )
         if self._stage is OVER:
             return
         self._ticket = ticket
@@ -558,7 +561,7 @@ class Exchange:
             self._passage.come_back()
         if self._visit is not None:
             self._visit.ended(now)
-        if self.request.verdict.is_action:
+        if self.request.destination.rule.is_action:
             audit.note(self.request, self._peer, status)
         if self._spec is not None:
             if isinstance(self._spec, RemoteModel) and self._granted_at is not None:  # else it never left

@@ -13,12 +13,14 @@ from urllib.parse import quote, unquote
 
 from hotseat.errors import Forbidden, HotseatError, NotHere, ShuttingDown, UnknownModel
 from hotseat.relay.head import FLEET_SECRET, FOR_CLIENT, FOR_MODEL, FROM_HOST
-from hotseat.relay.keys import Verdict, changes_something, role_needed
+from hotseat.relay.keys import Verdict
 from hotseat.relay.naming import Destination, Road
+from hotseat.settings import Role
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.relay.head import RequestHead
+    from hotseat.relay.paths import PathTable
     from hotseat.settings import Fleet
     from hotseat.terms import ModelName
 
@@ -39,9 +41,8 @@ class Fellows:
             return None
         if not compare_digest(head.known.get(FLEET_SECRET, b""), self._secret):
             raise Forbidden("another host passed this on, but its fleet.secret is not ours. Give all hosts the same.")
-        path = head.target.partition(b"?")[0]
-        is_action = changes_something(head.method, path, role_needed(head.method, path))
-        return Verdict(from_host=host.decode("latin-1"), holder=f"host {host.decode('latin-1')}", is_action=is_action)
+        name = host.decode("latin-1")
+        return Verdict(role=Role.ADMIN, from_host=name, holder=f"host {name}")
 
 
 def lines_for_fellow(me: str, secret: str, client: str) -> bytes:
@@ -56,12 +57,13 @@ def line_for_model(model: ModelName) -> bytes:
     return b"%b: %b\r\n" % (FOR_MODEL, quote(model).encode())
 
 
-def road_for_fellow(head: RequestHead, catalog: Catalog) -> Destination | None:
+def road_for_fellow(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination | None:
     """Where the host that passed it on wants it to go; None where it leaves that to us."""
     model = head.known.get(FOR_MODEL)
     if model is None:
         return None
-    return Destination(Road.MODEL_IN_URL, head.target, catalog.follow(unquote(model.decode("latin-1"))))
+    lead = catalog.follow(unquote(model.decode("latin-1")))
+    return Destination(Road.MODEL_IN_URL, head.target, lead, rule=paths.of_model(head.method, head.target))
 
 
 def told_to_fellow(error: HotseatError, head: RequestHead) -> HotseatError:

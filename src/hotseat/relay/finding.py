@@ -22,10 +22,10 @@ def lead_of(request: Request, dispatcher: Dispatcher) -> Lead:
     if destination.lead is not None:
         return destination.lead
     if destination.road is MODEL_IN_BODY:
-        named = request.named_model()
+        named = request.named_model() or destination.named
         if named is not None and (lead := catalog.lead(named)):
             return lead
-        if request.is_v1 or named is not None:
+        if request.must_name_model or named is not None:
             return name_for_v1(named, catalog)
     return in_use(dispatcher)
 

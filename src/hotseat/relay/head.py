@@ -88,6 +88,17 @@ class RequestHead:
         return self.chunked or bool(self.length)
 
     @property
+    def is_json(self) -> bool:
+        return b"json" in self.known.get(b"content-type", b"").lower()
+
+    @property
+    def has_readable_body(self) -> bool:
+        """Is there a body that says it is JSON or a form? Then the model that it names counts."""
+        if not self.has_body or self.known.get(b"content-encoding", b"identity").lower() != b"identity":
+            return False
+        return self.boundary is not None or self.is_json
+
+    @property
     def is_websocket(self) -> bool:
         """Does it ask for a websocket, as browsers and clients do it?"""
         if self.method != b"GET" or self.http10 or self.has_body:

@@ -7,26 +7,27 @@ read for their `model` alone; multipart.py is the counterpart for forms.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
 from hotseat.errors import ClientError, UnknownModel, did_you_mean
+from hotseat.relay.paths import ONLY_LISTED, READING, STRICTEST, PathTable, is_ours, rule_of_ours, without_slash
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.leads import Lead
     from hotseat.relay.head import RequestHead
+    from hotseat.relay.paths import PathRule
 
 UPSTREAM = b"/upstream/"
 FRONT_DOORS = frozenset((b"/", b"/ui"))
 COMFYUI = b"/comfyui/"
 """Where llama-swap shows the web pages of a model called comfyui_auto, so we do if there is one."""
-OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
 
 LONGEST_NAME = 1024
 """In a URL, with what is before it; bounds the work that a target made of slashes can cause."""
@@ -54,31 +55,45 @@ class Destination:
     target: bytes
     lead: Lead | None = None
     """What the URL names."""
+    named: str | None = None
+    """What the query names, where the body is asked first."""
+    rule: PathRule = field(default=STRICTEST, compare=False)
+    """Who may ask for it and what follows from it; unless it was looked up, the strictest."""
 
 
-def road_for(head: RequestHead, catalog: Catalog) -> Destination:
+def road_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination:
     """`find_road`, but people who open the bare address in a browser are led to the dashboard."""
     if head.target in FRONT_DOORS and head.is_navigation:
-        return Destination(MANAGEMENT, head.target)
-    return find_road(head.method, head.target, catalog)
+        return Destination(MANAGEMENT, head.target, rule=rule_of_ours(head.method, head.target))
+    return find_road(head.method, head.target, catalog, paths, has_readable_body=head.has_readable_body)
 
 
-def find_road(method: bytes, target: bytes, catalog: Catalog) -> Destination:
+def find_road(
+    method: bytes, target: bytes, catalog: Catalog, paths: PathTable = ONLY_LISTED, *, has_readable_body: bool = False
+) -> Destination:
     """Says who answers; raises for targets that two parsers could read in two ways and for models nobody configured."""
-    path, _, query = target.partition(b"?")
+    path, mark, query = target.partition(b"?")
     if _SUSPECT.search(target) or not target.startswith(b"/"):
         _refuse_ambiguous(target, path)
     if path.startswith(UPSTREAM):
-        return _road_to_upstream(method, target, path, catalog)
-    if _is_ours(method, path):
-        return Destination(MANAGEMENT, target)
+        return _road_to_upstream(method, target, path, catalog, paths)
+    if is_ours(method, bare := without_slash(path)):
+        return Destination(MANAGEMENT, bare + mark + query, rule=rule_of_ours(method, bare))
     if path.startswith(COMFYUI) and (comfyui := catalog.lead("comfyui_auto")):
-        return Destination(Road.MODEL_IN_URL, target[len(COMFYUI) - 1 :], comfyui)
-    if b"model=" in query and (name := _model_in_query(query)):
-        return Destination(Road.MODEL_IN_URL, target, _configured(name, catalog))
-    if method == b"POST" or (method in (b"PUT", b"PATCH") and not path.startswith(b"/v1/")):
-        return Destination(MODEL_IN_BODY, target)
-    return Destination(Road.RUNNING_MODEL, target)
+        target = target[len(COMFYUI) - 1 :]
+        return Destination(Road.MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
+    named = _model_in_query(query) if b"model=" in query else None
+    rule = paths.of_model(method, target)
+    if has_readable_body or (named is None and _may_name_in_body(method, path)):
+        return Destination(MODEL_IN_BODY, target, named=named, rule=rule)
+    if named is not None:
+        return Destination(Road.MODEL_IN_URL, target, _configured(named, catalog), rule=rule)
+    return Destination(Road.RUNNING_MODEL, target, rule=rule)
+
+
+def _may_name_in_body(method: bytes, path: bytes) -> bool:
+    """Is a body that says nothing of its form looked at too?"""
+    return method == b"POST" or (method in (b"PUT", b"PATCH") and not path.startswith(b"/v1/"))
 
 
 # A quick look at the whole target; only what it stops at is looked at closely.
@@ -98,29 +113,33 @@ def _refuse_ambiguous(target: bytes, path: bytes) -> None:
         raise ClientError('the path holds a "." or ".." segment; send the path it stands for')
 
 
-def _is_ours(method: bytes, path: bytes) -> bool:
-    if path.startswith(b"/hotseat/"):
-        return True
-    return method in (b"GET", b"HEAD") and (path in OWN_PAGES or path.startswith(b"/v1/models/"))
-
-
-def _road_to_upstream(method: bytes, target: bytes, path: bytes, catalog: Catalog) -> Destination:
+def _road_to_upstream(method: bytes, target: bytes, path: bytes, catalog: Catalog, paths: PathTable) -> Destination:
     start = len(UPSTREAM)
     end = len(path) if len(path) <= LONGEST_NAME else path.rfind(b"/", start, LONGEST_NAME)
     while end > start:
         name = _decoded(path[start:end])
-        if lead := catalog.lead(name):
-            return _road_to_known(method, target, path[end:], target[end:], lead)
+        if _loads_or_unloads(method, path[end:]):
+            # What an operator names is looked up as the API looks it up: profiles do not matter.
+            if lead := catalog.find(name) or catalog.lead(name):
+                return _management(method, target, path, lead)
+        elif lead := catalog.lead(name):
+            suffix = target[end:] if path[end:] else b"/" + target[end:]
+            return Destination(Road.MODEL_IN_URL, suffix, lead, rule=paths.of_model(method, suffix))
         end = path.rfind(b"/", start, end)
-    if method == b"DELETE" or (method == b"GET" and path.endswith(b"/load")):
-        return Destination(MANAGEMENT, target)
+    if method == b"DELETE" or (method in READING and without_slash(path).endswith(b"/load")):
+        return _management(method, target, path, None)
     raise _unknown_in_url(path[start:], catalog)
 
 
-def _road_to_known(method: bytes, target: bytes, path: bytes, suffix: bytes, lead: Lead) -> Destination:
-    if (method, path) in ((b"GET", b"/load"), (b"DELETE", b"")):
-        return Destination(MANAGEMENT, target, lead)
-    return Destination(Road.MODEL_IN_URL, suffix if path else b"/" + suffix, lead)
+def _loads_or_unloads(method: bytes, rest: bytes) -> bool:
+    """Is what follows a model's name in the URL one of our two actions on it?"""
+    rest = without_slash(rest)
+    return (method == b"DELETE" and not rest) or (method in READING and rest == b"/load")
+
+
+def _management(method: bytes, target: bytes, path: bytes, lead: Lead | None) -> Destination:
+    bare = without_slash(path)
+    return Destination(MANAGEMENT, bare + target[len(path) :], lead, rule=rule_of_ours(method, bare))
 
 
 def _unknown_in_url(rest: bytes, catalog: Catalog) -> UnknownModel:
@@ -138,6 +157,16 @@ def _model_in_query(query: bytes) -> str | None:
         if key == b"model" and value:
             return _decoded(value.replace(b"+", b" "))
     return None
+
+
+def with_model_in_query(target: bytes, name: str, *, needs_one: bool) -> bytes:
+    """The target with this model in place of any that its query names; unchanged where it names none and needs none."""
+    path, _, query = target.partition(b"?")
+    pairs = query.split(b"&") if query else []
+    others = [pair for pair in pairs if _decoded(pair.partition(b"=")[0].replace(b"+", b" ")) != "model"]
+    if len(others) == len(pairs) and not needs_one:
+        return target
+    return path + b"?" + b"&".join([*others, b"model=" + quote(name, safe="").encode()])
 
 
 def _decoded(raw: bytes) -> str:

@@ -364,11 +364,11 @@ class RequestReader:
         rules.check_sender(head)
         if preflight := rules.cors.preflight(head):
             return self._owner.request_answered(preflight, keep_alive=self._llhttp().should_keep_alive())
-        verdict = rules.authorize(head)
+        verdict = rules.identify(head)
         catalog = self._relay.dispatcher.catalog
-        destination = (road_for_fellow(head, catalog) if verdict.from_host else None) or road_for(head, catalog)
-        if verdict.account is not None and destination.lead is not None:
-            verdict.account.check_may_use(destination.lead.name)
+        passed_on = road_for_fellow(head, catalog, rules.paths) if verdict.from_host else None
+        destination = passed_on or road_for(head, catalog, rules.paths)
+        rules.check_may_ask(verdict, destination)
         self._most_bytes = rules.most_bytes(head, destination)
         body = Body(may_spool=not must_stay_in_memory(head, destination), boundary=head.boundary)
         client = rules.client_of(head, verdict, self._peer)

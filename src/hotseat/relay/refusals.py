@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from enum import Enum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hotseat.errors import HotseatError, NotHere
+from hotseat.relay.paths import Dialect, dialect_of_path
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
@@ -25,21 +25,15 @@ LONGEST_HEADER = 500
 SHORTEST_RETRY_S, LONGEST_RETRY_S = 1, 60
 
 
-class Dialect(Enum):
-    TEXT = "text"
-    OPENAI = "openai"
-    ANTHROPIC = "anthropic"
-
-
 def dialect_of(path: bytes, stainless: bool, user_agent: bytes, format: ErrorFormat) -> Dialect:  # noqa: A002 - the key's own name
     """How the caller of this path reads errors; always plain text outside /v1/."""
-    path = _path_at_the_model(path)
-    if not path.startswith(b"/v1/"):
-        return Dialect.TEXT
+    dialect = dialect_of_path(_path_at_the_model(path))
+    if dialect is Dialect.TEXT:
+        return dialect
     if format is not ErrorFormat.AUTO:
         return Dialect.OPENAI if format is ErrorFormat.OPENAI else Dialect.TEXT
-    if path.startswith(b"/v1/messages"):
-        return Dialect.ANTHROPIC
+    if dialect is Dialect.ANTHROPIC:
+        return dialect
     speaks_openai = stainless or user_agent.startswith((b"OpenAI/", b"ai-sdk/")) or b" ai-sdk/" in user_agent
     return Dialect.OPENAI if speaks_openai else Dialect.TEXT
 

@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.leads import Selector
 from hotseat.catalog.spec import UNCHANGED
-from hotseat.errors import TooLarge, UnsupportedEncoding
+from hotseat.errors import Forbidden, TooLarge, UnsupportedEncoding
 from hotseat.relay.body import PIECE
 from hotseat.relay.head import SWITCH, forwarded_fields, lines_about_client, upstream_lines
-from hotseat.relay.naming import MODEL_IN_BODY, lenient_model_in_json, model_in_json
-from hotseat.relay.refusals import Dialect, dialect_of
+from hotseat.relay.naming import MODEL_IN_BODY, lenient_model_in_json, model_in_json, with_model_in_query
+from hotseat.relay.refusals import dialect_of
 from hotseat.relay.rewrite import BEFORE_AN_OBJECT, rewrite_json
 from hotseat.settings import MiB
 
 if TYPE_CHECKING:
-    from hotseat.catalog.leads import Lead
+    from hotseat.catalog.leads import Lead, RemoteModel
     from hotseat.catalog.spec import BodyChanges
     from hotseat.relay.body import Body
     from hotseat.relay.head import RequestHead
     from hotseat.relay.keys import Verdict
     from hotseat.relay.known import KnownRequest
     from hotseat.relay.naming import Destination
+    from hotseat.relay.paths import Dialect
     from hotseat.settings import ErrorFormat
     from hotseat.terms import Address, Bytes, ClientId, Instant
 
@@ -45,16 +46,11 @@ class Request:
     """Where this head was read before: what was found out then."""
 
     @property
-    def is_v1(self) -> bool:
-        return self.destination.target.startswith(b"/v1/")
-
-    @property
-    def takes_slot(self) -> bool:
-        """Only what generates waits for a slot; reads such as GET /slots never do."""
-        return self.head.method == b"POST"
+    def must_name_model(self) -> bool:
+        return must_name_model(self.head, self.destination)
 
     def named_model(self) -> str | None:
-        """The model that the body names; under /v1/ a body that cannot be read is the client's mistake."""
+        """The model that the body names; raises where it must name one and cannot be read."""
         if self.known is not None and self.known.names_in_json:
             return model_in_json(self.body.whole())
         if b"content-encoding" in self.head.known:
@@ -63,11 +59,11 @@ class Request:
             return next((field.value for field in self.body.form.fields()), None)
         if self.body.is_spooled and (self.body.size > MOST_UNDECLARED or not self._begins_like_json()):
             return None
-        return model_in_json(self.body.whole()) if self.is_v1 else lenient_model_in_json(self.body.whole())
+        return model_in_json(self.body.whole()) if self.must_name_model else lenient_model_in_json(self.body.whole())
 
     def _refuse_compressed(self) -> None:
         coding = self.head.known[b"content-encoding"].lower()
-        if coding != b"identity" and self.is_v1:
+        if coding != b"identity" and self.must_name_model:
             text = f"the body is compressed ({coding.decode('latin-1')}), so its model cannot be read. Send it plain"
             raise UnsupportedEncoding(f"{text}, or name the model in the URL with ?model=.")
 
@@ -80,6 +76,24 @@ class Request:
             self._change_json(changes)
         elif changes.model_name is not None:
             self.body.splice([(field.start, field.end) for field in form.fields()], changes.model_name.encode())
+
+    def address_peer(self, remote: RemoteModel) -> None:
+        """Name the peer's own model wherever the peer may look for a name; raises for what no peer is asked."""
+        if not self.destination.rule.goes_to_peers:
+            path = self.destination.target.partition(b"?")[0].decode("latin-1")
+            raise Forbidden(f"{path} is not forwarded to peers: {remote.peer} is asked for inference only")
+        assert remote.changes.model_name is not None
+        target = with_model_in_query(
+            self.destination.target, remote.changes.model_name, needs_one=not self._body_names_model()
+        )
+        if target != self.destination.target:
+            self.destination, self.known = replace(self.destination, target=target), None
+
+    def _body_names_model(self) -> bool:
+        """Does the body say which model is meant, after `change_body` named it there?"""
+        if self.body.form is not None:
+            return bool(self.body.form.fields())
+        return self._begins_like_json() and b"content-encoding" not in self.head.known
 
     def ask_for_plain(self) -> None:
         """Take back that the client understands compressed answers: what was begun plain must go on plain."""
@@ -96,7 +110,9 @@ class Request:
         self.body.replace(rewrite_json(self.body.whole(), changes))
 
     def _begins_like_json(self) -> bool:
-        """Does what rests on disk begin like an object? Where nothing but blanks is in sight, it may."""
+        """Does the body begin like an object? Where nothing but blanks is in sight of what rests on disk, it may."""
+        if not self.body.is_spooled:
+            return self.body.whole().lstrip(BEFORE_AN_OBJECT).startswith(b"{")
         for offset in range(0, MOST_UNDECLARED, PIECE):
             if begun := self.body.pieces_from(offset).lstrip(BEFORE_AN_OBJECT):
                 return begun.startswith(b"{")
@@ -143,7 +159,7 @@ def must_stay_in_memory(head: RequestHead, destination: Destination) -> bool:
     is_changed = destination.lead is not None and changes_bodies(destination.lead)
     if destination.road is not MODEL_IN_BODY and not is_changed:
         return False
-    return head.boundary is None and (destination.target.startswith(b"/v1/") or is_json(head))
+    return head.boundary is None and (destination.target.startswith(b"/v1/") or head.is_json)
 
 
 def changes_bodies(lead: Lead) -> bool:
@@ -154,8 +170,9 @@ def changes_bodies(lead: Lead) -> bool:
 def names_in_json(head: RequestHead, destination: Destination) -> bool:
     """Is the model named in a JSON body that it must have?"""
     is_plain = head.boundary is None and b"content-encoding" not in head.known
-    return is_plain and destination.road is MODEL_IN_BODY and destination.target.startswith(b"/v1/")
+    return is_plain and destination.road is MODEL_IN_BODY and must_name_model(head, destination)
 
 
-def is_json(head: RequestHead) -> bool:
-    return b"json" in head.known.get(b"content-type", b"").lower()
+def must_name_model(head: RequestHead, destination: Destination) -> bool:
+    """Is a body that cannot be read the client's mistake? Not where the query names the model already."""
+    return head.method == b"POST" and destination.named is None and destination.target.startswith(b"/v1/")

@@ -13,6 +13,7 @@ from hotseat.relay.cors import Cors
 from hotseat.relay.fellows import Fellows
 from hotseat.relay.head import FOR_CLIENT
 from hotseat.relay.keys import Keys
+from hotseat.relay.paths import PathTable, needs_no_key
 from hotseat.relay.request import must_stay_in_memory
 from hotseat.terms import ClientId
 
@@ -41,6 +42,7 @@ class Rules:
         """Lines for pages of model servers."""
         self._gate = Gate(settings.access, settings.listen, settings.fleet.address if settings.fleet else "")
         self._fellows = Fellows(settings.fleet)
+        self.paths = PathTable(settings.inference_paths)
         self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
@@ -63,12 +65,20 @@ class Rules:
             known.get(b"content-type"),
         )
 
-    def authorize(self, head: RequestHead) -> Verdict:
-        """The caller's key, where keys are configured; hosts of the fleet have their own."""
+    def identify(self, head: RequestHead) -> Verdict:
+        """Who asks; raises 401 where keys are configured and this is not one of them. Hosts of the fleet have none."""
         if (fellow := self._fellows.verdict(head)) is not None:
             return fellow
-        path = head.target.partition(b"?")[0]
-        return self._keys.authorize(head.method, path, head.known.get(b"authorization"), head.known.get(b"x-api-key"))
+        verdict = self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key"))
+        if not needs_no_key(head.method, head.target.partition(b"?")[0]):
+            self._keys.check_known(verdict)
+        return verdict
+
+    def check_may_ask(self, verdict: Verdict, destination: Destination) -> None:
+        """Judged on what will be forwarded, not on what was asked; raises 403."""
+        self._keys.check_role(verdict, destination.rule.role)
+        if verdict.account is not None and destination.lead is not None:
+            verdict.account.check_may_use(destination.lead.name)
 
     def most_bytes(self, head: RequestHead, destination: Destination) -> Bytes:
         """How large the body may be; raises if it says that it is larger."""

@@ -1,0 +1,145 @@
+"""PURE: what each path is for: who may ask for it, whether it takes a slot of the server, how its errors read.
+
+One table feeds access, slots and error bodies. It is looked up with the method and the path that is really forwarded,
+byte by byte: a path that is spelled in any other way is not in it, and needs the role `operate`. Roles exist only
+where `apiKeys` is set.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hotseat.settings import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+READING = (b"GET", b"HEAD")
+OPEN_TO_ALL = (b"/health", b"/hotseat/ready")
+"""What load balancers ask, who rarely have a key."""
+OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
+
+
+class Dialect(Enum):
+    TEXT = "text"
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+
+@dataclass(frozen=True, slots=True)
+class PathRule:
+    """One row of the table."""
+
+    role: Role | None
+    """The lowest role that may ask for it; None: no key is needed."""
+    takes_slot: bool = False
+    """The server computes for it, so it waits while all slots of the server are taken."""
+    is_action: bool = False
+    """It changes something, so it is written to the audit log."""
+    dialect: Dialect = Dialect.TEXT
+    """How its callers read errors. OPENAI: those that say that they are an SDK of OpenAI's API."""
+    goes_to_peers: bool = False
+
+
+NO_KEY = PathRule(None)
+LOADS = PathRule(Role.OPERATE, is_action=True)
+STRICTEST = PathRule(Role.ADMIN, is_action=True)
+
+# OpenAI's and Anthropic's API, then those of llama.cpp, vLLM, SGLang, text-embeddings-inference, whisper.cpp and
+# stable-diffusion.cpp.
+COMPUTING = """
+    /v1/chat/completions /v1/completions /v1/embeddings /v1/responses /v1/moderations /v1/messages
+    /v1/audio/speech /v1/audio/transcriptions /v1/audio/translations
+    /v1/images/generations /v1/images/edits /v1/images/variations
+    /v1/rerank /v1/reranking /v1/score /v1/classify /v1/pooling
+    /completion /completions /chat/completions /responses /infill /embedding /embeddings /rerank /reranking
+    /v2/rerank /score /classify /pooling /generate /encode /embed /inference
+    /sdapi/v1/txt2img /sdapi/v1/img2img
+"""
+"""Posted, and the server computes an answer."""
+LOOKING_UP = "/v1/messages/count_tokens /v1/token/encode /v1/token/decode /tokenize /detokenize /apply-template"
+"""Posted, and answered while all slots are taken."""
+SUBSCRIBING = "/v1/audio/voices /v1/realtime"
+DESCRIBING = "/health /v1/health /props /models /v1/models"
+"""Read. What shows the doings of others, such as /slots and /metrics, is an operator's; what names a hotseat's other
+models is no peer's."""
+
+
+def _by_prefix(path: bytes) -> Dialect:
+    if path.startswith(b"/v1/messages"):
+        return Dialect.ANTHROPIC
+    return Dialect.OPENAI if path.startswith(b"/v1/") else Dialect.TEXT
+
+
+def _rows(
+    method: bytes, paths: str, *, takes_slot: bool = False, goes_to_peers: bool = True
+) -> dict[tuple[bytes, bytes], PathRule]:
+    return {
+        (method, path): PathRule(Role.INFERENCE, takes_slot, dialect=_by_prefix(path), goes_to_peers=goes_to_peers)
+        for path in paths.encode().split()
+    }
+
+
+INFERENCE = {
+    **_rows(b"POST", COMPUTING, takes_slot=True),
+    **_rows(b"POST", LOOKING_UP),
+    **_rows(b"GET", SUBSCRIBING),
+    **_rows(b"GET", DESCRIBING, goes_to_peers=False),
+}
+"""All that the role `inference` may ask of a model server."""
+
+
+class PathTable:
+    """The rules of a model server's paths, with those that `inferencePaths` adds."""
+
+    def __init__(self, inference_paths: Iterable[str] = ()) -> None:
+        added = " ".join(inference_paths)
+        self._inference = {**_rows(b"POST", added, takes_slot=True), **_rows(b"GET", added), **INFERENCE}
+
+    def of_model(self, method: bytes, target: bytes) -> PathRule:
+        """The rule of a target that is forwarded to a model server."""
+        path = target.partition(b"?")[0]
+        listed = self._inference.get((b"GET" if method == b"HEAD" else method, path))
+        return listed or PathRule(Role.OPERATE, is_action=method not in READING, dialect=_by_prefix(path))
+
+
+ONLY_LISTED = PathTable()
+
+
+def rule_of_ours(method: bytes, path: bytes) -> PathRule:
+    """The rule of a path that hotseat answers itself."""
+    reads = method in READING
+    if reads and path in OPEN_TO_ALL:
+        return NO_KEY
+    if path.startswith(b"/hotseat/"):
+        return PathRule(Role.OPERATE if reads or _OPERATING.fullmatch(path) else Role.ADMIN, is_action=not reads)
+    if path.startswith(b"/upstream/"):
+        return LOADS
+    return PathRule(Role.OPERATE if path == b"/metrics" else Role.INFERENCE, dialect=_by_prefix(path))
+
+
+_OPERATING = re.compile(rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*|fleet/.*)")
+
+
+def is_ours(method: bytes, path: bytes) -> bool:
+    """Does hotseat answer this itself, whatever runs?"""
+    if path.startswith(b"/hotseat/"):
+        return True
+    return method in READING and (path in OWN_PAGES or path.startswith(b"/v1/models/"))
+
+
+def without_slash(path: bytes) -> bytes:
+    """A management path means the same with a slash at its end; the dashboard's pages are files in a folder."""
+    return path if path.startswith(b"/hotseat/ui/") or path == b"/upstream/" else path.removesuffix(b"/")
+
+
+def needs_no_key(method: bytes, path: bytes) -> bool:
+    return method in READING and without_slash(path) in OPEN_TO_ALL
+
+
+def dialect_of_path(path: bytes) -> Dialect:
+    """How callers of a path read errors, also where it leads to no model."""
+    return ONLY_LISTED.of_model(b"POST", path).dialect

@@ -1,0 +1,167 @@
+"""What each path is for, judged on what is forwarded."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.puppets import catalog, spec
+
+from hotseat.relay.naming import find_road
+from hotseat.relay.paths import Dialect, PathTable, needs_no_key
+from hotseat.settings import Role
+
+CATALOG = catalog(spec("m"), spec("org/m"))
+PATHS = PathTable(["/my/generate"])
+
+NO_KEY = [("GET", "/health"), ("HEAD", "/health/"), ("GET", "/health?x=1"), ("GET", "/hotseat/ready")]
+INFERENCE = [
+    ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/messages?beta=true"),
+    ("POST", "/v1/audio/transcriptions"),
+    ("POST", "/v1/images/edits"),
+    ("POST", "/v1/rerank"),
+    ("POST", "/tokenize"),
+    ("POST", "/completion"),
+    ("POST", "/inference"),
+    ("POST", "/my/generate"),
+    ("GET", "/my/generate"),
+    ("POST", "/upstream/m/completion"),
+    ("POST", "/upstream/org/m/v1/embeddings"),
+    ("GET", "/upstream/m/props"),
+    ("HEAD", "/upstream/m/health"),
+    ("GET", "/props?x=/slots"),
+    ("GET", "/v1/models"),
+    ("GET", "/v1/models/org/m"),
+    ("GET", "/running"),
+    ("GET", "/swagger/"),
+]
+OPERATE_TO_READ = [
+    ("GET", "/slots"),
+    ("GET", "/upstream/m/slots"),
+    ("GET", "/upstream/m/metrics"),
+    ("GET", "/upstream/m/"),
+    ("GET", "/lora-adapters"),
+    ("GET", "/v1/responses/7"),
+    ("GET", "/anything"),
+    ("GET", "/metrics"),
+    ("GET", "/metrics/"),
+    ("GET", "/hotseat/events"),
+    ("HEAD", "/hotseat/logs"),
+    ("GET", "/hotseat/ui/"),
+    ("GET", "/hotseat/fleet"),
+    ("GET", "/upstream/m/hotseat/config"),
+]
+OPERATE_TO_ACT = [
+    ("GET", "/upstream/m/load"),
+    ("GET", "/upstream/m/load/"),
+    ("HEAD", "/upstream/m/load"),
+    ("GET", "/upstream/org/m/load?x=1"),
+    ("GET", "/upstream/nobody/load"),
+    ("DELETE", "/upstream/m"),
+    ("DELETE", "/upstream/m/"),
+    ("DELETE", "/upstream/m?force=true"),
+    ("DELETE", "/upstream/nobody"),
+    ("POST", "/hotseat/reload"),
+    ("POST", "/hotseat/reload/"),
+    ("DELETE", "/hotseat/yield"),
+    ("POST", "/hotseat/profiles/night"),
+    ("DELETE", "/hotseat/requests/7"),
+    ("PUT", "/hotseat/fleet/hosts/b/cordon"),
+    ("POST", "/slots/0?action=erase"),
+    ("POST", "/props"),
+    ("POST", "/lora-adapters"),
+    ("POST", "/sleep"),
+    ("POST", "/v1/load_lora_adapter"),
+    ("POST", "/load"),
+    ("POST", "/upstream/m/slots/0"),
+    ("POST", "/sl%6fts/0"),
+    ("PUT", "/upstream/m/%2Fprops"),
+    ("POST", "//v1/chat/completions"),
+    ("POST", "/v1/chat/completions/"),
+    ("POST", "/v1/chat%2Fcompletions"),
+    ("POST", "/V1/chat/completions"),
+    ("POST", "/v1/chat/completions;x"),
+    ("DELETE", "/v1/chat/completions"),
+    ("POST", "/health"),
+    ("POST", "/upstream/m/hotseat/yield"),
+    ("POST", "/upstream/m/upstream/m/v1/chat/completions"),
+    ("OPTIONS", "/v1/chat/completions"),
+    ("PROPFIND", "/v1/models"),
+]
+ADMIN = [("POST", "/hotseat/anything"), ("POST", "/hotseat/ready"), ("DELETE", "/hotseat/models/m")]
+
+ROWS = [
+    (method, target, needed, is_action)
+    for needed, is_action, routes in (
+        (None, False, NO_KEY),
+        (Role.INFERENCE, False, INFERENCE),
+        (Role.OPERATE, False, OPERATE_TO_READ),
+        (Role.OPERATE, True, OPERATE_TO_ACT),
+        (Role.ADMIN, True, ADMIN),
+    )
+    for method, target in routes
+]
+
+
+@pytest.mark.parametrize(("method", "target", "needed", "is_action"), ROWS)
+def test_what_is_forwarded_decides_the_role(method: str, target: str, needed: Role | None, is_action: bool) -> None:
+    """A model server's path needs `operate` unless it is written exactly as in the list; what changes is audited."""
+    rule = find_road(method.encode(), target.encode(), CATALOG, PATHS).rule
+
+    assert (rule.role, rule.is_action) == (needed, is_action)
+    assert needs_no_key(method.encode(), target.partition("?")[0].encode()) is (needed is None)
+
+
+@pytest.mark.parametrize(
+    ("target", "takes_slot"),
+    [
+        ("/v1/chat/completions", True),
+        ("/v1/embeddings", True),
+        ("/v1/messages", True),
+        ("/upstream/m/completion", True),
+        ("/my/generate", True),
+        ("/v1/messages/count_tokens", False),
+        ("/tokenize", False),
+        ("/upstream/m/apply-template", False),
+        ("/slots/0?action=save", False),
+        ("/anything", False),
+    ],
+)
+def test_only_what_computes_takes_a_slot(target: str, takes_slot: bool) -> None:
+    """Everything else passes while all slots of the server are taken."""
+    assert find_road(b"POST", target.encode(), CATALOG, PATHS).rule.takes_slot is takes_slot
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "goes"),
+    [
+        ("POST", "/v1/chat/completions", True),
+        ("POST", "/tokenize", True),
+        ("POST", "/my/generate", True),
+        ("GET", "/v1/realtime", True),
+        ("GET", "/v1/models", False),
+        ("GET", "/health", False),
+        ("GET", "/running", False),
+        ("GET", "/metrics", False),
+        ("POST", "/hotseat/yield", False),
+        ("DELETE", "/upstream/m", False),
+        ("POST", "/upstream/m/v1/chat/completions", False),
+        ("POST", "/slots/0", False),
+    ],
+)
+def test_a_peer_is_asked_for_inference_only(method: str, target: str, goes: bool) -> None:
+    """None of what a hotseat answers about itself, and nothing that is not in the list."""
+    assert PATHS.of_model(method.encode(), target.encode()).goes_to_peers is goes
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect"),
+    [
+        ("/v1/messages", Dialect.ANTHROPIC),
+        ("/v1/messages/batches", Dialect.ANTHROPIC),
+        ("/v1/anything", Dialect.OPENAI),
+        ("/completion", Dialect.TEXT),
+    ],
+)
+def test_the_table_says_how_errors_read(path: str, dialect: Dialect) -> None:
+    """By the API that the path belongs to."""
+    assert PATHS.of_model(b"POST", path.encode()).dialect is dialect
