@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -13,6 +14,8 @@ from tests.support.company import MODELS, Company, company
 from tests.support.management import Management, application, around, served
 from tests.support.puppets import Puppets, come_true
 
+from hotseat.accounts import HELD
+from hotseat.settings import ApiKey, Role
 from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
@@ -194,6 +197,19 @@ async def test_a_silent_host_is_named(hosts: Served) -> None:
     assert qwen["elsewhere"] == [{"host": "b", "phase": "ready", "why": ""}]
     assert llama.status_code == 502
     assert llama.json()["error"] == "llama is ready on c, which did not say why"
+
+
+async def test_a_key_moves_the_models_that_it_is_for(house: Management) -> None:
+    """As it loads and unloads them."""
+    house.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",))])
+    as_holder = {HELD: sha256(b"sesame").hexdigest()}
+    own, other = [
+        await house.client.post(f"/hotseat/fleet/models/{model}/move?to=b", headers=as_holder)
+        for model in ("alpha", "slow")
+    ]
+
+    assert own.status_code == 409  # this host is alone
+    assert (other.status_code, other.headers["X-Error-Code"]) == (403, "forbidden")
 
 
 async def test_a_host_that_is_alone_has_no_fleet(house: Management) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from hotseat.api.context import Here
+from hotseat.api.context import Asker, Here
 from hotseat.api.fleet_shapes import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
 from hotseat.api.management import Responses
 from hotseat.api.patience import unless_gone
@@ -76,8 +76,10 @@ async def undrain(host: str, here: Here) -> Result:
     responses=MOVING,
 )
 async def move(
-    model: str, request: Request, here: Here, to: Annotated[str, Query(description="The host's name.")]
+    model: str, request: Request, here: Here, asker: Asker, to: Annotated[str, Query(description="The host's name.")]
 ) -> Result:
+    if asker is not None:
+        asker.check_may_use(model)
     return Result(message=await unless_gone(request.receive, desk_of(here).move(model, to)))
 
 
