@@ -120,6 +120,8 @@ def test_no_more_than_the_ring_holds_is_kept() -> None:
         (b"\x1b]52;c;ZXZpbA==\x1b\\text", "text"),
         (b"\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
         (b"\x1b(Bplain\x1b=", "plain"),
+        (b"\x1b]0;no end, and the text is not hidden", "0;no end, and the text is not hidden"),
+        (b"\x1b]0;torn\x1b[31mred\x07", "0;tornred"),
         (b"bell\x07 null\x00 c1\xc2\x9b31m", "bell null c131m"),
         (b"a\tb", "a\tb"),
         (b"10%\r50%\r100%", "100%"),
@@ -134,6 +136,20 @@ def test_lines_are_plain_text(written: bytes, read: str) -> None:
     output.feed(written + b"\n")
 
     assert output.tail(1) == [read]
+
+
+@pytest.mark.parametrize(
+    "piece", [b"\x1b]", b"\x1bP", b"\x1b[", b"\x1b[1", b"\x1b(", b"\x1b\x1b", b"\r", b"\x1b]0;\xff"]
+)
+def test_the_longest_line_is_cleaned_in_time_proportional_to_its_length(piece: bytes) -> None:
+    """Whatever it repeats: lines are cleaned on the event loop, where every other request would wait."""
+    output = Output()
+    output.feed((piece * KEPT)[:KEPT] + b".")
+    used = time.process_time()
+    [line] = output.tail(1)
+
+    assert time.process_time() - used < 0.5
+    assert "\x1b" not in line
 
 
 def test_secrets_are_hidden_from_readers() -> None:

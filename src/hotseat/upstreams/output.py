@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import re
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
+
+from hotseat.upstreams.plain_text import plain_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -32,13 +33,6 @@ request did."""
 BABBLE = 16 << 10
 """Who writes so much at once is listened to without a pause, lest the pipe fill and the writer wait."""
 SKIPPED = "(some output was skipped here)"
-
-_ESCAPE = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
-    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\)"  # titles, links, clipboard
-    r"|\x1b[ -/]*[0-~]"
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-)
 
 
 class Output:
@@ -103,8 +97,7 @@ class Output:
             self._kept -= len(self._chunks.popleft())
 
     def _readable(self, line: bytes) -> str:
-        text = line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2]
-        text = _ESCAPE.sub("", text)
+        text = plain_line(line)
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
