@@ -173,6 +173,18 @@ def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, options: tupl
     assert [line["model"] for line in told if line["message"] == "upstream failed to start"] == ["qwen"]
 
 
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_the_output_of_a_model_server_cannot_act_on_the_terminal(tmp_path: Path, form: str) -> None:
+    """What is copied to our own output has no escape in it, whatever the server writes."""
+    writes = {"cmd": r"printf '\033]52;c;ZXZpbA==\007te\033[2Jxt\033]0;title'", "proxy": "http://127.0.0.1:9"}
+    with Hotseat({"logToStdout": "both", "logFormat": form, "models": {"qwen": writes}}, tmp_path) as house:
+        house.call("GET", "/upstream/qwen/load")
+        house.terminate()
+
+    assert "text0;title" in house.log()
+    assert "\x1b" not in house.log()
+
+
 def test_the_command_line_chooses_the_form_of_the_log(tmp_path: Path) -> None:
     """It wins over the configuration, also after a reload."""
     with Hotseat({"logFormat": "json", "models": {"qwen": TALKS}}, tmp_path, options=("--log-format", "text")) as house:

@@ -55,7 +55,7 @@ from hotseat.tasks import Tasks
 from hotseat.telemetry import logs
 from hotseat.telemetry.descriptors import watch_descriptors
 from hotseat.telemetry.fleet_page import FleetPage
-from hotseat.telemetry.json_lines import ServerLines
+from hotseat.telemetry.json_lines import server_line
 from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.lag import Lag
 from hotseat.telemetry.loop_page import LoopPage
@@ -158,7 +158,6 @@ class Program:
         """What the scheduler cannot keep, as far as it was said already."""
         self._leaving = Leaving()
         self._accounts = Accounts()
-        self._server_lines = ServerLines()
         self._fellowship: Fellowship | None = None
         """None: this host is alone."""
 
@@ -263,8 +262,8 @@ class Program:
         if self.settings.logging.to_stdout in ("upstream", "both"):
             self._echo(model, chunk)
 
-    def _as_logged(self, model: ModelName, chunk: bytes) -> bytes:
-        return chunk if logs.is_text(self.settings.logging) else self._server_lines(model, chunk, time.time())
+    def _as_logged(self, model: ModelName, line: str) -> str:
+        return line if logs.is_text(self.settings.logging) else server_line(model, line, time.time())
 
     async def _close(self, within: Seconds) -> None:
         """Let requests in flight finish, then stop the upstreams; a second signal cuts it short."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.settings import LogFormat, Logging
-from hotseat.telemetry.json_lines import LONGEST_LINE, ServerLines
+from hotseat.telemetry.json_lines import server_line
 from hotseat.telemetry.logs import TIME_FORMATS, is_text, set_up, stamped
 from hotseat.terms import ModelName
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+QWEN = ModelName("qwen")
 SUMMER = datetime(2026, 7, 4, 15, 4, 5, 123456, tzinfo=timezone(timedelta(hours=2), "CEST"))
 
 
@@ -151,30 +151,14 @@ def test_a_line_of_json_has_the_trace(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_lines_of_model_servers_become_json_too() -> None:
-    """However the pieces are cut, and whatever two servers say at a time."""
-    lines = ServerLines()
-    said = lines(QWEN, b"load", 0.5) + lines(LLAMA, b"hello\r\n", 1.0) + lines(QWEN, b"ing\n\xff\nand", 2.0)
-    told = [json.loads(line) for line in said.splitlines()]
-
-    assert [(line["model"], line["message"]) for line in told] == [
-        ("llama", "hello"),
-        ("qwen", "loading"),
-        ("qwen", "\ufffd"),
-    ]
-    assert told[0] == {
+    """They are lines of the same log, by the name of their model."""
+    assert json.loads(server_line(QWEN, "hello", 1.0)) == {
         "time": "1970-01-01T00:00:01.000Z",
         "level": "info",
         "logger": "upstream",
         "message": "hello",
-        "model": "llama",
+        "model": "qwen",
     }
-
-
-def test_a_line_without_an_end_takes_no_memory() -> None:
-    """A server that never ends its line is told in pieces."""
-    [line] = ServerLines()(QWEN, b"." * (LONGEST_LINE + 1), 0.0).splitlines()
-
-    assert len(json.loads(line)["message"]) == LONGEST_LINE + 1
 
 
 def test_a_terminal_gets_text_and_a_pipe_gets_json(monkeypatch: pytest.MonkeyPatch) -> None:

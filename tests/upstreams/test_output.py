@@ -12,7 +12,7 @@ from tests.support.client import eventually
 from tests.support.stage import model
 
 from hotseat.terms import ModelName
-from hotseat.upstreams.echo import BEHIND, Echo
+from hotseat.upstreams.echo import BEHIND, LONGEST_LINE, Echo
 from hotseat.upstreams.output import KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.support.stage import Stage
 
-QWEN = ModelName("qwen")
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 
 
 async def test_a_hundred_megabytes_pass_without_holding_up_the_server(stage: Stage) -> None:
@@ -208,6 +208,44 @@ def test_the_copy_is_what_was_written(pipe: tuple[int, int]) -> None:
     echo.close()
 
     assert os.read(pipe[0], 100) == b"one\ntwo\n"
+
+
+def copied(pipe: tuple[int, int], *pieces: tuple[ModelName, bytes]) -> bytes:
+    echo = Echo(lambda model, line: f"{model}: {line}", fd=pipe[1])
+    for piece in pieces:
+        echo(*piece)
+    echo.close()
+    return os.read(pipe[0], 1 << 16)
+
+
+def test_the_copy_has_no_terminal_escapes(pipe: tuple[int, int]) -> None:
+    """Also where one of them comes in two pieces: no server can write to the clipboard of who runs hotseat."""
+    pieces = [(QWEN, b"\x1b]52;c;ZXZp"), (QWEN, b"bA==\x07tex"), (QWEN, b"t\x1b"), (QWEN, b"[2J\xc2\x9b2J\n")]
+
+    assert copied(pipe, *pieces) == b"qwen: text2J\n"
+
+
+def test_the_copy_mixes_no_lines_of_two_servers(pipe: tuple[int, int]) -> None:
+    """However their pieces are cut."""
+    pieces = [(QWEN, b"load"), (LLAMA, b"hello\r\n"), (QWEN, b"ing\n\xff\nand")]
+
+    assert copied(pipe, *pieces).decode() == "llama: hello\nqwen: loading\nqwen: \ufffd\n"
+
+
+def test_a_line_without_an_end_takes_no_memory(pipe: tuple[int, int]) -> None:
+    """A server that never ends its line is copied in pieces."""
+    assert len(copied(pipe, (QWEN, b"." * (LONGEST_LINE + 1)))) == LONGEST_LINE + len("qwen: .\n")
+
+
+async def test_the_last_words_of_a_server_are_copied_without_the_end_of_their_line() -> None:
+    """It died in the middle of a word."""
+    pieces: list[bytes] = []
+    pipe = Pipe(Output(pieces.append))
+    os.write(pipe.write_end, b"out of mem")
+    os.close(pipe.write_end)
+    pipe.close()
+
+    assert b"".join(pieces) == b"out of mem\n"
 
 
 def test_a_copy_that_nobody_reads_stops_nobody(pipe: tuple[int, int]) -> None:

@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hotseat.terms import ModelName
 
-LONGEST_LINE = 16 << 10
-"""Bytes of a model server's line; a longer one becomes several."""
-
 _PLACE = r"%[-#0 +]*\d*(?:\.\d+)?[a-z]"
 _PLACES = re.compile(rf"(?: (\w+)=)?{_PLACE}")
 _NAMED = re.compile(rf" \w+={_PLACE}")
@@ -64,21 +61,7 @@ def in_unicode(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-class ServerLines:
-    """What model servers write as lines of the same log; pieces come as they come, and lines are put together."""
-
-    def __init__(self) -> None:
-        self._begun: dict[ModelName, bytes] = {}
-
-    def __call__(self, model: ModelName, piece: bytes, now: float) -> bytes:
-        *complete, begun = (self._begun.pop(model, b"") + piece).split(b"\n")
-        if len(begun) > LONGEST_LINE:
-            complete, begun = [*complete, begun], b""
-        if begun:
-            self._begun[model] = begun
-        return b"".join(self._told(model, line, now) for line in complete)
-
-    def _told(self, model: ModelName, line: bytes, now: float) -> bytes:
-        about = {"time": in_utc(now), "level": "info", "logger": "upstream"}
-        told = line_of({**about, "message": line.decode("utf-8", "replace").rstrip("\r"), "model": model})
-        return told.encode() + b"\n"
+def server_line(model: ModelName, line: str, now: float) -> str:
+    """What a model server wrote as a line of the same log."""
+    about = {"time": in_utc(now), "level": "info", "logger": "upstream"}
+    return line_of({**about, "message": line, "model": model})

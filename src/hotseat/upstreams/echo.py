@@ -1,4 +1,7 @@
-"""Copies what servers write to our own standard output, from a thread: a terminal that stands still stops nobody."""
+"""Copies what servers write to our own standard output, line by line, without anything that could act on a terminal.
+
+The work is done in a thread: a terminal that stands still stops nobody.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import queue
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from hotseat.upstreams.plain_text import plain_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,15 +23,19 @@ BEHIND = 64
 
 LAST_WORDS_S = 1.0
 
+LONGEST_LINE = 16 << 10
+"""Bytes; a longer line becomes several."""
 
-def as_written(model: ModelName, chunk: bytes) -> bytes:
-    return chunk
+
+def as_text(model: ModelName, line: str) -> str:
+    return line
 
 
 class Echo:
-    def __init__(self, form: Callable[[ModelName, bytes], bytes] = as_written, fd: int = 1) -> None:
+    def __init__(self, form: Callable[[ModelName, str], str] = as_text, fd: int = 1) -> None:
         self._form = form
         self._fd = fd
+        self._unfinished: dict[ModelName, bytes] = {}
         self._waiting: queue.Queue[tuple[ModelName, bytes] | None] = queue.Queue(BEHIND)
         self._writer = threading.Thread(target=self._write, name="echo", daemon=True)
         self._writer.start()
@@ -44,6 +53,15 @@ class Echo:
     def _write(self) -> None:
         with suppress(OSError):  # nobody reads it any more
             while piece := self._waiting.get():
-                chunk = self._form(*piece)
+                chunk = self._lines(*piece)
                 while chunk:
                     chunk = chunk[os.write(self._fd, chunk) :]
+
+    def _lines(self, model: ModelName, chunk: bytes) -> bytes:
+        """The lines that are complete by now: half of an escape sequence cannot be cleaned."""
+        *complete, rest = (self._unfinished.pop(model, b"") + chunk).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            complete, rest = [*complete, rest], b""
+        if rest:
+            self._unfinished[model] = rest
+        return "".join(f"{self._form(model, plain_line(line))}\n" for line in complete).encode()

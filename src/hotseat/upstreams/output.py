@@ -46,6 +46,7 @@ class Output:
         self._echo = echo
         self._half_line = b""
         """Not echoed yet, where there are secrets: one of them may be in the middle of coming."""
+        self._is_amid_line = False
         self.written = 0
         """Bytes ever written: a place in the output, for `since`."""
 
@@ -53,12 +54,21 @@ class Output:
         self._keep(chunk)
         for follower in self._followers:
             follower.offer(chunk)
-        if self._echo:
-            self._echo(self._veiled(chunk) if self._secrets else chunk)
+        self._copy(chunk)
+
+    def end_line(self) -> None:
+        """Who wrote has ended: what is copied line by line waits no longer for the end of its last line."""
+        if self._is_amid_line:
+            self._copy(b"\n")
 
     def conceal(self, secrets: Iterable[str]) -> None:
         """Never show these words to a reader: some servers print their own command line."""
         self._secrets = tuple(secrets)
+
+    def _copy(self, chunk: bytes) -> None:
+        if self._echo:
+            self._echo(self._veiled(chunk) if self._secrets else chunk)
+            self._is_amid_line = not chunk.endswith(b"\n")
 
     def _veiled(self, chunk: bytes) -> bytes:
         """Whole lines without the secrets in them; the rest comes with its line's end, or when it is long."""
@@ -192,3 +202,4 @@ class Pipe:
         self._loop.remove_reader(self._read_end)
         os.close(self._read_end)
         self._read_end = -1
+        self._output.end_line()
