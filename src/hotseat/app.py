@@ -58,8 +58,10 @@ from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.json_lines import server_line
 from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.lag import Lag
+from hotseat.telemetry.log_page import LogPage
 from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metrics import Metrics
+from hotseat.telemetry.stdout_writer import StdoutWriter
 from hotseat.terms import Address
 from hotseat.upstreams.echo import Echo
 from hotseat.upstreams.output import Outputs
@@ -85,6 +87,14 @@ FAILED, INVALID = 1, 3
 
 def serve(options: ServeOptions) -> int:
     """Run until told to stop; returns the exit code."""
+    writer = StdoutWriter()
+    try:
+        return open_and_run(options, writer)
+    finally:
+        writer.close()
+
+
+def open_and_run(options: ServeOptions, writer: StdoutWriter) -> int:
     stock, systemd = Stock(), Systemd(os.environ)
     try:
         handed = handed_sockets(os.environ)
@@ -98,7 +108,7 @@ def serve(options: ServeOptions) -> int:
         return complain(*map(str, error.complaints))
     if problem := refuse_open(loaded.settings) or refuse_fleet(loaded.settings):
         return complain(problem)
-    logs.set_up(loaded.settings.logging)
+    logs.set_up(loaded.settings.logging, writer)
     try:
         tls = tls_context(options.tls)
     except (OSError, ssl.SSLError) as problem:
@@ -110,7 +120,7 @@ def serve(options: ServeOptions) -> int:
         print(f"cannot listen on {host}:{port}: {refused.strerror}. Choose another with --listen.", file=sys.stderr)
         return FAILED
     try:
-        return run(Program(options, loaded, sockets, tls, stock, systemd).run())
+        return run(Program(options, loaded, sockets, tls, stock, systemd, writer).run())
     except (NameTaken, StoreError) as refused:
         return complain(f"cannot join the fleet: {refused}")
 
@@ -146,8 +156,10 @@ class Program:
         tls: ssl.SSLContext | None,
         stock: Stock,
         systemd: Systemd,
+        writer: StdoutWriter,
     ) -> None:
         self._options = options
+        self._writer = writer
         self._stock = stock
         self._systemd = systemd
         self._renewal = Renewal(loaded, stock, self)
@@ -190,8 +202,7 @@ class Program:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hotseat-")))
-        self._echo = Echo(self._as_logged)
-        stack.callback(self._echo.close)
+        self._echo = Echo(self._writer.put_copy, self._as_logged)
         self._supervisor: Supervisor = await stack.enter_async_context(
             open_supervisor(
                 os.environ, self._loaded.withheld_env, Outputs(self._echo_if_wished), spare=Ram().spare_for_files
@@ -215,6 +226,7 @@ class Program:
         self._metrics = Metrics(self._dispatcher.view, lag.worst_since_asked, lambda: self._archivist.lost)
         self._metrics.include(KeyPage(self._accounts.all))
         self._metrics.include(LoopPage())
+        self._metrics.include(LogPage(lambda: self._writer.lines_dropped))
         self._metrics.include(FleetPage(lambda: desk.view() if (desk := self._fleet_desk()) else None))
         self._journal.listen(self._metrics.watch)
         self._journal.listen(Homecoming(self._dispatcher, self._tasks).watch)
@@ -329,7 +341,7 @@ class Program:
             self._tls.load_cert_chain(*self._options.tls)
 
     def take_up(self, loaded: Loaded) -> None:
-        logs.set_up(loaded.settings.logging)
+        logs.set_up(loaded.settings.logging, self._writer)
         self._supervisor.withhold(loaded.withheld_env)
         self._relay.rules = Rules(loaded.settings, self._accounts)
 
@@ -352,7 +364,7 @@ class Program:
             and logs.is_text(self.settings.logging)
             and self.settings.logging.to_stdout in ("proxy", "both")
         ):
-            print(*self._greeting().lines(), sep="\n", flush=True)
+            self._writer.put_line("\n".join(self._greeting().lines()))
             return
         files = ", ".join(str(file) for file in self._loaded.files)
         log.info("hotseat %s serves %d models from %s", __version__, len(self._loaded.catalog.models), files)

@@ -36,7 +36,9 @@ class Hotseat:
         environ: Mapping[str, str] | None = None,
         options: tuple[str, ...] = (),
         port: int | None = None,
+        output: int | None = None,
     ) -> None:
+        """`output` takes what it writes, to both of its outputs; `log` reads it where there is none."""
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.config = config if isinstance(config, Path) else folder / "config.yaml"
@@ -48,7 +50,8 @@ class Hotseat:
         self._mark = f"{MARK}={folder}".encode()
         argv = [*map(str, program), "serve", "--config", str(self.config), "--listen", f"{host}:{self.port}", *options]
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(argv, stdout=log, stderr=log, env=self._environment)
+            to = log if output is None else output
+            self.process = subprocess.Popen(argv, stdout=to, stderr=to, env=self._environment)
 
     def __enter__(self) -> Self:
         try:

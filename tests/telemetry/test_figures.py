@@ -23,6 +23,7 @@ from hotseat.settings import ApiKey
 from hotseat.telemetry.figures import LABELS
 from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.key_page import KeyPage
+from hotseat.telemetry.log_page import LogPage
 from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metrics import Metrics
 from hotseat.terms import HostName, ModelName
@@ -46,6 +47,7 @@ async def printed() -> list[Metric]:
     metrics = Metrics(dispatcher.view, lambda: 0.0)
     metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")])))
     metrics.include(LoopPage())
+    metrics.include(LogPage(lambda: 0))
     metrics.include(FleetPage(lambda: FLEET))
     journal.listen(metrics.watch)
     metrics.finished(ALPHA, 200, 0.1, 0.2, 0.3)

@@ -8,16 +8,13 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
 from tests.support.stage import model
 
 from hotseat.terms import ModelName
-from hotseat.upstreams.echo import BEHIND, LONGEST_LINE, Echo
+from hotseat.upstreams.echo import LONGEST_LINE, Echo
 from hotseat.upstreams.output import KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.stage import Stage
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
@@ -200,41 +197,31 @@ async def test_a_follower_who_leaves_is_forgotten() -> None:
     assert output._followers == []
 
 
-def test_the_copy_is_what_was_written(pipe: tuple[int, int]) -> None:
-    echo = Echo(fd=pipe[1])
-    output = Outputs(echo).of(QWEN)
-    output.feed(b"one\n")
-    output.feed(b"two\n")
-    echo.close()
-
-    assert os.read(pipe[0], 100) == b"one\ntwo\n"
+def copied(*pieces: tuple[ModelName, bytes]) -> bytes:
+    written: list[bytes] = []
+    outputs = Outputs(Echo(lambda make, _: written.append(make()), lambda model, line: f"{model}: {line}"))
+    for model_, piece in pieces:
+        outputs.of(model_).feed(piece)
+    return b"".join(written)
 
 
-def copied(pipe: tuple[int, int], *pieces: tuple[ModelName, bytes]) -> bytes:
-    echo = Echo(lambda model, line: f"{model}: {line}", fd=pipe[1])
-    for piece in pieces:
-        echo(*piece)
-    echo.close()
-    return os.read(pipe[0], 1 << 16)
-
-
-def test_the_copy_has_no_terminal_escapes(pipe: tuple[int, int]) -> None:
+def test_the_copy_has_no_terminal_escapes() -> None:
     """Also where one of them comes in two pieces: no server can write to the clipboard of who runs hotseat."""
     pieces = [(QWEN, b"\x1b]52;c;ZXZp"), (QWEN, b"bA==\x07tex"), (QWEN, b"t\x1b"), (QWEN, b"[2J\xc2\x9b2J\n")]
 
-    assert copied(pipe, *pieces) == b"qwen: text2J\n"
+    assert copied(*pieces) == b"qwen: text2J\n"
 
 
-def test_the_copy_mixes_no_lines_of_two_servers(pipe: tuple[int, int]) -> None:
+def test_the_copy_mixes_no_lines_of_two_servers() -> None:
     """However their pieces are cut."""
     pieces = [(QWEN, b"load"), (LLAMA, b"hello\r\n"), (QWEN, b"ing\n\xff\nand")]
 
-    assert copied(pipe, *pieces).decode() == "llama: hello\nqwen: loading\nqwen: \ufffd\n"
+    assert copied(*pieces).decode() == "llama: hello\nqwen: loading\nqwen: \ufffd\n"
 
 
-def test_a_line_without_an_end_takes_no_memory(pipe: tuple[int, int]) -> None:
+def test_a_line_without_an_end_takes_no_memory() -> None:
     """A server that never ends its line is copied in pieces."""
-    assert len(copied(pipe, (QWEN, b"." * (LONGEST_LINE + 1)))) == LONGEST_LINE + len("qwen: .\n")
+    assert len(copied((QWEN, b"." * (LONGEST_LINE + 1)))) == LONGEST_LINE + len("qwen: .\n")
 
 
 async def test_the_last_words_of_a_server_are_copied_without_the_end_of_their_line() -> None:
@@ -246,49 +233,6 @@ async def test_the_last_words_of_a_server_are_copied_without_the_end_of_their_li
     pipe.close()
 
     assert b"".join(pieces) == b"out of mem\n"
-
-
-def test_a_copy_that_nobody_reads_stops_nobody(pipe: tuple[int, int]) -> None:
-    """A terminal on hold, or a log collector that hangs."""
-    echo = Echo(fd=pipe[1])
-    output = Outputs(echo).of(QWEN)
-    for _ in range(10 * BEHIND):
-        output.feed(b"x" * 65_536)
-
-    assert output.written == 10 * BEHIND * 65_536
-    os.set_blocking(pipe[0], False)
-    eventually(lambda: drained(pipe[0]) and not echo._waiting.qsize())
-    echo.close()
-
-
-def test_a_copy_into_a_closed_pipe_is_given_up() -> None:
-    """`hotseat serve | head` goes on serving."""
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    echo = Echo(fd=write_end)
-    echo(QWEN, b"lost")
-    echo.close()
-    os.close(write_end)
-
-    assert not echo._writer.is_alive()
-
-
-def drained(fd: int) -> bool:
-    try:
-        while os.read(fd, 1 << 20):
-            pass
-    except BlockingIOError:
-        return True
-    return True
-
-
-@pytest.fixture
-def pipe() -> Iterator[tuple[int, int]]:
-    ends = os.pipe()
-    yield ends
-
-    for end in ends:
-        os.close(end)
 
 
 def test_secrets_are_hidden_from_the_copy_on_our_own_output_too() -> None:

@@ -152,6 +152,9 @@ TASKS = Figure(
 ACTIVITY_LOST = Figure(
     "hotseat_activity_lost_total", _COUNTER, "Finished requests that should have been kept on disk and could not."
 )
+LOG_LINES_DROPPED = Figure(
+    "hotseat_log_lines_dropped_total", _COUNTER, "Log lines that were not written because nobody read the output."
+)
 LAST_RELOAD = Figure(
     "hotseat_config_last_reload_success", _GAUGE, "1 if the configuration in use is the newest, 0 if that one is wrong."
 )
@@ -205,7 +208,7 @@ FIGURES = (
     PROMPT_TOKENS, COMPLETION_TOKENS, TOKENS_PER_SECOND, REFUSALS,
     LOADS, STOPS, CRASHES, EARLY_EVICTIONS, LOAD_SECONDS, STOP_SECONDS, SLEEPS, WAKE_SECONDS,
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
-    ACTIVITY_LOST, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
+    ACTIVITY_LOST, LOG_LINES_DROPPED, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
     KEY_REQUESTS, KEY_REFUSED, KEY_IN_FLIGHT, KEY_DEVICE_SECONDS,
     FLEET_STANDING, FLEET_HOSTS, FLEET_HEARD, FLEET_SHUNNED, FLEET_READY, FLEET_REQUESTS, FLEET_CLAIMS, FLEET_MALFORMED,
     *PROCESS,

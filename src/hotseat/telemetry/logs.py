@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from hotseat.settings import Logging
+    from hotseat.telemetry.stdout_writer import StdoutWriter
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 
@@ -41,8 +42,11 @@ TIME_FORMATS = {
 }
 
 
-def set_up(wishes: Logging) -> None:
-    """Make the process log as the configuration says; call it again after a reload."""
+def set_up(wishes: Logging, writer: StdoutWriter | None = None) -> None:
+    """Make the process log as the configuration says; call it again after a reload.
+
+    With `writer` no log line can block its caller, whoever reads our output or does not.
+    """
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)
@@ -50,9 +54,21 @@ def set_up(wishes: Logging) -> None:
     if wishes.to_stdout not in ("proxy", "both"):
         root.addHandler(logging.NullHandler())
         return
-    handler = logging.StreamHandler(sys.stdout)
+    handler = logging.StreamHandler(sys.stdout) if writer is None else Queued(writer)
     handler.setFormatter(Lines(wishes.time_format) if is_text(wishes) else JsonLines())
     root.addHandler(handler)
+
+
+class Queued(logging.Handler):
+    def __init__(self, writer: StdoutWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._writer.put_line(self.format(record))
+        except Exception:
+            self.handleError(record)
 
 
 def is_text(wishes: Logging) -> bool:

@@ -1,0 +1,28 @@
+"""What became of our own log lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client.registry import Collector
+
+from hotseat.telemetry import figures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from prometheus_client.core import Metric
+
+
+class LogPage(Collector):
+    def __init__(self, lines_dropped: Callable[[], int]) -> None:
+        self._lines_dropped = lines_dropped
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, as the other pages."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        dropped = figures.LOG_LINES_DROPPED.counter()
+        dropped.add_metric([], self._lines_dropped())
+        yield dropped

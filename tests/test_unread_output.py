@@ -1,0 +1,75 @@
+"""The program goes on serving where nobody reads what it writes."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tests.support.hotseat import Hotseat
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = {
+    "logToStdout": "both",
+    "logLevel": "debug",
+    "models": {"qwen": {"cmd": "sh -c 'seq 20000; exit 1'", "proxy": "http://127.0.0.1:9"}},
+}
+DEADLINE_S = 10.0
+
+
+def fill(fd: int) -> None:
+    os.set_blocking(fd, False)
+    try:
+        while os.write(fd, b"." * 4096):
+            pass
+    except BlockingIOError:
+        os.set_blocking(fd, True)
+
+
+def status(house: Hotseat, path: str) -> int:
+    with closing(http.client.HTTPConnection("127.0.0.1", house.port, timeout=DEADLINE_S)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().status
+
+
+def read_all(fd: int) -> bytes:
+    data = bytearray()
+    while piece := os.read(fd, 1 << 20):
+        data += piece
+    return bytes(data)
+
+
+def test_a_pipe_that_nobody_reads_stops_nothing(tmp_path: Path) -> None:
+    """Neither requests nor starts nor the end: it answers, tries to load, and exits on SIGTERM."""
+    read_end, write_end = os.pipe()
+    fill(write_end)
+    with Hotseat(CONFIG, tmp_path, output=write_end) as house:
+        os.close(write_end)
+        assert status(house, "/upstream/qwen/load") == 503
+        assert status(house, "/health") == 200
+        began = time.monotonic()
+        assert house.terminate() == 0
+        assert time.monotonic() - began < DEADLINE_S
+    os.close(read_end)
+
+
+def test_a_reader_who_comes_back_gets_the_lines_that_waited(tmp_path: Path) -> None:
+    """What was logged while nobody read is there, the end included."""
+    read_end, write_end = os.pipe()
+    fill(write_end)
+    with Hotseat(CONFIG, tmp_path, output=write_end) as house:
+        os.close(write_end)
+        status(house, "/upstream/qwen/load")
+        with ThreadPoolExecutor(1) as reader:
+            reading = reader.submit(read_all, read_end)
+            house.terminate()
+            read = reading.result(DEADLINE_S)
+    os.close(read_end)
+
+    assert b"upstream failed to start" in read
+    assert b"shutting down" in read
