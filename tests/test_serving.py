@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
 import socket
+from resource import RLIM_INFINITY
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,7 @@ from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
 
-from hotseat.app import FAILED, INVALID, serve
+from hotseat.app import FAILED, INVALID, OPEN_MAX, file_limit, raise_file_limit, serve
 from hotseat.doors import bound
 from hotseat.options import ServeOptions
 
@@ -75,6 +77,35 @@ def test_a_port_in_use_is_told(config: Path, capsys: pytest.CaptureFixture[str])
 
     assert code == FAILED
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "asked"),
+    [
+        (1024, 4096, 4096),
+        (256, RLIM_INFINITY, OPEN_MAX),
+        (50_000, RLIM_INFINITY, 50_000),
+        (RLIM_INFINITY, RLIM_INFINITY, RLIM_INFINITY),
+    ],
+)
+def test_no_infinite_number_of_open_files_is_asked_for(soft: int, hard: int, asked: int) -> None:
+    """macOS gives an infinite hard limit and refuses it as the soft one; a limit is never lowered."""
+    assert file_limit(soft, hard) == asked
+
+
+@pytest.mark.parametrize("refusal", [OSError(22, "Invalid argument"), ValueError("not allowed to raise it")])
+def test_a_limit_that_cannot_be_raised_does_not_keep_it_from_starting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refusal: Exception
+) -> None:
+    """The log says that there will be fewer streams."""
+
+    def refused(*_: object) -> None:
+        raise refusal
+
+    monkeypatch.setattr(resource, "setrlimit", refused)
+    raise_file_limit()
+
+    assert "the limit of open files cannot be raised" in caplog.text
 
 
 def bound_hosts(listen: tuple[str, int], *addresses: str) -> list[str]:

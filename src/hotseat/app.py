@@ -84,6 +84,9 @@ log = logging.getLogger(__name__)
 
 FAILED, INVALID = 1, 3
 
+OPEN_MAX = 10_240
+"""Files that a process of macOS may have open, whatever its limits say."""
+
 
 def serve(options: ServeOptions) -> int:
     """Run until told to stop; returns the exit code."""
@@ -132,8 +135,18 @@ def complain(*sentences: str) -> int:
 
 def raise_file_limit() -> None:
     """Every stream takes two descriptors; the soft limit of most shells is 1,024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (file_limit(soft, hard), hard))
+    except (OSError, ValueError) as problem:  # fewer streams, but the same
+        log.warning("the limit of open files cannot be raised limit=%d error=%r", soft, str(problem))
+
+
+def file_limit(soft: int, hard: int) -> int:
+    """PURE: the soft limit to ask for; no infinite one, which macOS refuses though its hard limit is infinite."""
+    if hard != resource.RLIM_INFINITY:
+        return hard
+    return soft if soft == resource.RLIM_INFINITY else max(soft, OPEN_MAX)
 
 
 def run(work: Coroutine[Any, Any, int]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -13,6 +14,8 @@ from hotseat.api.server import private_socket
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def test_the_socket_is_ours_alone(tmp_path: Path) -> None:
@@ -29,6 +32,23 @@ def test_the_socket_is_ours_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(rights.st_mode) == 0o600
     assert rights.st_uid == os.geteuid()
     assert not path.exists()
+
+
+def test_the_socket_is_ours_alone_where_the_rights_of_a_socket_cannot_be_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS refuses fchmod on a socket; the file must be born with its rights all the same."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fchmod", refused)
+    monkeypatch.setattr(os, "chmod", lambda *_: None)
+    path = tmp_path / "api"
+    with private_socket(str(path)):
+        rights = path.stat()
+
+    assert stat.S_IMODE(rights.st_mode) == 0o600
 
 
 def test_the_program_keeps_its_socket_in_a_folder_of_its_own(tmp_path: Path) -> None:

@@ -68,10 +68,19 @@ def private_socket(path: str) -> Iterator[socket.socket]:
     """Nobody but us may connect: whoever comes in by this door is asked for no key. uvicorn would let everybody in."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        os.fchmod(sock.fileno(), 0o600)  # on Linux the file is born with these rights
-        sock.bind(path)
-        os.chmod(path, 0o600)
+        with only_for_us():
+            sock.bind(path)
         yield sock
     finally:
         sock.close()
         Path(path).unlink(missing_ok=True)
+
+
+@contextmanager
+def only_for_us() -> Iterator[None]:
+    """Files that are made meanwhile are born with mode 0600. fchmod on a socket would do it on Linux alone."""
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
