@@ -64,6 +64,7 @@ from hotseat.telemetry.metrics import Metrics
 from hotseat.telemetry.stdout_writer import StdoutWriter
 from hotseat.terms import Address
 from hotseat.upstreams.echo import Echo
+from hotseat.upstreams.liveness import Liveness
 from hotseat.upstreams.output import Outputs
 from hotseat.upstreams.supervisor import Supervisor, open_supervisor
 
@@ -233,6 +234,7 @@ class Program:
         stack.callback(keeper.save)
         hands = self._memory.hands(self._supervisor, lambda: self._scheduler.catalog)
         self._dispatcher = Dispatcher(self._scheduler, hands, self._journal)
+        self._liveness = Liveness(self._scheduler.in_use, self._last_pieces, self._dispatcher.tell)
         self._memory.watch_over(self._dispatcher, self._tasks)
         self._journal.listen(lambda entry: self._memory.hear(entry.event))
         lag = Lag()
@@ -264,6 +266,7 @@ class Program:
             )
             self._journal.listen(self._fellowship.watch)
             self._relay.hosts = self._fellowship.guide
+        self._tasks.start(self._liveness.watch(), "liveness")
         await self._relay.listen(self._sockets, self._tls)
         self._tasks.start(self._preload(), "preload")
         if self._options.watches:
@@ -317,11 +320,15 @@ class Program:
             is_closing=self._leaving.is_closing,
             started_at=time.time(),
             share_read=self._supervisor.share_taken_in,
+            silent=self._liveness.silent,
             fleet=self._fleet_desk,
         )
 
     def _fleet_desk(self) -> Desk | None:
         return None if self._fellowship is None else self._fellowship.desk
+
+    def _last_pieces(self, model: ModelName) -> list[object]:
+        return self._relay.last_pieces(model)  # likewise
 
     def _under_way(self) -> list[UnderWay]:
         return self._relay.under_way()  # which is made after the house is

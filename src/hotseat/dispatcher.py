@@ -262,9 +262,9 @@ class Dispatcher:
             case Refuse(ticket=ticket, error=error):
                 if visitor := self._visitors.pop(ticket, None):
                     visitor.refused(error)
-            case Cut(ticket=ticket, because=because):
+            case Cut(ticket=ticket, because=because, error=error):
                 if visitor := self._visitors.get(ticket):
-                    visitor.cut(Unloaded(because))
+                    visitor.cut(error or Unloaded(because))
             case StartUpstream(model=model, because=because):
                 log.info("starting upstream model=%s because=%r", model, because)
                 self._tasks.start(self._run(command), f"run {model}")

@@ -147,6 +147,12 @@ class Unloaded(UpstreamError):
     code = "model_unloaded"
 
 
+class Unresponsive(UpstreamError):
+    """The model's server is there and answers nobody."""
+
+    code = "upstream_unresponsive"
+
+
 class HostSilent(UpstreamError):
     """Another host of the fleet did not do, or did not say, what it was asked."""
 

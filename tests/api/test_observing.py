@@ -131,11 +131,18 @@ async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_house: Ma
     assert "/hotseat/queue" in answer.json()["error"]
 
 
+def test_readiness_ends_when_a_server_answers_nobody() -> None:
+    """The model is named."""
+    told = observing.unready(View(now=0.0, models=(), line=()), Readiness(), {ModelName("qwen"): 16.0})
+
+    assert told == "qwen is unresponsive: its server has answered nobody for 16 s"
+
+
 @pytest.mark.parametrize(("for_s", "says"), [(59.0, None), (61.0, "qwen has been stopping for 61 s")])
 def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None) -> None:
     """Its room is not free, whatever was done to it."""
     stuck = ModelView(ModelName("qwen"), Phase.UNLOADING, since=0.0, upstream=None, in_flight=0, waiting=0, why="")
-    told = observing.unready(View(now=for_s, models=(stuck,), line=()), Readiness())
+    told = observing.unready(View(now=for_s, models=(stuck,), line=()), Readiness(), {})
 
     assert told == (says and f"{says} (ready.longestUnload)")
 

@@ -10,6 +10,7 @@ from tests.support.playbook import (
     arrives,
     clock,
     confirms,
+    cuts,
     exited,
     failed,
     grants,
@@ -21,10 +22,12 @@ from tests.support.playbook import (
     starts,
     stops,
     unload,
+    unresponsive,
     wakes_at,
 )
 
 from hotseat.errors import LoadFailed
+from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.moves import rest_s
 
@@ -201,3 +204,33 @@ def test_a_long_life_that_ended_as_asked_clears_the_record(yard: Playbook) -> No
     yard >> exited("qwen") << confirms(4)
 
     assert yard.view("qwen").failures == 0
+
+
+def test_an_unresponsive_server_is_stopped_and_started_for_the_next(yard: Playbook) -> None:
+    """Whoever uses it is cut with the reason; its room is free when its process is gone, and then it starts anew."""
+    yard.with_ready("qwen")
+    yard >> arrives(1, "qwen") << grants(1)
+    yard >> unresponsive("qwen") << cuts(1)
+    yard >> leaves(1) << stops("qwen", cause=Cause.UNRESPONSIVE)
+    yard >> arrives(2, "qwen") << nothing
+
+    yard >> exited("qwen") << starts("qwen")
+    yard >> ready("qwen") << grants(2)
+
+
+def test_an_unresponsive_server_that_drains_holds_nobody_up(yard: Playbook) -> None:
+    """A swap waits for requests in flight, but not for a server that will never answer them."""
+    yard.with_ready("qwen")
+    yard >> arrives(1, "qwen") << grants(1)
+    yard >> unload(9, "qwen") << wakes_at(yard.now + 10)
+    yard >> unresponsive("qwen") << cuts(1)
+
+    yard >> leaves(1) << stops("qwen")
+
+
+def test_the_silence_of_an_earlier_launch_is_nothing_to_the_present_one(yard: Playbook) -> None:
+    """A fact that comes late is about another process."""
+    yard.with_ready("qwen")
+    yard >> arrives(1, "qwen") << grants(1)
+
+    yard >> unresponsive("qwen", launch=99) << nothing

@@ -110,6 +110,19 @@ def hangs_health(port: str) -> None:
     serve(listen(port), lambda _: b"")
 
 
+def computes_when_asked(port: str) -> None:
+    """With its only thread, so that nobody else is answered."""
+
+    def answer(line: bytes) -> bytes:
+        if b"/compute" in line:
+            say("computing")
+            while True:
+                pass
+        return HEALTHY
+
+    serve(listen(port), answer)
+
+
 def talks_nonsense(port: str) -> None:
     serve(listen(port), lambda _: b"220 mail.example.org ESMTP\r\n")
 

@@ -49,6 +49,7 @@ from hotseat.scheduling.events import (
     UpstreamExited,
     UpstreamFailed,
     UpstreamReady,
+    UpstreamUnresponsive,
     WakeFailed,
 )
 from hotseat.scheduling.scheduler import Scheduler
@@ -275,6 +276,10 @@ def failed(model: str, launch: int | None = None) -> Sketch:
 
 def exited(model: str, launch: int | None = None) -> Sketch:
     return lambda yard: UpstreamExited(ModelName(model), _launch(yard, model, launch), "was killed by SIGKILL")
+
+
+def unresponsive(model: str, launch: int | None = None) -> Sketch:
+    return lambda yard: UpstreamUnresponsive(ModelName(model), _launch(yard, model, launch), 30.0)
 
 
 def asleep(model: str) -> Sketch:

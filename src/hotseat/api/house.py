@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hotseat.catalog.catalog import CatalogChange
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from hotseat.accounts import Account
     from hotseat.activity import Activity, Finished, UnderWay
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hotseat.fleet_view import FleetView, Order, Sighting, Standing
     from hotseat.journal import Journal
     from hotseat.settings import Settings
-    from hotseat.terms import HostName, ModelName, Place
+    from hotseat.terms import HostName, ModelName, Place, Seconds
 
 
 class Logs(Protocol):
@@ -106,5 +106,7 @@ class House:
     """Wall-clock time."""
     share_read: Callable[[ModelName], float | None] = lambda _: None
     """The part of its files that a loading server has read; None where nobody can tell."""
+    silent: Callable[[], Mapping[ModelName, Seconds]] = dict
+    """Models whose server answers neither requests nor its health check, and for how long."""
     fleet: Callable[[], FleetDesk | None] = lambda: None
     """None: this host is alone."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
     from hotseat.settings import Readiness
-    from hotseat.terms import Bytes, Place
+    from hotseat.terms import Bytes, ModelName, Place, Seconds
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
@@ -99,7 +99,7 @@ async def one_model(
 async def ready(here: Here) -> Ready:
     if here.is_closing():
         raise ShuttingDown("hotseat is shutting down; ask another one")
-    if problem := unready(here.dispatcher.view(), here.settings().readiness):
+    if problem := unready(here.dispatcher.view(), here.settings().readiness, here.silent()):
         raise ShuttingDown(problem)
     desk = here.fleet()
     if desk is None:
@@ -212,8 +212,11 @@ def ticket(view: View, waiting: TicketView) -> Ticket:
     )
 
 
-def unready(view: View, limits: Readiness) -> str | None:
+def unready(view: View, limits: Readiness, silent: Mapping[ModelName, Seconds]) -> str | None:
     """Why nobody should be sent here."""
+    if silent:
+        model, seconds = next(iter(silent.items()))
+        return f"{model} is unresponsive: its server has answered nobody for {seconds:.0f} s"
     oldest = oldest_s(view)
     if oldest > limits.oldest_wait_s:
         return f"a request has waited for {oldest:.0f} s (ready.oldestWait); GET /hotseat/queue says why"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hotseat.activity import UnderWay
     from hotseat.relay.head import RequestHead
     from hotseat.relay.relay import Relay
-    from hotseat.terms import Bytes, Instant, Seconds
+    from hotseat.terms import Bytes, Instant, ModelName, Seconds
 
 NEVER: Instant = float("inf")
 MOST_AHEAD: Bytes = 64 << 10
@@ -275,6 +275,10 @@ class ClientConnection(asyncio.Protocol):
     def under_way(self) -> UnderWay | None:
         """The request to a model that this connection is about at present."""
         return None if self._exchange is None else self._exchange.under_way()
+
+    def last_piece(self, model: ModelName) -> object:
+        """What came last from the model's server for this connection's request, if it is about that."""
+        return None if self._exchange is None else self._exchange.last_piece(model)
 
     # The exchange's side
 

@@ -202,6 +202,11 @@ class Exchange:
             is_waiting=self._stage is WAITING,
         )
 
+    def last_piece(self, model: ModelName) -> object:
+        """What came last from the model's server; None where nothing came, or where it is about another model."""
+        is_about_it = self._spec is not None and self._spec.name == model
+        return self._connection.last_piece() if is_about_it and self._connection is not None else None
+
     # The fleet
 
     def _may_travel(self) -> bool:

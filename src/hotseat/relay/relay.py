@@ -133,6 +133,10 @@ class Relay:
         found = [told for client in self._clients if (told := client.under_way()) is not None]
         return sorted(found, key=lambda told: told.ticket)
 
+    def last_pieces(self, model: ModelName) -> list[object]:
+        """What came last from the model's server, by request. As long as these objects are the same, nothing came."""
+        return [piece for client in self._clients if (piece := client.last_piece(model)) is not None]
+
     def join(self, client: ClientConnection) -> str:
         """Count it in; returns the limit that it is beyond, or nothing."""
         self._clients.add(client)

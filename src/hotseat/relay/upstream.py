@@ -138,6 +138,10 @@ class UpstreamConnection(asyncio.Protocol):
     def can_be_used(self, now: Instant) -> bool:
         return now < self._rest_until and not self._transport.is_closing()
 
+    def last_piece(self) -> object:
+        """What came last of the present answer's body; None before that."""
+        return self._pieces[-1] if self._pieces else None
+
     @property
     def is_between_chunks(self) -> bool:
         return self._answer is not None and self._answer.is_between_chunks

@@ -41,11 +41,13 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """End this lease's exchange visibly: its time to finish is over."""
+    """End this lease's exchange visibly: its time to finish is over, or its server is of no use."""
 
     ticket: TicketId
     model: ModelName
     because: str
+    error: HotseatError | None = None
+    """What the client is told; None: that the model was unloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Cause(Enum):
     OPERATOR = "operator"
     CONFIGURATION = "configuration"
     SHUTDOWN = "shutdown"
+    UNRESPONSIVE = "unresponsive"
+    """It answered nobody any more."""
     SLEEPLESS = "sleepless"
     """It slept and could not be woken: it is started anew."""
 

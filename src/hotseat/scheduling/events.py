@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.errors import LoadFailed
-    from hotseat.terms import Bytes, ClientId, LaunchId, ModelName, Place, TicketId, Upstream
+    from hotseat.terms import Bytes, ClientId, LaunchId, ModelName, Place, Seconds, TicketId, Upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,15 @@ class UpstreamExited:
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamUnresponsive:
+    """A server that requests wait for answered neither them nor its health check for so long; its process is there."""
+
+    model: ModelName
+    launch: LaunchId
+    silent_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
 class UpstreamAsleep:
     """A server that was put to sleep sleeps: its room is free, but for what it keeps."""
 
@@ -185,6 +194,7 @@ Event: TypeAlias = (
     | WayRegained
     | UpstreamFailed
     | UpstreamExited
+    | UpstreamUnresponsive
     | UpstreamAsleep
     | UpstreamAwake
     | SleepFailed

@@ -256,11 +256,11 @@ class Moves:
         model.cause, model.why = cause, because
         self.stop(model)
 
-    def cut(self, model: ModelState, because: str) -> None:
-        """Its leases have had their time. They still count until they are given back."""
+    def cut(self, model: ModelState, because: str, error: HotseatError | None = None) -> None:
+        """Its leases end now. They still count until they are given back."""
         model.cut_at = None
         for ticket in model.leases:
-            self.commands.append(Cut(ticket, model.name, because))
+            self.commands.append(Cut(ticket, model.name, because, error))
 
     def exit(self, model: ModelState) -> None:
         if model.bed is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from hotseat.catalog.catalog import compare, must_restart
 from hotseat.catalog.spec import NOTHING, Footprint, Source
-from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloaded
+from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloaded, Unresponsive
 from hotseat.scheduling.commands import Cause, Grant, WakeAt
 from hotseat.scheduling.events import (
     CatalogChanged,
@@ -32,6 +32,7 @@ from hotseat.scheduling.events import (
     UpstreamExited,
     UpstreamFailed,
     UpstreamReady,
+    UpstreamUnresponsive,
     WakeFailed,
     WayMade,
     WayRegained,
@@ -44,6 +45,7 @@ from hotseat.scheduling.room import most_of
 from hotseat.scheduling.settle import settle
 from hotseat.scheduling.state import State
 from hotseat.scheduling.turns import NEVER, serves_at_once, unkept_max_wait
+from hotseat.scheduling.view import InUse
 from hotseat.scheduling.waiting import newcomer_waits_s
 
 if TYPE_CHECKING:
@@ -55,7 +57,9 @@ if TYPE_CHECKING:
     from hotseat.terms import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
 
 AboutSleep: TypeAlias = UpstreamAsleep | UpstreamAwake | SleepFailed | WakeFailed
-AboutLaunch: TypeAlias = UpstreamReady | SlotsLearned | MemoryMeasured | UpstreamFailed | UpstreamExited | AboutSleep
+AboutLaunch: TypeAlias = (
+    UpstreamReady | SlotsLearned | MemoryMeasured | UpstreamFailed | UpstreamExited | UpstreamUnresponsive | AboutSleep
+)
 
 LONGEST_RETRY_S: Seconds = 60.0
 SHUTTING_DOWN = "hotseat is shutting down. Ask again in a moment."
@@ -87,6 +91,15 @@ class Scheduler:
     def why(self, model: ModelName, now: Instant) -> str:
         """The view's sentence about one model, without the rest of the view."""
         return why(self._state, self._state.models[model], now)
+
+    def in_use(self) -> list[InUse]:
+        """The servers that requests are at."""
+        models = [*self._state.in_phase(READY), *self._state.in_phase(Phase.DRAINING)]
+        return [
+            InUse(model.name, model.launch, model.upstream, model.spec.recipe.check_endpoint)
+            for model in models
+            if model.leases and model.launch is not None and model.upstream is not None
+        ]
 
     def crowd(self, model: ModelName) -> int:
         """How many requests use or want the model, if some of them have to wait; else 0."""
@@ -186,6 +199,8 @@ class Scheduler:
                 self._failed(moves, event)
             case UpstreamExited():
                 self._exited(moves, event)
+            case UpstreamUnresponsive():
+                self._unresponsive(moves, event)
             case UpstreamAsleep() | UpstreamAwake() | SleepFailed() | WakeFailed():
                 self._about_sleep(moves, event)
             case ClockReached():
@@ -303,6 +318,16 @@ class Scheduler:
         else:
             moves.fail(model, Move.CRASH, f"{model.name} {event.how}")
         self._follow_catalog(model)
+
+    def _unresponsive(self, moves: Moves, event: UpstreamUnresponsive) -> None:
+        """Whoever uses it is cut, whoever waits for it gets a fresh start; nothing more is expected of its process."""
+        model = self._of_launch(event)
+        if model is None or model.phase not in (Phase.READY, Phase.DRAINING):
+            return
+        because = f"{model.name} is unresponsive: it answered neither requests nor its health check"
+        because = f"{because} for {event.silent_s:.0f} s"
+        moves.dismiss(model, Cause.UNRESPONSIVE, because)
+        moves.cut(model, because, Unresponsive(f"{because}. It is stopped; ask again to start it anew."))
 
     def _about_sleep(self, moves: Moves, event: AboutSleep) -> None:
         """Told to stop meanwhile, it has no bed any more: then nothing of this matters."""

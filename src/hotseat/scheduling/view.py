@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +60,16 @@ class ModelView:
     def is_running(self) -> bool:
         """`running` as the HTTP contract means it."""
         return self.phase.value == "ready"
+
+
+class InUse(NamedTuple):
+    """A server that requests are at."""
+
+    model: ModelName
+    launch: LaunchId
+    upstream: Upstream
+    check_endpoint: str | None
+    """None: it has no health check."""
 
 
 @dataclass(frozen=True, slots=True)

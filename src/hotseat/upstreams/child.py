@@ -48,6 +48,7 @@ class Child:
             async with asyncio.timeout(self._unload_timeout_s):
                 if not await self._was_stopped_by_command():
                     self._ward.signal(signal.SIGTERM)
+                self._ward.signal(signal.SIGCONT)  # a stopped process hears nothing else
                 await self.exited()
         except TimeoutError:
             log.warning("upstream did not end when asked and is killed pid=%s", self.pid)

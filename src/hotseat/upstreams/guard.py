@@ -216,6 +216,7 @@ class Warden:
 
     def _ask_to_end(self, tree: Tree) -> None:
         tree.signal(signal.SIGTERM)
+        tree.signal(signal.SIGCONT)  # a stopped process hears nothing else
         tree.deadline = min(tree.deadline, time.monotonic() + LAST_GRACE_S)
 
 

@@ -162,8 +162,22 @@ def processes() -> list[int]:
 
 
 def parent_of(pid: int) -> int | None:
+    fields = stat_of(pid)
+    return int(fields[1]) if fields else None
+
+
+def processor_time(pid: int | None) -> float:
+    """Seconds that a process and its descendants have computed; 0 where the kernel does not say."""
+    fields = None if pid is None else stat_of(pid)
+    if pid is None or fields is None:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + sum(map(processor_time, children(pid)))
+
+
+def stat_of(pid: int) -> list[bytes] | None:
+    """What /proc/PID/stat says from the state on; None where there is none."""
     try:
         with open(f"{PROC}/{pid}/stat", "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[1])  # a name may hold spaces and brackets
+            return stat.read().rpartition(b")")[2].split()  # a name may hold spaces and brackets
     except OSError:
         return None

@@ -1,0 +1,162 @@
+"""Does a server that requests wait for still live? One that gives no sign of life for 30 s is reported.
+
+A sign of life is a byte of one of its answers, any answer to its health check, or processor time: a server with one
+thread that computes answers nobody meanwhile. Nothing is measured as long as bytes come or the server is unused. Who
+has no health check is not judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from hotseat.catalog.template import PORT, fill_hole
+from hotseat.dialling import Dialler
+from hotseat.scheduling.events import UpstreamUnresponsive
+from hotseat.tasks import Tasks
+from hotseat.upstreams.processes import processor_time
+from hotseat.upstreams.readiness import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from hotseat.scheduling.view import InUse
+    from hotseat.terms import Instant, LaunchId, ModelName, Seconds
+
+log = logging.getLogger(__name__)
+
+LIMIT_S: Seconds = 30.0
+LOOKS = 30
+"""Within the limit."""
+LATE_S: Seconds = 1.0
+"""Who looks so much later than he wanted was stopped, or had no processor: nobody else's silence is counted then."""
+BUSY = 0.02
+"""Of one processor: who uses more computes; idle threads of a server that hangs use less."""
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+
+class Sample(NamedTuple):
+    at: Instant
+    last_pieces: Sequence[object]
+    processor_s: Seconds
+
+    def shows_life_since(self, before: Sample) -> bool:
+        known = set(map(id, before.last_pieces))
+        if any(id(piece) not in known for piece in self.last_pieces):
+            return True
+        return self.processor_s - before.processor_s >= BUSY * (self.at - before.at)
+
+
+class Silence:
+    """Of one launch in use, from its last sign of life."""
+
+    def __init__(self, model: ModelName, now: Instant) -> None:
+        self.model = model
+        self.since = now
+        self.sample: Sample | None = None
+        self.probe: asyncio.Task[None] | None = None
+        self.is_reported = False
+
+    def end(self, now: Instant) -> None:
+        self.since, self.sample = now, None
+
+
+class Liveness:
+    def __init__(
+        self,
+        in_use: Callable[[], Iterable[InUse]],
+        last_pieces: Callable[[ModelName], Sequence[object]],
+        report: Callable[[UpstreamUnresponsive], None],
+        limit_s: Seconds = LIMIT_S,
+        clock: Callable[[], Instant] = time.monotonic,
+    ) -> None:
+        """`last_pieces`: what came last from a model's server, by request. The same objects: nothing came since."""
+        self._in_use, self._last_pieces, self._report = in_use, last_pieces, report
+        self._limit_s, self._every_s, self._clock = limit_s, limit_s / LOOKS, clock
+        self._silences: dict[LaunchId, Silence] = {}
+        self._looked_at = clock()
+        self._slept_s = suspended_s()
+        self._dialler = Dialler()
+        self._probes = Tasks()
+
+    def silent(self) -> Mapping[ModelName, Seconds]:
+        """Models whose server has given no sign for half of the limit, and for how long."""
+        now = self._clock()
+        silent = {silence.model: now - silence.since for silence in self._silences.values()}
+        return {model: seconds for model, seconds in silent.items() if seconds > self._limit_s / 2}
+
+    async def watch(self) -> None:
+        """Never returns; cancel it to stop."""
+        try:
+            while True:
+                await asyncio.sleep(self._every_s)
+                self._look_safely()
+        finally:
+            await self._probes.aclose()
+
+    def _look_safely(self) -> None:
+        try:
+            self.look()
+        except Exception:  # of one look: the next may work
+            log.exception("servers could not be checked for signs of life")
+
+    def look(self) -> None:
+        now = self._clock()
+        servers = {server.launch: server for server in self._in_use() if server.check_endpoint is not None}
+        self._forget(launch for launch in [*self._silences] if launch not in servers)
+        if self._was_away(now):
+            for silence in self._silences.values():
+                silence.end(now)
+        for server in servers.values():
+            self._look_at(server, self._silences.setdefault(server.launch, Silence(server.model, now)), now)
+
+    def _forget(self, launches: Iterable[LaunchId]) -> None:
+        for launch in launches:
+            if probe := self._silences.pop(launch).probe:
+                probe.cancel()
+
+    def _was_away(self, now: Instant) -> bool:
+        """Was this process stopped or starved, or the machine asleep, since the last look?"""
+        late_s, slept_s = now - self._looked_at - self._every_s, suspended_s()
+        asleep_s, self._slept_s, self._looked_at = slept_s - self._slept_s, slept_s, now
+        return max(late_s, asleep_s) > LATE_S
+
+    def _look_at(self, server: InUse, silence: Silence, now: Instant) -> None:
+        if now - silence.since < self._limit_s / 3 or silence.is_reported:
+            return
+        before = silence.sample
+        silence.sample = Sample(now, self._last_pieces(server.model), processor_time(server.upstream.pid))
+        if before is None:
+            return
+        if silence.sample.shows_life_since(before):
+            silence.end(now)
+        elif now - silence.since >= self._limit_s:
+            self._give_up(server, silence, now - silence.since)
+        elif silence.probe is None or silence.probe.done():
+            silence.probe = self._probes.start(self._ask(server, silence), f"is {server.model} alive")
+
+    async def _ask(self, server: InUse, silence: Silence) -> None:
+        """One patient question: a slow answer is an answer."""
+        address = server.upstream.address
+        try:
+            async with asyncio.timeout(self._limit_s):
+                await ask(address, fill_hole(server.check_endpoint or "", PORT, address.port), self._dialler)
+        except (OSError, ValueError) as problem:
+            if getattr(problem, "errno", None) not in OUT_OF_DESCRIPTORS:  # then it is not the server that fails
+                return
+        silence.end(self._clock())
+
+    def _give_up(self, server: InUse, silence: Silence, silent_s: Seconds) -> None:
+        silence.is_reported = True
+        log.warning("upstream is unresponsive and is stopped model=%s silent_s=%.0f", server.model, silent_s)
+        self._report(UpstreamUnresponsive(server.model, server.launch, silent_s))
+
+
+def suspended_s() -> Seconds:
+    """How long the machine slept since it was started; 0 where the system does not tell."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -1,0 +1,15 @@
+"""The `hotseat` command with one limit shortened: a server that answers nobody is given up after two seconds."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hotseat import app
+from hotseat.cli import main
+from hotseat.upstreams.liveness import Liveness
+
+LIMIT_S = 2.0
+
+if __name__ == "__main__":
+    vars(app)[Liveness.__name__] = partial(Liveness, limit_s=LIMIT_S)
+    main()

@@ -1,0 +1,70 @@
+"""A model server that stands still: whoever uses it is told, it is stopped, and the next request starts it again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support import hasty
+from tests.support.client import eventually
+from tests.support.hotseat import Hotseat
+from tests.support.llama import REPOSITORY
+from tests.support.stubs import stub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PROGRAM = (sys.executable, "-m", hasty.__name__)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Hotseat]:
+    models = {"qwen": stub("qwen", "--token-delay 0.05")}
+    environ = {"PYTHONPATH": str(REPOSITORY)}
+    with Hotseat({"models": models, "shutdown": {"notice": "0s"}}, tmp_path, program=PROGRAM, environ=environ) as house:
+        yield house
+
+
+def refusal_of_readiness(house: Hotseat) -> str:
+    answer = house.call("GET", "/hotseat/ready")
+    return answer.json()["error"] if answer.status == 503 else ""
+
+
+def test_a_server_stopped_amid_a_stream_is_replaced(house: Hotseat) -> None:
+    """Its stream breaks visibly, who waits for a first byte gets 502, readiness ends meanwhile; then all is well."""
+    pid = house.load("qwen")
+    stream = house.stream("qwen", 10_000).until_it_speaks()
+    os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as other:
+        waiting = other.submit(house.chat, "qwen")
+        unready = eventually(partial(refusal_of_readiness, house))
+        answer = waiting.result()
+    stream.read()
+
+    assert "qwen is unresponsive" in unready
+    assert not stream.done
+    assert answer.status == 502
+    assert "qwen is unresponsive" in str(answer.json())
+    assert house.chat("qwen").status == 200
+    assert house.health()["qwen"]["pid"] != pid
+    assert house.call("GET", "/hotseat/ready").status == 200
+    assert "upstream is unresponsive and is stopped" in house.log()
+
+
+def test_a_stopped_server_is_unloaded_at_once(house: Hotseat) -> None:
+    """It is continued, so that it can hear what it is told; its unloadTimeout is ten seconds."""
+    pid = house.load("qwen")
+    os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    answer = house.call("DELETE", "/upstream/qwen?force=true")
+
+    assert answer.status == 200
+    assert time.monotonic() - began < 5
+    assert "is killed" not in house.log()
