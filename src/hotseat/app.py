@@ -219,7 +219,11 @@ class Program:
         self._echo = Echo(self._writer.put_copy, self._as_logged)
         self._supervisor: Supervisor = await stack.enter_async_context(
             open_supervisor(
-                os.environ, self._loaded.withheld_env, Outputs(self._echo_if_wished), spare=Ram().spare_for_files
+                os.environ,
+                self._loaded.withheld_env,
+                Outputs(self._echo_if_wished),
+                spare=Ram().spare_for_files,
+                records=state_directory(os.environ) / "processes",
             )
         )
         raise_file_limit()  # after the guard has started: model servers keep the limit we were given

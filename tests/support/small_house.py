@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from tests.support.stage import GUARD_INTERPRETER, Stage, model
@@ -13,8 +14,8 @@ from tests.support.stage import GUARD_INTERPRETER, Stage, model
 from hotseat.upstreams.supervisor import open_supervisor
 
 
-async def keep_house(parts: list[dict[str, Any]]) -> None:
-    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER) as supervisor:
+async def keep_house(parts: list[dict[str, Any]], records: Path) -> None:
+    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=records) as supervisor:
         stage = Stage(supervisor)
         for part in parts:
             await stage.ready(model(*part.pop("part"), **part))
@@ -23,4 +24,4 @@ async def keep_house(parts: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(keep_house(json.loads(sys.argv[1])))
+    asyncio.run(keep_house(json.loads(sys.argv[1]), Path(sys.argv[2])))

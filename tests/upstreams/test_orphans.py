@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +16,15 @@ import pytest
 from tests.support import small_house
 from tests.support.client import eventually
 from tests.support.processes import all_pids, command_line, environment
-from tests.support.stage import is_alive, model, played_by, soon
+from tests.support.stage import GUARD_INTERPRETER, Stage, is_alive, model, played_by, soon
 
+from hotseat.upstreams.descendants import Record, present_era, start_of, write
+from hotseat.upstreams.leftovers import recorded
 from hotseat.upstreams.processes import children
+from hotseat.upstreams.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from tests.support.stage import Stage
 
 REPOSITORY = str(Path(small_house.__file__).parents[2])
 RUN = "HOTSEAT_TEST_RUN"
@@ -140,10 +142,7 @@ def test_what_outlived_hotseat_and_its_guard_is_ended_by_the_next_hotseat(house:
     """Both are killed at once: the kernel ends the server, and the next start what the server had started."""
     small = house({"part": ["leaks_grandchildren", "setsid"]}, {"part": ["dutiful"]})
     grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
-    (guard,) = children(small.process.pid)
-    os.kill(guard, signal.SIGSTOP)  # it cannot even begin
-    os.kill(small.process.pid, signal.SIGKILL)
-    os.kill(guard, signal.SIGKILL)
+    kill_with_guard(small)
     eventually(lambda: small.left() == [grandchild])
     successor = house({"part": ["dutiful"]})
 
@@ -151,10 +150,104 @@ def test_what_outlived_hotseat_and_its_guard_is_ended_by_the_next_hotseat(house:
     end(successor)
 
 
+def kill_with_guard(small: House) -> None:
+    """Both at once: the guard cannot even begin."""
+    (guard,) = children(small.process.pid)
+    os.kill(guard, signal.SIGSTOP)
+    os.kill(small.process.pid, signal.SIGKILL)
+    os.kill(guard, signal.SIGKILL)
+
+
+def grandchild_of(small: House) -> int:
+    """Its pid, once the guard has written it down."""
+    grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
+    eventually(lambda: any(str(grandchild) in path.read_text() for path in small.records.glob("*.json")))
+    return grandchild
+
+
+def test_a_wanderer_without_environment_is_ended_by_the_next_hotseat(house: Callable[..., House]) -> None:
+    """Nothing about it tells whose it is, but the guard had seen it among its descendants."""
+    small = house({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    wanderer = grandchild_of(small)
+    kill_with_guard(small)
+    eventually(lambda: not small.left())
+    assert not environment(wanderer)
+    assert is_alive(wanderer)
+    successor = house({"part": ["dutiful"]})
+
+    eventually(lambda: not command_line(wanderer))
+    end(successor)
+
+
+def test_a_pid_that_became_somebody_elses_is_left_alone(house: Callable[..., House]) -> None:
+    """A recorded number is believed only with the time at which its process began."""
+    small = house({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    wanderer = grandchild_of(small)
+    kill_with_guard(small)
+    (record,) = small.records.glob("*.json")
+    kept = json.loads(record.read_text())
+    kept["descendants"] = {pid: start - 1 for pid, start in kept["descendants"].items()}
+    record.write_text(json.dumps(kept))
+    successor = house({"part": ["dutiful"]})
+
+    assert command_line(wanderer)
+    assert record.exists() is False
+    os.kill(wanderer, signal.SIGKILL)
+    end(successor)
+
+
+@pytest.mark.parametrize("text", ["", "[" * 200_000, "{}", '{"descendants": 7}', '{"descendants": {"a": []}}'])
+def test_a_broken_record_keeps_nobody_from_starting(house: Callable[..., House], tmp_path: Path, text: str) -> None:
+    """It is removed."""
+    broken = tmp_path / "records" / "7.json"
+    broken.parent.mkdir()
+    broken.write_text(text)
+    small = house({"part": ["dutiful"]})
+
+    assert not broken.exists()
+    end(small)
+
+
+@pytest.mark.parametrize(("era", "stays"), [({"boot": "another"}, False), ({"pid_namespace": "another"}, True)])
+def test_a_record_of_another_machine_is_not_believed(tmp_path: Path, era: dict[str, Any], stays: bool) -> None:
+    """Pids mean nothing after a restart of the machine, or in another container; that one may still need its own."""
+    ours = present_era()
+    assert ours
+    record = Record(*ours, guard=1, guard_start=-1, descendants={os.getpid(): start_of(os.getpid()) or 0})
+    path = tmp_path / "7.json"
+    write(str(path), record._replace(**era))
+
+    assert recorded(str(tmp_path)) == set()
+    assert path.exists() is stays
+
+
+async def test_the_record_ends_with_the_last_server(tmp_path: Path) -> None:
+    """And none is needed where nothing runs."""
+    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=tmp_path / "records") as supervisor:
+        stage = Stage(supervisor)
+        ready = await stage.ready(model("dutiful"))
+        await soon(lambda: [*tmp_path.glob("records/*.json")])
+        await stage.end(ready)
+        await soon(lambda: not [*tmp_path.glob("records/*.json")])
+
+    assert stat.S_IMODE((tmp_path / "records").stat().st_mode) == 0o700
+
+
+async def test_where_no_record_can_be_kept_everything_else_works(tmp_path: Path) -> None:
+    """A full disk or a folder that is none."""
+    (tmp_path / "file").touch()
+    async with open_supervisor(
+        os.environ, interpreter=GUARD_INTERPRETER, records=tmp_path / "file" / "x"
+    ) as supervisor:
+        ready = await Stage(supervisor).ready(model("dutiful"))
+
+    assert not is_alive(ready.upstream.pid or 0)
+
+
 def test_what_has_a_guard_is_left_alone(house: Callable[..., House]) -> None:
-    """A second hotseat on the same machine ends nothing of the first."""
-    first = house({"part": ["leaks_grandchildren", "setsid"]}, {"part": ["dutiful"]})
-    grandchild = next(int(line.split()[1]) for line in first.said if line.startswith("grandchild"))
+    """A second hotseat on the same machine ends nothing of the first, whoever is in its record."""
+    first = house({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    grandchild = grandchild_of(first)
     second = house({"part": ["dutiful"]})
 
     assert command_line(grandchild)
@@ -207,7 +300,8 @@ class House:
 
     def __init__(self, parts: list[dict[str, Any]], run: str) -> None:
         self._mark = f"{RUN}={run}".encode()
-        argv = [sys.executable, "-m", "tests.support.small_house", json.dumps(parts)]
+        self.records = Path(run) / "records"
+        argv = [sys.executable, "-m", "tests.support.small_house", json.dumps(parts), f"{run}/records"]
         env = {**os.environ, RUN: run}
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=env, cwd=REPOSITORY)
         assert self.process.stdout

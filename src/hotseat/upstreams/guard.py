@@ -2,7 +2,7 @@
 
 guarding.py is hotseat's side of the socket. The guard starts programs on request, tells of their end at once and ends
 whatever they left behind. When the socket closes, because hotseat was killed perhaps, it ends everything and leaves.
-It runs in an isolated interpreter without site-packages: standard library and processes.py only.
+It runs in an isolated interpreter without site-packages: standard library, processes.py and descendants.py only.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from typing import Any
 
+from hotseat.upstreams.descendants import Register
 from hotseat.upstreams.processes import (
     MARKER,
     become_subreaper,
@@ -34,6 +36,9 @@ LAST_GRACE_S = 1.0
 
 STOP_LIMIT_S = 10.0
 """What a `cmdStop` gets then, at most."""
+
+SHORTEST_SCAN_S, LONGEST_SCAN_S = 0.25, 10.0
+"""Between two looks at all descendants; servers start most of theirs when they start."""
 
 SWEEP_S = 0.05
 """Every death wakes us; this is for deadlines, and should one be missed."""
@@ -61,8 +66,11 @@ class Tree:
 
 
 class Warden:
-    def __init__(self, house: socket.socket) -> None:
+    def __init__(self, house: socket.socket, register: Register) -> None:
         self._house = house
+        self._register = register
+        self._scan_pause_s = SHORTEST_SCAN_S
+        self._scan_at = 0.0
         self._trees: dict[int, Tree] = {}
         self._orphans: dict[int, Tree] = {}
         """Whose they are. Kept, because a process that is ending no longer shows its environment."""
@@ -81,18 +89,38 @@ class Warden:
         become_subreaper()
         while self._listen():
             self._tend()
+            self._scan_if_due()
             self._pause(self._house)
         self._house.close()
         self._end_all()
+        self._register.remove()
 
     def _pause(self, *heard: socket.socket) -> None:
         """Wait for a word or a death; while something is being ended, look again soon."""
         is_ending = not heard or any(tree.status is not None for tree in self._trees.values())
         waited_for: list[Any] = [*heard, self._woken]
-        select.select(waited_for, [], [], SWEEP_S if is_ending else None)
+        select.select(waited_for, [], [], SWEEP_S if is_ending else self._until_scan_s())
         with contextlib.suppress(BlockingIOError):
             while os.read(self._woken, 4096):
                 pass
+
+    # Who there is, for the hotseat after this one
+
+    def _scan_if_due(self) -> None:
+        if not self._trees:
+            return self._register.remove()
+        if time.monotonic() < self._scan_at:
+            return None
+        self._register.note_descendants()
+        self._scan_at = time.monotonic() + self._scan_pause_s
+        self._scan_pause_s = min(2 * self._scan_pause_s, LONGEST_SCAN_S)
+        return None
+
+    def _until_scan_s(self) -> float | None:
+        """None: no scan is wanted."""
+        if not (self._trees and self._register.is_kept):
+            return None
+        return max(0.0, self._scan_at - time.monotonic())
 
     # What hotseat asks
 
@@ -125,6 +153,7 @@ class Warden:
         except OSError as problem:
             return self._tell(n, "failed", problem.errno or errno.EINVAL)
         self._trees[n] = Tree(n, pid, request)
+        self._scan_at, self._scan_pause_s = 0.0, SHORTEST_SCAN_S
         return self._tell(n, "spawned", pid)
 
     def _tell(self, n: int, fact: str, value: int) -> None:
@@ -221,4 +250,5 @@ class Warden:
 
 
 def main() -> None:
-    Warden(socket.socket(fileno=0)).serve()
+    """The second argument is the folder for the record; empty: none is kept."""
+    Warden(socket.socket(fileno=0), Register(sys.argv[2])).serve()

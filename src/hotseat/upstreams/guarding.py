@@ -26,15 +26,16 @@ ISOLATED = (sys.executable, "-I", "-S")
 
 
 class Guard:
-    def __init__(self, interpreter: Sequence[str] = ISOLATED) -> None:
+    def __init__(self, interpreter: Sequence[str] = ISOLATED, records: str = "") -> None:
         self._interpreter = interpreter
+        self._records = records
         self._link: Link | None = None
         self._burials = Tasks()
 
     @classmethod
-    async def open(cls, interpreter: Sequence[str] = ISOLATED) -> Guard:
+    async def open(cls, interpreter: Sequence[str] = ISOLATED, records: str = "") -> Guard:
         become_subreaper()
-        guard = cls(interpreter)
+        guard = cls(interpreter, records)
         guard._connected()
         return guard
 
@@ -64,7 +65,7 @@ class Guard:
 
     def _connected(self) -> Link:
         if self._link is None:
-            self._link = Link(self._interpreter, self._lost)
+            self._link = Link(self._interpreter, self._lost, self._records)
         return self._link
 
     def _lost(self) -> None:

@@ -1,13 +1,17 @@
 """What an earlier hotseat left behind: it and its guard were both killed, and a grandchild of theirs lives on.
 
 The kernel ends the servers themselves then, but not what they had started. Every process of a launch carries our
-marker, and as long as anybody looks after it there is a guard among its ancestors.
+marker unless it emptied its environment; those who did are in the guard's record (descendants.py). As long as anybody
+looks after a process there is a guard among its ancestors.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from pathlib import Path
 
+from hotseat.upstreams.descendants import ENDING, present_era, read
 from hotseat.upstreams.processes import PROC, kill_each, marker_of, parent_of, processes
 
 log = logging.getLogger(__name__)
@@ -15,11 +19,40 @@ log = logging.getLogger(__name__)
 GUARD = b"hotseat.upstreams.guard"
 
 
-def end_leftovers() -> None:
+def private_folder(path: Path | None) -> str:
+    """The folder, made where it is missing; empty where there is none or it cannot be made."""
+    if path is None:
+        return ""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        log.warning("a record of processes cannot be kept folder=%s error=%r", path, str(problem))
+        return ""
+    return str(path)
+
+
+def end_leftovers(records: str = "") -> None:
     """End them before anything is started that needs their room."""
-    if found := [pid for pid in processes() if marker_of(pid) and is_abandoned(pid)]:
+    suspects = {pid for pid in processes() if marker_of(pid)} | (recorded(records) if records else set())
+    if found := sorted(pid for pid in suspects if is_abandoned(pid)):
         log.warning("ending what an earlier hotseat left behind pids=%s", ",".join(map(str, found)))
         kill_each(found)
+
+
+def recorded(folder: str) -> set[int]:
+    """Processes of guards that are no more, where their records say so; those records are removed."""
+    return set().union(*(descendants_in(path) for path in Path(folder).glob(f"*{ENDING}")))
+
+
+def descendants_in(path: Path) -> set[int]:
+    record, era = read(str(path)), present_era()
+    if record and era and record.era != era and record.boot == era.boot:
+        return set()  # of another container with the same folder: its pids mean nothing here
+    if record and record.era == era and record.has_guard:
+        return set()
+    with contextlib.suppress(OSError):
+        path.unlink()
+    return record.alive() if record and record.era == era else set()
 
 
 def is_abandoned(pid: int) -> bool:

@@ -61,11 +61,12 @@ class Ward:
 
 
 class Link:
-    def __init__(self, interpreter: Sequence[str], on_loss: Callable[[], None]) -> None:
+    def __init__(self, interpreter: Sequence[str], on_loss: Callable[[], None], records: str = "") -> None:
+        """`records` is the folder where the guard keeps which processes it has; empty: nowhere."""
         self._socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [*interpreter, "-c", PROGRAM, HOME],
+                [*interpreter, "-c", PROGRAM, HOME, records],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,

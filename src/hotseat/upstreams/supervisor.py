@@ -20,7 +20,7 @@ from hotseat.scheduling.events import (
 )
 from hotseat.upstreams.guarding import ISOLATED, Guard
 from hotseat.upstreams.launch import Launch, Trouble
-from hotseat.upstreams.leftovers import end_leftovers
+from hotseat.upstreams.leftovers import end_leftovers, private_folder
 from hotseat.upstreams.output import Outputs
 from hotseat.upstreams.ports import Ports
 from hotseat.upstreams.props import LLAMA_SERVER, total_slots
@@ -28,6 +28,7 @@ from hotseat.upstreams.reading_ahead import ReadingAhead
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
     from hotseat.terms import Bytes, LaunchId, ModelName
@@ -146,10 +147,15 @@ async def open_supervisor(
     outputs: Outputs | None = None,
     interpreter: Sequence[str] = ISOLATED,
     spare: Callable[[], Bytes] = nothing_to_spare,
+    records: Path | None = None,
 ) -> AsyncIterator[Supervisor]:
-    """A supervisor with a guard of its own; at the end, no process of theirs is left."""
-    end_leftovers()
-    guard = await Guard.open(interpreter)
+    """A supervisor with a guard of its own; at the end, no process of theirs is left.
+
+    `records` is the folder where guards keep which processes they have, should one be killed together with hotseat.
+    """
+    folder = private_folder(records)
+    end_leftovers(folder)
+    guard = await Guard.open(interpreter, folder)
     try:
         yield Supervisor(guard, Ports(), outputs or Outputs(), environ, withheld_env, spare)
     finally:
