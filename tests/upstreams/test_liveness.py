@@ -15,7 +15,7 @@ from tests.support.stage import model, soon
 from hotseat.scheduling.view import InUse
 from hotseat.terms import Address, LaunchId, ModelName, Upstream
 from hotseat.upstreams import liveness
-from hotseat.upstreams.liveness import LIMIT_S, LOOKS, Liveness
+from hotseat.upstreams.liveness import COMPUTING, LIMIT_S, LOOKS, Liveness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -111,6 +111,18 @@ async def test_a_server_of_one_thread_that_computes_is_left_alone(stage: Stage) 
     reader.feed_eof()
 
     assert watched.reports == []
+
+
+async def test_a_server_that_only_spins_is_reported_after_five_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that lost its device may wait for it with all of a processor."""
+    watched = Watched(NOBODY)
+    monkeypatch.setattr(liveness, "processor_time", lambda _: watched.now)
+    watch = watched.liveness()
+    await watched.pass_by(watch, COMPUTING * LIMIT_S)
+
+    assert watched.reports == []
+    await watched.pass_by(watch, 2 * LIMIT_S)
+    assert [report.silent_s > COMPUTING * LIMIT_S for report in watched.reports] == [True]
 
 
 async def test_a_server_without_a_health_check_is_not_judged(stage: Stage) -> None:

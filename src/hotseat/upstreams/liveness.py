@@ -1,8 +1,8 @@
 """Does a server that requests wait for still live? One that gives no sign of life for 30 s is reported.
 
-A sign of life is a byte of one of its answers, any answer to its health check, or processor time: a server with one
-thread that computes answers nobody meanwhile. Nothing is measured as long as bytes come or the server is unused. Who
-has no health check is not judged.
+A sign of life is a byte of one of its answers or any answer to its health check. A server with one thread answers
+nobody while it computes, so processor time counts too, for ten times as long: a driver that lost its device may spin.
+Nothing is measured as long as bytes come or the server is unused. Who has no health check is not judged.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ LATE_S: Seconds = 1.0
 """Who looks so much later than he wanted was stopped, or had no processor: nobody else's silence is counted then."""
 BUSY = 0.02
 """Of one processor: who uses more computes; idle threads of a server that hangs use less."""
+COMPUTING = 10
+"""Times the limit: who computes for so long and answers nobody, not even its health check, is not waited for."""
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
@@ -43,10 +45,11 @@ class Sample(NamedTuple):
     last_pieces: Sequence[object]
     processor_s: Seconds
 
-    def shows_life_since(self, before: Sample) -> bool:
+    def has_new_bytes_since(self, before: Sample) -> bool:
         known = set(map(id, before.last_pieces))
-        if any(id(piece) not in known for piece in self.last_pieces):
-            return True
+        return any(id(piece) not in known for piece in self.last_pieces)
+
+    def has_computed_since(self, before: Sample) -> bool:
         return self.processor_s - before.processor_s >= BUSY * (self.at - before.at)
 
 
@@ -56,11 +59,17 @@ class Silence:
     def __init__(self, model: ModelName, now: Instant) -> None:
         self.model = model
         self.since = now
+        self.answered_at = now
+        """The last sign other than processor time."""
         self.sample: Sample | None = None
         self.probe: asyncio.Task[None] | None = None
         self.is_reported = False
 
     def end(self, now: Instant) -> None:
+        self.answered_at = now
+        self.start_again(now)
+
+    def start_again(self, now: Instant) -> None:
         self.since, self.sample = now, None
 
 
@@ -126,17 +135,21 @@ class Liveness:
 
     def _look_at(self, server: InUse, silence: Silence, now: Instant) -> None:
         if now - silence.since < self._limit_s / 3 or silence.is_reported:
-            return
+            return None
         before = silence.sample
         silence.sample = Sample(now, self._last_pieces(server.model), processor_time(server.upstream.pid))
         if before is None:
-            return
-        if silence.sample.shows_life_since(before):
-            silence.end(now)
-        elif now - silence.since >= self._limit_s:
-            self._give_up(server, silence, now - silence.since)
-        elif silence.probe is None or silence.probe.done():
+            return None
+        if silence.sample.has_new_bytes_since(before):
+            return silence.end(now)
+        if silence.probe is None or silence.probe.done():
             silence.probe = self._probes.start(self._ask(server, silence), f"is {server.model} alive")
+        may_compute = now - silence.answered_at < COMPUTING * self._limit_s
+        if may_compute and silence.sample.has_computed_since(before):
+            silence.start_again(now)
+        elif now - silence.since >= self._limit_s:
+            self._give_up(server, silence, now - silence.answered_at)
+        return None
 
     async def _ask(self, server: InUse, silence: Silence) -> None:
         """One patient question: a slow answer is an answer."""
