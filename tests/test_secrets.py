@@ -53,6 +53,10 @@ def canary(place: str) -> str:
 OURS = {place: canary(place) for place in ("plain key", "key in env", "key in file", "hashed key", "peer's key")}
 """Ours alone: not even model servers may know them."""
 SERVERS = {place: canary(place) for place in ("option", "option=", "variable", "stop option", "inherited macro")}
+FROM_ENV = {
+    name: canary(name) for name in ("PLAIN_WORD", "HFT", "STOP_WORD", "MODE", "MEMBER", "SLEEP_WORD", "SERVED_NAME")
+}
+SERVERS |= FROM_ENV
 """Model servers must know them, and their own command lines show them to the kernel; nothing of hotseat may."""
 CLIENTS = {place: canary(place) for place in ("bearer", "cookie", "query", "prompt", "wrong key", "header")}
 """Pass through on their way to a model server."""
@@ -66,9 +70,13 @@ def config(tmp_path: Path) -> dict[str, Any]:
     key_file.chmod(0o600)
     server = f"{shlex.quote(sys.executable)} {shlex.quote(str(program))} ${{PORT}}"
     secret_words = f"--api-key {SERVERS['option']} --hf-token={SERVERS['option=']} --api-key ${{secret}}"
+    secret_words += " ${env.PLAIN_WORD} -hft ${env.HFT} 'a text with ${env.PLAIN_WORD} in it'"
     model = {
         "cmd": f"{server} {secret_words}",
-        "env": [f"HF_TOKEN={SERVERS['variable']}"],
+        "env": [f"HF_TOKEN={SERVERS['variable']}", "MODE=${env.MODE}"],
+        "filters": {"setParams": {"member": "${env.MEMBER}"}},
+        "sleep": {"suspend": "no-such-program ${env.SLEEP_WORD}", "resume": "POST /wake/${env.SLEEP_WORD}"},
+        "useModelName": "${env.SERVED_NAME}",
     }
     stop = f"{shlex.quote(sys.executable)} -c 'import os, sys; os.kill(int(sys.argv[1]), 15)' ${{PID}}"
     return {
@@ -83,7 +91,7 @@ def config(tmp_path: Path) -> dict[str, Any]:
         ],
         "peers": {"far": {"proxy": f"http://127.0.0.1:{free_port()}", "models": ["x"], "apiKey": OURS["peer's key"]}},
         "models": {
-            "good": {**model, "cmdStop": f"{stop} --token {SERVERS['stop option']}"},
+            "good": {**model, "cmdStop": f"{stop} --token {SERVERS['stop option']} ${{env.STOP_WORD}}"},
             "bad": {**model, "cmd": f"{model['cmd']} --fail"},
         },
     }
@@ -91,7 +99,7 @@ def config(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[Hotseat]:
-    environ = {"OUR_KEY": OURS["key in env"], "INHERITED": SERVERS["inherited macro"]}
+    environ = {"OUR_KEY": OURS["key in env"], "INHERITED": SERVERS["inherited macro"], **FROM_ENV}
     with Hotseat(config(tmp_path), tmp_path, environ=environ) as house:
         yield house
 
@@ -129,7 +137,15 @@ def used(house: Hotseat) -> Iterator[str]:
 
 
 def said_by_commands(house: Hotseat, key: str) -> Iterator[str]:
-    for words in (("ps",), ("list",), ("why", "good"), ("logs", "good"), ("check", str(house.config)), ("doctor",)):
+    for words in (
+        ("ps",),
+        ("list",),
+        ("why", "good"),
+        ("logs", "good"),
+        ("check", str(house.config)),
+        ("check", "--json", str(house.config)),
+        ("doctor",),
+    ):
         done = house.cli(*words, HOTSEAT_API_KEY=key)
         yield f"{words} {done.stdout} {done.stderr}"
 
@@ -171,4 +187,4 @@ def test_a_model_server_is_told_none_of_our_keys_and_nothing_of_a_request(house:
 
 def test_the_canaries_can_be_found() -> None:
     """A search that finds nothing where something is would prove nothing."""
-    assert len(found(json.dumps({**OURS, **SERVERS, **CLIENTS}), OURS, SERVERS, CLIENTS)) == 16
+    assert len(found(json.dumps({**OURS, **SERVERS, **CLIENTS}), OURS, SERVERS, CLIENTS)) == 23

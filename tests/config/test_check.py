@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hotseat.catalog.redaction import HIDDEN, redacted
 from hotseat.cli.check import check
 from hotseat.cli.schema import schema
-from hotseat.config.resolved import HIDDEN, redacted, resolved, together
+from hotseat.config.resolved import resolved, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.config.resolved import HIDDEN, resolved
+from hotseat.catalog.redaction import HIDDEN
+from hotseat.config.resolved import resolved
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:

@@ -28,6 +28,8 @@ class LaunchRecipe:
     """Asked until it answers 200; None: an open port is enough."""
     preferred_port: int | None = None
     """With `startPort`: the number llama-swap would have given this model. None: the kernel chooses."""
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """Values that the configuration took out of the environment, which the server inherits: nobody is shown them."""
 
     @property
     def wants_port(self) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from hotseat.errors import HotseatError, did_you_mean
 
@@ -62,13 +62,23 @@ class ConfigError(HotseatError):
         super().__init__("\n".join(map(str, self.complaints)))
 
 
+class Hides(Protocol):
+    """Knows what must not be shown."""
+
+    def text(self, text: str, place: Path = ()) -> str:
+        """The text without it."""
+
+    def place_of(self, path: Path) -> Path: ...
+
+
 class Notebook:
-    """Collects complaints and knows where each path is written."""
+    """Collects complaints and knows where each path is written, and what a complaint must not repeat."""
 
     def __init__(self, file: str, spots: dict[Path, Spot] | None = None) -> None:
         self.spots: dict[Path, Spot] = spots if spots is not None else {}
         self._file = file
-        self._complaints: list[Complaint] = []
+        self._complaints: list[tuple[Path, Complaint]] = []
+        self._hides: list[Hides] = []
 
     def error(self, path: Path, message: str, hint: str = "") -> None:
         self.write(Severity.ERROR, self.spot(path), path, message, hint)
@@ -81,8 +91,12 @@ class Notebook:
 
     def write(self, severity: Severity, spot: Spot, path: Path, message: str, hint: str = "") -> None:
         complaint = Complaint(severity, spot.file, spot.line, spot.column, dotted(path), message, hint)
-        if complaint not in self._complaints:
-            self._complaints.append(complaint)
+        if (path, complaint) not in self._complaints:
+            self._complaints.append((path, complaint))
+
+    def hide_with(self, hides: Hides) -> None:
+        """From now on no complaint shows what this hides, those that are written already included."""
+        self._hides.append(hides)
 
     def spot(self, path: Path) -> Spot:
         """Where the path is written, or its nearest parent that is."""
@@ -92,11 +106,20 @@ class Notebook:
 
     @property
     def has_errors(self) -> bool:
-        return any(complaint.severity is Severity.ERROR for complaint in self._complaints)
+        return any(complaint.severity is Severity.ERROR for _, complaint in self._complaints)
 
     def complaints(self) -> tuple[Complaint, ...]:
         """Sorted as a reader meets them."""
-        return tuple(sorted(self._complaints, key=lambda c: (c.file, c.line, c.column, c.path, c.message)))
+        shown = (self.shown(complaint, path) for path, complaint in self._complaints)
+        return tuple(sorted(shown, key=lambda c: (c.file, c.line, c.column, c.path, c.message)))
+
+    def shown(self, complaint: Complaint, path: Path) -> Complaint:
+        """The complaint without what must not be shown."""
+        for hides in self._hides:
+            place = hides.place_of(path)
+            said, hint = hides.text(complaint.message, place), hides.text(complaint.hint, place)
+            complaint = replace(complaint, path=hides.text(complaint.path), message=said, hint=hint)
+        return complaint
 
     def raise_errors(self) -> None:
         if self.has_errors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from yaml.reader import ReaderError
 
 from hotseat.config import yaml12
 from hotseat.config.complaints import Notebook, Path, Severity, Spot
+from hotseat.config.concealed import Concealed
 from hotseat.config.env import Substituted, substitute
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Document:
     """How numbers, booleans and nulls were written: `4.10` is a good name, 4.1 is another."""
     variables: dict[Path, frozenset[str]] = field(default_factory=dict)
     """The environment variables whose values stand in a scalar."""
+    values: dict[str, str] = field(default_factory=dict)
+    """What these variables hold."""
     broken: frozenset[Path] = frozenset()
     """Scalars that hold a variable which could not be filled."""
     shelves: frozenset[str] = frozenset()
@@ -40,7 +43,11 @@ def parse(text: str, file: str, environ: Mapping[str, str], notebook: Notebook) 
     if len(text) > MAX_CHARACTERS:
         notebook.write(Severity.ERROR, Spot(file, 1, 1), (), f"the file is larger than {MAX_CHARACTERS:,} characters")
         return None
-    return _Parse(substitute(text, environ), text, file, notebook).document()
+    source = substitute(text, environ)
+    values = {name: environ[name] for name in {each.name for each in source.replacements} if name in environ}
+    notebook.hide_with(Concealed(values))
+    document = _Parse(source, text, file, notebook).document()
+    return document and replace(document, values=values)
 
 
 class _TooMuch(Exception):
@@ -82,7 +89,7 @@ class _Parse:
             return None
         read = self._document
         shelves = frozenset(_shelves(root, tree.aliases))
-        return Document(value, read.spots, read.written, read.variables, frozenset(self._broken), shelves)
+        return replace(read, value=value, broken=frozenset(self._broken), shelves=shelves)
 
     # Values
 
@@ -169,7 +176,7 @@ class _Parse:
             self._broken.add(path)
 
     def _refuse_tag(self, node: Node, usual: str, path: Path) -> None:
-        if node.tag != usual:
+        if node.tag != usual and not self._complain_of_variable(node.start_mark.index, path):
             self._complain(self._spot(node), path, f'the tag "{node.tag}" is not supported')
 
     # Places
@@ -188,10 +195,19 @@ class _Parse:
     def _complain(self, spot: Spot, path: Path, message: str, hint: str = "") -> None:
         self._notebook.write(Severity.ERROR, spot, path, message, hint)
 
+    def _complain_of_variable(self, index: int, path: Path) -> bool:
+        """Where the value of a variable is read as YAML, say so and do not quote it."""
+        if name := self._source.holder_of(index):
+            said = f"the value of ${{env.{name}}} cannot be read as YAML here"
+            self._complain(self._spot_of_original(self._source.original(index)), path, said, "Put it in double quotes")
+        return bool(name)
+
     def _complain_syntax(self, error: YAMLError) -> None:
         spot, said = Spot(self._file, 1, 1), str(error)
         if isinstance(error, MarkedYAMLError) and error.problem_mark:
             spot, said = self._spot_of_mark(error.problem_mark), error.problem or said
+            if self._complain_of_variable(error.problem_mark.index, ()):
+                return
         elif isinstance(error, ReaderError):
             spot, said = (
                 self._spot_of_original(self._source.original(error.position)),

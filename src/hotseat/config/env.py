@@ -54,6 +54,12 @@ class Substituted:
         last = self.replacements[before - 1]
         return last.was[0] if index < last.end else index - last.end + last.was[1]
 
+    def holder_of(self, index: int) -> str:
+        """The variable whose value stands at a place of our text; empty where the author's own words do."""
+        before = bisect_right(self.replacements, index, key=lambda r: r.start)
+        last = self.replacements[before - 1] if before else None
+        return last.name if last and index <= last.end else ""
+
     def names_within(self, start: int, end: int) -> frozenset[str]:
         """The variables whose values stand between two places of our text."""
         return frozenset(r.name for r in self.replacements if start <= r.start < end)
@@ -70,7 +76,7 @@ def substitute(text: str, environ: Mapping[str, str]) -> Substituted:
         value = environ.get(name)
         if problem := _problem(name, value):
             problems.append(Problem(name, found.start(), *problem))
-        value = name if problem else _escaped(value or "")
+        value = name if problem else escaped(value or "")
         parts += (text[done : found.start()], value)
         length += found.start() - done + len(value)
         done = found.end()
@@ -86,7 +92,8 @@ def _problem(name: str, value: str | None) -> tuple[str, str] | None:
     return None
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
+    """A value as it stands in the text."""
     # The usual place is a double-quoted string; a command line undoes the same escapes when it is split.
     return value.replace("\\", "\\\\").replace('"', '\\"')
 

@@ -7,9 +7,9 @@ import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hotseat.catalog.template import holes
 from hotseat.config.build import Built, FindDevices, build, no_devices
-from hotseat.config.complaints import Complaint, Notebook, Path, Severity, Spot, value_at
+from hotseat.config.complaints import Complaint, Notebook, Path, Severity, Spot
+from hotseat.config.concealed import NOTHING_CONCEALED, Concealed, Provenance, with_secrets
 from hotseat.config.document import Document, parse
 from hotseat.config.leads import warn_of_proxies
 from hotseat.config.llamaswap import differences
@@ -46,6 +46,8 @@ class Loaded:
     """What happens otherwise than it would in llama-swap."""
     models_dir: FilePath | None = None
     """A folder whose files are models."""
+    concealed: Concealed = field(default=NOTHING_CONCEALED, compare=False)
+    """What came out of the environment, and is not shown."""
     look_again: LookAgain | None = field(default=None, compare=False)
     """The catalog of the same text with what the folder offers now; what was written to the text since is not read."""
 
@@ -89,17 +91,21 @@ def _understood(written: Document, offer: Offer, notebook: Notebook, around: Sur
     notebook.spots = written.spots
     document = with_files(written, offer, notebook)
     notebook.spots = document.spots
+    provenance = Provenance(document)
+    concealed = Concealed(document.values, provenance.by_place())
+    notebook.hide_with(concealed)
     value = expand_all(without_foreign_keys(document), notebook)
     config = validate(value, document, notebook, lenient=around.lenient)
     built = _built(config, document.value, notebook, around.find_devices)
     warn_of_proxies(built.catalog, around.environ, notebook)
     return Loaded(
-        built.catalog,
+        with_secrets(built.catalog, concealed),
         built.settings,
         notebook.complaints(),
-        _withheld(document),
+        _withheld(document, provenance),
         differences=tuple(differences(written.value, notebook)),
         models_dir=folder_of(document.value),
+        concealed=concealed,
     )
 
 
@@ -166,20 +172,9 @@ def _text(file: FilePath, notebook: Notebook) -> str | None:
 # Secrets
 
 
-def _withheld(document: Document) -> frozenset[str]:
+def _withheld(document: Document, provenance: Provenance) -> frozenset[str]:
     """The variables behind our own keys and those of peers and of the fleet, also where a macro stands in between."""
-    value = document.value
     secrets: list[Path] = [path for path in document.spots if path[0] == "apiKeys"]
     secrets += [path for path in document.spots if path[0] == "peers" and path[2:] == ("apiKey",)]
     secrets += [("fleet", key) for key in ("secret", "password", "token") if ("fleet", key) in document.spots]
-    found: set[str] = set()
-    seen: set[Path] = set()
-    while secrets:
-        path = secrets.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        found |= document.variables.get(path, frozenset())
-        text = value_at(value, path)
-        secrets += [("macros", name) for name in holes(text)] if isinstance(text, str) else []
-    return frozenset(found)
+    return frozenset().union(*map(provenance.variables, secrets))

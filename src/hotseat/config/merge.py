@@ -36,7 +36,8 @@ class _Merge:
     def document(self) -> Document:
         value = self._mappings(self._earlier.value, self._later.value, ())
         shelves = self._earlier.shelves | self._later.shelves
-        return Document(value, self._spots, self._written, self._variables, frozenset(self._broken), shelves)
+        values = {**self._earlier.values, **self._later.values}
+        return Document(value, self._spots, self._written, self._variables, values, frozenset(self._broken), shelves)
 
     def _mappings(self, ours: dict[str, Any], theirs: dict[str, Any], path: Path) -> dict[str, Any]:
         merged = dict(ours)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from hotseat.catalog.template import fill_hole, holes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hotseat.config.complaints import Notebook, Path, Spot
+    from hotseat.config.complaints import Notebook, Path
     from hotseat.config.document import Document
 
 KEY, PATH, MODEL_PATH = "modelsDir", "path", "MODEL_PATH"
 COMMANDS = ("cmd", "cmdStop")
+
+Fact = TypeVar("Fact")
 
 Offer: TypeAlias = "Callable[[FilePath], Mapping[str, FilePath]]"
 """The models of a folder, by name."""
@@ -44,7 +46,12 @@ def with_files(document: Document, offer: Offer, notebook: Notebook) -> Document
     # What stays of the template is checked like a model, also while the folder is empty.
     checked = {**template, **_model(template, FilePath(MODEL_PATH))}
     value = {**document.value, "models": {**written, **models}, KEY: checked}
-    return replace(document, value=value, spots={**document.spots, **_spots(document.spots, models)})
+    return replace(
+        document,
+        value=value,
+        spots={**document.spots, **_of_models(document.spots, models)},
+        variables={**document.variables, **_of_models(document.variables, models)},
+    )
 
 
 def _check(value: Mapping[str, Any], folder: FilePath | None, notebook: Notebook) -> None:
@@ -81,7 +88,7 @@ def _filled(part: Any, path: str) -> Any:
     return fill_hole(part, MODEL_PATH, path) if isinstance(part, str) else part
 
 
-def _spots(spots: Mapping[Path, Spot], models: Mapping[str, Any]) -> dict[Path, Spot]:
-    """A mistake in a model that was made from a file is in the template."""
-    template = {path[1:]: spot for path, spot in spots.items() if path[0] == KEY}
-    return {("models", name, *path): spot for name in models for path, spot in template.items()}
+def _of_models(facts: Mapping[Path, Fact], models: Mapping[str, Any]) -> dict[Path, Fact]:
+    """What is known of the template, such as where it is written, holds for each model made from a file."""
+    template = {path[1:]: fact for path, fact in facts.items() if path[0] == KEY}
+    return {("models", name, *path): fact for name in models for path, fact in template.items()}

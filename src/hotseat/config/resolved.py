@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
+from hotseat.catalog.redaction import HIDDEN, is_secret_name, redacted
+from hotseat.config.concealed import FREE_FORM
 from hotseat.config.units import size_text
 
 if TYPE_CHECKING:
@@ -16,20 +17,34 @@ if TYPE_CHECKING:
     from hotseat.catalog.matrix import Matrix
     from hotseat.catalog.sleeping import Sleep, SleepLevel
     from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec, Timeouts
+    from hotseat.config.concealed import Concealed
     from hotseat.config.load import Loaded
     from hotseat.settings import ApiKey, Fleet, Settings
 
 A_DAY_S = 86_400.0
-HIDDEN = "(hidden)"
 MOST_SETS = 8
 """Of a matrix, shown in a sentence."""
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
-_SECRET_OPTION = re.compile(r"--(?:[a-z-]*-)?(?:api-?key|token|password)", re.IGNORECASE)
-_SECRET_INLINE = re.compile(rf"({_SECRET_OPTION.pattern}[= ]\s*)\S+", re.IGNORECASE)
 
 
 def resolved(loaded: Loaded) -> dict[str, Any]:
     """The whole configuration, fit for JSON and for other people's eyes."""
+    return _without_environment(_all_of(loaded), loaded.concealed)
+
+
+def _without_environment(shown: dict[str, Any], concealed: Concealed) -> dict[str, Any]:
+    """Each part without what came out of the environment; a key of a model and a key of the file are the places."""
+    parts = {key: concealed.tree(part, (key,), is_free=True) for key, part in shown.items()}
+    parts["settings"] = {key: concealed.tree(part, (key,)) for key, part in shown["settings"].items()}
+    parts["models"] = {
+        name: {
+            key: concealed.tree(part, ("models", name, key), is_free=key in FREE_FORM) for key, part in model.items()
+        }
+        for name, model in shown["models"].items()
+    }
+    return parts
+
+
+def _all_of(loaded: Loaded) -> dict[str, Any]:
     catalog = loaded.catalog
     secrets = tuple(key.secret for key in loaded.settings.access.api_keys if key.secret)
     secrets += tuple(remote.api_key for remote in catalog.remotes.values() if remote.api_key)
@@ -247,23 +262,8 @@ def _recipe(recipe: LaunchRecipe, secrets: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def redacted(argv: Sequence[str], secrets: Sequence[str] = ()) -> list[str]:
-    """A command line without the values of `--api-key` and its like, and without our own keys."""
-    words: list[str] = []
-    hide_next = False
-    for word in argv:
-        hidden = hide_next or _holds(word, secrets)
-        hide_next = bool(_SECRET_OPTION.fullmatch(word))
-        words.append(HIDDEN if hidden else _SECRET_INLINE.sub(rf"\1{HIDDEN}", word))
-    return words
-
-
 def _is_secret(name: str, value: str, secrets: Sequence[str]) -> bool:
-    return bool(_SECRET_NAME.search(name)) or _holds(value, secrets)
-
-
-def _holds(text: str, secrets: Sequence[str]) -> bool:
-    return any(secret in text for secret in secrets)
+    return is_secret_name(name) or any(secret in value for secret in secrets)
 
 
 def _group(group: Group) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from hotseat.catalog.template import as_text
 from hotseat.config.complaints import Notebook, Path, nearest, value_at
+from hotseat.config.concealed import Provenance
 from hotseat.config.forms import Form
 from hotseat.config.model_form import ModelForm
 from hotseat.config.schema import Config
@@ -109,7 +110,7 @@ class _Trial:
 
     def _may_be_secret(self, path: Path) -> bool:
         """Then a complaint does not repeat what is written there."""
-        return path[0] == "apiKeys" or path[-1] == "apiKey" or path in self._document.variables
+        return path[0] == "apiKeys" or path[-1] == "apiKey" or bool(Provenance(self._document).variables(path))
 
     def _path(self, detail: ErrorDetails) -> Path:
         """Pydantic's way to a value, without the names of union branches."""

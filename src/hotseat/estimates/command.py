@@ -9,6 +9,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.redaction import redacted
 from hotseat.catalog.spec import NOTHING
 from hotseat.estimates.lines import CannotEstimate
 
@@ -63,7 +64,7 @@ def server_in(argv: tuple[str, ...], env: Mapping[str, str] = NOTHING) -> Server
     found = _search(argv, dict(env), 0)
     if found is None:
         known = " and ".join(engine.value for engine in Engine)
-        shown = shlex.join(argv[:3])[:80]
+        shown = shlex.join(redacted(argv[:3]))[:80]
         raise CannotEstimate(f"no server that is known here is started by `{shown} …`: {known} are; set memory by hand")
     return found
 

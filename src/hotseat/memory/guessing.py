@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from hotseat.catalog.redaction import without
 from hotseat.catalog.template import PORT, fill_hole
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.lines import CannotEstimate, Where
@@ -46,7 +47,8 @@ class Guesses:
         try:
             return estimate(argv, self._files, env={**self._environ, **dict(spec.recipe.env)}, gpu=self._gpu)
         except CannotEstimate as problem:
-            log.info("memory cannot be estimated model=%s reason=%r", spec.name, problem.message)
+            reason = without(problem.message, spec.recipe.secrets)
+            log.info("memory cannot be estimated model=%s reason=%r", spec.name, reason)
         except Exception:  # a file of a kind nobody thought of must not keep the house from opening
             log.exception("memory could not be estimated model=%s", spec.name)
         return None

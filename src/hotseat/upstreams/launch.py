@@ -7,6 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hotseat.catalog.redaction import secrets_in, without
 from hotseat.catalog.template import PID, PORT, fill, fill_hole
 from hotseat.dialling import Dialler
 from hotseat.errors import LoadFailed
@@ -18,7 +19,7 @@ from hotseat.upstreams.link import Order
 from hotseat.upstreams.listeners import is_loopback, owner_of, stranger_on, told
 from hotseat.upstreams.output import Pipe
 from hotseat.upstreams.ports import is_taken
-from hotseat.upstreams.provisions import environment, find_program, secrets_in
+from hotseat.upstreams.provisions import environment, find_program
 from hotseat.upstreams.readiness import Readiness, accepts, doors
 from hotseat.upstreams.taking_in import taken_in, weight_of
 
@@ -128,14 +129,14 @@ class Launch:
         if attempt.cancelled():
             raise Trouble(f"it had not {done} after {within_s:g} seconds")
         if problem := attempt.result():
-            raise Trouble(str(problem)) from problem
+            raise Trouble(without(str(problem), self._spec.recipe.secrets)) from problem
         return True
 
     async def _run_hook(self, argv: tuple[str, ...]) -> Ward:
         assert self._child
         words = tuple(fill_hole(fill_hole(word, PID, self._child.pid), PORT, self._address.port) for word in argv)
         env = environment(self._environ, self._spec.recipe.env)
-        return await self._run(Order(find_program(words[0], env), words, env))
+        return await self._run_beside(words, env)
 
     async def ended(self) -> str:
         """How it ended once it was ready, with its last words where nobody had asked it to."""
@@ -146,7 +147,8 @@ class Launch:
     def _failure(self, trouble: Exception) -> LoadFailed:
         if not self._is_wanted:
             return LoadFailed(f"{self._spec.name} was stopped while loading")
-        return LoadFailed(f"cannot start {self._spec.name}: {trouble}{self._last_words()}")
+        why = without(str(trouble), self._spec.recipe.secrets)
+        return LoadFailed(f"cannot start {self._spec.name}: {why}{self._last_words()}")
 
     def _last_words(self) -> str:
         lines = self._output.tail(LAST_LINES, since=self._began_at)
@@ -200,17 +202,21 @@ class Launch:
         order = Order(
             find_program(recipe.argv[0], env), recipe.argv, env, last_resort(recipe, env), self._spec.unload_timeout_s
         )
-        self._output.conceal(secrets_in(recipe.argv, recipe.env))
+        self._output.conceal((*secrets_in(recipe.argv, recipe.env), *self._spec.recipe.secrets))
         if loan:
             loan.vacate()
         ward = await self._run(order)
         if loan:
             ward.gone.add_done_callback(lambda _: loan.give_back())
         stop = recipe.stop_argv(ward.pid)
-        return Child(ward, self._spec.unload_timeout_s, partial(self._run_stop, stop, env) if stop else None)
+        return Child(ward, self._spec.unload_timeout_s, partial(self._run_beside, stop, env) if stop else None)
 
-    async def _run_stop(self, argv: tuple[str, ...], env: Mapping[str, str]) -> Ward:
-        return await self._run(Order(find_program(argv[0], env), argv, env))
+    async def _run_beside(self, argv: tuple[str, ...], env: Mapping[str, str]) -> Ward:
+        """A program that stops the server, puts it to sleep or wakes it."""
+        try:
+            return await self._run(Order(find_program(argv[0], env), argv, env))
+        except OSError as problem:
+            raise OSError(without(str(problem), self._spec.recipe.secrets)) from problem
 
     async def _run(self, order: Order) -> Ward:
         """A process of this launch; what it writes goes to the model's output until its end."""

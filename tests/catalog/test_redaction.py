@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.upstreams.provisions import secrets_in
+from hotseat.catalog.redaction import secrets_in
 
 
 @pytest.mark.parametrize(

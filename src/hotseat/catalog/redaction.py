@@ -1,0 +1,77 @@
+"""What of a command line, a variable or a URL is a secret by its name, and texts without secrets. PURE.
+
+Values that came out of the environment are secrets wherever they stand; which ones did is known to config/concealed.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+HIDDEN = "(hidden)"
+SHORTEST_SECRET = 6
+"""Of a variable: hiding every `us` because of KEYBOARD=us would hide the output."""
+
+_NAMES = "api[-_]?key|token|secret|password|passwd|passphrase|credentials?|auth|authorization"
+_OPTION = re.compile(rf"(?:-hft|--?(?:[\w-]*[-_])?(?:{_NAMES}))(?:=(?P<value>.*))?", re.IGNORECASE | re.DOTALL)
+_INLINE = re.compile(rf"((?:^|(?<=\s))(?:-hft|--?(?:[\w-]*[-_])?(?:{_NAMES}))(?:=|\s+))(\S+)", re.IGNORECASE)
+_HEADER = re.compile(
+    r"""((?:proxy-)?authorization|cookie|[\w-]*(?:api-?key|token|secret))(\s*:\s*)([^\r\n"']+)""", re.IGNORECASE
+)
+_URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/?#:@]*:)([^\s/?#@]+)(?=@)", re.IGNORECASE)
+_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH", re.IGNORECASE)
+
+
+def is_secret_name(variable: str) -> bool:
+    return _NAME.search(variable) is not None
+
+
+def redacted(argv: Sequence[str], secrets: Sequence[str] = ()) -> list[str]:
+    """A command line without the values of `--api-key` and its like, and without these secrets."""
+    words: list[str] = []
+    hide_next = False
+    for word in argv:
+        hidden = hide_next or any(secret in word for secret in secrets)
+        option = _OPTION.fullmatch(word)
+        hide_next = option is not None and option["value"] is None
+        words.append(HIDDEN if hidden else redacted_text(word))
+    return words
+
+
+def redacted_text(text: str) -> str:
+    """A text without what is named like a secret in it: options, headers and passwords of URLs."""
+    text = _HEADER.sub(rf"\1\2{HIDDEN}", without_url_passwords(text))
+    return _INLINE.sub(rf"\1{HIDDEN}", text)
+
+
+def without_url_passwords(text: str) -> str:
+    return _URL_PASSWORD.sub(rf"\1{HIDDEN}", text)
+
+
+def secrets_in(argv: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
+    """The values of options such as --api-key, each key where several are joined by commas, and of such variables."""
+    yield from (value for name, value in env if is_secret_name(name) and len(value) >= SHORTEST_SECRET)
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        if option := _OPTION.fullmatch(word):
+            value = following if option["value"] is None else option["value"]
+            yield from (part for part in (value, *value.split(",")) if part)
+        else:
+            yield from _inside(word)
+
+
+def _inside(word: str) -> Iterator[str]:
+    """What a single word holds: a header, the password of a URL, or a command line of its own."""
+    for pattern in (_URL_PASSWORD, _HEADER, _INLINE):
+        for found in pattern.finditer(word):
+            value = found[found.re.groups].strip()
+            yield from (part for part in (value, value.partition(" ")[2]) if len(part) >= SHORTEST_SECRET)
+
+
+def without(text: str, secrets: Iterable[str]) -> str:
+    """The text without these words."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return text

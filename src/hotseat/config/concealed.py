@@ -1,0 +1,154 @@
+"""Which values of a configuration came out of the environment, and texts without them.
+
+Such a value is hidden at its place however short it is, and everywhere else where it is long enough to be a secret. An
+absolute path that is there is none: `${env.HOME}/models` says where models are, and who reads a log must see that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hotseat.catalog.redaction import HIDDEN, without_url_passwords
+from hotseat.catalog.template import as_text, holes
+from hotseat.config.complaints import value_at
+from hotseat.config.env import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.config.complaints import Path
+    from hotseat.config.document import Document
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Where a value is shown: a key of a model, or a key of the whole file."""
+
+SHORTEST_WORD = 4
+"""Shorter values are hidden as whole words only: every 1 of a command line is not the 1 that a variable put there."""
+SHORTEST_ANYWHERE = 8
+"""Shorter values are hidden at their own place only."""
+FREE_FORM = ("filters", "metadata")
+"""Keys beneath which a number or a boolean may be anything, so also a secret."""
+
+
+class Provenance:
+    """The variables behind each value of a document, also where macros stand in between."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+
+    def variables(self, path: Path) -> frozenset[str]:
+        found: set[str] = set()
+        seen: set[Path] = set()
+        waiting = [path]
+        while waiting:
+            here = waiting.pop()
+            if here in seen:
+                continue
+            seen.add(here)
+            found |= self._document.variables.get(here, frozenset())
+            waiting += self._macros(value_at(self._document.value, here), path)
+        return frozenset(found)
+
+    def _macros(self, text: Any, path: Path) -> Iterator[Path]:
+        """A model's own macros and those of the whole file: either may be meant."""
+        for name in holes(text) if isinstance(text, str) else ():
+            yield ("macros", name)
+            if path[0] == "models":
+                yield (*path[:2], "macros", name)
+
+    def by_place(self) -> dict[Place, frozenset[str]]:
+        """The variables of each place that holds some."""
+        found: dict[Place, frozenset[str]] = {}
+        for path in self._document.spots if self._document.variables else ():
+            if variables := self.variables(path):
+                place = Concealed.place_of(path)
+                found[place] = found.get(place, frozenset()) | variables
+        return found
+
+
+class Concealed:
+    """Texts without values of the environment."""
+
+    def __init__(self, values: Mapping[str, str], by_place: Mapping[Place, frozenset[str]] | None = None) -> None:
+        self._values = {name: value for name, value in values.items() if value and not _is_path(value)}
+        self._by_place = by_place or {}
+        forms = [form for value in self._values.values() for form in _forms(value)]
+        self._anywhere = _pattern(form for form in forms if len(form) >= SHORTEST_ANYWHERE)
+        self._patterns: dict[Place, re.Pattern[str] | None] = {}
+
+    @staticmethod
+    def place_of(path: Path) -> Place:
+        return path[: 3 if path[:1] == ("models",) else 1]
+
+    @property
+    def long_values(self) -> tuple[str, ...]:
+        """Those that are too long to be found elsewhere by chance."""
+        return tuple(sorted({value for value in self._values.values() if len(value) >= SHORTEST_ANYWHERE}))
+
+    def values_at(self, place: Place) -> tuple[str, ...]:
+        return tuple(self._values[name] for name in sorted(self._by_place.get(place, ())) if name in self._values)
+
+    def text(self, text: str, place: Place = ()) -> str:
+        for pattern in (self._pattern_at(place), self._anywhere):
+            text = pattern.sub(HIDDEN, text) if pattern else text
+        return text
+
+    def tree(self, value: Any, place: Place, *, is_free: bool = False) -> Any:
+        """A nested value without what came out of the environment; names stay."""
+        if isinstance(value, dict):
+            return {key: self.tree(member, place, is_free=is_free) for key, member in value.items()}
+        if isinstance(value, list):
+            return [self.tree(item, place, is_free=is_free) for item in value]
+        if isinstance(value, str):
+            return self.text(without_url_passwords(value), place)
+        return HIDDEN if is_free and value is not None and as_text(value) in self.values_at(place) else value
+
+    def _pattern_at(self, place: Place) -> re.Pattern[str] | None:
+        if place not in self._patterns:
+            self._patterns[place] = _pattern(form for value in self.values_at(place) for form in _forms(value))
+        return self._patterns[place]
+
+
+def _is_path(value: str) -> bool:
+    return os.path.isabs(value) and os.path.exists(value)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """How a value may stand in a text: as it is, escaped, or as the words that a command line makes of it."""
+    yield value
+    yield escaped(value)
+    words: list[str] = []
+    for text in (value, escaped(value)):
+        words += text.split()
+        with suppress(ValueError):  # an open quote
+            words += shlex.split(text)
+    yield from (word for word in words if len(word) >= SHORTEST_WORD)
+
+
+def _pattern(forms: Iterable[str]) -> re.Pattern[str] | None:
+    # A host's name is kept in small letters, so case does not count.
+    longest_first = sorted(set(forms), key=len, reverse=True)
+    return re.compile("|".join(map(_found_by, longest_first)), re.IGNORECASE) if longest_first else None
+
+
+def _found_by(form: str) -> str:
+    return re.escape(form) if len(form) >= SHORTEST_WORD else rf"(?<!\w){re.escape(form)}(?!\w)"
+
+
+NOTHING_CONCEALED = Concealed({})
+
+
+def with_secrets(catalog: Catalog, concealed: Concealed) -> Catalog:
+    """Recipes that know what came out of the environment, for whoever shows what a server prints: it inherits that."""
+    secrets = concealed.long_values
+    models = {
+        name: replace(spec, recipe=replace(spec.recipe, secrets=secrets)) for name, spec in catalog.models.items()
+    }
+    return replace(catalog, models=MappingProxyType(models)) if secrets else catalog

@@ -1,0 +1,239 @@
+"""What came out of the environment is shown nowhere: canaries in every place that the schema has."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hotseat.catalog.redaction import HIDDEN
+from hotseat.config.complaints import ConfigError
+from hotseat.config.load import Loaded, read
+from hotseat.config.resolved import resolved
+from hotseat.config.schema import Config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.config_desk import Desk
+
+CANARY = "Canary-7f3a91c0"
+SCHEMA = Config.model_json_schema()
+
+MODEL: dict[str, Any] = {
+    "cmd": "server --port ${PORT}",
+    "proxy": "http://localhost:${PORT}",
+    "sleep": {"levels": {"some": {"suspend": "POST /sleep", "resume": "POST /wake"}}},
+}
+BASE: dict[str, Any] = {
+    "macros": {"unused": "x"},
+    "models": {"some": MODEL, "other": {"cmd": "server --port ${PORT}"}},
+    "apiKeys": [{"key": "0123456789abcdef", "name": "holder"}],
+    "devices": {"some": {"memory": "8GiB"}},
+    "peers": {"some": {"proxy": "http://127.0.0.1:1", "models": ["x"]}},
+    "selectors": {"some-selector": {"strategy": "warm", "targets": ["some"]}},
+    "profiles": {"some": {"pins": {"other": "some"}}},
+    "fleet": {"nats": "nats://127.0.0.1:4222", "name": "host", "secret": "fedcba9876543210"},
+}
+FORMS = ("{}", "words before {} and after", "https://user:{}@host/path", "http://{}:80", "NAME={}", "/in/a/path/{}/x")
+NAMES_OF_MODELS = {("peers", "some", "models", 0)}
+"""Every client is told those by /v1/models."""
+
+
+def places(node: dict[str, Any], path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place of the schema where a value can stand; `some` is a name of the author's choice."""
+    if "$ref" in node:
+        node = SCHEMA["$defs"][node["$ref"].rpartition("/")[2]]
+    branches = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+    for branch in branches:
+        yield from places(branch, path)
+    if "properties" in node:
+        for key, described in node["properties"].items():
+            yield from places(described, (*path, key))
+    elif node.get("type") == "object":
+        members = node.get("additionalProperties")
+        yield from places(members if isinstance(members, dict) else {}, (*path, "some"))
+    elif node.get("type") == "array":
+        yield from places(node.get("items", {}), (*path, 0))
+    elif not branches:
+        yield path
+
+
+PLACES = sorted(set(places(SCHEMA)) - NAMES_OF_MODELS, key=str)
+
+
+def with_value(path: tuple[str | int, ...], value: str) -> dict[str, Any]:
+    config = deepcopy(BASE)
+    if path[0] == "modelsDir":
+        config["modelsDir"] = {"path": "models", "cmd": "server -m ${MODEL_PATH} --port ${PORT}"}
+    here: Any = config
+    for step, following in pairwise(path):
+        wanted: type = list if isinstance(following, int) else dict
+        if isinstance(here, list):
+            here[:] = [here[0] if here and isinstance(here[0], wanted) else wanted()]
+        elif not isinstance(here.get(step), wanted):
+            here[step] = wanted()
+        here = here[step]
+    if isinstance(here, list):
+        here[:] = [value]
+    else:
+        here[path[-1]] = value
+    return config
+
+
+def shown_by(desk: Desk, config: dict[str, Any]) -> tuple[Loaded | None, str]:
+    """Everything that anybody is shown of a configuration or of what is wrong with it."""
+    file = desk.write("config.yaml", json.dumps(config))
+    try:
+        loaded = read([file], environ={"SECRET": CANARY})
+    except ConfigError as error:
+        return None, "\n".join(map(repr, error.complaints))
+    complaints = (*loaded.complaints, *loaded.differences)
+    return loaded, json.dumps(resolved(loaded)) + "\n".join(map(repr, complaints))
+
+
+@pytest.fixture
+def gguf(desk: Desk) -> None:
+    desk.write("models/tiny.gguf", "GGUF")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_value_of_the_environment_is_shown_at_no_place_of_the_schema(desk: Desk, gguf: None, form: str) -> None:
+    """Neither in the configuration as it was understood nor in what is wrong with it, in whatever case it is kept."""
+    leaks, accepted = [], 0
+    for path in PLACES:
+        loaded, shown = shown_by(desk, with_value(path, form.format("${env.SECRET}")))
+        accepted += loaded is not None
+        if CANARY.lower() in shown.lower():
+            leaks.append((path, shown[max(0, shown.lower().find(CANARY.lower()) - 80) :][:200]))
+
+    assert leaks == []
+    assert accepted > 20
+
+
+def test_a_value_of_the_environment_stays_hidden_behind_macros(desk: Desk, gguf: None) -> None:
+    """A macro that uses a macro that uses a variable is no way round."""
+    leaks = []
+    for path in PLACES:
+        config = with_value(path, "${outer}")
+        config["macros"] = {"inner": "${env.SECRET}", "outer": "a-${inner}", **config["macros"]}
+        _, shown = shown_by(desk, config)
+        if CANARY.lower() in shown.lower():
+            leaks.append((path, shown[max(0, shown.find(CANARY) - 80) :][:200]))
+
+    assert leaks == []
+
+
+def test_the_schema_has_the_places_that_people_use() -> None:
+    """A walk that misses places would prove nothing."""
+    wanted = {
+        ("models", "some", "cmd"),
+        ("models", "some", "env", 0),
+        ("models", "some", "env", "some"),
+        ("models", "some", "filters", "setParams", "some"),
+        ("apiKeys", 0),
+        ("apiKeys", 0, "key"),
+        ("peers", "some", "proxy"),
+        ("fleet", "nats", 0),
+        ("modelsDir", "cmdStop"),
+    }
+
+    assert wanted <= set(PLACES)
+    assert len(PLACES) > 200
+
+
+def test_a_short_value_is_hidden_at_its_place_and_left_alone_elsewhere(desk: Desk) -> None:
+    """`1` is somebody's secret where a variable put it, and a one everywhere else."""
+    text = """
+models:
+  a:
+    cmd: server --port ${PORT} --parallel ${env.N} --ctx 4096 --level=${env.N} --more 11
+    env: ["PIN=${env.N}", "OTHER=2"]
+    filters: {setParams: {seed: "${env.N}", top_k: "1 of ${env.N}"}}
+  b:
+    cmd: server --port ${PORT} --parallel 1
+"""
+    shown = resolved(desk.load(text, {"N": "1"}))["models"]
+
+    assert shown["a"]["cmd"] == [
+        "server", "--port", "${PORT}", "--parallel", HIDDEN, "--ctx", "4096", f"--level={HIDDEN}", "--more", "11",
+    ]  # fmt: skip
+    assert shown["a"]["env"] == {"PIN": HIDDEN, "OTHER": "2"}
+    assert shown["a"]["filters"]["setParams"]["seed"] == HIDDEN
+    assert shown["b"]["cmd"][-1] == "1"
+
+
+def test_a_number_of_the_environment_is_hidden_where_anything_may_stand(desk: Desk) -> None:
+    """A member of a body is whatever its author says; a number that means something to hotseat is none of that."""
+    text = "models: {a: {cmd: 's ${PORT}', ttl: ${env.TTL}, filters: {setParams: {pin: ${env.PIN}}}}}"
+    shown = resolved(desk.load(text, {"TTL": "300", "PIN": "48151623"}))["models"]["a"]
+
+    assert shown["filters"]["setParams"] == {"pin": HIDDEN}
+    assert shown["ttl"] == 300
+
+
+@pytest.mark.parametrize("secret", ["two words-of-it", 'quoted "inside" it', "back\\slash-word", "it's-one-quote x"])
+def test_a_value_is_hidden_however_it_is_split_and_escaped(desk: Desk, secret: str) -> None:
+    """Its words stand apart in a command line, and its escapes stay in a plain text."""
+    text = """
+models:
+  a: {cmd: "s ${PORT} ${env.S}", description: "${env.S}", name: '${env.S}', metadata: {x: "${env.S}"}}
+"""
+    try:
+        shown = json.dumps(resolved(desk.load(text, {"S": secret})), ensure_ascii=False)
+    except ConfigError as error:
+        shown = str(error)
+    for word in secret.replace('"', " ").replace("\\", " ").replace("'", " ").split():
+        assert len(word) < 4 or word not in shown
+
+
+def test_a_path_that_is_there_is_no_secret(desk: Desk, tmp_path: Path) -> None:
+    """`${env.HOME}/models` is how people write where their models are, and who reads a log must see where that is."""
+    text = "models: {a: {cmd: 's ${PORT} -m ${env.HOME}/m.gguf'}}"
+
+    assert resolved(desk.load(text, {"HOME": str(tmp_path)}))["models"]["a"]["cmd"][-1] == f"{tmp_path}/m.gguf"
+    assert resolved(desk.load(text, {"HOME": "/not/there"}))["models"]["a"]["cmd"][-1] == f"{HIDDEN}/m.gguf"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "models: {a: {cmd: ${env.SECRET}}}",
+        "models: {a: {cmd: 's', proxy: ${env.SECRET}, ttl: ${env.SECRET}}}",
+        "${env.SECRET}: 1",
+        "models: {a: ${env.SECRET}}",
+    ],
+)
+@pytest.mark.parametrize(
+    "secret", ["*secretword", "&secretword", "!secretword", "%secretword", "{secretword", "s: x: y"]
+)
+def test_yaml_in_a_value_is_complained_about_without_the_value(desk: Desk, text: str, secret: str) -> None:
+    """The parser names what it stumbles over; we name the variable."""
+    with pytest.raises(ConfigError) as refused:
+        desk.load(text, {"SECRET": secret})
+
+    assert "secretword" not in "".join(map(repr, refused.value.complaints))
+
+
+def test_what_is_named_like_a_secret_is_hidden_wherever_it_comes_from(desk: Desk) -> None:
+    """Options, variables, header arguments and passwords in URLs, written out in the file."""
+    text = """
+models:
+  a:
+    cmd: >-
+      server --port ${PORT} -hft canary01 --api_key canary02 --auth canary03 --passphrase=canary04
+      -H "Authorization: Bearer canary05" --header=x-api-key:canary06 --url https://me:canary07@host/x
+      --credentials canary08 --secret canary09 -c 'curl -H "Authorization: Basic canary10" u'
+    cmdStop: stop --auth=canary11 --hf_token canary12
+    proxy: http://localhost:${PORT}
+    env: {MY_PASSPHRASE: canary13, AWS_CREDENTIALS: canary14, URL: "redis://:canary15@host", HTTP_AUTH: canary16}
+    sleep: {suspend: "prog --token canary17", resume: "prog --auth canary18"}
+"""
+    shown = json.dumps(resolved(desk.load(text)))
+
+    assert [n for n in range(1, 19) if f"canary{n:02}" in shown] == []
+    assert "--port" in shown
