@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
 import pytest
+from tests.support.hotseat import Hotseat
 
 from hotseat.keeper import MOST, Keeper, state_directory
 
@@ -49,11 +51,21 @@ def test_what_was_not_renewed_is_forgotten_first(file: Path) -> None:
     assert (facts["0"], facts["new"]) == ("renewed", "new")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "7", "{}", '{"format": 2, "memory": {"qwen": 1}}'])
+NESTED = "[" * 200_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "{", "[]", "7", "{}", '{"format": 2, "memory": {"qwen": 1}}', NESTED, f'{{"format": 1, "memory": {NESTED}',
+        '{"format": 1, "memory": {"qwen": ' + "9" * 5000 + "}}",
+    ],
+    ids=["nothing", "half", "list", "number", "empty", "newer", "nested", "nested in it", "long number"],
+)  # fmt: skip
 def test_a_file_we_do_not_understand_is_an_empty_one(
     file: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said, and the next fact begins a new file."""
+    """It is said, the next fact begins a new file, and the old one is set aside for whoever wants to look."""
     file.parent.mkdir()
     file.write_text(content)
     section = Keeper(file).section("memory")
@@ -63,6 +75,39 @@ def test_a_file_we_do_not_understand_is_an_empty_one(
     assert recalled == {}
     assert "cannot be read and is learned anew" in caplog.text
     assert json.loads(file.read_text()) == {"format": 1, "memory": {"gemma": 2}}
+    assert file.with_name("learned.json.unreadable").read_text() == content
+
+
+def test_nobody_waits_for_a_pipe(file: Path) -> None:
+    """What is no regular file is not read, or a start would stand still."""
+    file.parent.mkdir()
+    os.mkfifo(file)
+    section = Keeper(file).section("memory")
+
+    assert section.recall() == {}
+    section.keep("gemma", 2)
+    assert section.recall() == {"gemma": 2}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        NESTED,
+        json.dumps({
+            "format": 1,
+            "memory": {"k": {"lives": [{"gpu0": {"anonymous": "x"}}, {"gpu0": {"anonymous": 10**400}}]}},
+            "habits": {"a": {"load_s": 10**400, "gaps": ["x", None, -1, 10**400], "naps": {"1": {"memory": []}}}},
+        }),
+    ],
+    ids=["nested", "no numbers"],
+)  # fmt: skip
+def test_a_start_goes_on_with_a_damaged_file(tmp_path: Path, content: str) -> None:
+    """The program serves, and says what it found."""
+    (tmp_path / "learned.json").write_text(content)
+    config = {"models": {"a": {"cmd": "server --port ${PORT}"}}, "devices": {"cpu": {"memory": "1GiB"}}}
+    with Hotseat(config, tmp_path, environ={"STATE_DIRECTORY": str(tmp_path)}) as house:
+        assert house.call("GET", "/hotseat/models").status == 200
+        assert ("cannot be read and is learned anew" in house.log()) is (content == NESTED)
 
 
 def test_a_section_that_is_none_is_empty(file: Path) -> None:

@@ -6,7 +6,6 @@ Requests of clients go another way, through the relay. These are an operator's, 
 from __future__ import annotations
 
 import asyncio
-import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,6 +13,7 @@ from urllib.parse import quote
 from hotseat.dialling import Dialler
 from hotseat.errors import HostSilent, NotRunning
 from hotseat.fleet.guide import address_of
+from hotseat.json_text import parsed
 from hotseat.relay.fellows import lines_for_fellow
 from hotseat.upstreams.readiness import connected
 
@@ -63,7 +63,7 @@ class Envoy:
             while (piece := await reader.read(65536)) and len(answer) < MOST_BYTES:
                 answer += piece
         head, _, body = answer.partition(b"\r\n\r\n")
-        said = json.loads(body)
+        said = parsed(body)
         if not isinstance(said, dict):
             raise ValueError("the answer was none of a hotseat")
         return int(head.split(maxsplit=2)[1]), said

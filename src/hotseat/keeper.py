@@ -1,7 +1,8 @@
 """What was learned and should outlive the process, in one JSON file: a section for each room that learns something.
 
 Nothing here is precious. A fact that is lost is learned again, so nothing waits for the disk, and a file that cannot
-be read is an empty one. Several hotseats may share the file: each writes single facts into what it finds.
+be read counts as an empty one and is set aside when there is something to write. Several hotseats may share the file:
+each writes single facts into what it finds.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from hotseat.json_text import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +25,8 @@ log = logging.getLogger(__name__)
 LEARNED = "learned.json"
 """The file, in the state directory."""
 FORMAT = 1
+LARGEST = 64 << 20
+"""Bytes; what we write is some ten thousand."""
 MOST = 200
 """Facts in a section; those that were not renewed for longest are forgotten first."""
 
@@ -37,22 +43,22 @@ class Keeper:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._said: set[str] = set()
+        self._is_unreadable = False
+        """Is what is there now something that we must not write over?"""
 
     def section(self, name: str) -> Section:
         return Section(self, name)
 
     def read(self) -> dict[str, Any]:
         """Everything that is kept; nothing where there is no such file, or none that we understand."""
+        self._is_unreadable = False
         try:
-            kept = json.loads(self._path.read_text())
-            if kept["format"] == FORMAT:
-                return dict(kept)
-            reason = f"format {kept['format']!r}"
+            return _read(self._path)
         except FileNotFoundError:
             return {"format": FORMAT}
-        except (OSError, ValueError, LookupError, TypeError) as problem:
-            reason = str(problem)
-        self._warn("what was learned cannot be read and is learned anew file=%s error=%r", reason)
+        except (OSError, ValueError) as problem:
+            self._is_unreadable = True
+            self._warn("what was learned cannot be read and is learned anew file=%s error=%r", str(problem))
         return {"format": FORMAT}
 
     def write(self, kept: dict[str, Any]) -> None:
@@ -62,17 +68,38 @@ class Keeper:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             beside.touch(mode=0o600)
             beside.write_text(json.dumps(kept))
+            self._set_aside_unreadable()
             beside.replace(self._path)
-        except OSError as problem:
+        except (OSError, ValueError, RecursionError) as problem:
             self._warn("what was learned cannot be kept file=%s error=%r", str(problem))
             with suppress(OSError):
                 beside.unlink()
+
+    def _set_aside_unreadable(self) -> None:
+        """Somebody may want to look at it, or a newer hotseat to read it; the one set aside before is given up."""
+        if self._is_unreadable and not self._path.is_dir():
+            aside = self._path.with_name(f"{self._path.name}.unreadable")
+            self._path.replace(aside)
+            log.warning("the unreadable file was set aside file=%s", aside)
 
     def _warn(self, sentence: str, reason: str) -> None:
         """Once is enough: nothing depends on it."""
         if sentence not in self._said:
             log.warning(sentence, self._path, reason)
         self._said.add(sentence)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What is kept there; OSError or ValueError says what is in the way, and nobody waits for a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as opened:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+            raise ValueError("it is no regular file, or too large")
+        kept = parsed(opened.read())
+    if not isinstance(kept, dict) or kept.get("format") != FORMAT:
+        raise ValueError(f"its format is not {FORMAT}")
+    return kept
 
 
 class Section:

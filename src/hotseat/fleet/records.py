@@ -108,4 +108,7 @@ def encoded(record: msgspec.Struct) -> bytes:
 
 def decoded(data: bytes, kind: type[Record]) -> Record:
     """Raises ValueError for what is no such record: others may run another version, or another program."""
-    return msgspec.json.decode(data, type=kind)
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

@@ -24,6 +24,8 @@ Uses: TypeAlias = "Mapping[DeviceName, Use]"
 
 LIVES = 5
 """How many are remembered: a peak of long ago, under an older server perhaps, is forgotten one day."""
+MOST_BYTES = 1 << 60
+"""What was kept and is more than any machine has is damaged."""
 WORTH_KEEPING = 1.01
 """Growth below this is not written down: a server in use grows by a page now and then."""
 
@@ -82,9 +84,16 @@ def as_plain(uses: Uses) -> dict[str, Any]:
     return {device: asdict(use) for device, use in uses.items()}
 
 
+def _use(anonymous: object = 0, file_backed: object = 0) -> Use:
+    """TypeError for what are no sizes."""
+    if type(anonymous) is not int or type(file_backed) is not int or max(anonymous, file_backed) > MOST_BYTES:
+        raise TypeError("no size")
+    return Use(anonymous, file_backed)
+
+
 def lives_in(fact: Any) -> list[Uses]:
     """The lives that were kept, as far as they can be understood."""
     try:
-        return [{DeviceName(device): Use(**use) for device, use in life.items()} for life in fact["lives"]]
+        return [{DeviceName(device): _use(**use) for device, use in life.items()} for life in fact["lives"]]
     except (LookupError, TypeError, AttributeError):
         return []

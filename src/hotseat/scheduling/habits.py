@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 UNKNOWN_LOAD_S: Seconds = 20.0
 """A guess for a house that has never loaded anything."""
 UNKNOWN_STOP_S: Seconds = 1.0
+LONGEST_S: Seconds = 1e9
+"""What was kept and is longer than any span that was ever measured is damaged, and is not believed."""
+MOST_BYTES: Bytes = 1 << 60
+"""Likewise."""
 FRESH = 0.3
 """Weight of the newest load: a cold page cache once must not look like a slow model for ever."""
 FRESH_REQUEST = 0.2
@@ -186,7 +190,7 @@ def _take_over(habit: Habit, plain: dict[str, Any]) -> None:
 def _nap(plain: object) -> Nap:
     told = _mapping(plain)
     times, memory = told.get("times"), told.get("memory")
-    sizes = {place: size for place, size in _mapping(memory).items() if isinstance(size, int)}
+    sizes = {place: size for place, size in _mapping(memory).items() if isinstance(size, int) and size <= MOST_BYTES}
     return Nap(
         _seconds(told.get("sleep_s")) or 0.0,
         _seconds(told.get("wake_s")) or 0.0,
@@ -199,7 +203,7 @@ def _seconds(value: object) -> Seconds | None:
     """A span of time, if it is one."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if isfinite(value) and value >= 0 else None
+    return float(value) if 0 <= value <= LONGEST_S else None
 
 
 def _list(value: object) -> list[object]:

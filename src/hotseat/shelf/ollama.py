@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 from hotseat.estimates.lines import CannotEstimate
+from hotseat.json_text import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def name_of(manifest: Path) -> str:
 def _layers(manifest: Path) -> list[Any]:
     try:
         with manifest.open("rb") as stream:
-            layers = json.loads(stream.read(LONGEST_MANIFEST))["layers"]
+            layers = parsed(stream.read(LONGEST_MANIFEST))["layers"]
     except (OSError, ValueError, LookupError, TypeError):
         raise CannotEstimate(f"{manifest} is no manifest of Ollama") from None
     return layers if isinstance(layers, list) else []

@@ -179,6 +179,8 @@ def _decoded(text: str, complaints: list[str]) -> Iterator[tuple[int, Line]]:
             yield number, _DECODER.decode(line)
         except msgspec.DecodeError as error:
             complaints.append(f"line {number}: {_in_words(error)}")
+        except RecursionError:
+            complaints.append(f"line {number}: nested too deeply")
 
 
 def _in_words(error: msgspec.DecodeError) -> str:

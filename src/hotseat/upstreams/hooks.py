@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from hotseat.catalog.sleeping import Ask, Run
 from hotseat.dialling import Dialler
+from hotseat.json_text import parsed
 from hotseat.upstreams.child import describe
 from hotseat.upstreams.props import body_of
 from hotseat.upstreams.readiness import connected, named_in, pause
@@ -94,7 +94,7 @@ async def until_sleeping(address: Address, path: str, *, wanted: bool) -> None:
 async def is_sleeping(address: Address, path: str) -> bool:
     """What the server says of itself; StepFailed where it does not say."""
     try:
-        told = json.loads(await body_of(address, path))["is_sleeping"]
+        told = parsed(await body_of(address, path))["is_sleeping"]
     except (ValueError, TypeError, LookupError) as problem:
         raise StepFailed(f"GET {path} does not say whether it sleeps ({problem})") from problem
     return bool(told)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING
 
 from hotseat.dialling import Dialler
+from hotseat.json_text import parsed
 from hotseat.upstreams.readiness import connected
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ async def total_slots(address: Address) -> int | None:
     """None where the server does not say; nothing depends on it, so nothing fails for it."""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            slots = json.loads(await body_of(address, "/props")).get("total_slots")
+            slots = parsed(await body_of(address, "/props")).get("total_slots")
     except (OSError, ValueError, AttributeError):  # a time-out too
         return None
     return slots if type(slots) is int and slots > 0 else None
