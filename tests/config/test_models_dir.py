@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,11 @@ import pytest
 from tests.support.config_desk import Desk
 from tests.support.shelves import put
 
+from hotseat.catalog.sleeping import Ask, Run
 from hotseat.config.load import read
+from hotseat.config.resolved import resolved
 from hotseat.shelf.stock import Stock
+from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,3 +122,64 @@ def test_a_second_look_sees_new_files_and_the_old_text(desk: Desk, folder: Path)
     assert loaded.look_again
 
     assert list(loaded.look_again(stock.look).models) == ["my-gemma", "new", "qwen"]
+
+
+HOSTILE = (
+    "a b",
+    "it's -- --api-key x",
+    "x' --host 0.0.0.0 '",
+    'x" --host 0.0.0.0 "',
+    "back\\slash \\' --host",
+    "$(touch x) `y` #z",
+    "tail\\",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(
+    "quoted", ["${MODEL_PATH}", "'${MODEL_PATH}'", '"${MODEL_PATH}"', "--model='${MODEL_PATH}'", "a${MODEL_PATH}"]
+)
+def test_the_name_of_a_file_stays_in_its_word(desk: Desk, tmp_path: Path, quoted: str, name: str) -> None:
+    """Whatever quotes are written around it, and whatever quotes it has itself; also by way of a macro."""
+    path = put(tmp_path / f"weights/{name}.gguf")
+    os.utime(path, (0, 0))
+    text = f"""
+modelsDir:
+  path: weights
+  macros: {{file: {json.dumps(quoted)}}}
+  cmd: |
+    server {quoted} --port ${{PORT}}
+    ${{file}}
+  cmdStop: stop {quoted} ${{PID}}
+  sleep: {{suspend: {json.dumps(f"run {quoted} --end")}, resume: 'POST /wake {{"file": "${{MODEL_PATH}}"}}'}}
+  env: {{FILE: "${{MODEL_PATH}}"}}
+  description: about ${{MODEL_PATH}}
+"""
+    loaded = desk.load(text)
+    (spec,) = [spec for spec in loaded.catalog.models.values() if name in spec.description]
+    word = quoted.replace("'", "").replace('"', "").replace("${MODEL_PATH}", f"weights/{name}.gguf")
+
+    assert spec.recipe.argv == ("server", word, "--port", "${PORT}", word)
+    assert spec.recipe.stop == ("stop", word, "${PID}")
+    assert spec.recipe.env == (("FILE", f"weights/{name}.gguf"),)
+    (level,) = spec.sleep.levels if spec.sleep else ()
+    assert level.suspend == (Run(("run", word, "--end")),)
+    (ask,) = level.resume
+    assert isinstance(ask, Ask)
+    assert json.loads(ask.body) == {"file": f"weights/{name}.gguf"}
+    assert "\ue000" not in json.dumps(resolved(loaded), ensure_ascii=False)
+
+
+def test_the_name_of_a_model_stays_in_its_word(desk: Desk) -> None:
+    """In commands that put it to sleep, too."""
+    text = """
+models: {"a ' b": {cmd: "s '${MODEL_ID}' ${PORT}", sleep: {suspend: "x ${MODEL_ID}", resume: "POST /w/${MODEL_ID}"}}}
+"""
+    spec = desk.load(text).catalog.models[ModelName("a ' b")]
+
+    assert spec.recipe.argv == ("s", "a ' b", "${PORT}")
+    assert spec.sleep
+    assert [step.words for step in (*spec.sleep.levels[0].suspend, *spec.sleep.levels[0].resume)] == [
+        ("x", "a ' b"),
+        ("POST", "/w/a%20%27%20b"),
+    ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import quote
 
-from hotseat.catalog.template import split_command
+from hotseat.catalog.template import split_command, unsealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,11 +57,15 @@ def step_of(text: str) -> Step:
     method, _, rest = text.strip().partition(" ")
     if method in METHODS and rest.startswith("/"):
         path, _, body = rest.partition(" ")
-        return Ask(method, path, body.strip())
+        return Ask(method, unsealed(path, quote), unsealed(body.strip(), _in_json))
     words = split_command(text)
     if not words:
         raise ValueError("holds neither a request nor a command")
     return Run(words)
+
+
+def _in_json(text: str) -> str:
+    return json.dumps(text)[1:-1]
 
 
 @dataclass(frozen=True, slots=True)

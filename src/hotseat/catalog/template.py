@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from hotseat.terms import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hotseat.catalog.spec import LaunchRecipe
 
@@ -29,6 +29,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _HOLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 _COMMENT = re.compile(r"^[ \t]*#.*(\n|\Z)", re.MULTILINE)
+_SEALED = re.compile("\ue000([0-9a-f]*)\ue001")
 _JOINED_LINE = re.compile(r"\\[ \t]*\n")
 
 
@@ -111,4 +112,18 @@ def without_comments(command: str) -> str:
 
 def split_command(command: str) -> tuple[str, ...]:
     """The words of a command line as a POSIX shell would see them, without a shell; ValueError for an open quote."""
-    return tuple(shlex.split(_JOINED_LINE.sub("", command)))
+    return tuple(unsealed(word) for word in shlex.split(_JOINED_LINE.sub("", command)))
+
+
+# The name of a file is text of somebody else, which may hold quotes and spaces. In a command it must stay inside the
+# word in which it was written, whatever quotes are around it; so it is sealed until the words are split.
+
+
+def sealed(text: str) -> str:
+    """The text in signs that mean nothing in a command line."""
+    return f"\ue000{text.encode('utf-8', 'surrogatepass').hex()}\ue001"
+
+
+def unsealed(text: str, written: Callable[[str], str] = str) -> str:
+    """The text with what was sealed in it, `written` as its surroundings need it."""
+    return _SEALED.sub(lambda seal: written(bytes.fromhex(seal[1]).decode("utf-8", "surrogatepass")), text)

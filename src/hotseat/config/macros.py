@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hotseat.catalog.template import MODEL_ID, PID, PORT, RESERVED, MacroValue, expand, holes, without_comments
+from hotseat.catalog.template import (
+    MODEL_ID,
+    PID,
+    PORT,
+    RESERVED,
+    MacroValue,
+    expand,
+    holes,
+    sealed,
+    unsealed,
+    without_comments,
+)
 from hotseat.config.complaints import Notebook, Path, nearest
 
 if TYPE_CHECKING:
@@ -26,6 +37,7 @@ Definitions: TypeAlias = dict[str, Definition]
 
 TEMPLATE = "modelsDir"
 """Has the keys of a model, and is none."""
+COMMANDS = ("cmd", "cmdStop")
 _KNOWN_AT_LAUNCH = ("cmd", "cmdStop", "proxy", "env", "checkEndpoint")
 
 
@@ -67,11 +79,22 @@ def _expand_key(path: Path, name: str, part: Any, macros: dict[str, MacroValue],
     key = str(path[-1])
     if key == "macros":
         return part
-    if key in ("cmd", "cmdStop"):
+    if key in COMMANDS:
         # Filled after the words are split: a name with spaces is still one word.
         text = without_comments(part) if isinstance(part, str) else part
         return _Filler(macros, _launch_time(key) | {MODEL_ID}, notebook).fill(text, path)
-    return _Filler({**macros, MODEL_ID: name}, _launch_time(key), notebook).fill(part, path)
+    if key == "sleep":
+        return _Filler({**macros, MODEL_ID: sealed(name)}, _launch_time(key), notebook).fill(part, path)
+    return _opened(_Filler({**macros, MODEL_ID: name}, _launch_time(key), notebook).fill(part, path))
+
+
+def _opened(value: Any) -> Any:
+    """What is no command has no words that a file's name could break."""
+    if isinstance(value, dict):
+        return {_opened(key): _opened(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_opened(item) for item in value]
+    return unsealed(value) if isinstance(value, str) else value
 
 
 def _launch_time(key: str) -> frozenset[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from hotseat.catalog.template import fill_hole, holes
+from hotseat.catalog.template import fill_hole, holes, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from hotseat.config.document import Document
 
 KEY, PATH, MODEL_PATH = "modelsDir", "path", "MODEL_PATH"
-COMMANDS = ("cmd", "cmdStop")
 
 Fact = TypeVar("Fact")
 
@@ -72,12 +70,7 @@ def _can_be_said(file: FilePath, notebook: Notebook) -> bool:
 
 
 def _model(template: Mapping[str, Any], file: FilePath) -> dict[str, Any]:
-    """A command's words are split later, so a path with spaces needs its quotes there and nowhere else."""
-    return {
-        key: _filled(part, shlex.quote(str(file)) if key in COMMANDS else str(file))
-        for key, part in template.items()
-        if key != PATH
-    }
+    return {key: _filled(part, sealed(str(file))) for key, part in template.items() if key != PATH}
 
 
 def _filled(part: Any, path: str) -> Any:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from hotseat.catalog.sleeping import Sleep, SleepLevel, Step, step_of
-from hotseat.catalog.template import MODEL_ID, fill_hole
+from hotseat.catalog.template import MODEL_ID, fill_hole, sealed, unsealed
 from hotseat.config.sleep_form import LevelForm, SleepForm
 from hotseat.terms import HOST_MEMORY, LOCAL_HOST, Bytes, DeviceName, Place
 
@@ -92,7 +93,7 @@ class SleepMaker:
             level,
             self._steps(name, own.suspend or usual.suspend, (*here, "suspend")),
             self._steps(name, own.resume or usual.resume, (*here, "resume")),
-            check=form.check or server.check or None,
+            check=unsealed(form.check, quote) or server.check or None,
             memory=self._memory(own, (*here, "memory")),
             keeps_weights=keeps is not False,
             timeout_s=form.timeout,
@@ -102,7 +103,7 @@ class SleepMaker:
         steps = []
         for text in [words] if isinstance(words, str) else words:
             try:
-                steps += [step_of(fill_hole(text, MODEL_ID, name))] if text.strip() else []
+                steps += [step_of(fill_hole(text, MODEL_ID, sealed(name)))] if text.strip() else []
             except ValueError as error:
                 self._notebook.error(path, str(error), "Write a request such as POST /sleep, or a command")
         return tuple(steps)
