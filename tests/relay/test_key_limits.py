@@ -10,7 +10,8 @@ from tests.support.relay_house import HELLO, chat, get
 
 from hotseat.accounts import HELD
 from hotseat.relay.rules import Rules
-from hotseat.settings import Access, ApiKey, Role, Settings
+from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
+from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     import pytest
@@ -163,7 +164,7 @@ async def test_an_action_is_written_down_once(open_house: OpenHouse, caplog: pyt
     await looked.message()
 
     written = [record.getMessage() for record in caplog.records if record.name == "hotseat.audit"]
-    assert written == ["audit who='ann' from=127.0.0.1 did='DELETE /upstream/alpha' status=200 request=box-7"]
+    assert written == ['audit who=key:"ann" from=127.0.0.1 did="DELETE /upstream/alpha" status=200 request=box-7']
 
 
 async def test_an_action_without_keys_is_written_down_too(house: RelayHouse, caplog: pytest.LogCaptureFixture) -> None:
@@ -172,4 +173,42 @@ async def test_an_action_without_keys_is_written_down_too(house: RelayHouse, cap
     await (await house.management.call()).say(HELLO)
     await client.message()
 
-    assert "audit who='anybody' from=127.0.0.1 did='GET /upstream/alpha/load' status=200 request=box-7" in caplog.text
+    assert 'audit who=anybody from=127.0.0.1 did="GET /upstream/alpha/load" status=200 request=box-7' in caplog.text
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "hotseat.audit"]
+
+
+async def test_of_two_keys_the_one_that_let_the_request_in_is_named(
+    open_house: OpenHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever header carries it; its holder is who is charged, and who is written down."""
+    caplog.handler.setLevel(logging.NOTSET)
+    keys = (ANN, ApiKey("roots", Role.ADMIN, "root"))
+    house = await open_house(access=Access(api_keys=keys))
+    for said in ([BEARER + "anns", "x-api-key: roots"], [BEARER + "roots", "x-api-key: anns"]):
+        client = await house.send(get("/upstream/alpha/load", *said))
+        await (await house.management.call()).say(HELLO)
+        await client.message()
+
+    assert [line.split(" from=")[0] for line in audited(caplog)] == ['audit who=key:"root"'] * 2
+
+
+async def test_no_name_of_a_key_looks_like_a_host(open_house: OpenHouse, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor do quotes in it end it: who reads the log can tell where a name ends, and what kind it is."""
+    caplog.handler.setLevel(logging.NOTSET)
+    fleet = Fleet(("nats://x",), HostName("here"), secret="between-us-hosts")
+    keys = (ApiKey("one", Role.ADMIN, "host gpu1"), ApiKey("two", Role.ADMIN, '" from=host:"gpu1'))
+    house = await open_house(settings=Settings(fleet=fleet, access=Access(api_keys=keys)))
+    from_host = ["Hotseat-From: gpu1", "Hotseat-Client: ci' \"x", "Hotseat-Fleet: between-us-hosts"]
+    for said in ([BEARER + "one"], [BEARER + "two"], from_host):
+        client = await house.send(get("/upstream/alpha/load", *said))
+        await (await house.management.call()).say(HELLO)
+        await client.message()
+    by_name, by_quote, by_host = audited(caplog)
+
+    assert by_name.startswith('audit who=key:"host gpu1" from=127.0.0.1 ')
+    assert by_quote.startswith('audit who=key:"\\" from=host:\\"gpu1" from=127.0.0.1 ')
+    assert by_host.startswith('audit who=host:"gpu1" from=127.0.0.1 ')
+    assert by_host.endswith(' for="ci\' \\"x"')

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import TYPE_CHECKING
 
 from hotseat.relay.refusals import one_line
 
 if TYPE_CHECKING:
+    from hotseat.relay.keys import Verdict
     from hotseat.relay.request import Request
 
 log = logging.getLogger("hotseat.audit")
@@ -19,6 +21,21 @@ LONGEST_PATH = 200
 def note(request: Request, peer: str, status: int) -> None:
     """The path without its query, which may hold what is nobody's business."""
     path = one_line(request.head.target.partition(b"?")[0].decode("latin-1"), LONGEST_PATH)
-    who = request.verdict.holder or "anybody"
-    did, name = f"{request.head.method.decode()} {path}", request.id.decode()
-    log.info("audit who=%r from=%s did=%r status=%d request=%s", who, peer, did, status, name)
+    did, name = quoted(f"{request.head.method.decode()} {path}"), request.id.decode()
+    about = who(request.verdict), peer, did, status, name
+    if request.verdict.from_host:
+        log.info("audit who=%s from=%s did=%s status=%d request=%s for=%s", *about, quoted(request.client))
+    else:
+        log.info("audit who=%s from=%s did=%s status=%d request=%s", *about)
+
+
+def who(verdict: Verdict) -> str:
+    """A key or a host of the fleet, each by its kind and its name in quotes, so that neither is taken for the other."""
+    if verdict.from_host:
+        return f"host:{quoted(verdict.from_host)}"
+    return f"key:{quoted(verdict.holder)}" if verdict.account is not None else "anybody"
+
+
+def quoted(text: str) -> str:
+    """In double quotes, as JSON: nothing in it can look like its end, or like another line."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())
