@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CONFIG = "models: {qwen: {cmd: 'sleep 1000', proxy: 'http://127.0.0.1:9'}}\n"
 TALKS = {"cmd": "sh -c 'echo I cannot; echo \\xff; exit 1'", "proxy": "http://127.0.0.1:9"}
-KEY = {"Authorization": "Bearer sesame"}
+KEY = {"Authorization": "Bearer open-sesame-please"}
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ def test_every_address_of_a_name_is_answered(tmp_path: Path) -> None:
 def test_a_reload_does_not_open_the_house(tmp_path: Path) -> None:
     """Keys that protect an open address cannot be reloaded away: the old configuration stays in force."""
     models = {"qwen": {"cmd": "sleep 1000", "proxy": "http://127.0.0.1:9"}}
-    with Hotseat({"apiKeys": ["sesame"], "models": models}, tmp_path, host="0.0.0.0") as house:
+    with Hotseat({"apiKeys": ["open-sesame-please"], "models": models}, tmp_path, host="0.0.0.0") as house:
         house.write({"models": models})
         reloaded = house.call("POST", "/hotseat/reload", **KEY)
         without_key = house.call("GET", "/running")

@@ -32,7 +32,7 @@ class Role(Enum):
 class ApiKey:
     secret: str = field(repr=False)
     """Empty where only its hash is known."""
-    role: Role = Role.ADMIN
+    role: Role = Role.INFERENCE
     name: str = ""
     """Of its holder, for people; may be shown."""
     hashed: str = field(default="", repr=False)

@@ -73,7 +73,7 @@ def test_mistakes_as_json(desk: Desk, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_mistakes_as_github_annotations(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     """Errors, warnings and notices, with the signs GitHub reads as its own escaped."""
-    text = "lisen: 1\napiKeys: [k]\ncaptureBuffer: 1\nmodels: {'100%': 1}"
+    text = "lisen: 1\napiKeys: [the-key-of-somebody]\ncaptureBuffer: 1\nmodels: {'100%': 1}"
 
     assert check([desk.write("a,b.yaml", text)], "github", lenient=False) == 3
 
@@ -89,12 +89,12 @@ def test_mistakes_as_github_annotations(desk: Desk, capsys: pytest.CaptureFixtur
 def test_secrets_do_not_leave_the_house(desk: Desk) -> None:
     """Keys, options that carry keys, variables named like secrets, and our keys wherever they stand."""
     text = """
-apiKeys: [sk-ours]
+apiKeys: [sk-ours-and-ours-alone]
 models:
   a:
-    cmd: s ${PORT} --api-key alpha1 --hf-token=beta2 sk-ours --ctx 5
+    cmd: s ${PORT} --api-key alpha1 --hf-token=beta2 sk-ours-and-ours-alone --ctx 5
     cmdStop: sh -c 'stop --api-key gamma3 now'
-    env: [HF_TOKEN=delta4, my_secret_x=epsilon5, MODE=fast, COPY=sk-ours]
+    env: [HF_TOKEN=delta4, my_secret_x=epsilon5, MODE=fast, COPY=sk-ours-and-ours-alone]
 """
     shown = resolved(desk.load(text))
 
@@ -104,7 +104,8 @@ models:
     assert model["cmdStop"] == ["sh", "-c", f"stop --api-key {HIDDEN} now"]
     assert model["env"] == {"HF_TOKEN": HIDDEN, "my_secret_x": HIDDEN, "MODE": "fast", "COPY": HIDDEN}
     assert not any(
-        secret in json.dumps(shown) for secret in ("sk-ours", "alpha1", "beta2", "gamma3", "delta4", "epsilon5")
+        secret in json.dumps(shown)
+        for secret in ("sk-ours-and-ours-alone", "alpha1", "beta2", "gamma3", "delta4", "epsilon5")
     )
 
 

@@ -103,7 +103,7 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
             '4:22: warning: hooks.on_startup.preload: loading "b" unloads "a". Preload models that may run together',
         ),
         (
-            TWO + "apiKeys: [k]",
+            TWO + "apiKeys: [the-key-of-somebody]",
             "4:11: note: apiKeys[0]: this key may do everything. Write {key: …, role: inference} for less",
         ),
     ],

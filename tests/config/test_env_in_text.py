@@ -23,9 +23,9 @@ def test_a_variable_is_filled_in_wherever_a_value_stands(desk: Desk) -> None:
 
 def test_a_flow_list_takes_several_values_from_one_variable(desk: Desk) -> None:
     """The text is replaced before YAML reads it."""
-    loaded = desk.load("apiKeys: [${env.KEYS}]\n" + MODEL % "x", {"KEYS": "k1, k2"})
+    loaded = desk.load("apiKeys: [${env.KEYS}]\n" + MODEL % "x", {"KEYS": "key-number-one, key-number-two"})
 
-    assert [key.secret for key in loaded.settings.access.api_keys] == ["k1", "k2"]
+    assert [key.secret for key in loaded.settings.access.api_keys] == ["key-number-one", "key-number-two"]
 
 
 def test_quotes_and_backslashes_survive_a_quoted_text(desk: Desk) -> None:
@@ -117,7 +117,7 @@ peers:
   far: {proxy: 'http://far', apiKey: "${env.PEER}", models: [a]}
 """
     names = ("INNER", "OUTER", "PLAIN", "DIRECT", "MAPPED", "USED", "PEER")
-    loaded = desk.load(text, {name: name.lower() for name in names})
+    loaded = desk.load(text, {name: f"value-of-{name.lower()}" for name in names})
 
     assert loaded.withheld_env == {"INNER", "OUTER", "DIRECT", "MAPPED", "PEER"}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.config_desk import Desk
 
 MODEL = "models: {qwen: {cmd: 's ${PORT}', aliases: [q]}}\n"
-DIGEST = sha256(b"sesame").hexdigest()
+DIGEST = sha256(b"open-sesame-please").hexdigest()
 
 
 def keys(desk: Desk, text: str, **environ: str) -> tuple[ApiKey, ...]:
@@ -34,16 +34,18 @@ def secret_file(tmp_path: Path, content: bytes, mode: int = 0o600) -> Path:
 
 def test_a_key_may_lie_in_a_file_of_its_own(desk: Desk, tmp_path: Path) -> None:
     """The line end behind it is no part of it."""
-    file = secret_file(tmp_path, b"sesame\n")
+    file = secret_file(tmp_path, b"open-sesame-please\n")
 
-    assert keys(desk, f"apiKeys: [{{file: '{file}', name: ann}}]") == (ApiKey("sesame", Role.INFERENCE, "ann"),)
+    assert keys(desk, f"apiKeys: [{{file: '{file}', name: ann}}]") == (
+        ApiKey("open-sesame-please", Role.INFERENCE, "ann"),
+    )
 
 
 def test_a_key_may_come_from_the_environment_and_is_kept_from_servers(desk: Desk) -> None:
     """Whoever reads a server's environment finds nothing to come in with."""
-    loaded = desk.load(MODEL + "apiKeys: [{key: '${env.KEY}'}]", {"KEY": "sesame"})
+    loaded = desk.load(MODEL + "apiKeys: [{key: '${env.KEY}'}]", {"KEY": "open-sesame-please"})
 
-    assert loaded.settings.access.api_keys[0].secret == "sesame"
+    assert loaded.settings.access.api_keys[0].secret == "open-sesame-please"
     assert loaded.withheld_env == {"KEY"}
 
 
@@ -56,21 +58,42 @@ def test_a_key_may_be_known_by_its_hash_alone(desk: Desk) -> None:
 
 def test_limits_and_models_of_a_key(desk: Desk) -> None:
     """An alias counts as its model."""
-    (key,) = keys(desk, "apiKeys: [{key: k, models: [q], requestsPerMinute: 60, concurrencyLimit: 4}]")
+    (key,) = keys(
+        desk, "apiKeys: [{key: the-key-of-somebody, models: [q], requestsPerMinute: 60, concurrencyLimit: 4}]"
+    )
 
-    assert key == ApiKey("k", Role.INFERENCE, models=("qwen",), per_minute=60, concurrency=4)
+    assert key == ApiKey("the-key-of-somebody", Role.INFERENCE, models=("qwen",), per_minute=60, concurrency=4)
 
 
 @pytest.mark.parametrize(
     ("entries", "complaint"),
     [
         ("{role: admin}", "apiKeys[0]: must have one of key, file and hash"),
-        (f"{{key: k, hash: 'sha256:{DIGEST}'}}", "apiKeys[0]: must have one of key, file and hash"),
+        (f"{{key: the-key-of-somebody, hash: 'sha256:{DIGEST}'}}", "apiKeys[0]: must have one of key, file and hash"),
         ("{hash: 'md5:abc'}", "apiKeys[0].hash: must be sha256: and 64 hexadecimal digits"),
         ("{file: /nowhere/secret}", "apiKeys[0].file: the file cannot be read: No such file or directory"),
         ("{file: /dev/zero}", "apiKeys[0].file: the file cannot be read: it is no regular file"),
-        ("{key: k}, {key: k}", "apiKeys[1]: this key is there already"),
-        ("{key: k, name: ann}, {key: l, name: ann}", 'apiKeys[1].name: another key is called "ann"'),
+        (
+            "{key: the-key-of-somebody}, {key: the-key-of-somebody}",
+            "apiKeys[1]: the same key is there already, in line 2",
+        ),
+        (
+            f"{{key: open-sesame-please}}, {{hash: 'sha256:{DIGEST}', role: admin}}",
+            "apiKeys[1]: the same key is there already, in line 2 of config.yaml. Give each holder a key of their own",
+        ),
+        (
+            f"{{hash: 'sha256:{DIGEST}', role: inference}}, open-sesame-please",
+            "apiKeys[1]: the same key is there already",
+        ),
+        (
+            "a",
+            "apiKeys[0]: the key has fewer than 8 characters and can be guessed. Make one with `openssl rand -hex 24`",
+        ),
+        ("{key: seven-7, role: admin}", "apiKeys[0].key: the key has fewer than 8 characters and can be guessed"),
+        (
+            "{key: the-key-of-somebody, name: ann}, {key: the-key-of-another, name: ann}",
+            'apiKeys[1].name: another key is called "ann"',
+        ),
     ],
 )
 def test_a_key_that_cannot_be_meant(desk: Desk, entries: str, complaint: str) -> None:
@@ -98,7 +121,7 @@ def test_a_pipe_is_not_waited_for(desk: Desk, tmp_path: Path) -> None:
 
 def test_a_file_that_everybody_may_read_is_worth_a_word(desk: Desk, tmp_path: Path) -> None:
     """It loads, with a warning that says what to do."""
-    file = secret_file(tmp_path, b"sesame", mode=0o644)
+    file = secret_file(tmp_path, b"open-sesame-please", mode=0o644)
     (told,) = desk.warnings(f"{MODEL}apiKeys: [{{file: '{file}'}}]")
 
     assert f"everybody on this machine may read this key. Run chmod o-r {file}" in told
@@ -106,17 +129,39 @@ def test_a_file_that_everybody_may_read_is_worth_a_word(desk: Desk, tmp_path: Pa
 
 def test_a_model_that_nobody_knows_is_worth_a_word(desk: Desk) -> None:
     """It may come with a folder of models later on."""
-    (told,) = desk.warnings(f"{MODEL}apiKeys: [{{key: k, models: [qwem]}}]")
+    (told,) = desk.warnings(f"{MODEL}apiKeys: [{{key: the-key-of-somebody, models: [qwem]}}]")
 
     assert 'apiKeys[0].models[0]: no model is called "qwem". Did you mean "qwen"?' in told
 
 
 def test_what_is_shown_of_a_key_is_no_secret(desk: Desk) -> None:
     """Neither the key nor its hash; its holder and limits are."""
-    loaded = desk.load(f"{MODEL}apiKeys: [{{key: sesame, name: ann}}, {{hash: 'sha256:{DIGEST}'}}]")
+    loaded = desk.load(f"{MODEL}apiKeys: [{{key: another-long-secret, name: ann}}, {{hash: 'sha256:{DIGEST}'}}]")
     shown = resolved(loaded)["settings"]["apiKeys"]
 
     assert [entry["key"] for entry in shown] == [HIDDEN, HIDDEN]
     assert shown[0]["name"] == "ann"
-    assert "sesame" not in str(shown) + repr(loaded.settings)
+    assert "another-long-secret" not in str(shown) + repr(loaded.settings)
     assert DIGEST not in str(shown) + repr(loaded.settings)
+
+
+def test_a_key_in_a_file_has_a_least_length_too(desk: Desk, tmp_path: Path) -> None:
+    """It is told at the file's place."""
+    (told,) = desk.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, b'short')}'}}]")
+
+    assert "apiKeys[0].file: the key has fewer than 8 characters" in told
+
+
+def test_a_key_that_is_rather_short_is_worth_a_word(desk: Desk) -> None:
+    """Files of llama-swap have such keys; they load."""
+    (told,) = desk.warnings(f"{MODEL}apiKeys: [{{key: sk-hunter2}}]")
+
+    assert "warning: apiKeys[0].key: the key has fewer than 16 characters" in told
+
+
+def test_a_mapping_says_what_its_key_may_do_and_a_text_may_do_everything(desk: Desk) -> None:
+    """Without a role it may use models; a text is llama-swap's form, in which every key may do everything."""
+    text = "apiKeys: [the-key-of-somebody, {key: the-key-of-another}]"
+
+    assert [key.role for key in keys(desk, text)] == [Role.ADMIN, Role.INFERENCE]
+    assert ApiKey("the-key-of-somebody").role is Role.INFERENCE

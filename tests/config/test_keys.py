@@ -141,7 +141,7 @@ allowedHosts: [models.example]
 allowedOrigins: ["https://chat.example"]
 trustedProxies: [10.1.2.3, 192.168.0.1/16]
 clientHeader: X-User
-apiKeys: [full, {key: less, role: operate}, {key: least}]
+apiKeys: [full-rights-key-0, {key: less-rights-key-0, role: operate}, {key: least-rights-key-0}]
 errorFormat: text
 metrics: off
 includeAliasesInList: yes
@@ -164,7 +164,9 @@ upstream: {ignorePaths: ["a$"]}
     assert settings.access.trusted_proxies == ("10.1.2.3/32", "192.168.0.0/16")
     assert settings.access.client_header == "X-User"
     assert settings.access.api_keys == (
-        ApiKey("full"), ApiKey("less", Role.OPERATE), ApiKey("least", Role.INFERENCE),
+        ApiKey("full-rights-key-0", Role.ADMIN),
+        ApiKey("less-rights-key-0", Role.OPERATE),
+        ApiKey("least-rights-key-0", Role.INFERENCE),
     )  # fmt: skip
     assert settings.error_format is ErrorFormat.TEXT
     assert not settings.metrics

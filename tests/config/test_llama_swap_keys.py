@@ -48,7 +48,7 @@ SAID: dict[str, Any] = {
     "sendLoadingState": True,
     "includeAliasesInList": True,
     "macros": {"word": 2},
-    "apiKeys": ["sesame"],
+    "apiKeys": ["open-sesame-please"],
     "profiles.*.description": "D",
     "profiles.*.pins": {"a": None},
     "selectors.*.strategy": "warm",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
 
 SAMPLES = Path(__file__).parent / "samples"
-ENVIRON = {"HOTSEAT_KEY": "sk-ours", "HF_TOKEN": "hf-theirs", "ALPHA_KEY": 'a"b'}
+ENVIRON = {"HOTSEAT_KEY": "sk-ours-and-ours-alone", "HF_TOKEN": "hf-theirs", "ALPHA_KEY": 'a"b'}
 GIB = 1 << 30
 
 
@@ -89,7 +89,10 @@ def test_containers_with_a_command_that_stops_them() -> None:
     assert (socket.recipe.proxy, socket.unload_timeout_s, socket.ttl_s) == ("unix:/run/my.sock", 2.0, 60.0)
     assert loaded.catalog.budgets == {gpu0: 23 * GIB, gpu1: 24_000_000_000}
     assert loaded.catalog.policy == Policy(3.0, 64)
-    assert loaded.settings.access.api_keys == (ApiKey("sk-ours"), ApiKey("for-the-website", Role.INFERENCE))
+    assert loaded.settings.access.api_keys == (
+        ApiKey("sk-ours-and-ours-alone", Role.ADMIN),
+        ApiKey("for-the-website-alone", Role.INFERENCE),
+    )
     assert loaded.settings.listen == ("0.0.0.0", 8080)
     assert loaded.settings.error_format is ErrorFormat.OPENAI
     assert not loaded.settings.metrics

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SAMPLES = Path(__file__).parents[1] / "config/samples/served"
 STUB = Path(__file__).parents[1] / "support/stub_command.py"
 SERVERS = ("llama-server", "vllm", "uvx", "whisper-server", "kokoro-fastapi", "comfy", "sd-server", "docker", "podman")
-KEYS = {"HOME_KEY": "sk-home", "PROVIDER_KEY": "sk-provider", "HF_TOKEN": "hf-secret"}
+KEYS = {"HOME_KEY": "sk-at-home-and-nowhere-else", "PROVIDER_KEY": "sk-provider", "HF_TOKEN": "hf-secret"}
 KEY = {"Authorization": f"Bearer {KEYS['HOME_KEY']}"}
 ASKED = {"temperature": 1, "top_p": 1, "top_k": 3}
 NAMES = sorted(path.stem for path in SAMPLES.glob("*.yaml") if ".expected" not in path.name)

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotseat.accounts import digest_of
 from hotseat.config.complaints import nearest
 from hotseat.settings import ApiKey, Role
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from hotseat.config.schema import KeyForm
 
 LONGEST_SECRET = 4096
+SHORTEST_KEY, GOOD_KEY = 8, 16
+MAKE_A_KEY = "Make one with `openssl rand -hex 24`"
 SHA256 = "sha256:"
 
 
@@ -28,20 +31,25 @@ class KeyMaker:
         self._notebook = notebook
 
     def keys(self, entries: Sequence[str | KeyForm]) -> tuple[ApiKey, ...]:
-        made = [(("apiKeys", position), self._key(entry, position)) for position, entry in enumerate(entries)]
+        made: list[tuple[Place, ApiKey]] = [
+            (("apiKeys", position), self._key(entry, position)) for position, entry in enumerate(entries)
+        ]
         for n, (place, key) in enumerate(made):
-            self._compare(place, key, [other for _, other in made[:n]])
+            self._compare(place, key, made[:n])
         return tuple(key for _, key in made)
 
     def _key(self, entry: str | KeyForm, position: int) -> ApiKey:
         place: Place = ("apiKeys", position)
         if isinstance(entry, str):
             self._notebook.note(place, "this key may do everything", "Write {key: …, role: inference} for less")
-            return ApiKey(entry)
+            self._check_length(entry, place)
+            return ApiKey(entry, Role.ADMIN)
         if sum(map(bool, (entry.key, entry.file, entry.hash))) != 1:
             self._notebook.error(place, "must have one of key, file and hash")
+        secret = secret_in(entry.file, (*place, "file"), self._notebook) if entry.file else entry.key
+        self._check_length(secret, (*place, "file" if entry.file else "key"))
         return ApiKey(
-            secret_in(entry.file, (*place, "file"), self._notebook) if entry.file else entry.key,
+            secret,
             Role(entry.role),
             entry.name,
             entry.hash.removeprefix(SHA256).lower(),
@@ -50,6 +58,16 @@ class KeyMaker:
             entry.concurrency_limit or None,
         )
 
+    def _check_length(self, secret: str, place: Place) -> None:
+        """Of a hash nobody can tell."""
+        if not is_key(secret):
+            return  # there is none, or it was complained about
+        if len(secret) < SHORTEST_KEY:
+            said = f"the key has fewer than {SHORTEST_KEY} characters and can be guessed"
+            self._notebook.error(place, said, MAKE_A_KEY)
+        elif len(secret) < GOOD_KEY:
+            self._notebook.warn(place, f"the key has fewer than {GOOD_KEY} characters", MAKE_A_KEY)
+
     def _own_name(self, name: str, place: Place) -> str:
         """A key that may use a model may use it by all its names."""
         if lead := self._catalog.lead(name):
@@ -57,11 +75,14 @@ class KeyMaker:
         self._notebook.warn(place, f'no model is called "{name}"', nearest(name, self._catalog.names()))
         return name
 
-    def _compare(self, place: Place, key: ApiKey, others: Sequence[ApiKey]) -> None:
-        """Holders are told apart by their keys and called by their names."""
-        if any((key.secret, key.hashed) == (other.secret, other.hashed) != ("", "") for other in others):
-            self._notebook.error(place, "this key is there already")
-        if key.name and any(key.name == other.name for other in others):
+    def _compare(self, place: Place, key: ApiKey, others: Sequence[tuple[Place, ApiKey]]) -> None:
+        """Holders are told apart by their keys, written out or as a hash, and called by their names."""
+        for there, other in others:
+            if (key.secret or key.hashed) and digest_of(key) == digest_of(other):
+                first = self._notebook.spot(there)
+                said = f"the same key is there already, in line {first.line} of {first.file}"
+                self._notebook.error(place, said, "Give each holder a key of their own")
+        if key.name and any(key.name == other.name for _, other in others):
             self._notebook.error((*place, "name"), f'another key is called "{key.name}"')
 
 
