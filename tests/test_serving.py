@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import resource
@@ -165,6 +166,23 @@ def test_a_reload_does_not_open_the_house(tmp_path: Path) -> None:
     assert reloaded.status == 422
     assert "no apiKeys are configured" in str(reloaded.json())
     assert without_key.status == 401
+
+
+def test_a_reload_ends_what_a_removed_key_was_at(tmp_path: Path) -> None:
+    """A feed that was opened with it is cut, and the log says so."""
+    gone = {"key": "another-long-secret", "role": "operate"}
+    with Hotseat({"apiKeys": ["open-sesame-please", gone], "models": {}}, tmp_path) as house:
+        feed = http.client.HTTPConnection("127.0.0.1", house.port, timeout=10)
+        feed.request("GET", "/hotseat/events", headers={"x-api-key": "another-long-secret"})
+        answer = feed.getresponse()
+        house.write({"apiKeys": ["open-sesame-please"], "models": {}})
+        reloaded = house.call("POST", "/hotseat/reload", **KEY)
+        with pytest.raises(http.client.IncompleteRead):
+            answer.read()
+        feed.close()
+
+    assert reloaded.status == 200
+    assert "requests were ended whose keys no longer allow them" in house.log()
 
 
 def test_a_reload_says_what_needs_a_restart(tmp_path: Path) -> None:

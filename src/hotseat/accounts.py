@@ -90,7 +90,7 @@ class Account:
         self._check_limits(now)
         self.requests += 1
         self.in_flight += 1
-        return Visit(self)
+        return Visit(self, model)
 
     def _check_limits(self, now: Instant) -> None:
         most = self.key.concurrency
@@ -114,10 +114,12 @@ class Account:
 class Visit:
     """One request under an account, from its admission to its end."""
 
-    __slots__ = ("_account", "_devices", "_meter", "_since")
+    __slots__ = ("_account", "_devices", "_meter", "_since", "model")
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, model: str) -> None:
         self._account = account
+        self.model = model
+        """As it was asked for."""
         self._meter: Meter | None = None
         self._since: Seconds = 0.0
         self._devices = 1

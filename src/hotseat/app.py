@@ -367,7 +367,7 @@ class Program:
     def take_up(self, loaded: Loaded) -> None:
         logs.set_up(loaded.settings.logging, self._writer)
         self._supervisor.withhold(loaded.withheld_env)
-        self._relay.rules = Rules(loaded.settings, self._accounts)
+        self._relay.change_rules(Rules(loaded.settings, self._accounts))
 
     def change_catalog(self, catalog: Catalog) -> CatalogChange:
         """With what is no matter of the files: the profile that was chosen, and what other hosts have."""

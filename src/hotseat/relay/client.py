@@ -272,6 +272,19 @@ class ClientConnection(asyncio.Protocol):
                 self._relay.forget_body(item.body)
         self._queue.clear()
 
+    def judge_again(self) -> int:
+        """The rules have changed: how many of its requests they no longer allow, which are refused or cut."""
+        ended = 0
+        for place, item in enumerate(self._queue):
+            if isinstance(item, Request) and (error := self._relay.rules.objection(item, "")) is not None:
+                self._relay.forget_body(item.body)
+                self._queue[place] = self._refusal(error, item.head, keep_alive=item.keep_alive, request_id=item.id)
+                ended += 1
+        ended += self._reader.judge_again()
+        ended += self._exchange is not None and self._exchange.judge_again()
+        self._advance()
+        return ended
+
     def under_way(self) -> UnderWay | None:
         """The request to a model that this connection is about at present."""
         return None if self._exchange is None else self._exchange.under_way()

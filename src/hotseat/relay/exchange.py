@@ -269,6 +269,14 @@ class Exchange:
     def cut(self, error: HotseatError) -> None:
         self._break(error)
 
+    def judge_again(self) -> bool:
+        """The rules have changed: end it where they no longer allow it, and say so."""
+        error = self._relay.rules.objection(self.request, "" if self._visit is None else self._visit.model)
+        if error is None or self._stage is OVER:
+            return False
+        self._break(error)
+        return True
+
     # To the upstream
 
     def _forward(self, address: Address) -> None:

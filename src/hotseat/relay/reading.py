@@ -143,6 +143,13 @@ class RequestReader:
         self._owner.expect_nothing()
         self._owner.request_refused(error, head, keep_alive=False)
 
+    def judge_again(self) -> bool:
+        """The rules have changed: read no further where they no longer allow what is being read."""
+        error = None if self._request is None else self._relay.rules.objection(self._request, "")
+        if error is not None:
+            self.give_up(error)
+        return error is not None
+
     def forget(self) -> None:
         """Nobody will answer what was half read."""
         if self._request is not None:

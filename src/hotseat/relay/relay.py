@@ -201,6 +201,12 @@ class Relay:
         targets = self.dispatcher.catalog.choices(selector)
         return choose(selector, targets, self.dispatcher.view(), self.abroad)
 
+    def change_rules(self, rules: Rules) -> None:
+        """From now on these hold, also for requests under way whose key is gone or may no longer do that."""
+        self.rules = rules
+        if ended := sum(client.judge_again() for client in tuple(self._clients)):
+            log.warning("requests were ended whose keys no longer allow them count=%d", ended)
+
     def known_requests(self) -> Memory[KnownRequest]:
         """Heads read under the present configuration."""
         rules, catalog = self.rules, self.dispatcher.catalog

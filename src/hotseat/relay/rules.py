@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hotseat.accounts import Accounts
-from hotseat.errors import TooLarge
+from hotseat.errors import HotseatError, TooLarge
 from hotseat.relay.access import Gate, reduce_absolute
 from hotseat.relay.cors import Cors
 from hotseat.relay.fellows import Fellows
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hotseat.relay.head import RequestHead
     from hotseat.relay.keys import Verdict
     from hotseat.relay.naming import Destination
+    from hotseat.relay.request import Request
     from hotseat.settings import Settings
     from hotseat.terms import Bytes
 
@@ -79,6 +80,19 @@ class Rules:
         self._keys.check_role(verdict, destination.rule.role)
         if verdict.account is not None and destination.lead is not None:
             verdict.account.check_may_use(destination.lead.name)
+
+    def objection(self, request: Request, model: str) -> HotseatError | None:
+        """What these rules say against a request that earlier ones let in; nothing where it came without a key."""
+        if request.verdict.account is None:
+            return None
+        try:
+            verdict = self.identify(request.head)
+            self.check_may_ask(verdict, request.destination)
+            if verdict.account is not None and model:
+                verdict.account.check_may_use(model)
+        except HotseatError as error:
+            return error
+        return None
 
     def most_bytes(self, head: RequestHead, destination: Destination) -> Bytes:
         """How large the body may be; raises if it says that it is larger."""
