@@ -224,6 +224,14 @@ class OverLimit(HotseatError):
     retry_helps = True
 
 
+class TooManyWrongKeys(HotseatError):
+    """Somebody guesses keys."""
+
+    status = 429
+    code = "too_many_wrong_keys"
+    retry_helps = True
+
+
 class ShuttingDown(HotseatError):
     status = 503
     code = "shutting_down"

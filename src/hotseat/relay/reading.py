@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import httptools
 
-from hotseat.errors import Busy, ClientError, HeadTooLarge, HotseatError, NotImplementedHere
+from hotseat.errors import (
+    Busy,
+    ClientError,
+    Forbidden,
+    HeadTooLarge,
+    HotseatError,
+    NotImplementedHere,
+    TooManyWrongKeys,
+    Unauthorized,
+)
 from hotseat.relay.body import Body
 from hotseat.relay.fellows import road_for_fellow
 from hotseat.relay.head import check_spelling, read_head
@@ -371,7 +380,10 @@ class RequestReader:
         rules.check_sender(head)
         if preflight := rules.cors.preflight(head):
             return self._owner.request_answered(preflight, keep_alive=self._llhttp().should_keep_alive())
-        verdict = rules.identify(head)
+        try:
+            verdict = rules.identify(head)
+        except (Unauthorized, Forbidden) as error:
+            raise self._relay.wrong_keys.answer(error, head, self._peer) from None
         catalog = self._relay.dispatcher.catalog
         passed_on = road_for_fellow(head, catalog, rules.paths) if verdict.from_host else None
         destination = passed_on or road_for(head, catalog, rules.paths)
@@ -401,7 +413,7 @@ class RequestReader:
 
     def _refuse_unread(self, error: HotseatError, head: RequestHead | None) -> None:
         """Refuse at the head. Without a body to skip the connection stays usable."""
-        if head is None or head.has_body:
+        if head is None or head.has_body or isinstance(error, TooManyWrongKeys):  # a guess costs a connection
             return self.give_up(error, head)
         return self._owner.request_refused(error, head, keep_alive=self._llhttp().should_keep_alive())
 

@@ -17,6 +17,7 @@ from hotseat.relay.keys import line_about_key
 from hotseat.relay.known import KnownRequest, Memory
 from hotseat.relay.pool import Pool
 from hotseat.relay.selecting import choose
+from hotseat.relay.wrong_keys import WrongKeys
 
 if TYPE_CHECKING:
     import ssl
@@ -86,6 +87,7 @@ class Relay:
         """Requests that are at models of peers."""
         self._known: Memory[KnownRequest] = Memory()
         self.known_under: tuple[Rules, Catalog] = (rules, dispatcher.catalog)
+        self.wrong_keys = WrongKeys(self.now, self.later)
         self._servers: list[asyncio.Server] = []
         self._looked_at = self.now()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)

@@ -1,0 +1,106 @@
+"""Who guesses keys is slowed down and written down; who has one is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.relay_house import HELLO, chat, get
+
+from hotseat.relay.wrong_keys import MOST_ADDRESSES, MOST_WRONG, THE_REST, counted_as
+from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from tests.relay.conftest import OpenHouse
+
+KEYS = Access(api_keys=(ApiKey("right", Role.ADMIN),))
+
+
+def wrong(number: int, header: str = "Authorization: Bearer ") -> bytes:
+    return get("/v1/models", f"{header}guess-{number}")
+
+
+async def test_who_guesses_has_to_wait(open_house: OpenHouse, caplog: pytest.LogCaptureFixture) -> None:
+    """After twenty in a minute each further guess is 429 and costs a connection; the log has one line a minute."""
+    house = await open_house(access=KEYS)
+    client = await house.client()
+    first = []
+    for number in range(MOST_WRONG):
+        await client.send(wrong(number))
+        first.append((await client.message()).status)
+    await client.send(wrong(99, "x-api-key: ") * 2)
+    waits = await client.message()
+    rest = await client.read_to_end()
+    house.relay.wrong_keys.end_minute()
+    again = await house.refusal(wrong(7))
+
+    assert set(first) == {401}
+    assert (waits.status, waits["X-Error-Code"]) == (429, "too_many_wrong_keys")
+    assert 1 <= int(waits["Retry-After"]) <= 60
+    assert rest == b""
+    assert caplog.text.count("wrong API keys were sent from=127.0.0.1 count=21 in_s=60") == 1
+    assert again.status == 401
+    assert "guess" not in caplog.text
+
+
+async def test_a_right_key_is_let_in_whoever_guesses_beside_it(open_house: OpenHouse) -> None:
+    """Many people may have one address."""
+    house = await open_house(access=KEYS)
+    for number in range(MOST_WRONG + 5):
+        await house.refusal(wrong(number))
+    _, answered = await house.exchange(chat("alpha", "Authorization: Bearer right"), HELLO)
+
+    assert answered.status == 200
+
+
+async def test_who_sends_no_key_guesses_none(open_house: OpenHouse) -> None:
+    """A browser asks without one first, and is asked for it each time."""
+    house = await open_house(access=KEYS)
+    statuses = {(await house.refusal(get("/v1/models"))).status for _ in range(MOST_WRONG + 5)}
+
+    assert statuses == {401}
+
+
+async def test_a_fleets_secret_is_not_to_be_guessed_either(open_house: OpenHouse) -> None:
+    """Who says to be a host and does not know the secret is counted like any other."""
+    fleet = Fleet(("nats://x",), HostName("here"), secret="between-us-hosts")
+    house = await open_house(settings=Settings(fleet=fleet, access=KEYS))
+    request = get("/v1/models", "Hotseat-From: gpu1", "Hotseat-Fleet: guess")
+    statuses = [(await house.refusal(request)).status for _ in range(MOST_WRONG + 2)]
+
+    assert statuses == [403] * MOST_WRONG + [429] * 2
+
+
+async def test_too_low_a_role_is_no_guess(open_house: OpenHouse) -> None:
+    """Its key is a right one."""
+    house = await open_house(access=Access(api_keys=(ApiKey("low", Role.INFERENCE),)))
+    request = get("/hotseat/logs", "Authorization: Bearer low")
+
+    assert {(await house.refusal(request)).status for _ in range(MOST_WRONG + 5)} == {403}
+
+
+async def test_addresses_are_counted_in_a_bounded_place(open_house: OpenHouse) -> None:
+    """A thousand of them apart, and the rest together."""
+    house = await open_house(access=KEYS)
+    counted = [house.relay.wrong_keys._count(f"10.0.{number >> 8}.{number & 255}") for number in range(5000)]
+
+    assert max(counted) == 5000 - MOST_ADDRESSES
+    assert len(house.relay.wrong_keys._counts) == MOST_ADDRESSES + 1
+    assert THE_REST in house.relay.wrong_keys._counts
+
+
+@pytest.mark.parametrize(
+    ("peer", "counted"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:0:1::7", "2001:db8:0:1::/64"),
+        ("2001:db8:0:1:ffff::9", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("local", "local"),
+    ],
+)
+def test_one_machine_is_one_address(peer: str, counted: str) -> None:
+    """Who has an IPv6 address has a whole network of them."""
+    assert counted_as(peer) == counted
