@@ -5,7 +5,6 @@ Requests of clients go another way, through the relay. These are an operator's, 
 
 from __future__ import annotations
 
-import asyncio
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -13,9 +12,9 @@ from urllib.parse import quote
 from hotseat.dialling import Dialler
 from hotseat.errors import HostSilent, NotRunning
 from hotseat.fleet.guide import address_of
+from hotseat.http_client import fetch
 from hotseat.json_text import parsed
 from hotseat.relay.fellows import lines_for_fellow
-from hotseat.upstreams.readiness import connected
 
 if TYPE_CHECKING:
     from hotseat.terms import Bytes, HostName, ModelName, Seconds
@@ -36,8 +35,7 @@ class Envoy:
     async def story(self, address: str, model: ModelName) -> dict[str, Any] | None:
         """What a host says of a model; None where it does not, within a short time."""
         try:
-            async with asyncio.timeout(STORY_S):
-                status, said = await self._ask("GET", address, f"/hotseat/models/{in_path(model)}?here=true")
+            status, said = await self._ask("GET", address, f"/hotseat/models/{in_path(model)}?here=true", STORY_S)
         except (OSError, ValueError):  # a time-out too
             return None
         return said if status == HTTPStatus.OK else None
@@ -45,8 +43,7 @@ class Envoy:
     async def stop(self, address: str, model: ModelName) -> None:
         """Return when the model's process there is gone; NotRunning, or HostSilent with what went wrong."""
         try:
-            async with asyncio.timeout(STOP_S):
-                status, said = await self._ask("DELETE", address, f"/upstream/{in_path(model)}")
+            status, said = await self._ask("DELETE", address, f"/upstream/{in_path(model)}", STOP_S)
         except (OSError, ValueError) as problem:
             raise HostSilent(f"{address} did not answer ({str(problem) or 'no answer in time'})") from problem
         if status == HTTPStatus.CONFLICT:
@@ -54,19 +51,14 @@ class Envoy:
         if status != HTTPStatus.OK:
             raise HostSilent(f"{address} answered {status}: {said.get('error')}")
 
-    async def _ask(self, method: str, url: str, path: str) -> tuple[int, dict[str, Any]]:
-        """Read to the end of the connection: an HTTP/1.0 question is answered without chunks, and needs no Host."""
-        address = address_of(url)
-        async with connected(address, self._dialler) as (reader, writer):
-            writer.write(f"{method} {path} HTTP/1.0\r\n".encode() + self._credentials + b"\r\n")
-            answer = b""
-            while (piece := await reader.read(65536)) and len(answer) < MOST_BYTES:
-                answer += piece
-        head, _, body = answer.partition(b"\r\n\r\n")
-        said = parsed(body)
+    async def _ask(self, method: str, url: str, path: str, within: Seconds) -> tuple[int, dict[str, Any]]:
+        answer = await fetch(
+            address_of(url), path, self._dialler, method=method, lines=self._credentials, within=within, most=MOST_BYTES
+        )
+        said = parsed(answer.body)
         if not isinstance(said, dict):
             raise ValueError("the answer was none of a hotseat")
-        return int(head.split(maxsplit=2)[1]), said
+        return answer.status, said
 
 
 def in_path(model: ModelName) -> str:

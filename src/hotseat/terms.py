@@ -52,11 +52,17 @@ class Address(NamedTuple):
     prefix: str = ""
     unix_path: str | None = None
 
+    @property
+    def authority(self) -> str:
+        """What the field Host says: an IPv6 address stands in brackets."""
+        if self.unix_path:
+            return "localhost"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     def __str__(self) -> str:
         if self.unix_path:
             return f"unix:{self.unix_path}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.prefix}"
+        return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
 
 
 @dataclass(frozen=True, slots=True)

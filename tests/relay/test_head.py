@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hotseat.errors import ClientError, TooLarge, UpstreamError
-from hotseat.relay.head import authority, read_head, read_response_head, response_bytes
+from hotseat.relay.head import read_head, read_response_head, response_bytes
 from hotseat.terms import Address
 
 HOST = (b"Host", b"box")
@@ -71,4 +71,4 @@ def test_an_answer_without_fields_is_a_status_line_and_an_empty_line() -> None:
 )
 def test_an_upstream_is_called_by_its_own_address(address: Address, host: bytes) -> None:
     """As its Host."""
-    assert authority(address) == host
+    assert address.authority.encode() == host

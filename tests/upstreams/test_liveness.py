@@ -203,10 +203,10 @@ async def test_a_machine_that_slept_gives_its_servers_a_fresh_start(monkeypatch:
 async def test_no_server_is_blamed_where_it_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Without descriptors we cannot even connect."""
 
-    async def fails(*_: object) -> None:
+    async def fails(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(liveness, "ask", fails)
+    monkeypatch.setattr(liveness, "fetch", fails)
     watched = Watched(NOBODY)
     await watched.pass_by(watched.liveness(), 100)
 

@@ -12,6 +12,7 @@ from tests.support.certificate import CERTIFICATE
 from tests.support.names import FIRST, SECOND, black_hole, port_of, two
 from tests.support.stage import model, played_by
 
+from hotseat import http_client
 from hotseat.dialling import Dialler
 from hotseat.terms import Address
 from hotseat.upstreams import readiness
@@ -115,7 +116,7 @@ async def test_a_certificate_that_nobody_trusts_is_no_answer(stage: Stage, tmp_p
 async def test_https_is_asked_by_name(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A certificate names a host, so the address keeps it."""
     path = certificate_in(tmp_path)
-    monkeypatch.setattr(readiness, "tls_context", lambda: ssl.create_default_context(cafile=path))
+    monkeypatch.setattr(http_client, "tls_context", lambda: ssl.create_default_context(cafile=path))
     ready = await stage.ready(model("speaks_tls", path, proxy="https://localhost:${PORT}"))
 
     assert str(ready.upstream.address).startswith("https://localhost:")

@@ -220,7 +220,7 @@ def _hides_a_break(value: bytes) -> bool:
 def upstream_lines(head: RequestHead, target: bytes, address: Address, lines: list[bytes]) -> bytes:
     """The head that goes upstream, all but its framing."""
     begin = b"%b %b%b HTTP/1.1" % (head.method, address.prefix.encode(), target)
-    return b"\r\n".join([begin, b"Host: %b" % authority(address), *lines, b""])
+    return b"\r\n".join([begin, b"Host: %b" % address.authority.encode(), *lines, b""])
 
 
 def framed(lines: bytes, request_id: bytes, length: int | None) -> bytes:
@@ -228,13 +228,6 @@ def framed(lines: bytes, request_id: bytes, length: int | None) -> bytes:
     if length is None:
         return b"%bX-Request-Id: %b\r\n\r\n" % (lines, request_id)
     return b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (lines, request_id, length)
-
-
-def authority(address: Address) -> bytes:
-    if address.unix_path:
-        return b"localhost"
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    return f"{host}:{address.port}".encode()
 
 
 NO_PAGES = frozenset(

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from hotseat.catalog.sleeping import Ask, Run
 from hotseat.dialling import Dialler
+from hotseat.http_client import fetch
 from hotseat.json_text import parsed
 from hotseat.upstreams.child import describe
 from hotseat.upstreams.props import body_of
-from hotseat.upstreams.readiness import connected, named_in, pause
+from hotseat.upstreams.readiness import pause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +46,12 @@ async def perform(steps: Sequence[Step], address: Address, run: Runs) -> None:
 
 
 async def _ask(step: Ask, address: Address) -> None:
-    status, said = await request(step, address)
-    if not is_success(status):
-        raise StepFailed(f"{step} was answered with {status}{f': {said}' if said else ''}")
+    body = step.body.encode()
+    lines = b"Content-Type: application/json\r\n" if body else b""
+    answer = await fetch(address, step.path, Dialler(), method=step.method, lines=lines, body=body, most=MOST_TOLD)
+    if not answer.is_success:
+        said = answer.body.decode("utf-8", "replace").strip()
+        raise StepFailed(f"{step} was answered with {answer.status}{f': {said}' if said else ''}")
 
 
 async def _run(step: Run, run: Runs) -> None:
@@ -58,27 +62,6 @@ async def _run(step: Run, run: Runs) -> None:
         ward.signal(signal.SIGKILL)
     if status:
         raise StepFailed(f"{step} {describe(status)}")
-
-
-async def request(step: Ask, address: Address) -> tuple[int, str]:
-    """The status, and the beginning of what a refusal says; ValueError where the answer is not HTTP."""
-    async with connected(address, Dialler()) as (reader, writer):
-        body = step.body.encode()
-        kind = "Content-Type: application/json\r\n" if body else ""
-        # HTTP/1.0, so that nobody answers in chunks.
-        head = f"{step.method} {address.prefix}{step.path} HTTP/1.0\r\nHost: {address.host}:{address.port}\r\n{kind}"
-        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        version, status, *_ = (await reader.readline()).decode("latin-1").split() or ("", "")
-        if not version.startswith("HTTP/1."):
-            raise ValueError("the answer was not HTTP" if version else "it hung up without an answer")
-        if is_success(int(status)):
-            return int(status), ""
-        await named_in(reader)  # the rest of the head
-        return int(status), (await reader.read(MOST_TOLD)).decode("utf-8", "replace").strip()
-
-
-def is_success(status: int) -> bool:
-    return 200 <= status < 300
 
 
 async def until_sleeping(address: Address, path: str, *, wanted: bool) -> None:

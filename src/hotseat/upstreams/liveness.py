@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.catalog.template import PORT, fill_hole
 from hotseat.dialling import Dialler
+from hotseat.http_client import fetch
 from hotseat.scheduling.events import UpstreamUnresponsive
 from hotseat.tasks import Tasks
 from hotseat.upstreams.processes import processor_time
-from hotseat.upstreams.readiness import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -155,8 +155,8 @@ class Liveness:
         """One patient question: a slow answer is an answer."""
         address = server.upstream.address
         try:
-            async with asyncio.timeout(self._limit_s):
-                await ask(address, fill_hole(server.check_endpoint or "", PORT, address.port), self._dialler)
+            path = fill_hole(server.check_endpoint or "", PORT, address.port)
+            await fetch(address, path, self._dialler, within=self._limit_s, most=0)
         except (OSError, ValueError) as problem:
             if getattr(problem, "errno", None) not in OUT_OF_DESCRIPTORS:  # then it is not the server that fails
                 return

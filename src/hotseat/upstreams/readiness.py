@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-from contextlib import asynccontextmanager
-from functools import cache
 from typing import TYPE_CHECKING
 
 from hotseat.dialling import Dialler
+from hotseat.http_client import connected, fetch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from hotseat.terms import Address, Seconds
 
 PROBE_TIMEOUT_S = 2.0
@@ -47,8 +43,7 @@ class Readiness:
         if self._check_endpoint is None:
             return await accepts(door, self._dialler)
         try:
-            async with asyncio.timeout(PROBE_TIMEOUT_S):
-                status, self.server = await ask(door, self._check_endpoint, self._dialler)
+            answer = await fetch(door, self._check_endpoint, self._dialler, within=PROBE_TIMEOUT_S, most=0)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except TimeoutError:
@@ -56,8 +51,9 @@ class Readiness:
         except (OSError, ValueError) as problem:
             self.last_answer = f"it did not answer properly ({problem})"
         else:
-            self.last_answer = f"the last answer was {status}"
-            return status == OK
+            self.server = answer.fields.get("server", "")
+            self.last_answer = f"the last answer was {answer.status}"
+            return answer.status == OK
         return False
 
 
@@ -79,45 +75,3 @@ async def accepts(address: Address, dialler: Dialler) -> bool:
             return True
     except OSError:  # a time-out too
         return False
-
-
-async def ask(address: Address, path: str, dialler: Dialler) -> tuple[int, str]:
-    """The status that a GET is answered with, and by what server; ValueError where the answer is not HTTP."""
-    async with connected(address, dialler) as (reader, writer):
-        host = f"[{address.host}]" if ":" in address.host else address.host
-        head = f"GET {address.prefix}{path} HTTP/1.1\r\nHost: {host}:{address.port}\r\nConnection: close\r\n\r\n"
-        writer.write(head.encode())
-        status_line = await reader.readline()
-        version, status, *_ = status_line.decode("latin-1").split() or ("", "")
-        if not version.startswith("HTTP/1."):
-            raise ValueError("the answer was not HTTP")
-        return int(status), await named_in(reader)
-
-
-async def named_in(reader: asyncio.StreamReader) -> str:
-    """The field `Server` of the head that follows, or nothing."""
-    while (line := await reader.readline()).strip():
-        name, _, value = line.decode("latin-1").partition(":")
-        if name.lower() == "server":
-            return value.strip()
-    return ""
-
-
-@asynccontextmanager
-async def connected(
-    address: Address, dialler: Dialler
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    if address.unix_path:
-        reader, writer = await asyncio.open_unix_connection(address.unix_path)
-    else:
-        tls = tls_context() if address.tls else None
-        reader, writer = await asyncio.open_connection(ssl=tls, **await dialler.way_to(address))
-    try:
-        yield reader, writer
-    finally:
-        writer.transport.abort()
-
-
-@cache
-def tls_context() -> ssl.SSLContext:
-    return ssl.create_default_context()

@@ -1,0 +1,134 @@
+"""A small HTTP client for our own questions: is a server ready, what does it say of itself, what does another host say.
+
+Requests of clients go through the relay. One question takes one connection, and no answer is longer than whoever asks
+allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from hotseat.dialling import Dialler
+    from hotseat.terms import Address, Bytes, Seconds
+
+MOST_BYTES: Bytes = 1 << 20
+LONGEST_HEAD: Bytes = 64 << 10
+INTERIM = range(100, 200)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    fields: Mapping[str, str]
+    """By their names in small letters."""
+    body: bytes = b""
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+
+async def fetch(
+    address: Address,
+    path: str,
+    dialler: Dialler,
+    *,
+    method: str = "GET",
+    lines: bytes = b"",
+    body: bytes = b"",
+    within: Seconds | None = None,
+    most: Bytes = MOST_BYTES,
+) -> Answer:
+    """The answer with `most` bytes of its body; `lines` are further fields of the question, each with its end.
+
+    OSError (TimeoutError too) where there is no answer, ValueError where it is not HTTP.
+    """
+    question = _question(address, path, method, lines, body)
+    async with asyncio.timeout(within), connected(address, dialler) as (reader, writer):
+        writer.write(question)
+        return await _answer(reader, most)
+
+
+def _question(address: Address, path: str, method: str, lines: bytes, body: bytes) -> bytes:
+    target = f"{address.prefix}{path}"
+    if " " in target or not target.isprintable():
+        raise ValueError(f"{target!r} cannot be asked for: it holds a space or a control character")
+    head = f"{method} {target} HTTP/1.1\r\nHost: {address.authority}\r\nConnection: close\r\n"
+    length = f"Content-Length: {len(body)}\r\n" if body or method != "GET" else ""
+    return f"{head}{length}".encode() + lines + b"\r\n" + body
+
+
+@asynccontextmanager
+async def connected(
+    address: Address, dialler: Dialler
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    if address.unix_path:
+        reader, writer = await asyncio.open_unix_connection(address.unix_path)
+    else:
+        tls = tls_context() if address.tls else None
+        reader, writer = await asyncio.open_connection(ssl=tls, **await dialler.way_to(address))
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+# Reading
+
+
+async def _answer(reader: asyncio.StreamReader, most: Bytes) -> Answer:
+    status, fields = await _head(reader)
+    while status in INTERIM:
+        status, fields = await _head(reader)
+    return Answer(status, fields, await _body(reader, fields, most) if most else b"")
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    version, status, *_ = (await reader.readline()).decode("latin-1").split() or ("", "")
+    if not version.startswith("HTTP/1."):
+        raise ValueError("the answer was not HTTP" if version else "it hung up without an answer")
+    fields: dict[str, str] = {}
+    size = 0
+    while (line := await reader.readline()).strip():
+        size += len(line)
+        if size > LONGEST_HEAD:
+            raise ValueError("the head of the answer is too large")
+        name, _, value = line.decode("latin-1").partition(":")
+        fields[name.strip().lower()] = value.strip()
+    return int(status), fields
+
+
+async def _body(reader: asyncio.StreamReader, fields: Mapping[str, str], most: Bytes) -> bytes:
+    if fields.get("transfer-encoding", "").lower() == "chunked":
+        return await _chunks(reader, most)
+    length = fields.get("content-length")
+    return await _read(reader, most if length is None else min(int(length), most))
+
+
+async def _chunks(reader: asyncio.StreamReader, most: Bytes) -> bytes:
+    body = b""
+    while len(body) < most and (size := int((await reader.readline()).partition(b";")[0], 16)):
+        body += await _read(reader, min(size, most - len(body)))
+        await reader.readline()
+    return body
+
+
+async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
+    """So many bytes, or what there is before the end of the connection."""
+    try:
+        return await reader.readexactly(size)
+    except asyncio.IncompleteReadError as end:
+        return end.partial

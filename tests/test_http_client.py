@@ -1,0 +1,142 @@
+"""Our own questions over real sockets: what is asked, and what is made of whatever comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.dialling import Dialler
+from hotseat.http_client import LONGEST_HEAD, fetch
+from hotseat.terms import Address
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@asynccontextmanager
+async def server(
+    answer: bytes, host: str = "127.0.0.1", *, hangs: bool = False
+) -> AsyncIterator[tuple[Address, list[bytes]]]:
+    """Answers every question with the same, then closes or waits for the end: its address, and what it was asked."""
+    asked: list[bytes] = []
+    speaking: list[asyncio.Task[None] | None] = []
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        speaking.append(asyncio.current_task())
+        with suppress(OSError):  # who asked hung up first
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(answer)
+            if hangs:
+                await reader.read()
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(speak, host, 0) as listening:
+        yield Address(host, listening.sockets[0].getsockname()[1]), asked
+        await asyncio.gather(*filter(None, speaking))
+
+
+@pytest.mark.parametrize(
+    ("host", "said"), [("127.0.0.1", "127.0.0.1:{}"), ("::1", "[::1]:{}"), ("localhost", "localhost:{}")]
+)
+async def test_the_host_is_named_as_it_must_be(host: str, said: str) -> None:
+    """An IPv6 address stands in brackets, and a name is a name."""
+    async with server(OK + b"Content-Length: 2\r\n\r\nhi", host) as (address, asked):
+        answer = await fetch(address._replace(prefix="/in"), "/x?y=1", Dialler(), within=5)
+    request, *fields = asked[0].decode().split("\r\n")
+
+    assert request == "GET /in/x?y=1 HTTP/1.1"
+    assert f"Host: {said.format(address.port)}" in fields
+    assert (answer.status, answer.body, answer.is_success) == (200, b"hi", True)
+
+
+async def test_a_question_with_a_body_and_further_fields() -> None:
+    """Its length is stated; nothing else is added."""
+    async with server(b"HTTP/1.1 409 Conflict\r\nServer: llama.cpp\r\n\r\nno") as (address, asked):
+        answer = await fetch(address, "/x", Dialler(), method="POST", lines=b"X-A: 1\r\n", body=b"{}", within=5)
+
+    assert asked[0].decode().split("\r\n")[1:] == [
+        f"Host: 127.0.0.1:{address.port}", "Connection: close", "Content-Length: 2", "X-A: 1", "", "",
+    ]  # fmt: skip
+    assert (answer.status, answer.fields["server"], answer.body, answer.is_success) == (409, "llama.cpp", b"no", False)
+
+
+@pytest.mark.parametrize(
+    ("rest", "body"),
+    [
+        (b"Content-Length: 5\r\n\r\nhello and more", b"hello"),
+        (b"Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", b"hello"),
+        (b"Transfer-Encoding: Chunked\r\n\r\n14\r\nhello, hello, hello!\r\n0\r\n\r\n", b"hello, hel"),
+        (b"\r\nhello", b"hello"),
+        (b"\r\nhello, hello, hello", b"hello, hel"),
+        (b"Content-Length: 9\r\n\r\nhello", b"hello"),
+        (b"Content-Length: 99999999999999\r\n\r\nhello, hello, hello", b"hello, hel"),
+    ],
+)
+async def test_a_body_is_read_to_its_end_or_to_the_limit(rest: bytes, body: bytes) -> None:
+    """Stated, in chunks, or ended by the connection; never more than was asked for."""
+    async with server(OK + rest) as (address, _):
+        answer = await fetch(address, "/", Dialler(), within=5, most=10)
+
+    assert answer.body == body
+
+
+async def test_who_wants_no_body_does_not_wait_for_one() -> None:
+    """A health check is over with the head, though the server keeps the connection."""
+    async with server(OK + b"\r\n", hangs=True) as (address, _):
+        answer = await fetch(address, "/health", Dialler(), within=5, most=0)
+
+    assert answer.status == 200
+
+
+async def test_an_interim_answer_is_not_the_answer() -> None:
+    """The one behind it is."""
+    async with server(b"HTTP/1.1 102 Processing\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n") as (address, _):
+        assert (await fetch(address, "/", Dialler(), within=5)).status == 200
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"220 mail.example.org ESMTP\r\n",
+        b"HTTP/1.1 many OK\r\n\r\n",
+        b"HTTP/1.1\r\n\r\n",
+        OK + b"Content-Length: -4\r\n\r\nbody",
+        OK + b"Content-Length: x\r\n\r\nbody",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello",
+        OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        OK + b"x" * (LONGEST_HEAD + 1) + b"\r\n\r\n",
+        OK + b"A: b\r\n" * LONGEST_HEAD,
+    ],
+    ids=range(11),
+)
+async def test_what_is_no_answer_is_a_value_error(answer: bytes) -> None:
+    """Whatever a server says, the one who asked hears that it was not HTTP."""
+    async with server(answer) as (address, _):
+        with pytest.raises(ValueError, match=r"\w"):
+            await fetch(address, "/", Dialler(), within=5)
+
+
+async def test_nobody_is_waited_for_longer_than_said() -> None:
+    """A server that begins and does not end is one that did not answer."""
+    async with server(OK + b"Content-Length: 5\r\n\r\nhel", hangs=True) as (address, _):
+        with pytest.raises(TimeoutError):
+            await fetch(address, "/", Dialler(), within=0.05)
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/a\0"])
+async def test_a_path_that_would_break_the_head_is_not_asked_for(path: str) -> None:
+    """It comes from a configuration, where anything may stand."""
+    async with server(OK + b"\r\n") as (address, asked):
+        with pytest.raises(ValueError, match="cannot be asked for"):
+            await fetch(address, path, Dialler(), within=5)
+
+    assert asked == []
