@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hotseat.catalog.redaction import HIDDEN
 from hotseat.config.complaints import ConfigError
 from hotseat.config.load import Loaded, read
 from hotseat.config.resolved import resolved
@@ -160,10 +159,10 @@ models:
     shown = resolved(desk.load(text, {"N": "1"}))["models"]
 
     assert shown["a"]["cmd"] == [
-        "server", "--port", "${PORT}", "--parallel", HIDDEN, "--ctx", "4096", f"--level={HIDDEN}", "--more", "11",
+        "server", "--port", "${PORT}", "--parallel", "${env.N}", "--ctx", "4096", "--level=${env.N}", "--more", "11",
     ]  # fmt: skip
-    assert shown["a"]["env"] == {"PIN": HIDDEN, "OTHER": "2"}
-    assert shown["a"]["filters"]["setParams"]["seed"] == HIDDEN
+    assert shown["a"]["env"] == {"PIN": "${env.N}", "OTHER": "2"}
+    assert shown["a"]["filters"]["setParams"]["seed"] == "${env.N}"
     assert shown["b"]["cmd"][-1] == "1"
 
 
@@ -172,7 +171,7 @@ def test_a_number_of_the_environment_is_hidden_where_anything_may_stand(desk: De
     text = "models: {a: {cmd: 's ${PORT}', ttl: ${env.TTL}, filters: {setParams: {pin: ${env.PIN}}}}}"
     shown = resolved(desk.load(text, {"TTL": "300", "PIN": "48151623"}))["models"]["a"]
 
-    assert shown["filters"]["setParams"] == {"pin": HIDDEN}
+    assert shown["filters"]["setParams"] == {"pin": "${env.PIN}"}
     assert shown["ttl"] == 300
 
 
@@ -196,7 +195,7 @@ def test_a_path_that_is_there_is_no_secret(desk: Desk, tmp_path: Path) -> None:
     text = "models: {a: {cmd: 's ${PORT} -m ${env.HOME}/m.gguf'}}"
 
     assert resolved(desk.load(text, {"HOME": str(tmp_path)}))["models"]["a"]["cmd"][-1] == f"{tmp_path}/m.gguf"
-    assert resolved(desk.load(text, {"HOME": "/not/there"}))["models"]["a"]["cmd"][-1] == f"{HIDDEN}/m.gguf"
+    assert resolved(desk.load(text, {"HOME": "/not/there"}))["models"]["a"]["cmd"][-1] == "${env.HOME}/m.gguf"
 
 
 @pytest.mark.parametrize(

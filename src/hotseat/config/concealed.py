@@ -1,4 +1,4 @@
-"""Which values of a configuration came out of the environment, and texts without them.
+"""Which values of a configuration came out of the environment, and texts with `${env.NAME}` in their place.
 
 Such a value is hidden at its place however short it is, and everywhere else where it is long enough to be a secret. An
 absolute path that is there is none: `${env.HOME}/models` says where models are, and who reads a log must see that.
@@ -74,13 +74,13 @@ class Provenance:
 
 
 class Concealed:
-    """Texts without values of the environment."""
+    """Texts in which values of the environment are named instead of shown."""
 
     def __init__(self, values: Mapping[str, str], by_place: Mapping[Place, frozenset[str]] | None = None) -> None:
         self._values = {name: value for name, value in values.items() if value and not _is_path(value)}
         self._by_place = by_place or {}
-        forms = [form for value in self._values.values() for form in _forms(value)]
-        self._anywhere = _pattern(form for form in forms if len(form) >= SHORTEST_ANYWHERE)
+        self._names = {form.lower(): name for name, value in self._values.items() for form in _forms(value)}
+        self._anywhere = _pattern(form for form in self._names if len(form) >= SHORTEST_ANYWHERE)
         self._patterns: dict[Place, re.Pattern[str] | None] = {}
 
     @staticmethod
@@ -89,16 +89,22 @@ class Concealed:
 
     @property
     def long_values(self) -> tuple[str, ...]:
-        """Those that are too long to be found elsewhere by chance."""
-        return tuple(sorted({value for value in self._values.values() if len(value) >= SHORTEST_ANYWHERE}))
+        """Those that are too long to be found elsewhere by chance, and their words, the longest first."""
+        forms = {form for value in self._values.values() for form in _forms(value) if len(form) >= SHORTEST_ANYWHERE}
+        return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
     def values_at(self, place: Place) -> tuple[str, ...]:
         return tuple(self._values[name] for name in sorted(self._by_place.get(place, ())) if name in self._values)
 
     def text(self, text: str, place: Place = ()) -> str:
         for pattern in (self._pattern_at(place), self._anywhere):
-            text = pattern.sub(HIDDEN, text) if pattern else text
+            text = pattern.sub(self._named, text) if pattern else text
         return text
+
+    def _named(self, found: re.Match[str]) -> str:
+        """What stands there in the file, instead of what it was filled with."""
+        name = self._names.get(found[0].lower())  # nothing where letters differ in ways that only patterns know
+        return f"${{env.{name}}}" if name else HIDDEN
 
     def tree(self, value: Any, place: Place, *, is_free: bool = False) -> Any:
         """A nested value without what came out of the environment; names stay."""
@@ -108,7 +114,7 @@ class Concealed:
             return [self.tree(item, place, is_free=is_free) for item in value]
         if isinstance(value, str):
             return self.text(without_url_passwords(value), place)
-        return HIDDEN if is_free and value is not None and as_text(value) in self.values_at(place) else value
+        return self.text(as_text(value), place) if is_free and as_text(value) in self.values_at(place) else value
 
     def _pattern_at(self, place: Place) -> re.Pattern[str] | None:
         if place not in self._patterns:
