@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from hotseat.catalog.redaction import secrets_in
+from hotseat.catalog.redaction import redacted, secrets_in
+from hotseat.catalog.template import sealed, unsealed
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,27 @@ from hotseat.catalog.redaction import secrets_in
 def test_values_of_secret_options_are_found(argv: tuple[str, ...], secrets: list[str]) -> None:
     """In both spellings, and every key of a list; what only sounds alike is left alone."""
     assert list(dict.fromkeys(secrets_in(argv))) == secrets
+
+
+@pytest.mark.parametrize("piece", ["a-", "a.", "--", "token", "token: ", "a://b:", "-hft "])
+def test_a_long_text_takes_no_longer_than_it_is(piece: str) -> None:
+    """A command line may be as long as a file allows, and is shown whenever somebody looks at the configuration."""
+    began = time.perf_counter()
+    redacted([piece * 20_000])
+    list(secrets_in([piece * 20_000]))
+
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(
+    "text", ["\ue000\ue001", "\ue000d800\ue001", "\ue000abc\ue001", "\ue000zz", "x\ue0000041004200\ue001y"]
+)
+def test_what_looks_sealed_does_no_harm(text: str) -> None:
+    """Signs that nobody writes are read like any others."""
+    assert isinstance(unsealed(text), str)
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", "\udcff.gguf", "日本", "🙂", ""])
+def test_what_was_sealed_comes_back(name: str) -> None:
+    """Also names of files that are no UTF-8."""
+    assert unsealed(f"x{sealed(name)}y") == f"x{name}y"

@@ -111,7 +111,19 @@ models:
 
 def test_ordinary_options_are_left_alone() -> None:
     """Only what is named like a secret is hidden."""
-    argv = ["s", "--api-key-file", "/k", "--max-tokens", "5", "--keys", "x"]
+    argv = [
+        "s",
+        "--api-key-file",
+        "/k",
+        "--max-tokens",
+        "5",
+        "--keys",
+        "x",
+        "--no-auth",
+        "on",
+        "--url",
+        "http://h:1/a@b",
+    ]
 
     assert redacted(argv) == argv
 

@@ -190,11 +190,12 @@ models:
         assert len(word) < 4 or word not in shown
 
 
-def test_a_path_that_is_there_is_no_secret(desk: Desk, tmp_path: Path) -> None:
+def test_a_path_or_a_program_that_is_there_is_no_secret(desk: Desk, tmp_path: Path) -> None:
     """`${env.HOME}/models` is how people write where their models are, and who reads a log must see where that is."""
     text = "models: {a: {cmd: 's ${PORT} -m ${env.HOME}/m.gguf'}}"
 
     assert resolved(desk.load(text, {"HOME": str(tmp_path)}))["models"]["a"]["cmd"][-1] == f"{tmp_path}/m.gguf"
+    assert resolved(desk.load(text, {"HOME": "python3"}))["models"]["a"]["cmd"][-1] == "python3/m.gguf"
     assert resolved(desk.load(text, {"HOME": "/not/there"}))["models"]["a"]["cmd"][-1] == "${env.HOME}/m.gguf"
 
 

@@ -16,12 +16,13 @@ SHORTEST_SECRET = 6
 """Of a variable: hiding every `us` because of KEYBOARD=us would hide the output."""
 
 _NAMES = "api[-_]?key|token|secret|password|passwd|passphrase|credentials?|auth|authorization"
-_OPTION = re.compile(rf"(?:-hft|--?(?:[\w-]*[-_])?(?:{_NAMES}))(?:=(?P<value>.*))?", re.IGNORECASE | re.DOTALL)
-_INLINE = re.compile(rf"((?:^|(?<=\s))(?:-hft|--?(?:[\w-]*[-_])?(?:{_NAMES}))(?:=|\s+))(\S+)", re.IGNORECASE)
+_FLAG = rf"(?:-hft|(?:--|-(?!-))(?!no-|enable-|disable-)(?:[\w-]*[-_])?(?:{_NAMES}))"
+_OPTION = re.compile(rf"{_FLAG}(?:=(?P<value>.*))?", re.IGNORECASE | re.DOTALL)
+_INLINE = re.compile(rf"((?:^|(?<=\s)){_FLAG}(?:=|\s+))(\S+)", re.IGNORECASE)
 _HEADER = re.compile(
-    r"""((?:proxy-)?authorization|cookie|[\w-]*(?:api-?key|token|secret))(\s*:\s*)([^\r\n"']+)""", re.IGNORECASE
+    r"""(?<![\w-])([\w-]*(?:authorization|cookie|api-?key|token|secret))(\s*:\s*)([^\r\n"']+)""", re.IGNORECASE
 )
-_URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/?#:@]*:)([^\s/?#@]+)(?=@)", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://[^\s/?#:@]*:)([^\s/?#@]+)(?=@)", re.IGNORECASE)
 _NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH", re.IGNORECASE)
 
 

@@ -29,7 +29,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _HOLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 _COMMENT = re.compile(r"^[ \t]*#.*(\n|\Z)", re.MULTILINE)
-_SEALED = re.compile("\ue000([0-9a-f]*)\ue001")
+_SEALED = re.compile("\ue000((?:[0-9a-f]{4})*)\ue001")
 _JOINED_LINE = re.compile(r"\\[ \t]*\n")
 
 
@@ -121,9 +121,9 @@ def split_command(command: str) -> tuple[str, ...]:
 
 def sealed(text: str) -> str:
     """The text in signs that mean nothing in a command line."""
-    return f"\ue000{text.encode('utf-8', 'surrogatepass').hex()}\ue001"
+    return f"\ue000{text.encode('utf-16-le', 'surrogatepass').hex()}\ue001"
 
 
 def unsealed(text: str, written: Callable[[str], str] = str) -> str:
     """The text with what was sealed in it, `written` as its surroundings need it."""
-    return _SEALED.sub(lambda seal: written(bytes.fromhex(seal[1]).decode("utf-8", "surrogatepass")), text)
+    return _SEALED.sub(lambda seal: written(bytes.fromhex(seal[1]).decode("utf-16-le", "surrogatepass")), text)

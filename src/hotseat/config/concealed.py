@@ -1,7 +1,8 @@
 """Which values of a configuration came out of the environment, and texts with `${env.NAME}` in their place.
 
 Such a value is hidden at its place however short it is, and everywhere else where it is long enough to be a secret. An
-absolute path that is there is none: `${env.HOME}/models` says where models are, and who reads a log must see that.
+absolute path that is there is none, nor is the name of a program: `${env.HOME}/models` says where models are, and who
+reads a log must see that.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -77,7 +79,7 @@ class Concealed:
     """Texts in which values of the environment are named instead of shown."""
 
     def __init__(self, values: Mapping[str, str], by_place: Mapping[Place, frozenset[str]] | None = None) -> None:
-        self._values = {name: value for name, value in values.items() if value and not _is_path(value)}
+        self._values = {name: value for name, value in values.items() if value and not _is_known_here(value)}
         self._by_place = by_place or {}
         self._names = {form.lower(): name for name, value in self._values.items() for form in _forms(value)}
         self._anywhere = _pattern(form for form in self._names if len(form) >= SHORTEST_ANYWHERE)
@@ -122,8 +124,9 @@ class Concealed:
         return self._patterns[place]
 
 
-def _is_path(value: str) -> bool:
-    return os.path.isabs(value) and os.path.exists(value)
+def _is_known_here(value: str) -> bool:
+    """Does it name a file or a program of this machine? Then it is no secret."""
+    return (os.path.isabs(value) and os.path.exists(value)) or shutil.which(value) is not None
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -135,7 +138,7 @@ def _forms(value: str) -> Iterator[str]:
         words += text.split()
         with suppress(ValueError):  # an open quote
             words += shlex.split(text)
-    yield from (word for word in words if len(word) >= SHORTEST_WORD)
+    yield from (word for word in words if len(word) >= SHORTEST_WORD and not word.startswith("-"))
 
 
 def _pattern(forms: Iterable[str]) -> re.Pattern[str] | None:
