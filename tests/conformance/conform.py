@@ -17,6 +17,9 @@ import checks_spec  # noqa: F401  (importing registers the checks, in this order
 
 # isort: split
 import checks_ours  # noqa: F401
+
+# isort: split
+import checks_edges  # noqa: F401
 from rig import CHECKS, Check, Proxy, Unmet
 
 SURVIVORS = ("ours-no-survivors", "No upstream outlives its proxy.")
