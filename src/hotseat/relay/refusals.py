@@ -1,7 +1,7 @@
 """Errors as bytes: the one place that turns a HotseatError into an HTTP answer or a frame of a stream.
 
-Some SDKs hide a plain text, so each caller is answered in the dialect it understands; the reason phrase and two
-headers carry the text for those that look there.
+Some SDKs hide a plain text, so each caller is answered in the dialect it understands; X-Error-Code and X-Error-Message
+carry code and text for clients that look at headers only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from hotseat.settings import ErrorFormat
 if TYPE_CHECKING:
     from hotseat.terms import Seconds
 
-LONGEST_REASON = 100
 LONGEST_HEADER = 500
 SHORTEST_RETRY_S, LONGEST_RETRY_S = 1, 60
 
@@ -43,7 +42,7 @@ def answer(error: HotseatError, dialect: Dialect, *, request_id: bytes, close: b
     message = encodable(error.message)
     body = msgspec.json.encode(_shaped(message, error.code, error.status, dialect))
     head = [
-        f"HTTP/1.1 {error.status} {one_line(message, LONGEST_REASON) or HTTPStatus(error.status).phrase}",
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
         f"X-Error-Code: {error.code}",
@@ -88,7 +87,7 @@ def _as_event(shaped: dict[str, Any], dialect: Dialect) -> bytes:
 
 
 def one_line(text: str, limit: int) -> str:
-    """The beginning of a text in printable ASCII, fit for a status line or a header."""
+    """The beginning of a text in printable ASCII, fit for a header."""
     return _UNPRINTABLE.sub("?", " ".join(text[: 4 * limit].split()))[:limit].rstrip()
 
 
