@@ -73,28 +73,62 @@ async def test_on_one_connection_each_request_has_its_own_name(house: RelayHouse
 
 
 @pytest.mark.parametrize("name", ["", "a b", "{}", "x" * (LONGEST + 1), "a%0d%0ab", "gr\xfcn", '"q"', "a,b"])
-async def test_a_name_that_is_not_plain_is_not_repeated(house: RelayHouse, name: str) -> None:
-    """It would end up in logs and in the heads of others."""
-    for _ in range(2):
+async def test_a_name_that_is_not_plain_passes_and_is_not_repeated(house: RelayHouse, name: str) -> None:
+    """The server gets it as it was sent, beside ours; in logs and answers only ours is used."""
+    for _ in range(3):
         asked, answered = await house.exchange(named(name))
 
-        assert (asked["X-Request-Id"], answered["X-Request-Id"]) == (OURS, OURS)
+        assert (asked.all("X-Request-Id"), asked.all("Hotseat-Request-Id")) == ([name], [OURS])
+        assert (answered.all("X-Request-Id"), answered.all("Hotseat-Request-Id")) == ([OURS], [])
+    assert {entry.id for entry in house.notebook.entries} == {OUR_ID}
 
 
-async def test_of_two_names_the_first_counts(house: RelayHouse) -> None:
-    """And only one goes on."""
-    asked, answered = await house.exchange(chat("alpha", "X-Request-Id: one", "X-Request-Id: two"))
-
-    assert (asked["X-Request-Id"], answered["X-Request-Id"]) == ("one", "one")
-
-
-async def test_an_upstreams_own_name_does_not_replace_ours(house: RelayHouse) -> None:
-    """The client can look for it in hotseat's log."""
-    answer = HELLO.replace(b"\r\n\r\n", b"\r\nx-request-id: theirs\r\n\r\n")
+@pytest.mark.parametrize("second", ["two", "a b"])
+async def test_of_two_names_neither_counts(house: RelayHouse, second: str) -> None:
+    """Both pass, whether or not a head like it with one of them was read before."""
+    await house.exchange(named(second))
     for _ in range(2):
+        asked, answered = await house.exchange(chat("alpha", "X-Request-Id: one", f"X-Request-Id: {second}"))
+
+        assert (asked.all("X-Request-Id"), asked["Hotseat-Request-Id"]) == (["one", second], OURS)
+        assert answered["X-Request-Id"] == OURS
+
+
+async def test_a_host_of_the_fleet_may_name_a_request_beside_another_id(house: RelayHouse) -> None:
+    """So that both hosts write the same id into their logs."""
+    for _ in range(2):
+        fields = "X-Request-Id: a b", "Hotseat-Request-Id: box-a-1"
+        asked, answered = await house.exchange(chat("alpha", *fields))
+
+        assert (asked["X-Request-Id"], asked["Hotseat-Request-Id"]) == ("a b", "box-a-1")
+        assert answered["X-Request-Id"] == "box-a-1"
+
+
+async def test_an_upstreams_own_name_passes_beside_ours(house: RelayHouse) -> None:
+    """What the server says stays as it is; what to look for in hotseat's log travels as Hotseat-Request-Id."""
+    answer = HELLO.replace(b"\r\n\r\n", b"\r\nx-request-id: theirs\r\n\r\n")
+    for _ in range(3):  # unknown, known by looking it up, known by comparing
         _, answered = await house.exchange(named("mine"), answer)
 
-        assert answered["X-Request-Id"] == "mine"
+        assert (answered.all("X-Request-Id"), answered.all("Hotseat-Request-Id")) == (["theirs"], ["mine"])
+    assert {entry.id for entry in house.notebook.entries} == {b"mine"}
+
+
+async def test_an_upstreams_own_name_passes_beside_ours_in_a_stream(house: RelayHouse) -> None:
+    """The head of a stream is never remembered, and says the same."""
+    stream = STREAM.replace(b"\r\n\r\n", b"\r\nX-Request-ID: theirs\r\n\r\n")
+    _, answered = await house.exchange(named("mine"), stream + chunked(b"data: x\n\n"))
+
+    assert (answered.all("X-Request-Id"), answered.all("Hotseat-Request-Id")) == (["theirs"], ["mine"])
+
+
+async def test_what_an_upstream_says_under_our_own_name_for_it_ends_here(house: RelayHouse) -> None:
+    """Hotseat-Request-Id is said by hotseat alone, so a client can rely on it."""
+    answer = HELLO.replace(b"\r\n\r\n", b"\r\nHotseat-Request-Id: forged\r\n\r\n")
+    for _ in range(3):
+        _, answered = await house.exchange(named("mine"), answer)
+
+        assert (answered.all("X-Request-Id"), answered.all("Hotseat-Request-Id")) == (["mine"], [])
 
 
 @given(st.sampled_from([b"", b"\r\nX-A: 1"]), st.text(alphabet="abc-:\r\n ", max_size=8).map(str.encode))

@@ -20,7 +20,8 @@ Every other path that is not listed here is passed on to the running model serve
 
 Every request has a name: its own `X-Request-Id`, if that has at most 128 letters, digits and signs of `._:/+=@-`, or
 one that hotseat makes. The model server is told it, the answer has it as `X-Request-Id`, errors included, and so have
-`/hotseat/requests` and the log.
+`/hotseat/requests` and the log. A model server's own `X-Request-Id` is passed on unchanged; then hotseat's name for the
+request is in the answer's `Hotseat-Request-Id`.
 """
 
 ModelField = Annotated[str, Field(description="A configured name or an alias.")]

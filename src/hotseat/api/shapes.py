@@ -172,7 +172,7 @@ class Models(BaseModel):
     fleet: Annotated[Membership | None, Field(description="How this host stands in its fleet; null: it is alone.")]
 
 
-REQUEST_ID = "The client's `X-Request-Id`, or the one that hotseat made."
+REQUEST_ID = "The client's `X-Request-Id`, or the one that hotseat made; the answer has it too."
 
 
 class RequestUnderWay(BaseModel):

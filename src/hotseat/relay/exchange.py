@@ -399,7 +399,7 @@ class Exchange:
         endless = head.ends_with_the_connection and not self.wants_head_only
         self._dechunks, self._chunks = head.is_chunked and http10, endless and not http10
         self._closes = self._closes or (endless and http10) or self._dechunks or self._relay.is_draining
-        cors, ours = self._relay.rules.cors.lines(self.request.head), self._own_lines()
+        cors, ours = self._relay.rules.cors.lines(self.request.head), self._own_lines(head)
         if self._spec is not None and head.may_be_page:
             ours += self._relay.rules.confinement
         if self._chunks:
@@ -414,11 +414,11 @@ class Exchange:
         if data:
             self._client.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def _own_lines(self) -> list[bytes]:
+    def _own_lines(self, head: ResponseHead) -> list[bytes]:
         waited_s = 0.0 if self._granted_at is None else self._granted_at - self.request.began
         lines = lines_about_waiting(self._waited_for, waited_s)
         if name := told_name(self.request):
-            lines.append(b"X-Request-Id: %b" % name)
+            lines.append(b"%b: %b" % (head.id_header, name))
         if crowd := told_crowd(self.request, self._spec, self._relay.dispatcher):
             lines.append(b"Hotseat-Line: %d" % crowd)
         return lines

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hotseat.relay.head import ResponseHead, response_bytes
-from hotseat.relay.ids import split_id
+from hotseat.relay.ids import USUAL, split_id
 from hotseat.relay.request import Request
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def may_be_learned(head: RequestHead, length: int | None) -> bool:
     """Is the length that was cut out all there is to this request's framing, and nothing to be answered before it?"""
     if head.chunked or head.http10 or head.wants_continue or b"upgrade" in head.known:
         return False
-    return head.length == length
+    # An id that passes as it came would be taken for part of the head, and a second one before it would be lost.
+    return head.length == length and head.id_header is USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,7 @@ class KnownResponse:
     head: ResponseHead
     plain: bytes
     """The head as it goes to a client that asks for nothing special, without its length."""
+    id_header: bytes
     rest: tuple[Seconds, int]
     """How long and how often its connection may be used again."""
     outline: Outline
@@ -142,7 +144,7 @@ class KnownResponse:
         """The answer, as far as it has come; without a name where the one who asked has given it."""
         if not request_id:
             return b"%bContent-Length: %d\r\n\r\n%b" % (self.plain, length, data)
-        return b"%bContent-Length: %d\r\nX-Request-Id: %b\r\n\r\n%b" % (self.plain, length, request_id, data)
+        return b"%bContent-Length: %d\r\n%b: %b\r\n\r\n%b" % (self.plain, length, self.id_header, request_id, data)
 
     def with_length(self, length: int) -> ResponseHead:
         head, number = self.head, b"%d" % length
@@ -155,4 +157,4 @@ def known_response(lines: bytes, head: ResponseHead, rest: tuple[Seconds, int]) 
     # Any number will do: it says that the length is known, and is never looked at.
     bare = ResponseHead(head.status, head.reason, fields, {**head.known, b"content-length": b"0"})
     plain = response_bytes(bare, [], dechunk=False, close=False, http10=False)
-    return KnownResponse(bare, plain.removesuffix(b"\r\n"), rest, Outline(lines))
+    return KnownResponse(bare, plain.removesuffix(b"\r\n"), head.id_header, rest, Outline(lines))

@@ -170,12 +170,13 @@ class Relay:
         body.close()
 
     def upstream_head(self, request: Request, address: Address, peer: str, api_key: str = "") -> bytes:
-        return framed(self._remembered_lines(request, address, peer, api_key), request.id, request.stated_length)
+        lines = self._remembered_lines(request, address, peer, api_key)
+        return framed(lines, request.head.id_header, request.id, request.stated_length)
 
     def fellow_head(self, request: Request, where: Elsewhere, peer: str, model: ModelName) -> bytes:
         """The same for a host of the fleet, which is told what we know already."""
-        lines = self._remembered_lines(request, where.address, peer, to_fellow=True)
-        return framed(lines + line_for_model(model), request.id, request.stated_length)
+        lines = self._remembered_lines(request, where.address, peer, to_fellow=True) + line_for_model(model)
+        return framed(lines, request.head.id_header, request.id, request.stated_length)
 
     def _remembered_lines(
         self, request: Request, address: Address, peer: str, api_key: str = "", *, to_fellow: bool = False
