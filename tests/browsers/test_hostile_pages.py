@@ -99,7 +99,7 @@ def attacked(browser: Browser, house: Hotseat, url: str, page: str | None = None
         context.close()
 
 
-@pytest.mark.parametrize("host", [EVIL, "localhost", "127.0.0.1"])
+@pytest.mark.parametrize("host", [EVIL, "beta.localhost"])
 def test_a_page_of_another_origin_can_do_nothing(house: Hotseat, browser: Browser, host: str) -> None:
     """Fetches, forms, tags, frames, beacons, websockets, feeds and windows: all refused before anything happens."""
     house.load("alpha")
@@ -111,6 +111,40 @@ def test_a_page_of_another_origin_can_do_nothing(house: Hotseat, browser: Browse
     assert set(attack.statuses) == {403}
     assert attack.statuses[403] > MANY
     assert state(house) == before
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_a_page_of_another_server_on_this_machine_can_only_ask_models(
+    house: Hotseat, browser: Browser, host: str
+) -> None:
+    """It reads their answers and their list; it loads, unloads, manages and reads nothing else."""
+    house.load("alpha")
+    before = state(house)
+    with serving(lure(house.url)) as site:
+        attack = attacked(browser, house, f"http://{host}:{site.port}/")
+
+    assert {each.partition(":")[0] for each in attack.readable} == {
+        "GET /v1/models",
+        "POST /v1/chat/completions",
+        "POST /completion",
+        "POST /upstream/beta/v1/chat/completions",
+    }
+    assert attack.statuses[403] > MANY // 2
+    assert state(house)["actions"] == before["actions"]
+
+
+def test_our_own_page_may_use_every_name_of_this_machine(house: Hotseat, browser: Browser) -> None:
+    """Opened as localhost, it asks 127.0.0.1: to a browser these are two origins, to us they are one."""
+    context = browser.new_context()
+    page = context.new_page()
+    asked = """async (base) => [(await fetch(base + "/hotseat/config")).status,
+        (await fetch(base + "/upstream/alpha", {method: "DELETE"})).status]"""
+    page.route("**/swagger", lambda route: route.fulfill(body="<title>ours</title>", content_type="text/html"))
+    page.goto(f"http://localhost:{house.port}/swagger")  # without the policy of that page, which allows 'self' only
+    statuses = page.evaluate(asked, f"http://127.0.0.1:{house.port}")
+    context.close()
+
+    assert statuses == [200, 409]
 
 
 def test_a_name_that_was_made_to_point_here_can_do_nothing(house: Hotseat, browser: Browser) -> None:

@@ -49,8 +49,16 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
         ),
         (TWO + "peers: {p: {proxy: 'http://p'}}", "4:9: error: peers.p.models: is missing"),
         (
-            TWO + "allowedOrigins: ['*']",
-            "4:18: error: allowedOrigins[0]: must be one origin, such as https://chat.example",
+            TWO + "allowedOrigins: ['*.example']",
+            "4:18: error: allowedOrigins[0]: must be one origin, such as https://chat.example, or *",
+        ),
+        *(
+            (
+                TWO + f"allowedHosts: [{entry!r}]",
+                "4:16: error: allowedHosts[0]: must be a host name such as models.example, .example for all names "
+                "under it, or *",
+            )
+            for entry in ("https://models.example", "models.example/v1", "models.*", "*models.example", "", "a b")
         ),
         (TWO + "apiKeys: [{key: k, rol: admin}]", '4:20: error: apiKeys[0].rol: unknown key. Did you mean "role"?'),
         (
@@ -101,6 +109,21 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
         (
             TWO + "hooks: {on_startup: {preload: [a, b]}}",
             '4:22: warning: hooks.on_startup.preload: loading "b" unloads "a". Preload models that may run together',
+        ),
+        (
+            TWO + "allowedHosts: [models.example, '*']",
+            '4:32: warning: allowedHosts[1]: "*" accepts every Host, so a web page can make its own name point here '
+            "and use all that needs no key; list the names that clients use instead",
+        ),
+        (
+            TWO + "allowedOrigins: ['*']",
+            '4:18: warning: allowedOrigins[0]: "*" lets every web page that somebody visits ask your models; '
+            "list the origins that may instead",
+        ),
+        (
+            TWO + "allowedOrigins: ['null']",
+            '4:18: warning: allowedOrigins[0]: "null" is the origin of every sandboxed page, those of model servers '
+            "included, so it may only ask models",
         ),
         (
             TWO + "apiKeys: [the-key-of-somebody]",

@@ -25,8 +25,8 @@ from hotseat.config.resolved import resolved
 from hotseat.dispatcher import Dispatcher
 from hotseat.errors import ClientError, HotseatError, UpstreamError
 from hotseat.journal import Journal
-from hotseat.relay.access import reduce_absolute
 from hotseat.relay.answer import Answer, Switched
+from hotseat.relay.authority import reduce_absolute
 from hotseat.relay.multipart import FormReader
 from hotseat.relay.naming import Road, find_road, model_in_json
 from hotseat.relay.reading import RequestReader

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import socket
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hotseat.errors import ClientError, Forbidden
-from hotseat.relay.access import MOST_REMEMBERED, Gate, reduce_absolute
+from hotseat.relay.access import MOST_REMEMBERED, Gate
+from hotseat.relay.authority import reduce_absolute
+from hotseat.relay.head import RequestHead
+from hotseat.relay.origins import Origins
+from hotseat.relay.own_names import own_names
 from hotseat.settings import Access
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HERE = "127.0.0.1:8080"
 OWN = ("127.0.0.1", 8080)
-PLAIN = Gate(Access(), OWN)
-FRIENDLY = Gate(
+
+
+def gate_for(access: Access | None = None, listen: tuple[str, int] = OWN, own_names: tuple[str, ...] = ()) -> Gate:
+    access = access or Access()
+    return Gate(access, Origins(access.allowed_origins), listen, own_names=own_names)
+
+
+PLAIN = gate_for()
+FRIENDLY = gate_for(
     Access(
         allowed_hosts=("models.example", ".team.example", "*.sub.example", "Ported.Example:8443", "[fd00::1]:8080"),
         allowed_origins=("https://chat.example", "HTTP://Upper.Example:3000/", "any-scheme.example"),
     ),
     ("box.lan", 8080),
+    ("workshop.example", "workshop"),
 )
+OPEN = gate_for(Access(allowed_hosts=("*",), allowed_origins=("*",)))
 
 
 def ask(
@@ -31,10 +50,16 @@ def ask(
     site: str | None = None,
     mode: str | None = None,
     content_type: str | None = None,
+    *,
+    announced: str | None = None,
+    has_key: bool = False,
 ) -> None:
-    given = [None if value is None else value.encode() for value in (origin, site, mode, content_type)]
+    names = ("origin", "sec-fetch-site", "sec-fetch-mode", "content-type", "access-control-request-method")
+    said = dict(zip(names, (origin, site, mode, content_type, announced), strict=True))
+    known = {name.encode(): value.encode() for name, value in said.items() if value is not None}
+    head = RequestHead(method.encode(), path.encode(), False, [], known, None, False)
     for _ in range(2):  # the second time it may be remembered
-        gate.check(method.encode(), path.encode(), host.encode("latin-1"), *given)
+        gate.check(head, host.encode("latin-1"), lambda: has_key)
 
 
 @pytest.mark.parametrize(
@@ -55,10 +80,14 @@ def ask(
         "my-box",
         "chat.localhost",
         "a.b.localhost:8080",
+        "box.local",
+        "BOX.local.:8080",
+        "host.docker.internal",
+        "host.containers.internal:8080",
     ],
 )
 def test_names_that_cannot_be_foreign_are_served(host: str) -> None:
-    """Addresses, names without a dot and localhost's own can not be made to point here by a stranger."""
+    """Addresses, names without a dot and under reserved domains can not be made to point here by a stranger."""
     ask(PLAIN, host=host)
 
 
@@ -76,10 +105,11 @@ def test_names_that_cannot_be_foreign_are_served(host: str) -> None:
         "[fd00::1]",
         "box.lan",
         "BOX.lan:8080",
+        "workshop.example:8080",
     ],
 )
 def test_configured_names_are_served(host: str) -> None:
-    """allowedHosts and the name we listen on are known, in any case and with any port."""
+    """allowedHosts, the name we listen on and the machine's own are known, in any case and with any port."""
     ask(FRIENDLY, host=host)
 
 
@@ -104,6 +134,10 @@ def test_configured_names_are_served(host: str) -> None:
         "[0:0::0]",
         "[::ffff:0.0.0.0]",
         "a..b",
+        "evil.workshop.example",
+        "box.local.evil.example",
+        "evillocal.",
+        "x.internal.evil",
     ],
 )
 def test_foreign_names_are_refused(gate: Gate, host: str) -> None:
@@ -115,7 +149,7 @@ def test_foreign_names_are_refused(gate: Gate, host: str) -> None:
 @pytest.mark.parametrize("listen", ["0.0.0.0", "::", ""])
 def test_listening_everywhere_does_not_make_it_a_name(listen: str) -> None:
     """Host 0.0.0.0 stays refused when that is the address we listen on."""
-    gate = Gate(Access(), (listen, 8080))
+    gate = gate_for(listen=(listen, 8080))
 
     for host in ("0.0.0.0:8080", "[::]:8080"):
         with pytest.raises(Forbidden):
@@ -191,12 +225,21 @@ def test_a_host_that_is_no_host_is_400(host: str) -> None:
         (HERE, "http://upper.example:3000"),
         (HERE, "http://any-scheme.example"),
         (HERE, "https://any-scheme.example"),
+        (HERE, "http://localhost:8080"),
+        (HERE, "http://[::1]:8080"),
+        ("localhost:8080", "http://127.0.0.1:8080"),
+        ("[::1]:9999", "http://localhost:9999"),
+        ("localhost", "http://127.0.0.1"),
     ],
 )
 @pytest.mark.parametrize("site", [None, "same-origin", "same-site", "cross-site"])
 def test_our_own_and_allowed_pages_are_served(host: str, origin: str, site: str | None) -> None:
-    """An origin with our authority or in allowedOrigins may ask, whatever the scheme in front of us."""
-    ask(FRIENDLY, host=host, origin=origin, site=site, mode="cors", content_type="application/json")
+    """An origin with our authority or in allowedOrigins may ask, whatever the scheme in front of us.
+
+    localhost, 127.0.0.1 and [::1] are one authority where the port is the same.
+    """
+    for method, path in (("POST", "/v1/chat/completions"), ("DELETE", "/upstream/m"), ("GET", "/hotseat/config")):
+        ask(FRIENDLY, method, path, host, origin, site, "cors", "application/json")
 
 
 @pytest.mark.parametrize(
@@ -205,17 +248,22 @@ def test_our_own_and_allowed_pages_are_served(host: str, origin: str, site: str 
         (HERE, "https://evil.example"),
         (HERE, "null"),
         (HERE, ""),
-        (HERE, "http://127.0.0.1"),
-        (HERE, "http://127.0.0.1:8081"),
-        (HERE, "http://localhost:8080"),
+        (HERE, "http://chat.localhost:8080"),
+        ("localhost:8080", "http://chat.localhost:8080"),
+        (HERE, "http://0.0.0.0:8080"),
+        (HERE, "http://[::]:8080"),
+        (HERE, "http://localhost.:8080"),
+        (HERE, "http://localhost.evil.example:8080"),
+        (HERE, "http://box.local:8080"),
+        (HERE, "ftp://127.0.0.1:8080"),
+        (HERE, "ws://localhost"),
+        (HERE, "application://x"),
+        (HERE, "file"),
         (HERE, "http://127.0.0.1:8080.evil.example"),
         (HERE, "http://user@127.0.0.1:8080"),
         (HERE, "http://127.0.0.1:8080/"),
         (HERE, "127.0.0.1:8080"),
         (HERE, "chrome-extension://abcdef"),
-        (HERE, "file://"),
-        ("localhost:80", "https://localhost"),
-        ("localhost", "http://localhost:443"),
         (HERE, "http://chat.example"),
         (HERE, "https://chat.example.evil"),
     ],
@@ -228,6 +276,142 @@ def test_foreign_pages_are_refused(host: str, origin: str, site: str | None, met
     """No method and no route is open to them, and the 403 says which key would be."""
     with pytest.raises(Forbidden, match="allowedOrigins"):
         ask(FRIENDLY, method, path, host, origin, site, "navigate")
+
+
+# Origins that may ask models and nothing else
+
+LOCAL_PAGES = [
+    "http://localhost:3000",
+    "http://127.0.0.1",
+    "http://127.0.0.2:8080",
+    "https://[::1]:8443",
+    "app://obsidian.md",
+    "file://",
+    "tauri://localhost",
+    "vscode-webview://1a2b3c",
+]
+ASKING = [
+    ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/messages?beta=true"),
+    ("POST", "/completion"),
+    ("POST", "/upstream/org/m/v1/chat/completions"),
+    ("GET", "/v1/models"),
+    ("GET", "/v1/models/m"),
+]
+MANAGING = [
+    ("GET", "/hotseat/config"),
+    ("GET", "/health"),
+    ("GET", "/running"),
+    ("GET", "/metrics"),
+    ("GET", "/"),
+    ("GET", "/slots"),
+    ("POST", "/slots/1?action=erase"),
+    ("POST", "/lora-adapters"),
+    ("GET", "/upstream/m/load"),
+    ("GET", "/upstream/m/"),
+    ("DELETE", "/upstream/m"),
+    ("DELETE", "/v1/models/m"),
+    ("POST", "/v1/anything"),
+    ("POST", "/hotseat/reload"),
+    ("POST", "/hotseat/v1/chat/completions"),
+    ("POST", "/upstream/m/hotseat/yield"),
+]
+
+
+@pytest.mark.parametrize("origin", LOCAL_PAGES)
+@pytest.mark.parametrize(("method", "path"), ASKING)
+def test_pages_of_this_machine_may_ask_models(origin: str, method: str, path: str) -> None:
+    """Other servers on the loopback and programs made of web pages: the request itself and its preflight."""
+    for host in (HERE, "localhost:8080", "192.168.1.20:8080"):
+        ask(PLAIN, method, path, host, origin, "cross-site", "cors", "application/json")
+        ask(PLAIN, "OPTIONS", path, host, origin, "cross-site", "cors", announced=method)
+
+
+@pytest.mark.parametrize("origin", LOCAL_PAGES)
+@pytest.mark.parametrize(("method", "path"), MANAGING)
+def test_pages_of_this_machine_may_manage_nothing(origin: str, method: str, path: str) -> None:
+    """Also after they were let in to ask, and not by a preflight either; the 403 says which key would let them."""
+    gate = gate_for()
+    ask(gate, origin=origin, content_type="application/json")
+
+    for asked, announced in ((method, None), ("OPTIONS", method), ("OPTIONS", None)):
+        with pytest.raises(Forbidden, match=r"may only ask models here, not manage them.* allowedOrigins"):
+            ask(gate, asked, path, origin=origin, announced=announced)
+
+
+def test_an_origin_that_is_named_may_do_everything() -> None:
+    """Also one that could otherwise only ask models."""
+    gate = gate_for(Access(allowed_origins=("http://localhost:3000", "app://obsidian.md")))
+
+    for origin in ("http://localhost:3000", "app://obsidian.md"):
+        ask(gate, "DELETE", "/upstream/m", origin=origin)
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "http://chat.localhost:8080", "null", "chrome-extension://x"]
+)
+def test_a_star_lets_every_origin_ask_models(origin: str) -> None:
+    """Managing them stays with origins that are named, because any page on the web could do it."""
+    for method, path in ASKING:
+        ask(OPEN, method, path, origin=origin, content_type="application/json")
+    for method, path in MANAGING:
+        with pytest.raises(Forbidden, match="may only ask models here"):
+            ask(OPEN, method, path, origin=origin)
+
+
+def test_an_origin_of_sandboxed_pages_may_never_manage() -> None:
+    """Pages of model servers have it too, so naming it is for asking models only."""
+    gate = gate_for(Access(allowed_origins=("null",)))
+    ask(gate, origin="null", content_type="application/json")
+
+    with pytest.raises(Forbidden, match="may only ask models here"):
+        ask(gate, "GET", "/hotseat/config", origin="null")
+
+
+def test_a_star_accepts_every_host() -> None:
+    """That is a name; what is none stays refused."""
+    for host in ("evil.example", "models.example.com:443", "0.0.0.0"):
+        ask(OPEN, "GET", "/health", host)
+
+    with pytest.raises(ClientError, match="must be a name"):
+        ask(OPEN, "GET", "/health", "x/y")
+
+
+def test_with_a_key_any_host_may_be_used() -> None:
+    """A page whose name was made to point here has no key. Nothing of it is remembered for those without one."""
+    gate = gate_for()
+    ask(gate, host="models.example.com", has_key=True)
+    ask(gate, host="models.example.com", origin="https://models.example.com", has_key=True)
+
+    for origin in (None, "https://models.example.com"):
+        with pytest.raises(Forbidden, match="allowedHosts"):
+            ask(gate, host="models.example.com", origin=origin)
+    with pytest.raises(Forbidden, match="allowedOrigins"):
+        ask(gate, host="models.example.com", origin="https://evil.example", has_key=True)
+
+
+def test_a_machine_knows_its_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its host name and the lines of the hosts file that have it, without asking anybody."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "Workshop.")
+    monkeypatch.delattr(socket, "getaddrinfo")
+    hosts = tmp_path / "hosts"
+    hosts.write_text(
+        "127.0.0.1 localhost ads.evil.example\n0.0.0.0 tracker.example # workshop\n"
+        "127.0.1.1 workshop.Home.example workshop\n\nbroken\n"
+    )
+
+    assert own_names(hosts) == {"workshop", "workshop.home.example"}
+    assert own_names(tmp_path / "missing") == {"workshop"}
+
+
+@pytest.mark.parametrize("name", ["localhost", ""])
+def test_a_machine_without_a_name_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """What stands beside localhost in a hosts file may be anything."""
+    monkeypatch.setattr(socket, "gethostname", lambda: name)
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost ads.evil.example\n")
+
+    assert own_names(hosts) == set()
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
@@ -253,7 +437,7 @@ def test_what_the_user_does_is_served(site: str | None) -> None:
 )
 def test_a_link_from_elsewhere_opens_static_pages(path: str) -> None:
     """Only a navigation that reads may, and it opens nothing else afterwards."""
-    gate = Gate(Access(), OWN)
+    gate = gate_for()
     for method in ("GET", "HEAD"):
         ask(gate, method, path, site="cross-site", mode="navigate")
 
@@ -290,9 +474,9 @@ def test_a_browser_sends_json_to_the_api(content_type: str) -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     """A client that invents names cannot fill our memory, and verdicts stay the same."""
-    gate = Gate(Access(), OWN)
+    gate = gate_for()
     for number in range(3 * MOST_REMEMBERED):
-        gate.check(b"GET", b"/", b"name-%d-x" % number, None, None, None)
+        ask(gate, "GET", "/", f"name-{number}-x")
 
     assert len(gate._welcome) <= MOST_REMEMBERED
     with pytest.raises(Forbidden):
@@ -302,10 +486,13 @@ def test_what_is_remembered_is_bounded() -> None:
 @given(st.binary(max_size=30), st.none() | st.binary(max_size=30), st.sampled_from([None, b"none", b"cross-site"]))
 def test_no_header_causes_anything_but_a_verdict(host: bytes, origin: bytes | None, site: bytes | None) -> None:
     """Any bytes at all are let in or refused, and the same way twice."""
+    known = {b"origin": origin, b"sec-fetch-site": site}
+    known_of = {name: value for name, value in known.items() if value is not None}
+    head = RequestHead(b"GET", b"/slots", False, [], known_of, None, False)
     verdicts = []
     for _ in range(2):
         try:
-            FRIENDLY.check(b"GET", b"/slots", host, origin, site, None)
+            FRIENDLY.check(head, host, lambda: False)
         except ClientError as refusal:
             verdicts.append((refusal.status, refusal.message))
 

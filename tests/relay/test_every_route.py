@@ -43,6 +43,7 @@ STRANGERS = {
     "a page without an origin": ("Host: box", "Origin: null", "Sec-Fetch-Site: cross-site"),
     "a tag of another site": ("Host: box", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"),
     "a frame of another site": ("Host: box", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"),
+    "a page of a model server's own name": ("Host: localhost:8080", "Origin: http://alpha.localhost:8080"),
     "a preflight": ("Host: box", "Origin: https://evil.example", "Access-Control-Request-Method: DELETE"),
 }
 
@@ -98,6 +99,26 @@ async def test_every_route_refuses_strangers(house: RelayHouse, stranger: str) -
     assert house.management.lines == []
     assert all(upstream.lines == [] for upstream in house.upstreams.values())
     assert not house.dispatcher.view().running()
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "app://obsidian.md"])
+async def test_pages_of_this_machine_reach_no_route_of_our_own(house: RelayHouse, origin: str) -> None:
+    """But the list of models: they may ask models, and nothing else."""
+    let_in = []
+    client = await house.client()
+    for path in own_routes():
+        for method in METHODS:
+            if path.startswith("/v1/") and method in ("GET", "HEAD", "POST"):
+                continue
+            for fields in ((), (f"Access-Control-Request-Method: {method}",)):
+                verb = "OPTIONS" if fields else method
+                await client.send(said(verb, path, "Host: localhost:8080", f"Origin: {origin}", *fields))
+                answer = await client.message(to=verb)
+                if answer.status != 403 or "access-control-allow-origin" in answer.names:
+                    let_in.append((verb, path, answer.status))
+
+    assert let_in == []
+    assert house.management.lines == []
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)

@@ -9,7 +9,7 @@ from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, chunked, get, turns
 from tests.support.transport import End
 
-from hotseat.settings import Access
+from hotseat.settings import Access, ApiKey, Role
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
@@ -361,3 +361,77 @@ async def test_without_allowed_pages_nothing_is_said_about_them(house: RelayHous
 
     assert answered.status == 200
     assert "access-control-allow-origin" not in answered.names
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://[::1]:8080", "tauri://localhost", "file://"])
+async def test_a_page_of_this_machine_may_read_what_a_model_says(house: RelayHouse, origin: str) -> None:
+    """Whether or not the heads were read before; a server that names an origin itself is overruled."""
+    own = HELLO.replace(b"Content", b"Access-Control-Allow-Origin: *\r\nContent", 1)
+    for _ in range(3):
+        _, answered = await house.exchange(chat("alpha", f"Origin: {origin}"), own)
+
+        assert answered.all("Access-Control-Allow-Origin") == [origin]
+        assert answered["Vary"] == "Origin"
+    refused = await house.refusal(chat("nobody", f"Origin: {origin}"))
+    assert (refused.status, refused["Access-Control-Allow-Origin"]) == (404, origin)
+
+
+async def test_a_page_of_this_machine_may_ask_whether_it_may_ask_a_model(house: RelayHouse) -> None:
+    """A preflight for anything else is refused, and not readable."""
+    fields = ("Origin: http://localhost:3000", "Access-Control-Request-Headers: authorization")
+    client = await house.send(
+        get("/v1/chat/completions", *fields, "Access-Control-Request-Method: POST", method="OPTIONS")
+    )
+    allowed = await client.message()
+    refused = await house.refusal(
+        get("/upstream/alpha", *fields, "Access-Control-Request-Method: DELETE", method="OPTIONS")
+    )
+
+    assert (allowed.status, allowed["Access-Control-Allow-Origin"]) == (204, "http://localhost:3000")
+    assert refused.status == 403
+    assert "access-control-allow-origin" not in refused.names
+
+
+async def test_our_own_page_under_another_name_of_this_machine_may_read_everything(house: RelayHouse) -> None:
+    """To a browser localhost and 127.0.0.1 are two origins, so it has to be told."""
+    port = house.port
+    client = await house.client()
+    await client.send(
+        f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://localhost:{port}\r\n\r\n".encode()
+    )
+    await (await house.management.call()).say(HELLO)
+
+    assert (await client.message())["Access-Control-Allow-Origin"] == f"http://localhost:{port}"
+
+
+# A Host that nobody knows
+
+KEYED = Access(api_keys=(ApiKey("ours"), ApiKey("lesser", Role.INFERENCE)))
+
+
+def at_a_foreign_name(method: str, target: str, *fields: str) -> bytes:
+    return "\r\n".join([f"{method} {target} HTTP/1.1", "Host: models.example.com", *fields, "", ""]).encode()
+
+
+@pytest.mark.parametrize("key", ["Authorization: Bearer ours", "x-api-key: lesser", "Authorization: Basic Om91cnM="])
+async def test_with_a_valid_key_any_host_is_served(open_house: OpenHouse, key: str) -> None:
+    """The same head without the key, or with a wrong one, is refused before and after."""
+    house = await open_house(access=KEYED)
+    for _ in range(2):
+        for fields in ((), ("Authorization: Bearer wrong",), ("x-api-key: ",)):
+            refused = await house.refusal(at_a_foreign_name("GET", "/props?model=alpha", *fields))
+            assert (refused.status, "allowedHosts" in refused.body.decode()) == (403, True)
+        asked, answered = await house.exchange(at_a_foreign_name("GET", "/props?model=alpha", key))
+        assert (answered.status, asked["X-Forwarded-Host"]) == (200, "models.example.com")
+
+
+async def test_a_valid_key_at_a_foreign_name_opens_what_its_role_opens(open_house: OpenHouse) -> None:
+    """And a page of a foreign origin stays refused with it."""
+    house = await open_house(access=KEYED)
+    too_low = await house.refusal(at_a_foreign_name("DELETE", "/upstream/alpha", "x-api-key: lesser"))
+    foreign = ("x-api-key: ours", "Origin: https://evil.example")
+    page = await house.refusal(at_a_foreign_name("GET", "/props?model=alpha", *foreign))
+
+    assert (too_low.status, "role operate" in too_low.body.decode()) == (403, True)
+    assert (page.status, "allowedOrigins" in page.body.decode()) == (403, True)
+    assert house.management.lines == []

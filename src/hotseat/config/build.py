@@ -10,6 +10,7 @@ from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
 from hotseat.config.complaints import Notebook, nearest
 from hotseat.config.crosscheck import CrossCheck, warn_of_unused
+from hotseat.config.exposure import warn_of_open_lists
 from hotseat.config.fleet import FleetMaker
 from hotseat.config.leads import LeadMaker
 from hotseat.config.matrix import MatrixMaker
@@ -63,6 +64,7 @@ def build(config: Config, names: Collection[str], notebook: Notebook, find_devic
     catalog = _catalog(config, budgets, names, notebook)
     checks.preload(catalog)
     warn_of_unused(config, (), notebook)
+    warn_of_open_lists(config, notebook)
     fleet = FleetMaker(config, notebook)
     settings = replace(_settings(config, KeyMaker(catalog, notebook)), fleet=fleet.fleet())
     fleet.warn_of_address(settings)

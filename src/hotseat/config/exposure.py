@@ -1,4 +1,5 @@
-"""Who can reach us: an address of other machines needs keys, or somebody who says that none are meant."""
+"""Who can reach us: an address of other machines needs keys, or somebody who says that none are meant; and what it
+means to accept every Host and every origin."""
 
 from __future__ import annotations
 
@@ -7,7 +8,18 @@ from typing import TYPE_CHECKING
 from hotseat.config.units import is_loopback
 
 if TYPE_CHECKING:
+    from hotseat.config.complaints import Notebook
+    from hotseat.config.schema import Config
     from hotseat.settings import Settings
+
+OPEN_HOSTS = {
+    "*": "accepts every Host, so a web page can make its own name point here and use all that needs no key; "
+    "list the names that clients use instead"
+}
+OPEN_ORIGINS = {
+    "*": "lets every web page that somebody visits ask your models; list the origins that may instead",
+    "null": "is the origin of every sandboxed page, those of model servers included, so it may only ask models",
+}
 
 
 def refuse_open(settings: Settings) -> str | None:
@@ -20,3 +32,15 @@ def refuse_open(settings: Settings) -> str | None:
         f"{address} can be reached from other machines and no apiKeys are configured. "
         f"Add apiKeys, listen on 127.0.0.1:{port}, or set allowOpen: true if everybody may use and stop your models."
     )
+
+
+def warn_of_open_lists(config: Config, notebook: Notebook) -> None:
+    """One sentence for each entry that lets in more than somebody may think."""
+    lists = (
+        ("allowedHosts", config.allowed_hosts, OPEN_HOSTS),
+        ("allowedOrigins", config.allowed_origins, OPEN_ORIGINS),
+    )
+    for key, entries, means in lists:
+        for position, entry in enumerate(entries):
+            if entry in means:
+                notebook.warn((key, position), f'"{entry}" {means[entry]}')

@@ -23,8 +23,9 @@ TimeFormat: TypeAlias = Literal[
 _DEFAULT = Settings()
 _LIMITS = _DEFAULT.limits
 _SHA256 = re.compile(r"sha256:[0-9a-fA-F]{64}")
-_ORIGIN = re.compile(r"null|(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^\s/*?#@]+/?")
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,=:@-]+)+/?")
+_ORIGIN = re.compile(r"\*|null|(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^\s/*?#@]+/?")
+_HOST = re.compile(r"\*|(?:(?:\*?\.)?[A-Za-z0-9_-][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?")
 LONGEST_HOLDER = 64
 
 
@@ -42,8 +43,14 @@ def _hash(text: str) -> str:
 
 def _origin(origin: str) -> str:
     if not _ORIGIN.fullmatch(origin):
-        raise ValueError("must be one origin, such as https://chat.example")
+        raise ValueError("must be one origin, such as https://chat.example, or *")
     return origin
+
+
+def _host(host: str) -> str:
+    if not _HOST.fullmatch(host):
+        raise ValueError("must be a host name such as models.example, .example for all names under it, or *")
+    return host
 
 
 def _holder(name: str) -> str:
@@ -214,10 +221,12 @@ class Config(Form):
     """Address clients connect to."""
     allow_open: Switch = False
     """Allow an address other machines can reach without any key."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Host names clients may use, besides addresses and single words."""
+    allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
+    """Host names clients may use without a key, besides addresses, single words, this machine's own names and names
+    under .localhost, .local and .internal; `.example` stands for all names under it, `*` for any."""
     allowed_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = ()
-    """Origins of web pages that may use hotseat, such as https://chat.example; without a scheme, any scheme."""
+    """Origins of web pages that may use hotseat, such as https://chat.example; without a scheme, any scheme.
+    `*`: pages of any origin may ask models, not manage them, as pages of this machine may anyway."""
     trusted_proxies: tuple[Network, ...] = ()
     """Addresses of proxies whose word about the client counts."""
     client_header: Annotated[str, AfterValidator(_client_header)] = ""

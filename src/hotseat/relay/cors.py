@@ -1,28 +1,36 @@
-"""PURE: what a browser must read before a page of another, allowed origin may see our answers; off by default."""
+"""PURE: what a browser must read before a page of another origin that may ask us may see our answers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from hotseat.relay.authority import parsed
+from hotseat.relay.origins import Page, asked_method
 
+if TYPE_CHECKING:
     from hotseat.relay.head import RequestHead
+    from hotseat.relay.origins import Origins
 
 DAY = b"86400"
 
 
 class Cors:
-    def __init__(self, allowed_origins: Collection[str]) -> None:
-        self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in allowed_origins)
-        self.is_on = bool(self._origins)
+    def __init__(self, origins: Origins) -> None:
+        self._origins = origins
 
     def lines(self, head: RequestHead) -> list[bytes]:
-        """Fields for an answer to this request; none for callers that need none."""
-        origin = head.known.get(b"origin") if self._origins else None
-        if origin is None or self._origins.isdisjoint((origin.lower(), origin.lower().partition(b"://")[2])):
+        """Fields for an answer to this request; none for callers that need none, or may not see it."""
+        origin = head.known.get(b"origin")
+        if origin is None or not self._may_read(head, origin):
             return []
         return [b"Access-Control-Allow-Origin: %b" % origin, b"Vary: Origin"]
+
+    def _may_read(self, head: RequestHead, origin: bytes) -> bool:
+        here = parsed(head.known.get(b"host", b"localhost"))
+        if here is None:
+            return False
+        page = self._origins.page(origin, here)
+        return page is not Page.OWN and self._origins.may_ask(page, head)
 
     def readable(self, answer: bytes, head: RequestHead) -> bytes:
         """An answer of our own, with the fields without which a page could not read it."""
@@ -35,7 +43,7 @@ class Cors:
             return None
         if not (lines := self.lines(head)):
             return None
-        lines.append(b"Access-Control-Allow-Methods: %b" % head.known[b"access-control-request-method"])
+        lines.append(b"Access-Control-Allow-Methods: %b" % asked_method(head))
         if wanted := head.known.get(b"access-control-request-headers"):
             lines.append(b"Access-Control-Allow-Headers: %b" % wanted)
         return b"HTTP/1.1 204 No Content\r\n%b\r\nAccess-Control-Max-Age: %b\r\n\r\n" % (b"\r\n".join(lines), DAY)

@@ -426,7 +426,7 @@ class Exchange:
     def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
         """The same for a head that was read before: if the client wants nothing special, it is ready as it is."""
         relay, asked = self._relay, self.request.head
-        may_need_cors = relay.rules.cors.is_on and b"origin" in asked.known
+        may_need_cors = b"origin" in asked.known
         crowd = told_crowd(self.request, self._spec, relay.dispatcher)
         is_news = self._waited_for or (self._elsewhere is not None and known.head.line) or crowd
         if self._closes or asked.http10 or relay.is_draining or may_need_cors or is_news:

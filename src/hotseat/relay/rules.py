@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hotseat.accounts import Accounts
 from hotseat.errors import HotseatError, TooLarge
-from hotseat.relay.access import Gate, reduce_absolute
+from hotseat.relay.access import Gate
+from hotseat.relay.authority import reduce_absolute
 from hotseat.relay.cors import Cors
 from hotseat.relay.fellows import Fellows
 from hotseat.relay.head import FOR_CLIENT
 from hotseat.relay.keys import Keys
+from hotseat.relay.origins import Origins
+from hotseat.relay.own_names import own_names
 from hotseat.relay.paths import PathTable, needs_no_key
 from hotseat.relay.request import must_stay_in_memory
 from hotseat.terms import ClientId
@@ -38,12 +42,14 @@ class Rules:
         self.accounts = accounts or Accounts()
         self.limits = settings.limits
         self.error_format = settings.error_format
-        self.cors = Cors(settings.access.allowed_origins)
+        self.paths = PathTable(settings.inference_paths)
+        origins = Origins(settings.access.allowed_origins, self.paths)
+        self.cors = Cors(origins)
         self.confinement = [] if settings.trust_pages else SANDBOX
         """Lines for pages of model servers."""
-        self._gate = Gate(settings.access, settings.listen, settings.fleet.address if settings.fleet else "")
+        fleet_address = settings.fleet.address if settings.fleet else ""
+        self._gate = Gate(settings.access, origins, settings.listen, fleet_address, own_names())
         self._fellows = Fellows(settings.fleet)
-        self.paths = PathTable(settings.inference_paths)
         self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
@@ -51,20 +57,13 @@ class Rules:
 
     def check_sender(self, head: RequestHead) -> None:
         """Host and Origin, looked at before anything has an effect; raises what to tell strangers."""
-        known = head.known
         # An HTTP/1.0 client may leave Host out; no browser does, so there is nothing to protect it from.
-        host = known.get(b"host", b"localhost")
+        host = head.known.get(b"host", b"localhost")
         head.target = reduce_absolute(head.target, host)
-        path = head.target.partition(b"?")[0]
-        self._gate.check(
-            head.method,
-            path,
-            host,
-            known.get(b"origin"),
-            known.get(b"sec-fetch-site"),
-            known.get(b"sec-fetch-mode"),
-            known.get(b"content-type"),
-        )
+        self._gate.check(head, host, partial(self._has_key, head))
+
+    def _has_key(self, head: RequestHead) -> bool:
+        return self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key")).account is not None
 
     def identify(self, head: RequestHead) -> Verdict:
         """Who asks; raises 401 where keys are configured and this is not one of them. Hosts of the fleet have none."""

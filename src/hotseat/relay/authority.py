@@ -1,0 +1,78 @@
+"""PURE: what a Host header, an absolute target or an origin names: a name or an address, and a port."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+
+from hotseat.errors import ClientError
+
+DEFAULT_PORTS = {b"http": 80, b"https": 443}
+LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
+"""Names of this machine that stand for each other. Names under .localhost do not: they can be origins of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    name: str
+    port: int | None
+
+    def is_same(self, other: Authority, default_port: int) -> bool:
+        return self.name == other.name and self.has_port_of(other, default_port)
+
+    def has_port_of(self, other: Authority, default_port: int) -> bool:
+        return (self.port or default_port) == (other.port or default_port)
+
+    @property
+    def is_loopback(self) -> bool:
+        address = address_in(self.name)
+        return self.name == "localhost" or (address is not None and address.is_loopback)
+
+
+def parsed(authority: bytes) -> Authority | None:
+    """None for whatever two parsers could read in two ways."""
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        return None
+    name, port = found[1].decode().lower(), int(found[2]) if found[2] else None
+    if port is not None and port > 65535:
+        return None
+    if looks_like_an_ip(name.removesuffix(".")) and address_in(name.removesuffix(".")) is None:
+        return None
+    return Authority(name, port)
+
+
+def looks_like_an_ip(name: str) -> bool:
+    """Browsers take every name that ends in a number for an IPv4 address."""
+    return name.startswith("[") or _NUMBER.fullmatch(name.rpartition(".")[2]) is not None
+
+
+def address_in(name: str) -> IPv4Address | IPv6Address | None:
+    """The address that a name is; an IPv4 address within an IPv6 one counts as itself."""
+    try:
+        address = IPv6Address(name[1:-1]) if name.startswith("[") else IPv4Address(name)
+    except ValueError:
+        return None
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+
+
+def reduce_absolute(target: bytes, host: bytes) -> bytes:
+    """`http://host/path` as `/path`; raises when it names another host than the Host header."""
+    if target.startswith(b"/") or b"://" not in target:
+        return target
+    scheme, _, rest = target.partition(b"://")
+    authority = _PATH_START.split(rest, maxsplit=1)[0]
+    default_port = DEFAULT_PORTS.get(scheme.lower())
+    if default_port is None:
+        raise ClientError("the request target must be a path or an http URL")
+    there, here = parsed(authority), parsed(host)
+    if there is None or here is None or not there.is_same(here, default_port):
+        raise ClientError("the request target names another host than the Host header")
+    path = rest[len(authority) :]
+    return path if path.startswith(b"/") else b"/" + path
+
+
+_AUTHORITY = re.compile(rb"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,255})(?::([0-9]{1,5}))?")
+_PATH_START = re.compile(rb"[/?#]")
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")

@@ -1,0 +1,34 @@
+"""What this machine is called, as far as it knows without asking the network."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+HOSTS = Path("/etc/hosts")
+LARGEST_HOSTS_FILE = 1 << 20
+
+
+def own_names(hosts: Path = HOSTS) -> frozenset[str]:
+    """Its host name, and what stands beside that in the hosts file: there it is usually given its full name.
+
+    Other names of that file are left out, also where they lead to this machine: lists of unwanted servers do that.
+    """
+    name = _plain(socket.gethostname())
+    if name in ("", "localhost"):
+        return frozenset()
+    lines = (line.partition("#")[0].lower().split()[1:] for line in _text(hosts).splitlines())
+    beside = (other for names in lines if name in map(_plain, names) for other in names)
+    return frozenset((name, *map(_plain, beside)))
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def _text(hosts: Path) -> str:
+    try:
+        with hosts.open(errors="replace") as file:
+            return file.read(LARGEST_HOSTS_FILE)
+    except OSError:
+        return ""
