@@ -187,3 +187,15 @@ async def test_sdk_callers_get_their_error_shape_under_v1_only(house: Management
     assert spoken.json()["error"]["code"] == "model_not_found"
     assert isinstance(managing.json()["error"], str)
     assert isinstance(pinned.json()["error"], str)
+
+
+async def test_a_failure_inside_hotseat_is_told_with_the_usual_headers(
+    house: Management, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is neither kept by a cache nor taken for something else than JSON."""
+    monkeypatch.setattr(house.dispatcher, "view", None)
+    answer = await house.get("/running")
+
+    assert (answer.status_code, answer.json()["status"]) == (500, "error")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"

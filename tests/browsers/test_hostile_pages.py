@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.sync_api import Error as PlaywrightError
 from tests.support.browser import open_browser
 from tests.support.evil import lure, serving
 from tests.support.hotseat import Hotseat
@@ -20,11 +21,93 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Browser
+    from playwright.sync_api import Page as BrowserPage
 
 EVIL, REBOUND = "evil.test", "rebound.test"
 MANY = 20
 """Attempts that must have got as far as hotseat, else nothing was tried."""
 MODELS = {"alpha": stub("alpha"), "beta": stub("beta")}
+
+ODD_TYPES = [
+    "Content-Type: text/html",
+    "content-type:\tTEXT/HTML ;charset=utf-8",
+    "Content-Type: application/json;,text/html",
+    "Content-Type: application/json, text/html",
+    "Content-Type: application/json;charset=utf-8,text/html",
+    'Content-Type: application/json;charset="utf-8,text/html',
+    "Content-Type: application/json\r\nContent-Type: text/html",
+    "Content-Type: text/html\r\nContent-Type: application/json",
+    "Content-Type: text/plain;,text/html",
+    "Content-Type: text/event-stream;,text/html",
+    "Content-Type: image/png;,text/html",
+    "Content-Type: application/json\r\nContent-Type: */*, text/html",
+    "Content-Type: application/json\r\nConnection: content-type\r\nContent-Type: text/html",
+    "Content-Type: */*",
+    "Content-Type: application/unknown",
+    "Content-Type: nonsense",
+    "Content-Type: ",
+    "X-Nothing: at all",
+    "Content-Type: application/xhtml+xml",
+    "Content-Type: application/xml",
+    "Content-Type: text/xml;charset=utf-8",
+    "Content-Type: image/svg+xml",
+    "Content-Type: application/rss+xml",
+    "Content-Type: multipart/x-mixed-replace;boundary=x",
+    "Content-Type: text/html\r\nContent-Security-Policy: sandbox allow-scripts allow-same-origin",
+    "Content-Type: text/html\r\nConnection: content-security-policy",
+    "Content-Type: text/html\r\nX-Content-Type-Options: sniff",
+]
+"""Heads with which a browser may take a body for a page, or might if it read them differently."""
+LIKE_PAGES = 12
+"""So many of them at least are pages to Chromium, else the test tests nothing."""
+
+ACTING = {
+    "refresh": "Content-Type: text/plain\r\nRefresh: 0;url=/upstream/alpha/load",
+    "link": "Content-Type: text/plain\r\nLink: </upstream/alpha/load>; rel=preload; as=fetch",
+    "worker": "Content-Type: text/javascript\r\nService-Worker-Allowed: /",
+    "register": "Content-Type: text/html",
+}
+"""Heads that make a browser ask for more without a page, and a script that would sit between our pages and us."""
+
+# One text that is a page to a parser of HTML and to one of XML.
+TRYING = """<?xml version="1.0"?>
+<html xmlns="http://www.w3.org/1999/xhtml"><head><title>waits</title><script>
+fetch("/hotseat/config").then((answer) => answer.text()).then(
+  (text) => { document.title = text.includes("models") ? "read" : "refused"; },
+  () => { document.title = "refused"; });
+</script></head><body></body></html>
+"""
+
+REGISTERING = """<!doctype html><title>waits</title><script>
+(async () => navigator.serviceWorker.register("/upstream/hostile/worker", {scope: "/"}))().then(
+  () => { document.title = "registered"; }, () => { document.title = "refused"; });
+</script>"""
+
+TYPED_SERVER = f"""
+import socketserver
+import sys
+
+HEADS = {{**{ACTING!r}, **{dict(enumerate(ODD_TYPES))!r}}}
+BODIES = {{"worker": b"", "register": {REGISTERING.encode()!r}}}
+STATUSES = {{"206": "206 Partial Content", "404": "404 Not Found", "500": "500 Oh"}}
+
+class Page(socketserver.StreamRequestHandler):
+    def handle(self):
+        path = self.rfile.readline().split()[1].decode()
+        while self.rfile.readline().strip():
+            pass
+        name, _, status = path.partition("?")[0].strip("/").partition("-")
+        head = HEADS.get(int(name) if name.isdigit() else name, "Content-Type: application/json")
+        first = "HTTP/1.1 " + STATUSES.get(status, "200 OK")
+        body = BODIES.get(name, {TRYING.encode()!r})
+        lines = "\\r\\n".join([first, head, f"Content-Length: {{len(body)}}", "", ""])
+        self.wfile.write(lines.encode("latin-1") + body)
+
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+
+Server(("127.0.0.1", int(sys.argv[1])), Page).serve_forever()
+"""
 
 WEB_SERVER = """
 import sys
@@ -190,11 +273,11 @@ def test_a_page_of_an_allowed_origin_can_do_it_all(tmp_path: Path, browser: Brow
     assert '"did": "DELETE /upstream/alpha"' in house.log()
 
 
-def hostile(tmp_path: Path, **more: Any) -> dict[str, Any]:
+def hostile(tmp_path: Path, server: str = WEB_SERVER, **more: Any) -> dict[str, Any]:
     program = tmp_path / "web_server.py"
-    program.write_text(WEB_SERVER)
+    program.write_text(server)
     cmd = f"{shlex.quote(sys.executable)} {shlex.quote(str(program))} ${{PORT}}"
-    return {"models": {"hostile": {"cmd": cmd}}, **more}
+    return {"models": {"hostile": {"cmd": cmd}, "alpha": stub("alpha")}, **more}
 
 
 def title_of(browser: Browser, url: str) -> str:
@@ -226,3 +309,74 @@ def test_a_trusted_page_of_a_model_server_can(tmp_path: Path, browser: Browser) 
         worked = title_of(browser, f"{house.url}/upstream/hostile/")
 
     assert worked == "true true true"
+
+
+def outcomes(browser: Browser, urls: list[str]) -> list[str]:
+    """What became of each page: its last title, or that there was none."""
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        return [outcome(page, url) for url in urls]
+    finally:
+        context.close()
+
+
+def outcome(page: BrowserPage, url: str) -> str:
+    try:
+        page.goto(url)
+    except PlaywrightError as problem:
+        if "Download is starting" not in problem.message:
+            raise
+        return "download"
+    page.wait_for_function("document.title !== 'waits'")
+    return page.title() or "no page"
+
+
+def test_no_content_type_takes_a_page_of_a_model_server_out_of_its_sandbox(tmp_path: Path, browser: Browser) -> None:
+    """Whatever its head looks like, on every path to the model, with every status, the first time and later."""
+    numbers = range(len(ODD_TYPES))
+    paths = [f"/upstream/hostile/{number}" for number in numbers]
+    paths += [f"/{number}?model=hostile" for number in numbers]  # now these heads were read before
+    paths += [f"/{number}-{status}" for number in range(4) for status in (206, 404, 500)]
+    with Hotseat(hostile(tmp_path, TYPED_SERVER), tmp_path) as house:
+        house.load("hostile")
+        seen = outcomes(browser, [house.url + path for path in paths])
+
+    assert [path for path, became in zip(paths, seen, strict=True) if became == "read"] == []
+    assert seen[: len(numbers)].count("refused") >= LIKE_PAGES
+
+
+def test_these_pages_would_read_what_they_try_to(tmp_path: Path, browser: Browser) -> None:
+    """With `upstream.trustPages` they do, so the test above would notice."""
+    with Hotseat(hostile(tmp_path, TYPED_SERVER, upstream={"trustPages": True}), tmp_path) as house:
+        house.load("hostile")
+        seen = outcomes(browser, [f"{house.url}/upstream/hostile/{number}" for number in range(len(ODD_TYPES))])
+
+    assert seen.count("read") >= LIKE_PAGES
+
+
+@pytest.mark.parametrize("name", ["refresh", "link"])
+def test_a_field_of_a_plain_text_loads_nothing(tmp_path: Path, browser: Browser, name: str) -> None:
+    """A browser follows some fields whatever they come with; what it then asks for is asked by a foreign page."""
+    with Hotseat(hostile(tmp_path, TYPED_SERVER), tmp_path) as house:
+        house.load("hostile")
+        context = browser.new_context()
+        page = context.new_page()
+        with page.expect_response("**/upstream/alpha/load") as answer:
+            page.goto(f"{house.url}/upstream/hostile/{name}")
+        status, running = answer.value.status, house.call("GET", "/running").json()["running"]
+        context.close()
+
+    assert status == 403
+    assert running == ["hostile"]
+
+
+@pytest.mark.parametrize(("trusted", "became"), [(False, "refused"), (True, "registered")])
+def test_a_page_of_a_model_server_installs_no_worker(
+    tmp_path: Path, browser: Browser, trusted: bool, became: str
+) -> None:
+    """A service worker would answer in our place until somebody removes it; only a trusted page can have one."""
+    with Hotseat(hostile(tmp_path, TYPED_SERVER, upstream={"trustPages": trusted}), tmp_path) as house:
+        house.load("hostile")
+
+        assert title_of(browser, f"{house.url}/upstream/hostile/register") == became

@@ -95,6 +95,7 @@ async def test_a_long_wait_begins_the_answer(room: WaitingRoom) -> None:
 
     assert head.decode().split("\r\n") == [
         "HTTP/1.1 200 OK",
+        "X-Content-Type-Options: nosniff",
         "Content-Type: text/event-stream",
         "Cache-Control: no-cache",
         "Transfer-Encoding: chunked",

@@ -18,6 +18,7 @@ from tests.support.transport import End, within
 from hotseat.catalog.leads import FleetModel, Selector, Strategy
 from hotseat.catalog.spec import FELLOW_TIMEOUTS, BodyChanges, Timeouts
 from hotseat.errors import HotseatError, NowhereToGo
+from hotseat.relay.confinement import SANDBOX
 from hotseat.settings import Access, ApiKey, Fleet, Settings
 from hotseat.tasks import Tasks
 from hotseat.terms import Address, HostName, ModelName
@@ -116,6 +117,19 @@ async def joined(
     hosts = ScriptedHosts(list(choices))
     house.relay.hosts = hosts
     return house, hosts
+
+
+async def test_a_page_from_another_host_is_sandboxed_once(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+    """That host has done so already; whoever the client asks answers for it."""
+    house, _ = await joined(open_house, *[at("b", boxes[0])] * 4)
+    lines = [b"Content-Type: text/html\r\n", b"%b: %b\r\nContent-Type: text/html\r\n" % SANDBOX]
+    for fields in lines * 2:
+        client = await house.send(get("/upstream/distant/"))
+        await (await boxes[0].call()).say(b"HTTP/1.1 200 OK\r\n%bContent-Length: 5\r\n\r\nhello" % fields)
+        told = await client.message()
+
+        assert told.all("Content-Security-Policy") == [SANDBOX[1].decode()]
+        assert told["X-Content-Type-Options"] == "nosniff"
 
 
 async def test_another_host_serves_a_request(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:

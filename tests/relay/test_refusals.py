@@ -137,6 +137,7 @@ def test_a_refusal_tells_it_in_every_place_a_client_may_look() -> None:
         "x-error-message": 'model "gr?n" is not defined',
         "x-request-id": "box-7",
         "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
         "x-should-retry": "false",
     }
     assert json.loads(body) == {"error": 'model "grün" is not\r\ndefined'}
@@ -206,6 +207,7 @@ def test_no_message_can_break_the_head(message: str, dialect: Dialect) -> None:
         "x-error-message",
         "x-request-id",
         "cache-control",
+        "x-content-type-options",
         "connection",
     }
     assert all(" " <= sign <= "~" for line in (status, *headers.values()) for sign in line)

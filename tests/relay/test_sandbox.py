@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from tests.support.relay_house import chat, get
+from tests.support.relay_house import chat, chunked, get
+from tests.support.scripted_upstream import on_a_port
 
-from hotseat.relay.rules import SANDBOX
+from hotseat.catalog.leads import RemoteModel
+from hotseat.catalog.spec import BodyChanges
+from hotseat.relay.confinement import SANDBOX
+from hotseat.relay.rules import Rules
 from hotseat.settings import Settings
+from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
+    from tests.support.transport import Message as Reply
 
 PAGES = [
     "Content-Type: text/html\r\n",
@@ -20,17 +26,41 @@ PAGES = [
     "content-type:TEXT/HTML\r\n",
     "Content-Type: application/xhtml+xml\r\n",
     "Content-Type: image/svg+xml\r\n",
+    "Content-Type: image/svg\r\n",
     "Content-Type: text/xml\r\n",
+    "Content-Type: application/xml\r\n",
+    "Content-Type: application/atom+xml\r\n",
+    "Content-Type: application/json+xml\r\n",
+    "Content-Type: multipart/x-mixed-replace; boundary=x\r\n",
+    "Content-Type: application/pdf\r\n",
     "Content-Type: application/json, text/html\r\n",
+    "Content-Type: application/json;,text/html\r\n",
+    "Content-Type: application/json;charset=utf-8,text/html\r\n",
+    'Content-Type: application/json;charset="utf-8"\r\n',
+    "Content-Type: application/json;charset=utf-8;charset=utf-8\r\n",
+    "Content-Type: application/json;x=text/html\r\n",
+    "Content-Type: application/json;\r\n",
+    "Content-Type: application/json/x\r\n",
+    "Content-Type: application/json \xa0\r\n",
+    "Content-Type: application/json\xff\r\n",
     "Content-Type: image/png, text/html\r\n",
+    "Content-Type: image/png;,text/html\r\n",
     "Content-Type: application/json\r\nContent-Type: text/html\r\n",
+    "Content-Type: application/json\r\ncontent-type: application/json\r\n",
+    "Content-Type: application/json\r\nConnection: Content-Type\r\n",
+    "Content-Type: text/html\r\nConnection: Content-Security-Policy, X-Content-Type-Options\r\n",
+    "Content-Type: text/plain\r\nRefresh: 0;url=/upstream/beta/load\r\n",
+    "Content-Type: text/plain\r\nlink: </upstream/beta/load>; rel=preload\r\n",
     "Content-Type: what/ever\r\n",
     "Content-Type: \r\n",
     "",
 ]
 NO_PAGES = [
     "application/json",
+    "application/json; charset=utf-8",
+    "Application/JSON;charset=UTF-8",
     "text/event-stream",
+    "text/event-stream; charset=utf-8",
     "text/plain; charset=utf-8",
     "audio/wav",
     "image/png",
@@ -38,8 +68,20 @@ NO_PAGES = [
 ]
 
 
-def answer(fields: str) -> bytes:
-    return f"HTTP/1.1 200 OK\r\n{fields}Content-Length: 5\r\n\r\nhello".encode()
+def answer(fields: str, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\n{fields}Content-Length: 5\r\n\r\nhello".encode("latin-1")
+
+
+Confinement: TypeAlias = tuple[list[str], list[str]]
+
+
+def confinement(told: Reply) -> Confinement:
+    """Its policies, and what it says of guessing types."""
+    return told.all("Content-Security-Policy"), told.all("X-Content-Type-Options")
+
+
+CONFINED: Confinement = ([SANDBOX[1].decode()], ["nosniff"])
+PLAIN: Confinement = ([], ["nosniff"])
 
 
 @pytest.mark.parametrize("fields", PAGES)
@@ -48,24 +90,110 @@ async def test_what_may_be_a_page_is_sandboxed_each_time(house: RelayHouse, fiel
     requests = [get("/upstream/alpha/"), get("/upstream/alpha/"), get("/"), get("/?model=alpha"), chat()]
     answers = [(await house.exchange(request, answer(fields)))[1] for request in requests]
 
-    assert all(SANDBOX[0] in told.raw for told in answers)
+    assert [confinement(told) for told in answers] == [CONFINED] * 5
+
+
+@pytest.mark.parametrize("status", ["206 Partial Content", "302 Found", "404 Not Found", "500 Oh"])
+async def test_a_page_is_sandboxed_whatever_its_status(house: RelayHouse, status: str) -> None:
+    """Browsers show the pages of errors too."""
+    for _ in range(2):
+        _, told = await house.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n", status))
+
+        assert confinement(told) == CONFINED
+
+
+async def test_an_answer_that_renews_a_kept_page_is_sandboxed(house: RelayHouse) -> None:
+    """A browser may take the fields of a 304 for those of the page that it kept."""
+    fresh = b"HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Security-Policy: default-src *\r\n\r\n"
+    _, told = await house.exchange(get("/upstream/alpha/", "If-None-Match: x"), fresh)
+
+    assert told.all("Content-Security-Policy") == [SANDBOX[1].decode(), "default-src *"]
+
+
+async def test_a_page_that_is_streamed_is_sandboxed(house: RelayHouse) -> None:
+    """In chunks, or until the server hangs up."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
+    _, told = await house.exchange(get("/upstream/alpha/"), head + chunked(b"hello"))
+    client, call = await house.reached(get("/upstream/alpha/"))
+    await call.say(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\nhello")
+    call.hang_up()
+
+    assert confinement(told) == confinement(await client.message()) == CONFINED
 
 
 @pytest.mark.parametrize("kind", NO_PAGES)
 async def test_what_is_no_page_is_left_as_it_is(house: RelayHouse, kind: str) -> None:
-    """An API's answers cost nothing more."""
-    for _ in range(2):
+    """But for a word that it is what its type says, whether the head is new or not."""
+    for _ in range(3):
         _, told = await house.exchange(chat(), answer(f"Content-Type: {kind}\r\n"))
 
-        assert b"Content-Security-Policy" not in told.raw
+        assert confinement(told) == PLAIN
+        assert told["Content-Type"] == kind
+
+
+@pytest.mark.parametrize("said", ["nosniff", "sniff", "sniff\r\nX-Content-Type-Options: nosniff"])
+async def test_a_server_cannot_take_back_that_nothing_is_guessed(house: RelayHouse, said: str) -> None:
+    """Browsers look at the first value, so only ours is there."""
+    for _ in range(3):
+        fields = f"x-content-type-options: {said}\r\nContent-Type: text/plain\r\n"
+        _, told = await house.exchange(chat(), answer(fields))
+
+        assert confinement(told) == PLAIN
 
 
 async def test_a_page_cannot_take_itself_out_of_the_sandbox(house: RelayHouse) -> None:
     """Browsers keep to all policies together, so a second one can only forbid more."""
-    lax = "Content-Type: text/html\r\nContent-Security-Policy: default-src *\r\n"
-    _, told = await house.exchange(get("/upstream/alpha/"), answer(lax))
+    lax = "Content-Type: text/html\r\nContent-Security-Policy: sandbox allow-scripts allow-same-origin\r\n"
+    for _ in range(2):
+        _, told = await house.exchange(get("/upstream/alpha/"), answer(lax))
 
-    assert SANDBOX[0] in told.raw
+        assert told.all("Content-Security-Policy") == [SANDBOX[1].decode(), "sandbox allow-scripts allow-same-origin"]
+
+
+async def test_a_policy_of_the_server_stays_on_what_is_no_page(house: RelayHouse) -> None:
+    """Also one that reads like ours."""
+    fields = f"Content-Type: text/plain\r\n{SANDBOX[0].decode()}: {SANDBOX[1].decode()}\r\n"
+    for _ in range(2):
+        assert confinement((await house.exchange(chat(), answer(fields)))[1]) == CONFINED
+
+
+async def test_a_page_of_a_peer_is_sandboxed(open_house: OpenHouse) -> None:
+    """Once, also where the peer is a hotseat that has sandboxed it."""
+    box = on_a_port()
+    remote = RemoteModel(ModelName("box/far"), "box", box.address, BodyChanges("far"))
+    house = await open_house(remotes={"box/far": remote})
+    for fields in ("", f"{SANDBOX[0].decode()}: {SANDBOX[1].decode()}\r\nX-Content-Type-Options: nosniff\r\n") * 2:
+        client = await house.send(chat("box/far"))
+        await (await box.call()).say(answer(f"Content-Type: text/html\r\n{fields}"))
+
+        assert confinement(await client.message()) == CONFINED
+    await box.aclose()
+
+
+@pytest.mark.parametrize("from_trusted", [True, False])
+async def test_a_reload_decides_about_heads_that_were_read_before(open_house: OpenHouse, from_trusted: bool) -> None:
+    """What was remembered of an answer is not remembered as confined or trusted."""
+    house = await open_house(settings=Settings(trust_pages=from_trusted))
+    page = answer("Content-Type: text/html\r\n")
+    before = [confinement((await house.exchange(get("/upstream/alpha/"), page))[1]) for _ in range(3)]
+    house.relay.rules = Rules(Settings(trust_pages=not from_trusted))
+    after = [confinement((await house.exchange(get("/upstream/alpha/"), page))[1]) for _ in range(3)]
+
+    said = {True: ([], []), False: CONFINED}
+    assert (before, after) == ([said[from_trusted]] * 3, [said[not from_trusted]] * 3)
+
+
+async def test_our_own_head_is_not_taken_for_a_servers(house: RelayHouse) -> None:
+    """Though both may be the same, byte by byte, and one was read before the other."""
+    page = answer("Content-Type: text/html\r\n")
+    told = []
+    for _ in range(3):
+        client = await house.send(get("/swagger"))
+        await (await house.management.call()).say(page)
+        told.append(confinement(await client.message()))
+        told.append(confinement((await house.exchange(get("/upstream/alpha/"), page))[1]))
+
+    assert told == [([], []), CONFINED] * 3
 
 
 async def test_trusted_pages_run_as_our_own(open_house: OpenHouse) -> None:

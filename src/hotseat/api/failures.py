@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from hotseat.api.manners import USUAL
 from hotseat.api.patience import HUNG_UP, ClientGone
 from hotseat.errors import ClientError, HotseatError
 from hotseat.settings import ErrorFormat
@@ -41,7 +42,7 @@ def tell_failures(app: FastAPI, house: House) -> None:
 
     async def bug(request: Request, error: Exception) -> Response:
         body = failure(f"{request.method} {request.url.path} failed inside hotseat; its log says why")
-        return JSONResponse(body, HTTPStatus.INTERNAL_SERVER_ERROR)
+        return JSONResponse(body, HTTPStatus.INTERNAL_SERVER_ERROR, USUAL)  # Starlette answers outside of Manners
 
     app.add_exception_handler(HotseatError, hotseat_error)
     app.add_exception_handler(HTTPException, no_such_route)

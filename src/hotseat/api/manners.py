@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
+USUAL = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+
 class Manners:
     """Nothing here may be answered from a cache: a load has an effect, and a state is true for a moment only."""
 
@@ -20,10 +23,9 @@ class Manners:
         async def politely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers["X-Content-Type-Options"] = "nosniff"
                 # Files know their own age.
-                if "etag" not in headers:
-                    headers["Cache-Control"] = "no-store"
+                skipped = "Cache-Control" if "etag" in headers else ""
+                headers.update({name: value for name, value in USUAL.items() if name != skipped})
             await send(message)
 
         await self._app(_as_get(scope), receive, politely)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from hotseat.errors import ClientError, Forbidden
 from hotseat.relay.authority import address_in, looks_like_an_ip, parsed
-from hotseat.relay.origins import ANY, EVERYTHING, Page
+from hotseat.relay.origins import ANY, EVERYTHING, SANDBOXED, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -107,10 +107,9 @@ class Gate:
                 "allowedOrigins in the configuration."
             )
         if not self._origins.may_ask(page, head):
-            raise Forbidden(
-                f'Pages of origin "{shown}" may only ask models here, not manage them. If you trust them with that, '
-                f'add "{shown}" to allowedOrigins in the configuration.'
-            )
+            way_out = f' If you trust them with that, add "{shown}" to allowedOrigins in the configuration.'
+            way_out = "" if origin.lower() == SANDBOXED else way_out  # named or not, it manages nothing
+            raise Forbidden(f'Pages of origin "{shown}" may only ask models here, not manage them.{way_out}')
         return page in EVERYTHING
 
 

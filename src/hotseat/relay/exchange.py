@@ -400,13 +400,19 @@ class Exchange:
         self._dechunks, self._chunks = head.is_chunked and http10, endless and not http10
         self._closes = self._closes or (endless and http10) or self._dechunks or self._relay.is_draining
         cors, ours = self._relay.rules.cors.lines(self.request.head), self._own_lines(head)
-        if self._spec is not None and head.may_be_page:
-            ours += self._relay.rules.confinement
         if self._chunks:
             ours.append(b"Transfer-Encoding: chunked")
             self.write = self._write_chunk
         return self._client.write(
-            response_bytes(head, cors, dechunk=self._dechunks, close=self._closes, http10=http10, ours=ours)
+            response_bytes(
+                head,
+                cors,
+                dechunk=self._dechunks,
+                close=self._closes,
+                http10=http10,
+                confine=self._spec is not None and self._relay.rules.confines_pages,
+                ours=ours,
+            )
         )
 
     def _write_chunk(self, data: bytes) -> None:
@@ -437,7 +443,8 @@ class Exchange:
             self._stop_clock()
         self._head = known.head
         self._first_byte_at = relay.now()
-        return self.write(known.with_body(told_name(self.request), length, data))
+        lines = known.confined if self._spec is not None and relay.rules.confines_pages else known.plain
+        return self.write(known.with_body(lines, told_name(self.request), length, data))
 
     def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
         """The upstream's message is complete and handed to the client's connection; these were the last of it."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError, ExpectationFailed, LoadFailed, NotImplementedHere, TooLarge, UpstreamError
+from hotseat.relay.confinement import confined
 from hotseat.relay.ids import BESIDE, USUAL, id_header_for
 from hotseat.relay.ids import NAME as REQUEST_ID
 from hotseat.relay.multipart import boundary_of
@@ -182,10 +183,10 @@ def _length(known: dict[bytes, bytes]) -> int | None:
 def forwarded_fields(head: RequestHead, removed: frozenset[bytes], trust_proxies: bool) -> list[bytes]:
     """The lines that travel on to an upstream, as they were received."""
     ends_here = ENDS_HERE | removed if removed else ENDS_HERE
-    if b"connection" in head.known:
-        ends_here = ends_here | named_in_connection(head.fields)
     if head.id_header is BESIDE:
         ends_here = ends_here - {REQUEST_ID}
+    if b"connection" in head.known:
+        ends_here = ends_here | named_in_connection(head.fields)
     lines = []
     for name, value in head.fields:
         lower = name.lower()
@@ -227,21 +228,6 @@ def framed(lines: bytes, id_header: bytes, request_id: bytes, length: int | None
     return b"%b%b: %b\r\nContent-Length: %d\r\n\r\n" % (lines, id_header, request_id, length)
 
 
-NO_PAGES = frozenset(
-    (
-        b"application/json",
-        b"text/event-stream",
-        b"text/plain",
-        b"application/octet-stream",
-        b"application/x-ndjson",
-        b"text/css",
-        b"text/javascript",
-        b"application/javascript",
-    )
-)
-_NO_PAGE = re.compile(rb"(?:audio|video|font|image)/(?!svg)[a-z0-9.-]+")
-
-
 @dataclass(slots=True)
 class ResponseHead:
     status: int
@@ -252,12 +238,6 @@ class ResponseHead:
     @property
     def is_event_stream(self) -> bool:
         return self.known.get(b"content-type", b"").lower().startswith(b"text/event-stream")
-
-    @property
-    def may_be_page(self) -> bool:
-        """Could a browser take it for a document that runs scripts? Without a type it guesses."""
-        kind = self.known.get(b"content-type", b"").partition(b";")[0].strip(BLANKS).lower()
-        return not (kind in NO_PAGES or _NO_PAGE.fullmatch(kind) or self.has_no_body)
 
     @property
     def id_header(self) -> bytes:
@@ -312,10 +292,20 @@ def read_response_head(status: int, reason: bytes, fields: list[Field]) -> Respo
 
 
 def response_bytes(
-    head: ResponseHead, cors: list[bytes], *, dechunk: bool, close: bool, http10: bool, ours: Iterable[bytes] = ()
+    head: ResponseHead,
+    cors: list[bytes],
+    *,
+    dechunk: bool,
+    close: bool,
+    http10: bool,
+    confine: bool,
+    ours: Iterable[bytes] = (),
 ) -> bytes:
-    """The head that goes to the client: the upstream's fields, ours, our framing of the connection."""
-    lines = [b"HTTP/1.1 %d %b" % (head.status, head.reason), *_response_lines(head, dechunk, bool(cors)), *cors, *ours]
+    """The head that goes to the client: the upstream's fields, confined or not, ours, our framing of the connection."""
+    fields = _relayed_fields(head, dechunk, bool(cors))
+    if confine and head.status != SWITCHING:
+        fields = confined(fields)
+    lines = [b"HTTP/1.1 %d %b" % (head.status, head.reason), *map(b"%b: %b".__mod__, fields), *cors, *ours]
     if head.is_event_stream and b"x-accel-buffering" not in head.known:
         lines.append(b"X-Accel-Buffering: no")
     if head.status == SWITCHING:
@@ -327,7 +317,7 @@ def response_bytes(
     return b"\r\n".join([*lines, b"", b""])
 
 
-def _response_lines(head: ResponseHead, dechunk: bool, says_own_origin: bool) -> list[bytes]:
+def _relayed_fields(head: ResponseHead, dechunk: bool, says_own_origin: bool) -> list[Field]:
     # Browsers refuse an answer that names two origins, and model servers often name one themselves.
     ends_here = HOP_BY_HOP | SAID_BY_US | {ALLOW_ORIGIN} if says_own_origin else HOP_BY_HOP | SAID_BY_US
     if b"connection" in head.known:
@@ -335,7 +325,7 @@ def _response_lines(head: ResponseHead, dechunk: bool, says_own_origin: bool) ->
     # A body relayed chunk by chunk keeps its coding and its trailers; both belong together.
     kept = (b"transfer-encoding", b"trailer")
     return [
-        b"%b: %b" % (name, value)
+        (name, value)
         for name, value in head.fields
         if (lower := name.lower()) not in ends_here or (lower in kept and not dechunk)
     ]

@@ -135,16 +135,18 @@ class KnownResponse:
     head: ResponseHead
     plain: bytes
     """The head as it goes to a client that asks for nothing special, without its length."""
+    confined: bytes
+    """The same for an answer of a model server whose pages are not trusted."""
     id_header: bytes
     rest: tuple[Seconds, int]
     """How long and how often its connection may be used again."""
     outline: Outline
 
-    def with_body(self, request_id: bytes, length: int, data: bytes) -> bytes:
-        """The answer, as far as it has come; without a name where the one who asked has given it."""
+    def with_body(self, lines: bytes, request_id: bytes, length: int, data: bytes) -> bytes:
+        """The answer under these lines, as far as it has come; without a name where the one who asked has given it."""
         if not request_id:
-            return b"%bContent-Length: %d\r\n\r\n%b" % (self.plain, length, data)
-        return b"%bContent-Length: %d\r\n%b: %b\r\n\r\n%b" % (self.plain, length, self.id_header, request_id, data)
+            return b"%bContent-Length: %d\r\n\r\n%b" % (lines, length, data)
+        return b"%bContent-Length: %d\r\n%b: %b\r\n\r\n%b" % (lines, length, self.id_header, request_id, data)
 
     def with_length(self, length: int) -> ResponseHead:
         head, number = self.head, b"%d" % length
@@ -156,5 +158,8 @@ def known_response(lines: bytes, head: ResponseHead, rest: tuple[Seconds, int]) 
     fields = [(name, value) for name, value in head.fields if name.lower() != b"content-length"]
     # Any number will do: it says that the length is known, and is never looked at.
     bare = ResponseHead(head.status, head.reason, fields, {**head.known, b"content-length": b"0"})
-    plain = response_bytes(bare, [], dechunk=False, close=False, http10=False)
-    return KnownResponse(bare, plain.removesuffix(b"\r\n"), head.id_header, rest, Outline(lines))
+    plain, confined = (
+        response_bytes(bare, [], dechunk=False, close=False, http10=False, confine=confine).removesuffix(b"\r\n")
+        for confine in (False, True)
+    )
+    return KnownResponse(bare, plain, confined, head.id_header, rest, Outline(lines))

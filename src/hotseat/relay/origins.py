@@ -36,7 +36,7 @@ class Page(Enum):
 
 
 EVERYTHING = (Page.OWN, Page.TRUSTED)
-"""What these pages may ask for."""
+"""Pages that may ask for everything."""
 
 
 class Origins:
@@ -59,6 +59,7 @@ class Origins:
         return Page.INFERENCE_ONLY if separator and scheme in DESKTOP_SHELLS else self._others
 
     def may_ask(self, page: Page, head: RequestHead) -> bool:
+        """Judged before the model is known: a preflight never names one."""
         return page in EVERYTHING or (page is Page.INFERENCE_ONLY and self._is_inference(head))
 
     def _is_inference(self, head: RequestHead) -> bool:

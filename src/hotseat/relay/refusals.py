@@ -49,6 +49,7 @@ def answer(error: HotseatError, dialect: Dialect, *, request_id: bytes, close: b
         f"X-Error-Message: {one_line(message, LONGEST_HEADER)}",
         f"X-Request-Id: {request_id.decode()}",
         "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
         *_advice(error),
         *(["Connection: close"] if close else []),
     ]

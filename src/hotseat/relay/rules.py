@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
     from hotseat.terms import Bytes
 
-SANDBOX = [b"Content-Security-Policy: sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts"]
-"""A page of a model server has our address, and with it all that our own pages may do. In a sandbox it has an origin
-of its own, and what it asks of us is refused like the wishes of any foreign page."""
 LONGEST_CLIENT = 64
 """Bytes of a header that name a client: what is kept per client must not grow with what clients send."""
 
@@ -45,8 +42,8 @@ class Rules:
         self.paths = PathTable(settings.inference_paths)
         origins = Origins(settings.access.allowed_origins, self.paths)
         self.cors = Cors(origins)
-        self.confinement = [] if settings.trust_pages else SANDBOX
-        """Lines for pages of model servers."""
+        self.confines_pages = not settings.trust_pages
+        """Of model servers: they have our address, and with it all that our own pages may do."""
         fleet_address = settings.fleet.address if settings.fleet else ""
         self._gate = Gate(settings.access, origins, settings.listen, fleet_address, own_names())
         self._fellows = Fellows(settings.fleet)

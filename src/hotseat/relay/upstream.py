@@ -301,7 +301,7 @@ class UpstreamConnection(asyncio.Protocol):
             answer.keeps_alive = False  # llhttp would wait for a body that never comes
             self._stage = COMPLETE
             return exchange.head_received(head)
-        if may_learn and not (head.has_no_body or head.may_be_page):
+        if may_learn and not head.has_no_body:
             self._to_learn = (lines, head)
         return self._begin_body(exchange, answer, head, data)
 

@@ -112,7 +112,8 @@ class EarlyAnswer:
 
     def begin(self, cors: list[bytes], *, close: bool) -> None:
         ours = [b"X-Request-Id: %b" % self._id]
-        self._client.write(response_bytes(HEAD, cors, dechunk=False, close=close, http10=False, ours=ours))
+        head = response_bytes(HEAD, cors, dechunk=False, close=close, http10=False, confine=True, ours=ours)
+        self._client.write(head)
         self._show_life()
 
     def stop(self) -> None:
