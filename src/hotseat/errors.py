@@ -83,6 +83,10 @@ class Forbidden(ClientError):
     code = "forbidden"
 
 
+class ForeignHost(Forbidden):
+    """Of a request without a valid key: with one, any Host is accepted."""
+
+
 class Unauthorized(ClientError):
     status = 401
     code = "invalid_api_key"

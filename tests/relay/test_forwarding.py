@@ -211,7 +211,7 @@ async def test_requests_without_a_body_have_nothing_to_change(open_house: OpenHo
     assert asked.body == b""
 
 
-KEYS = Access(api_keys=(ApiKey("ours"), ApiKey("lesser", Role.INFERENCE)))
+KEYS = Access(api_keys=(ApiKey("ours", Role.OPERATE), ApiKey("lesser", Role.INFERENCE)))
 
 
 async def test_without_keys_credentials_pass_untouched(house: RelayHouse) -> None:

@@ -44,6 +44,23 @@ async def test_who_guesses_has_to_wait(open_house: OpenHouse, caplog: pytest.Log
     assert "guess" not in caplog.text
 
 
+async def test_a_foreign_host_is_no_way_to_guess(open_house: OpenHouse) -> None:
+    """A right key is accepted under any Host, so a wrong one there counts as one."""
+    house = await open_house(access=KEYS)
+    guess = wrong(1).replace(b"Host: box", b"Host: foreign.example")
+    statuses = [(await house.refusal(guess)).status for _ in range(MOST_WRONG + 2)]
+
+    assert statuses == [403] * MOST_WRONG + [429] * 2
+
+
+async def test_without_keys_of_ours_nothing_is_guessed(open_house: OpenHouse) -> None:
+    """A credential is then the model server's, and a foreign Host is refused as such each time."""
+    house = await open_house()
+    guess = wrong(1).replace(b"Host: box", b"Host: foreign.example")
+
+    assert {(await house.refusal(guess)).status for _ in range(MOST_WRONG + 2)} == {403}
+
+
 async def test_a_right_key_is_let_in_whoever_guesses_beside_it(open_house: OpenHouse) -> None:
     """Many people may have one address."""
     house = await open_house(access=KEYS)

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hotseat.errors import ClientError, Forbidden
+from hotseat.errors import ClientError, Forbidden, ForeignHost
 from hotseat.relay.authority import address_in, looks_like_an_ip, parsed
 from hotseat.relay.origins import ANY, EVERYTHING, SANDBOXED, Page
 
@@ -74,7 +74,7 @@ class Gate:
         here, origin, site = _read_host(host), head.known.get(b"origin"), head.known.get(b"sec-fetch-site")
         is_known = self._any_host or self._is_known(here.name)
         if not is_known and not has_key():
-            raise Forbidden(
+            raise ForeignHost(
                 f'Host "{here.name}" is not known here. If it is a name of this host, add it to allowedHosts '
                 "in the configuration."
             )

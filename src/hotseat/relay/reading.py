@@ -377,12 +377,14 @@ class RequestReader:
 
     def _open(self, head: RequestHead) -> None:
         rules = self._relay.rules
-        rules.check_sender(head)
-        if preflight := rules.cors.preflight(head):
-            return self._owner.request_answered(preflight, keep_alive=self._llhttp().should_keep_alive())
         try:
+            rules.check_sender(head)
+            if preflight := rules.cors.preflight(head):
+                return self._owner.request_answered(preflight, keep_alive=self._llhttp().should_keep_alive())
             verdict = rules.identify(head)
         except (Unauthorized, Forbidden) as error:
+            if not rules.has_secrets:
+                raise
             raise self._relay.wrong_keys.answer(error, head, self._peer) from None
         catalog = self._relay.dispatcher.catalog
         passed_on = road_for_fellow(head, catalog, rules.paths) if verdict.from_host else None

@@ -52,6 +52,11 @@ class Rules:
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
         self._trusted = tuple(ipaddress.ip_network(entry, strict=False) for entry in settings.access.trusted_proxies)
 
+    @property
+    def has_secrets(self) -> bool:
+        """Is there anything to guess?"""
+        return bool(self.settings.access.api_keys) or self.settings.fleet is not None
+
     def check_sender(self, head: RequestHead) -> None:
         """Host and Origin, looked at before anything has an effect; raises what to tell strangers."""
         # An HTTP/1.0 client may leave Host out; no browser does, so there is nothing to protect it from.

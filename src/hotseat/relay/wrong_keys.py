@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hotseat.errors import TooManyWrongKeys, Unauthorized
+from hotseat.errors import ForeignHost, TooManyWrongKeys, Unauthorized
 from hotseat.relay.head import FLEET_SECRET
 
 if TYPE_CHECKING:
@@ -83,6 +83,6 @@ def counted_as(peer: str) -> str:
 def _is_guess(error: HotseatError, head: RequestHead) -> bool:
     """Who sends no key guesses none: a browser asks that way first."""
     known = head.known
-    if isinstance(error, Unauthorized):
+    if isinstance(error, Unauthorized | ForeignHost):
         return b"authorization" in known or b"x-api-key" in known
     return FLEET_SECRET in known
