@@ -21,7 +21,7 @@ from hotseat.tasks import Tasks
 from hotseat.terms import DeviceName, ModelName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.scheduling.commands import StartUpstream
@@ -204,6 +204,42 @@ async def test_a_load_that_is_stopped_while_it_waits_for_memory() -> None:
 
     assert "stopped by an operator" in str(outcome)
     assert running == ()
+
+
+class Turning(Card):
+    """Memory that is free at once; what shall happen then happens so many turns of the loop later."""
+
+    def __init__(self, turns: int, then: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self.tasks = Tasks()
+        self._turns, self._then = turns, then
+
+    async def devices(self) -> Mapping[DeviceName, DeviceReading]:
+        self.tasks.start(self._later(), "later")
+        return await super().devices()
+
+    async def _later(self) -> None:
+        for _ in range(self._turns):
+            await asyncio.sleep(0)
+        await self._then()
+
+
+@in_virtual_time
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_stop_that_comes_as_the_memory_is_free(turns: int) -> None:
+    """Before, while or after the server is started: the unload returns, and no server is left running."""
+    card = Turning(turns, lambda: dispatcher.unload(LLAMA))
+    puppets = Puppets()
+    scheduler = Scheduler(TWO)
+    dispatcher = Dispatcher(scheduler, PatientHands(puppets, card, lambda: scheduler.catalog), Journal())
+    await dispatcher.load(QWEN)
+    await asyncio.gather(dispatcher.load(LLAMA), return_exceptions=True)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*card.tasks)
+    running, alive = dispatcher.view().running(), puppets.alive
+    await dispatcher.shut_down(within=0)
+
+    assert (running, alive) == ((), [])
 
 
 @in_virtual_time

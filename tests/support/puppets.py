@@ -66,10 +66,16 @@ class Puppets:
     def is_starting(self, model: str) -> bool:
         return model in self._ready and not self._ready[model].is_set()
 
+    @property
+    def alive(self) -> list[str]:
+        """Models whose server was started, and has not ended."""
+        return [model for model, gone in self._gone.items() if not gone.done()]
+
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         name, launch = command.model, command.launch
         self._gone[name] = asyncio.get_running_loop().create_future()
         if name in self.broken:
+            self._gone[name].set_result("exited with code 1")
             return UpstreamFailed(name, launch, LoadFailed(f"{name} exited with code 1"))
         if name in self.slow and not await self._comes_up(name):
             return UpstreamFailed(name, launch, LoadFailed(f"{name} was stopped while it was loading"))
@@ -83,7 +89,8 @@ class Puppets:
         return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
 
     async def stop(self, command: StopUpstream) -> None:
-        self._gone[command.model].set_result("exited as asked")
+        if command.model in self.alive:
+            self._gone[command.model].set_result("exited as asked")
         if command.model in self._ready:
             self._ready[command.model].set()
 

@@ -200,6 +200,20 @@ async def test_a_server_that_is_stopped_while_it_falls_asleep(stage: Stage) -> N
     assert falling.result() is None
 
 
+async def test_a_server_that_is_told_to_stop_before_it_is_woken(stage: Stage, tmp_path: Path) -> None:
+    """Nothing is asked of a server that is on its way out."""
+    note = tmp_path / "note"
+    level = SleepLevel("1", (), (step_of(f"touch {note}"),))
+    ready = await stage.ready(vllm())
+    async with asyncio.TaskGroup() as group:
+        ending = group.create_task(stage.end(ready))
+        await asyncio.sleep(0)
+        woken = group.create_task(stage.supervisor.wake_up(wake_up(ready, level)))
+
+    assert (ending.result(), woken.result()) == ("was ended by SIGTERM", None)
+    assert not note.exists()
+
+
 # Commands
 
 

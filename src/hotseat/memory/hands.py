@@ -137,7 +137,9 @@ class PatientHands:
             await asyncio.wait([waiting])
         finally:
             del self._waiting[command.launch]
-        if waiting.cancelled():
+            waiting.cancel()
+        # A stop may come when the wait is over and we have not heard of it: then there was nothing left to cancel.
+        if waiting.cancelled() or command.launch not in self._wanted_launches:
             raise LoadFailed(f"{command.model} was stopped before it was started")
         if obstacle := verdict(command.spec, waiting.result()):
             raise obstacle

@@ -118,6 +118,9 @@ class Launch:
 
     async def _while_it_lives(self, doing: Coroutine[Any, Any, None], within_s: Seconds, done: str) -> bool:
         assert self._child, "only what was ready can sleep"
+        if not self._is_wanted:  # told to stop while others waited for memory on its behalf
+            doing.close()
+            return False
         attempt: asyncio.Task[Exception | None] = self._tasks.start(outcome_of(doing), f"{self._spec.name} is {done}")
         ends: set[asyncio.Future[Any]] = {attempt, self._child.gone}
         try:
@@ -187,15 +190,20 @@ class Launch:
     async def _start(self, recipe: FilledRecipe, loan: Loan | None) -> Upstream:
         self._weight = weight_of(recipe.argv)
         await refuse_if_taken(recipe.address)
+        self._check_wanted()
         child = self._child = await self._spawn(recipe, loan)
-        if not self._is_wanted:
-            raise Trouble("it was stopped")
+        self._check_wanted()
         address = await self._until_ready(child, recipe)
         stranger = None if address.unix_path else stranger_on(address.host, address.port, child.pid, child.marker)
         if stranger:
             raise Trouble(f"{address} is answered by another process, {told(stranger)}")
         self._address = address
         return Upstream(address, child.pid)
+
+    def _check_wanted(self) -> None:
+        """After every wait: a stop may have come meanwhile."""
+        if not self._is_wanted:
+            raise Trouble("it was stopped")
 
     async def _spawn(self, recipe: FilledRecipe, loan: Loan | None) -> Child:
         env = environment(self._environ, recipe.env)
@@ -242,8 +250,7 @@ class Launch:
             await self._tasks.aclose()
         if child.gone.done():
             raise Trouble(too_soon(await child.exited()))
-        if not self._is_wanted:
-            raise Trouble("it was stopped")
+        self._check_wanted()
         if not answer.cancelled():
             self.server = readiness.server
             return await answer
