@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.catalogs import model, one_at_a_time, sleeps, without
+from tests.support.catalogs import model, one_at_a_time, sleeps, with_budget, without
 from tests.support.playbook import upstream_of
 from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
@@ -131,6 +131,37 @@ async def test_a_server_may_breathe_between_its_last_request_and_its_stop() -> N
 
         assert behind_a_request == pytest.approx(BREATH_S)
         assert behind_nobody == 0
+
+
+@in_virtual_time
+async def test_a_server_may_breathe_also_where_nobody_waited_when_its_last_request_ended() -> None:
+    """The commonest swap: one client ends on a model and asks for the next."""
+    async with a_bench(one_at_a_time("qwen", "llama")) as bench:
+        await bench.dispatcher.load(QWEN)
+        bench.dispatcher.leave(bench.ask(QWEN, Guest()))
+        began = asyncio.get_running_loop().time()
+        await bench.dispatcher.load(LLAMA)
+
+        assert asyncio.get_running_loop().time() - began == pytest.approx(BREATH_S)
+
+
+@in_virtual_time
+async def test_a_server_that_was_not_used_lately_is_stopped_at_once() -> None:
+    """Whatever others are used for meanwhile."""
+    two_at_a_time = with_budget(*(model(name, gib=10) for name in ("qwen", "llama", "phi")))
+    async with a_bench(two_at_a_time) as bench:
+        for name in (QWEN, LLAMA):
+            await bench.dispatcher.load(name)
+            bench.dispatcher.leave(bench.ask(name, Guest()))
+        await asyncio.sleep(1)
+        in_use = bench.ask(LLAMA, Guest())
+        bench.dispatcher.leave(bench.ask(LLAMA, Guest()))
+        began = asyncio.get_running_loop().time()
+        await bench.dispatcher.load(ModelName("phi"))
+
+        assert bench.phase(QWEN) is Phase.COLD
+        assert asyncio.get_running_loop().time() == began
+        bench.dispatcher.leave(in_use)
 
 
 @in_virtual_time

@@ -134,8 +134,6 @@ class Dispatcher:
         self._timer: asyncio.TimerHandle | None = None
         self._read_ahead_of: dict[ModelName, asyncio.Task[None]] = {}
         """Whose files were last read ahead, perhaps to the end."""
-        self._left_at: Instant = float("-inf")
-        """When a request last ended that somebody else might have waited for."""
         self._diary = SwapDiary()
         self._tasks = Tasks()
 
@@ -241,8 +239,6 @@ class Dispatcher:
         now = self._clock()
         commands = self._scheduler.handle(event, now)
         self.catalog = self._scheduler.catalog
-        if type(event) is RequestLeft:
-            self._left_at = now
         self._journal.record(event, commands)
         if self.traffic.is_watched:
             self.traffic.note(event, commands, now)
@@ -306,15 +302,15 @@ class Dispatcher:
         return self.tell(exited)
 
     async def _stop(self, command: StopUpstream) -> None:
-        await self._take_breath()
+        await self._take_breath(command.model)
         await self._hands.stop(command)
 
-    async def _take_breath(self) -> None:
-        if (breath_s := self._left_at + BREATH_S - self._clock()) > 0:
+    async def _take_breath(self, model: ModelName) -> None:
+        if (breath_s := self._scheduler.last_left_at(model) + BREATH_S - self._clock()) > 0:
             await asyncio.sleep(breath_s)
 
     async def _put_to_sleep(self, command: PutToSleep) -> None:
-        await self._take_breath()
+        await self._take_breath(command.model)
         began = self._clock()
         outcome = await self._hands.put_to_sleep(command)
         if isinstance(outcome, SleepFailed):

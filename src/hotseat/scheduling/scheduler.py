@@ -43,7 +43,7 @@ from hotseat.scheduling.moves import Moves
 from hotseat.scheduling.picture import picture, why
 from hotseat.scheduling.room import most_of
 from hotseat.scheduling.settle import settle
-from hotseat.scheduling.state import State
+from hotseat.scheduling.state import LONG_AGO, State
 from hotseat.scheduling.turns import NEVER, serves_at_once, unkept_max_wait
 from hotseat.scheduling.view import InUse
 from hotseat.scheduling.waiting import newcomer_waits_s
@@ -105,6 +105,11 @@ class Scheduler:
         """How many requests use or want the model, if some of them have to wait; else 0."""
         waiting = self._state.line.count(model)
         return waiting + len(self._state.models[model].leases) if waiting else 0
+
+    def last_left_at(self, model: ModelName) -> Instant:
+        """When the last request to its present process ended; long ago where there was none."""
+        known = self._state.models.get(model)
+        return known.idle_since if known and known.served else LONG_AGO
 
     def complaints(self) -> list[str]:
         """What the configuration asks for and cannot be had, as far as load times are known."""
