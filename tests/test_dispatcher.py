@@ -13,9 +13,10 @@ from tests.support.playbook import upstream_of
 from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat.dispatcher import BREATH_S, STUCK_S, Dispatcher
-from hotseat.errors import LoadFailed, NotRunning, ShuttingDown, UnknownModel
+from hotseat.dispatcher import STUCK_S, Dispatcher
+from hotseat.errors import Dismissed, LoadFailed, NotRunning, ShuttingDown, UnknownModel
 from hotseat.journal import Journal
+from hotseat.process_lives import BREATH_S
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
@@ -576,6 +577,45 @@ async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
         bench.dispatcher.leave(ticket)
 
         assert second.told == ["granted"]
+
+
+# Operators and bugs
+
+
+@in_virtual_time
+async def test_an_unload_that_another_operator_ends() -> None:
+    """Whoever waits for it hears so; the model goes on leaving."""
+    async with a_bench() as bench:
+        await bench.dispatcher.load(QWEN)
+        user = bench.ask(QWEN, Guest())
+        waiting = Tasks().start(bench.dispatcher.unload(QWEN), "unload")
+        await everybody_has_acted()
+        bench.dispatcher.dismiss(max(bench.dispatcher._visitors))
+        outcome = (await asyncio.gather(waiting, return_exceptions=True))[0]
+        bench.dispatcher.leave(user)
+
+        assert isinstance(outcome, Dismissed)
+        assert bench.phase(QWEN) is Phase.UNLOADING
+
+
+@in_virtual_time
+async def test_a_request_that_nobody_can_decide_upon(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told of the bug with a 500, and the next one is served."""
+    async with a_bench() as bench:
+        guest, other = Guest(), Guest()
+        with monkeypatch.context() as patched:
+            patched.setattr(Scheduler, "handle", lambda self, event, now: 1 // 0)
+            bench.ask(QWEN, guest)
+        bench.ask(QWEN, other)
+        await everybody_has_acted()
+
+        assert (guest.told, other.told) == (["refused"], ["granted"])
+        assert guest.error is not None
+        assert (guest.error.status, guest.error.code) == (500, "internal_error")
+        assert "ZeroDivisionError" in caplog.text
+        assert len(bench.dispatcher._visitors) == 1
 
 
 # Asleep

@@ -76,11 +76,12 @@ async def a_request(dispatcher: Dispatcher, seconds: float) -> None:
 @in_virtual_time
 async def test_a_request_is_told_when_it_has_ended() -> None:
     """With the times of its arrival, its grant and its end, whether it waited or not."""
-    async with a_dispatcher(Puppets(slow=("qwen",))) as dispatcher, watching(dispatcher.traffic) as told:
+    puppets = Puppets(slow=("qwen",))
+    async with a_dispatcher(puppets) as dispatcher, watching(dispatcher.traffic) as told:
         begin = asyncio.get_running_loop().time()
         first = dispatcher.ask(QWEN, ANN, Guest())
         await asyncio.sleep(10)
-        dispatcher._hands.become_ready("qwen")  # type: ignore[attr-defined]  # the puppets' own
+        puppets.become_ready("qwen")
         await asyncio.sleep(3)
         dispatcher.leave(first)
         await a_request(dispatcher, 2)

@@ -3,6 +3,8 @@
 `tell` is a plain synchronous method: under asyncio nothing can run in between, so there is no queue and no lock.
 A fact that comes up while commands are being carried out (a client whose connection breaks as it is granted) is
 told next, never in the same breath. One timer, because the scheduler asks for one time.
+
+Every command is carried out, or its failure becomes the next event: whoever raises loses nothing for the others.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import itertools
 import logging
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, assert_never, cast
+from typing import TYPE_CHECKING, ParamSpec, Protocol, assert_never, cast
 
+from hotseat.bulkhead import attempt
 from hotseat.catalog.catalog import CatalogChange, compare
-from hotseat.errors import Dismissed, UnknownTicket, Unloaded
+from hotseat.errors import Dismissed, UnknownTicket, Unloaded, broken
+from hotseat.process_lives import ProcessLives
 from hotseat.scheduling.commands import (
     Command,
     Confirm,
@@ -39,18 +43,9 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
-    SleepFailed,
-    SlotsLearned,
     UnloadRequested,
-    UpstreamAsleep,
-    UpstreamAwake,
-    UpstreamExited,
-    UpstreamFailed,
-    UpstreamReady,
-    WakeFailed,
 )
 from hotseat.swaps import SwapDiary
-from hotseat.tasks import Tasks
 from hotseat.terms import ClientId, TicketId
 from hotseat.traffic import Traffic
 
@@ -60,43 +55,23 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.errors import HotseatError
     from hotseat.journal import Journal
+    from hotseat.process_lives import Hands
     from hotseat.scheduling.scheduler import Scheduler
     from hotseat.scheduling.view import View
     from hotseat.terms import Instant, ModelName, Seconds, Upstream
 
 log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+
 OPERATOR = ClientId("operator")
 
 STUCK_S: Seconds = 5.0
 """After its own time to unload, a server that is still there is nothing we can wait for."""
-BREATH_S: Seconds = 0.02
-"""A server is told to stop so long after its last request has ended, at least: a llama-server that hears of both at
-once may not end before it is killed."""
-
-
-class Hands(Protocol):
-    """What starts and stops servers. Each coroutine returns the next fact."""
-
-    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed: ...
-    async def watch(self, ready: UpstreamReady) -> UpstreamExited: ...
-
-    async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
-
-    async def stop(self, command: StopUpstream) -> None: ...
-
-    async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
-        """None: it was told to stop meanwhile, or ended, which is told elsewhere."""
-
-    async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
-        """None: it was told to stop meanwhile, or ended, which is told elsewhere."""
-
-    async def read_ahead(self, command: ReadAhead) -> None:
-        """Until all is read, the model starts, or whoever waits for this is cancelled."""
 
 
 class Visitor(Protocol):
-    """Who holds a ticket. Called from `tell`, so it returns at once and never raises."""
+    """Who holds a ticket. Called from `tell`, so it returns at once; one that raises is cut and its ticket is taken."""
 
     def granted(self, upstream: Upstream, because: str = "") -> None:
         """The lease is yours until you `leave`; `because` says what it took, unless it was granted at once."""
@@ -122,7 +97,6 @@ class Dispatcher:
         self._scheduler = scheduler
         self.catalog: Catalog = scheduler.catalog
         """What may run at present; looked up for every request."""
-        self._hands = hands
         self._journal = journal
         self.traffic = Traffic()
         """Who watches it sees every request, which is why the short road is closed meanwhile."""
@@ -132,10 +106,8 @@ class Dispatcher:
         self._untold: deque[Event] = deque()
         self._telling = False
         self._timer: asyncio.TimerHandle | None = None
-        self._read_ahead_of: dict[ModelName, asyncio.Task[None]] = {}
-        """Whose files were last read ahead, perhaps to the end."""
         self._diary = SwapDiary()
-        self._tasks = Tasks()
+        self._lives = ProcessLives(hands, self.tell, self._clock, scheduler.last_left_at)
 
     # What others ask of it
 
@@ -168,7 +140,10 @@ class Dispatcher:
             self.tell(RequestArrived(ticket, model, client, takes_slot))
         else:
             self._journal.passed_by += 1
-            visitor.granted(upstream)
+            try:  # without a call more: nearly every request comes this way
+                visitor.granted(upstream)
+            except Exception as problem:
+                self._end_broken(ticket, visitor, problem)
         return ticket
 
     def leave(self, ticket: TicketId) -> None:
@@ -190,9 +165,9 @@ class Dispatcher:
         if visitor is None:
             raise UnknownTicket(f"ticket {ticket} is not here any more; GET /hotseat/requests lists those that are")
         if any(waiting.ticket == ticket for waiting in self.view().line):
-            visitor.refused(Dismissed("an operator ended this request while it waited"))
+            self._inform(ticket, visitor, visitor.refused, Dismissed("an operator ended this request while it waited"))
         else:
-            visitor.cut(Dismissed("an operator ended this request"))
+            self._inform(ticket, visitor, visitor.cut, Dismissed("an operator ended this request"))
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
         """Return when the model is ready; raise what kept it from that."""
@@ -214,17 +189,18 @@ class Dispatcher:
     async def shut_down(self, within: Seconds) -> None:
         """Refuse newcomers, let leases finish for `within` seconds, then cut; return when no upstream is left."""
         self.tell(ShutdownRequested())
-        if not await self._empty_within(within):
+        if not await self._lives.ended_within(within):
             self.tell(ShutdownRequested(force=True))
             longest = max((spec.unload_timeout_s for spec in self.catalog.models.values()), default=0.0)
-            if not await self._empty_within(longest + STUCK_S):
+            if not await self._lives.ended_within(longest + STUCK_S):
                 log.error("upstreams did not end and are left to the guard")
         self._set_timer(None)
-        await self._tasks.aclose()
+        await self._lives.aclose()
 
     # Facts meet decisions
 
     def tell(self, event: Event) -> None:
+        """Never raises: a fact that nobody can decide upon is not to be lost on whoever tells it."""
         self._untold.append(event)
         if self._telling:
             return
@@ -237,13 +213,25 @@ class Dispatcher:
 
     def _decide(self, event: Event) -> None:
         now = self._clock()
-        commands = self._scheduler.handle(event, now)
+        try:
+            commands = self._scheduler.handle(event, now)
+        except Exception as problem:
+            log.exception("an error in hotseat itself event=%r", event)
+            return self._undecided(event, problem)
         self.catalog = self._scheduler.catalog
-        self._journal.record(event, commands)
+        attempt(self._journal.record, event, commands)
         if self.traffic.is_watched:
-            self.traffic.note(event, commands, now)
+            attempt(self.traffic.note, event, commands, now)
         for command in commands:
-            self._carry_out(command)
+            attempt(self._carry_out, command)
+        return None
+
+    def _undecided(self, event: Event, problem: Exception) -> None:
+        """A bug of the scheduler: whoever asked hears of it, and stands in no line any more."""
+        if isinstance(event, RequestArrived | LoadRequested | UnloadRequested):
+            if visitor := self._visitors.pop(event.ticket, None):
+                attempt(visitor.refused, broken(problem))
+            self._untold.append(RequestLeft(event.ticket))
 
     # Decisions meet the world
 
@@ -251,32 +239,28 @@ class Dispatcher:
         match command:
             case Grant(ticket=ticket, upstream=upstream, because=because):
                 if visitor := self._visitors.get(ticket):
-                    visitor.granted(upstream, because)
+                    self._inform(ticket, visitor, visitor.granted, upstream, because)
             case Confirm(ticket=ticket):
                 if visitor := self._visitors.pop(ticket, None):
-                    visitor.confirmed()
+                    self._inform(ticket, visitor, visitor.confirmed)
             case Refuse(ticket=ticket, error=error):
                 if visitor := self._visitors.pop(ticket, None):
-                    visitor.refused(error)
+                    self._inform(ticket, visitor, visitor.refused, error)
             case Cut(ticket=ticket, because=because, error=error):
                 if visitor := self._visitors.get(ticket):
-                    visitor.cut(error or Unloaded(because))
-            case StartUpstream(model=model, because=because):
-                log.info("starting upstream model=%s because=%r", model, because)
-                self._tasks.start(self._run(command), f"run {model}")
-            case StopUpstream(model=model, because=because):
-                log.info("stopping upstream model=%s because=%r", model, because)
-                self._tasks.start(self._stop(command), f"stop {model}")
-            case PutToSleep(model=model, level=level, because=because):
-                log.info("putting upstream to sleep model=%s level=%s because=%r", model, level.name, because)
-                self._tasks.start(self._put_to_sleep(command), f"put {model} to sleep")
-            case WakeUp(model=model, level=level, because=because):
-                log.info("waking upstream model=%s level=%s because=%r", model, level.name, because)
-                self._tasks.start(self._wake_up(command), f"wake {model}")
-            case ReadAhead(model=model):
-                self._read_ahead_of[model] = self._tasks.start(self._hands.read_ahead(command), f"read ahead {model}")
+                    self._inform(ticket, visitor, visitor.cut, error or Unloaded(because))
+            case StartUpstream():
+                self._lives.start(command)
+            case StopUpstream():
+                self._lives.stop(command)
+            case PutToSleep():
+                self._lives.put_to_sleep(command)
+            case WakeUp():
+                self._lives.wake_up(command)
+            case ReadAhead():
+                self._lives.read_ahead(command)
             case StopReading(model=model):
-                self._read_ahead_of.pop(model).cancel()
+                self._lives.stop_reading(model)
             case ReportSwap():
                 self._diary.write(command, self._clock())
             case WakeAt(when=when):
@@ -284,56 +268,19 @@ class Dispatcher:
             case _:
                 assert_never(command)
 
-    async def _run(self, command: StartUpstream) -> None:
-        """One process life, from its start to its end, told as it happens."""
-        began = self._clock()
-        started = await self._hands.start(command)
-        took = self._clock() - began
-        if isinstance(started, UpstreamFailed):
-            log.warning(
-                "upstream failed to start model=%s took_s=%.2f error=%r", command.model, took, str(started.error)
-            )
-            return self.tell(started)
-        log.info("upstream ready model=%s took_s=%.2f pid=%s", command.model, took, started.upstream.pid)
-        self.tell(started)
-        self._tasks.start(self._learn_slots(started), f"ask {command.model}")
-        exited = await self._hands.watch(started)
-        log.info("upstream gone model=%s how=%r", command.model, exited.how)
-        return self.tell(exited)
+    def _inform(
+        self, ticket: TicketId, visitor: Visitor, news: Callable[P, None], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        try:
+            news(*args, **kwargs)
+        except Exception as problem:
+            self._end_broken(ticket, visitor, problem)
 
-    async def _stop(self, command: StopUpstream) -> None:
-        await self._take_breath(command.model)
-        await self._hands.stop(command)
-
-    async def _take_breath(self, model: ModelName) -> None:
-        if (breath_s := self._scheduler.last_left_at(model) + BREATH_S - self._clock()) > 0:
-            await asyncio.sleep(breath_s)
-
-    async def _put_to_sleep(self, command: PutToSleep) -> None:
-        await self._take_breath(command.model)
-        began = self._clock()
-        outcome = await self._hands.put_to_sleep(command)
-        if isinstance(outcome, SleepFailed):
-            log.warning("upstream does not sleep and is stopped model=%s error=%r", command.model, outcome.error)
-        elif outcome:
-            log.info("upstream asleep model=%s took_s=%.2f", command.model, self._clock() - began)
-        if outcome:
-            self.tell(outcome)
-
-    async def _wake_up(self, command: WakeUp) -> None:
-        began = self._clock()
-        outcome = await self._hands.wake_up(command)
-        if isinstance(outcome, WakeFailed):
-            log.warning("upstream does not wake and is started anew model=%s error=%r", command.model, outcome.error)
-        elif outcome:
-            log.info("upstream awake model=%s took_s=%.2f", command.model, self._clock() - began)
-        if outcome:
-            self.tell(outcome)
-
-    async def _learn_slots(self, ready: UpstreamReady) -> None:
-        """While the first requests are on their way already: a server need not know."""
-        if learned := await self._hands.ask_slots(ready):
-            self.tell(learned)
+    def _end_broken(self, ticket: TicketId, visitor: Visitor, problem: Exception) -> None:
+        """It raised at what it was told: nobody knows how far it came, so it ends and gives its lease back."""
+        log.error("an error in hotseat itself ticket=%s", ticket, exc_info=problem)
+        attempt(visitor.cut, broken(problem))
+        self.leave(ticket)
 
     def _set_timer(self, when: Instant | None) -> None:
         if self._timer:
@@ -358,16 +305,6 @@ class Dispatcher:
         finally:
             self.leave(ticket)
 
-    async def _empty_within(self, seconds: Seconds) -> bool:
-        """Wait until no upstream runs; False when the time is up first."""
-        try:
-            async with asyncio.timeout(seconds):
-                while running := [task for task in self._tasks if task.get_name().startswith("run ")]:
-                    await asyncio.wait(running)
-        except TimeoutError:
-            return False
-        return True
-
 
 class _Wish:
     """An operator who awaits the outcome of a load or an unload."""
@@ -387,4 +324,5 @@ class _Wish:
             self.answer.set_exception(error)
 
     def cut(self, error: HotseatError) -> None:
-        raise AssertionError(f"an operator's ticket holds no lease that could be cut: {error}")
+        """It holds no lease: the operator waits no longer, and what was wished goes on."""
+        self.refused(error)

@@ -249,6 +249,11 @@ class InvalidMove(HotseatError):
     code = "invalid_move"
 
 
+def broken(problem: Exception) -> HotseatError:
+    """An error of ours that nobody foresaw, for whoever waits: the log has the rest."""
+    return HotseatError(f"an error in hotseat itself ({type(problem).__name__}). Its log says more; please report it.")
+
+
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """` Did you mean "qwen"?` for a near miss, else an empty string."""
     nearest = get_close_matches(wrong, list(known), n=1, cutoff=0.6)

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hotseat.bulkhead import attempt
 from hotseat.scheduling.commands import Grant, WakeAt
 from hotseat.scheduling.events import ClockReached, Event, RequestArrived, RequestLeft
 
@@ -61,10 +62,10 @@ class Journal:
         for queue in self._subscribers:
             offer(queue, entry)
         for listener in self._listeners:
-            listener(entry)
+            attempt(listener, entry)
 
     def listen(self, listener: Callable[[Entry], None]) -> None:
-        """Call `listener` with each new entry, at once; it returns at once and never raises."""
+        """Call `listener` with each new entry, at once; it returns at once."""
         self._listeners.append(listener)
 
     def entries(self, after: int = 0) -> list[Entry]:

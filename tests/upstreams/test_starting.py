@@ -177,6 +177,17 @@ async def test_a_start_that_is_cancelled_leaves_no_process(stage: Stage) -> None
     await soon(lambda: not servers())
 
 
+async def test_a_start_that_raises_what_nobody_foresaw_leaves_no_process(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug of ours is nobody's server."""
+    monkeypatch.setattr("hotseat.upstreams.launch.stranger_on", lambda *of_whom: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        await stage.supervisor.start(stage.next_start(model("dutiful")))
+
+    assert (servers(), stage.supervisor.pids()) == ([], {})
+
+
 async def test_stopping_what_nobody_knows_does_nothing(stage: Stage) -> None:
     """A stop may come late, or twice."""
     ready = await stage.ready(model("dutiful"))

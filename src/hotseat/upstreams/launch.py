@@ -73,8 +73,8 @@ class Launch:
 
     @property
     def pid(self) -> int | None:
-        """None: its process has not begun."""
-        return self._child.pid if self._child else None
+        """None: its process has not begun, or is gone."""
+        return self._child.pid if self._child and not self._child.gone.done() else None
 
     async def bring_up(self) -> Upstream:
         """The server, ready; or LoadFailed, and then no process of it is left."""
@@ -84,6 +84,9 @@ class Launch:
             error = self._failure(trouble)
             await self.end()
             raise error from trouble
+        except Exception:  # a bug: it must not leave a process that nobody knows
+            await self.end()
+            raise
         except asyncio.CancelledError:
             if self._child:
                 self._child.kill()

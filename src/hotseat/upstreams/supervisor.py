@@ -86,6 +86,9 @@ class Supervisor:
         except LoadFailed as error:
             del self._launches[command.launch]
             return UpstreamFailed(command.model, command.launch, error)
+        except Exception:
+            del self._launches[command.launch]
+            raise
         return UpstreamReady(command.model, command.launch, upstream)
 
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:

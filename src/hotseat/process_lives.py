@@ -1,0 +1,222 @@
+"""What the dispatcher has done to servers, one task each; whatever comes of it is told as the next fact.
+
+Hands that raise keep nobody from his fact. A start that raised is a failed one, a watch that raised is an exit, and in
+both cases what may be left of the server is stopped first; a stop that raised is tried again for as long as the
+server lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.errors import LoadFailed
+from hotseat.scheduling.commands import Cause, StopUpstream
+from hotseat.scheduling.events import (
+    SleepFailed,
+    SlotsLearned,
+    UpstreamAsleep,
+    UpstreamAwake,
+    UpstreamExited,
+    UpstreamFailed,
+    UpstreamReady,
+    WakeFailed,
+)
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, WakeUp
+    from hotseat.scheduling.events import Event
+    from hotseat.terms import Instant, LaunchId, ModelName, Seconds
+
+log = logging.getLogger(__name__)
+
+BREATH_S: Seconds = 0.02
+"""A server is told to stop so long after its last request has ended, at least: a llama-server that hears of both at
+once may not end before it is killed."""
+STOP_AGAIN_S: Seconds = 1.0
+
+
+class Hands(Protocol):
+    """What starts and stops servers. Each coroutine returns the next fact."""
+
+    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed: ...
+    async def watch(self, ready: UpstreamReady) -> UpstreamExited: ...
+
+    async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
+
+    async def stop(self, command: StopUpstream) -> None:
+        """Return when nothing of the server is left. Safe to call twice, and for a launch that is not known."""
+
+    async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
+        """None: it was told to stop meanwhile, or ended, which is told elsewhere."""
+
+    async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
+        """None: it was told to stop meanwhile, or ended, which is told elsewhere."""
+
+    async def read_ahead(self, command: ReadAhead) -> None:
+        """Until all is read, the model starts, or whoever waits for this is cancelled."""
+
+
+class ProcessLives:
+    def __init__(
+        self,
+        hands: Hands,
+        tell: Callable[[Event], None],
+        clock: Callable[[], Instant],
+        last_left_at: Callable[[ModelName], Instant],
+    ) -> None:
+        self._hands, self._tell, self._clock, self._last_left_at = hands, tell, clock, last_left_at
+        self._running: dict[LaunchId, asyncio.Task[None]] = {}
+        """From the start of a server until its end was told."""
+        self._read_ahead_of: dict[ModelName, asyncio.Task[None]] = {}
+        """Whose files were last read ahead, perhaps to the end."""
+        self._tasks = Tasks()
+
+    # What the dispatcher asks for
+
+    def start(self, command: StartUpstream) -> None:
+        log.info("starting upstream model=%s because=%r", command.model, command.because)
+        self._running[command.launch] = self._tasks.start(self._run(command), f"run {command.model}")
+
+    def stop(self, command: StopUpstream) -> None:
+        log.info("stopping upstream model=%s because=%r", command.model, command.because)
+        self._tasks.start(self._stop(command), f"stop {command.model}")
+
+    def put_to_sleep(self, command: PutToSleep) -> None:
+        level, because = command.level.name, command.because
+        log.info("putting upstream to sleep model=%s level=%s because=%r", command.model, level, because)
+        self._tasks.start(self._put_to_sleep(command), f"put {command.model} to sleep")
+
+    def wake_up(self, command: WakeUp) -> None:
+        log.info("waking upstream model=%s level=%s because=%r", command.model, command.level.name, command.because)
+        self._tasks.start(self._wake_up(command), f"wake {command.model}")
+
+    def read_ahead(self, command: ReadAhead) -> None:
+        reading = self._tasks.start(self._hands.read_ahead(command), f"read ahead {command.model}")
+        self._read_ahead_of[command.model] = reading
+
+    def stop_reading(self, model: ModelName) -> None:
+        if reading := self._read_ahead_of.pop(model, None):
+            reading.cancel()
+
+    async def ended_within(self, seconds: Seconds) -> bool:
+        """Wait until no upstream runs; False when the time is up first."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._running:
+                    await asyncio.wait(self._running.values())
+        except TimeoutError:
+            return False
+        return True
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+    # From the start of a server to its end
+
+    async def _run(self, command: StartUpstream) -> None:
+        try:
+            started = await self._started(command)
+            self._tell(started)
+            if isinstance(started, UpstreamReady):
+                self._tasks.start(self._learn_slots(started), f"ask {command.model}")
+                self._tell(await self._exited(started))
+        finally:
+            del self._running[command.launch]
+
+    async def _started(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
+        began = self._clock()
+        try:
+            started = await self._hands.start(command)
+        except Exception as problem:
+            log.exception("an error in hotseat itself starting=%s", command.model)
+            started = UpstreamFailed(command.model, command.launch, start_raised(command.model, problem))
+            await self._end(command.model, command.launch)
+        took = self._clock() - began
+        if isinstance(started, UpstreamFailed):
+            error = str(started.error)
+            log.warning("upstream failed to start model=%s took_s=%.2f error=%r", command.model, took, error)
+        else:
+            log.info("upstream ready model=%s took_s=%.2f pid=%s", command.model, took, started.upstream.pid)
+        return started
+
+    async def _exited(self, ready: UpstreamReady) -> UpstreamExited:
+        try:
+            exited = await self._hands.watch(ready)
+        except Exception as problem:
+            log.exception("an error in hotseat itself watching=%s", ready.model)
+            await self._end(ready.model, ready.launch)
+            exited = UpstreamExited(
+                ready.model, ready.launch, f"was stopped after an error in hotseat: {named(problem)}"
+            )
+        log.info("upstream gone model=%s how=%r", ready.model, exited.how)
+        return exited
+
+    async def _learn_slots(self, ready: UpstreamReady) -> None:
+        """While the first requests are on their way already: a server need not know."""
+        if learned := await self._hands.ask_slots(ready):
+            self._tell(learned)
+
+    # Its end
+
+    async def _stop(self, command: StopUpstream) -> None:
+        await self._take_breath(command.model)
+        while command.launch in self._running:
+            try:
+                return await self._hands.stop(command)
+            except Exception:
+                log.exception("an error in hotseat itself stopping=%s again_in_s=%g", command.model, STOP_AGAIN_S)
+                await asyncio.sleep(STOP_AGAIN_S)
+        return None
+
+    async def _end(self, model: ModelName, launch: LaunchId) -> None:
+        """Where its owner lost it: nothing of the server may be left when its end is told."""
+        # Why is for the journal, which does not see this one.
+        await self._stop(StopUpstream(model, launch, Cause.OPERATOR, "an error in hotseat itself"))
+
+    async def _take_breath(self, model: ModelName) -> None:
+        if (breath_s := self._last_left_at(model) + BREATH_S - self._clock()) > 0:
+            await asyncio.sleep(breath_s)
+
+    # Asleep and awake again
+
+    async def _put_to_sleep(self, command: PutToSleep) -> None:
+        await self._take_breath(command.model)
+        began = self._clock()
+        try:
+            outcome = await self._hands.put_to_sleep(command)
+        except Exception as problem:
+            log.exception("an error in hotseat itself putting_to_sleep=%s", command.model)
+            outcome = SleepFailed(command.model, command.launch, named(problem))
+        if isinstance(outcome, SleepFailed):
+            log.warning("upstream does not sleep and is stopped model=%s error=%r", command.model, outcome.error)
+        elif outcome:
+            log.info("upstream asleep model=%s took_s=%.2f", command.model, self._clock() - began)
+        if outcome:
+            self._tell(outcome)
+
+    async def _wake_up(self, command: WakeUp) -> None:
+        began = self._clock()
+        try:
+            outcome = await self._hands.wake_up(command)
+        except Exception as problem:
+            log.exception("an error in hotseat itself waking=%s", command.model)
+            outcome = WakeFailed(command.model, command.launch, named(problem))
+        if isinstance(outcome, WakeFailed):
+            log.warning("upstream does not wake and is started anew model=%s error=%r", command.model, outcome.error)
+        elif outcome:
+            log.info("upstream awake model=%s took_s=%.2f", command.model, self._clock() - began)
+        if outcome:
+            self._tell(outcome)
+
+
+def start_raised(model: ModelName, problem: Exception) -> LoadFailed:
+    return LoadFailed(f"cannot start {model}: an error in hotseat itself ({named(problem)}). Its log has the details.")
+
+
+def named(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}"

@@ -1,0 +1,219 @@
+"""Whoever the dispatcher works with may raise, at any call: nobody else notices, and everything keeps an owner."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from tests.support.catalogs import model, one_at_a_time, sleeps
+from tests.support.puppets import Puppets
+from tests.support.virtual_time import in_virtual_time
+
+from hotseat.dispatcher import Dispatcher
+from hotseat.errors import HotseatError
+from hotseat.journal import Journal
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.tasks import Tasks
+from hotseat.terms import ClientId, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from hotseat.terms import TicketId, Upstream
+
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+NEVER: Final = -1
+HANDS = ("start", "watch", "ask_slots", "stop", "put_to_sleep", "wake_up", "read_ahead")
+LONGEST_REST_S = 60
+
+
+class Raised(Exception):
+    """What a collaborator of ours raises that has a bug."""
+
+
+class Calls:
+    """All calls of collaborators in a row; one of them raises, before or after it did its work."""
+
+    def __init__(self, raising: int, when: str) -> None:
+        self.made: list[str] = []
+        self.are_counted = True
+        self._raising, self._when = raising, when
+
+    def around(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            number = self._count(name)
+            self._raise(number, "before")
+            result = work(*args)
+            self._raise(number, "after")
+            return result
+
+        return call
+
+    def around_coroutine(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*args: Any) -> Any:
+            number = self._count(name)
+            self._raise(number, "before")
+            result = await work(*args)
+            self._raise(number, "after")
+            return result
+
+        return call
+
+    def _count(self, name: str) -> int:
+        if not self.are_counted:
+            return len(self.made)
+        self.made.append(name)
+        return len(self.made) - 1
+
+    def _raise(self, number: int, when: str) -> None:
+        if (number, when) == (self._raising, self._when):
+            raise Raised(f"call {number}, {self.made[number]}, {when} its work")
+
+
+class Guest:
+    """Whoever asks: uses the model for a second when it is granted, and leaves."""
+
+    def __init__(self, house: House, name: ModelName, calls: Calls) -> None:
+        self.told: list[str] = []
+        self.has_left = False
+        self.granted = calls.around("granted", self._granted)
+        self.refused = calls.around("refused", self._refused)
+        self.confirmed = calls.around("confirmed", self._refused)
+        self.cut = calls.around("cut", self._cut)
+        self._house = house
+        self.ticket: TicketId = house.dispatcher.ask(name, ClientId("someone"), self)
+
+    def change_its_mind(self) -> None:
+        self.has_left = True
+        self._house.dispatcher.leave(self.ticket)
+
+    def _granted(self, upstream: Upstream, because: str = "") -> None:
+        self.told.append("granted")
+        asyncio.get_running_loop().call_later(1, lambda: self._house.dispatcher.leave(self.ticket))
+
+    def _refused(self, error: HotseatError) -> None:
+        self.told.append("refused")
+
+    def _cut(self, error: HotseatError) -> None:
+        self.told.append("cut")
+        asyncio.get_running_loop().call_soon(lambda: self._house.dispatcher.leave(self.ticket))
+
+
+class House:
+    """A dispatcher all of whose collaborators are counted."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls, self.puppets, journal = calls, Puppets(), Journal()
+        for name in HANDS:
+            setattr(self.puppets, name, calls.around_coroutine(name, getattr(self.puppets, name)))
+        catalog = one_at_a_time(model("qwen", sleep=sleeps()), "llama", patience=0)
+        self.dispatcher = Dispatcher(Scheduler(catalog), self.puppets, journal)
+        journal.record = calls.around("record", journal.record)  # type: ignore[method-assign]
+        traffic, diary = self.dispatcher.traffic, self.dispatcher._diary
+        traffic.note = calls.around("note", traffic.note)  # type: ignore[method-assign]
+        traffic.is_watched = True
+        diary.write = calls.around("write", diary.write)  # type: ignore[method-assign]
+        self.guests: list[Guest] = []
+        self.tasks = Tasks()
+
+    def ask(self, name: ModelName) -> Guest:
+        self.guests.append(Guest(self, name, self.calls))
+        return self.guests[-1]
+
+    def operate(self, wish: Coroutine[Any, Any, None]) -> None:
+        async def answered() -> None:
+            with suppress(HotseatError):
+                await wish
+
+        self.tasks.start(answered(), "operate")
+
+
+async def play(house: House) -> None:
+    """Loads, swaps, sleep, waking, a crash, a failed start, an unload that cuts, and who changes their mind."""
+    dispatcher, puppets = house.dispatcher, house.puppets
+    house.operate(dispatcher.load(QWEN))
+    await asyncio.sleep(5)
+    house.ask(QWEN)
+    house.ask(LLAMA)
+    await asyncio.sleep(5)
+    house.ask(QWEN)
+    house.ask(LLAMA).change_its_mind()
+    await asyncio.sleep(5)
+    house.ask(QWEN)
+    house.operate(dispatcher.unload(QWEN, force=True))
+    await asyncio.sleep(5)
+    puppets.broken = ("llama",)
+    house.ask(LLAMA)
+    await asyncio.sleep(5)
+    puppets.broken = ()
+    house.ask(QWEN)
+    await asyncio.sleep(5)
+    if "qwen" in puppets.alive:
+        puppets.crash("qwen", "was killed by SIGKILL")
+
+
+async def is_served(house: House, name: ModelName) -> bool:
+    guest = house.ask(name)
+    await asyncio.sleep(10)
+    return guest.told == ["granted"]
+
+
+def left_behind(house: House) -> Iterator[str]:
+    """What has no owner when everybody has come to rest."""
+    if [*house.tasks]:
+        yield "an operator was never answered"
+    if unanswered := [number for number, guest in enumerate(house.guests) if not (guest.told or guest.has_left)]:
+        yield f"guests {unanswered} were never answered"
+    view = house.dispatcher.view()
+    if view.line or house.dispatcher._visitors:
+        yield "a ticket was left"
+    for each in view.models:
+        if each.in_flight:
+            yield f"{each.name} has a lease that nobody gives back"
+        if each.phase not in (Phase.COLD, Phase.READY, Phase.ASLEEP):
+            yield f"{each.name} is {each.phase} for ever"
+        if (each.name in house.puppets.alive) != each.phase.takes_room:
+            yield f"{each.name} is {each.phase}, but alive are {house.puppets.alive}"
+
+
+def problems_with(calls: Calls) -> list[str]:
+    """Play, let everybody come to rest, and say what is wrong."""
+    problems: list[str] = []
+
+    @in_virtual_time
+    async def run() -> None:
+        house = House(calls)
+        await play(house)
+        await asyncio.sleep(LONGEST_REST_S + 10)
+        calls.are_counted = False
+        problems.extend(left_behind(house))
+        problems.extend([f"{name} is not served again" for name in (LLAMA, QWEN) if not await is_served(house, name)])
+        await house.tasks.aclose()
+        await house.dispatcher.shut_down(within=5)
+        problems.extend(f"the server of {name} is left" for name in house.puppets.alive)
+
+    run()
+    return problems
+
+
+def calls_of_a_clean_run() -> list[str]:
+    calls = Calls(NEVER, "before")
+    assert problems_with(calls) == []
+    return calls.made
+
+
+def test_the_story_calls_everybody() -> None:
+    """What is never called would never raise."""
+    assert {*HANDS, "granted", "refused", "cut", "record", "note", "write"} <= set(calls_of_a_clean_run())
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_collaborator_that_raises(when: str) -> None:
+    """At each of its calls in turn: every ticket is answered, every model has an owner, and the next is served."""
+    made = calls_of_a_clean_run()
+    found = {f"{name}, call {number}": problems_with(Calls(number, when)) for number, name in enumerate(made)}
+
+    assert {call: problems for call, problems in found.items() if problems} == {}
