@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.catalogs import model, one_at_a_time, sleeps
 from tests.support.puppets import Puppets
+from tests.support.raising import Calls
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.dispatcher import Dispatcher
@@ -20,57 +21,13 @@ from hotseat.tasks import Tasks
 from hotseat.terms import ClientId, ModelName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Coroutine, Iterator
 
     from hotseat.terms import TicketId, Upstream
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
-NEVER: Final = -1
 HANDS = ("start", "watch", "ask_slots", "stop", "put_to_sleep", "wake_up", "read_ahead")
 LONGEST_REST_S = 60
-
-
-class Raised(Exception):
-    """What a collaborator of ours raises that has a bug."""
-
-
-class Calls:
-    """All calls of collaborators in a row; one of them raises, before or after it did its work."""
-
-    def __init__(self, raising: int, when: str) -> None:
-        self.made: list[str] = []
-        self.are_counted = True
-        self._raising, self._when = raising, when
-
-    def around(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
-            number = self._count(name)
-            self._raise(number, "before")
-            result = work(*args)
-            self._raise(number, "after")
-            return result
-
-        return call
-
-    def around_coroutine(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        async def call(*args: Any) -> Any:
-            number = self._count(name)
-            self._raise(number, "before")
-            result = await work(*args)
-            self._raise(number, "after")
-            return result
-
-        return call
-
-    def _count(self, name: str) -> int:
-        if not self.are_counted:
-            return len(self.made)
-        self.made.append(name)
-        return len(self.made) - 1
-
-    def _raise(self, number: int, when: str) -> None:
-        if (number, when) == (self._raising, self._when):
-            raise Raised(f"call {number}, {self.made[number]}, {when} its work")
 
 
 class Guest:
@@ -200,7 +157,7 @@ def problems_with(calls: Calls) -> list[str]:
 
 
 def calls_of_a_clean_run() -> list[str]:
-    calls = Calls(NEVER, "before")
+    calls = Calls()
     assert problems_with(calls) == []
     return calls.made
 

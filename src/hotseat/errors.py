@@ -249,7 +249,7 @@ class InvalidMove(HotseatError):
     code = "invalid_move"
 
 
-def broken(problem: Exception) -> HotseatError:
+def broken(problem: BaseException) -> HotseatError:
     """An error of ours that nobody foresaw, for whoever waits: the log has the rest."""
     return HotseatError(f"an error in hotseat itself ({type(problem).__name__}). Its log says more; please report it.")
 

@@ -518,3 +518,23 @@ async def test_other_hosts_may_call_us_as_the_fleet_does(open_house: OpenHouse) 
 
     assert (await known.message()).body == b"hello"
     assert "403" in (await foreign.message()).first_line
+
+
+async def test_an_agreement_that_raises_what_nobody_foresaw(open_house: OpenHouse) -> None:
+    """Whoever waits for it is answered: nobody else would ever tell."""
+    house, hosts = await joined(open_house)
+    hosts.must_agree = True  # and there is nothing to choose from
+
+    assert (await house.refusal(chat("far"))).status == 500
+
+
+async def test_a_host_that_cannot_be_gone_to(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of ours behind an agreement ends the request, too."""
+    house, hosts = await joined(open_house, at("b", boxes[0]))
+    hosts.must_agree = True
+    monkeypatch.setattr(house.relay, "fellow_head", lambda *known: 1 // 0)
+
+    assert (await house.refusal(chat("far"))).status == 500
+    await come_true(lambda: hosts.away == [])

@@ -135,9 +135,8 @@ class Answer:
         except httptools.HttpParserUpgrade:
             raise
         except httptools.HttpParserError as problem:
-            cause = problem.__context__  # what a callback raised
-            if isinstance(cause, UpstreamError):
-                raise cause from None
+            if isinstance(problem, httptools.HttpParserCallbackError) and (cause := problem.__context__):
+                raise cause from None  # what a callback raised: more than was announced, or an error of ours
             raise UpstreamError(f"the upstream's answer is malformed: {problem}") from problem
 
     def _follow_chunks(self, data: bytes) -> None:

@@ -3,19 +3,22 @@
 There is one door out. Whatever happens, `_leave` gives the lease back and `_note` writes the request down, once. The
 lease ends when the upstream's message is complete; the exchange ends when the client's connection has taken it.
 Otherwise one client that does not read its last buffer would block every swap.
+
+Whatever calls it from outside calls a method that cannot raise: an error of ours ends the exchange (`crashed`).
 """
 
 from __future__ import annotations
 
 import logging
 from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
 from hotseat.activity import UnderWay
+from hotseat.bulkhead import attempt
 from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, FELLOW_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
-from hotseat.errors import HotseatError, UnknownModel, UpstreamError
+from hotseat.errors import HotseatError, UnknownModel, UpstreamError, broken
 from hotseat.relay import audit
 from hotseat.relay.dying import is_dying
 from hotseat.relay.finding import check_may_start, lead_of, running_server
@@ -30,7 +33,7 @@ from hotseat.relay.waiting import EarlyAnswer, after_grace, can_begin_early
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hotseat.accounts import Visit
     from hotseat.activity import Tokens
@@ -67,6 +70,22 @@ DIALLING: Final = Stage.DIALLING
 FORWARDED: Final = Stage.FORWARDED
 ANSWERING: Final = Stage.ANSWERING
 OVER: Final = Stage.OVER
+
+
+P = ParamSpec("P")
+
+
+def guarded(step: Callable[Concatenate[Exchange, P], None]) -> Callable[Concatenate[Exchange, P], None]:
+    """For what timers, connections and others call: nobody above could answer the client."""
+
+    @wraps(step)
+    def run(exchange: Exchange, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            step(exchange, *args, **kwargs)
+        except Exception as problem:
+            exchange.crashed(problem)
+
+    return run
 
 
 class Exchange:
@@ -114,6 +133,12 @@ class Exchange:
     # The way in
 
     def begin(self) -> None:
+        try:  # as `guarded` does, but quicker: every request comes this way
+            self._begin()
+        except Exception as problem:
+            self.crashed(problem)
+
+    def _begin(self) -> None:
         try:
             if self.request.destination.road is MANAGEMENT:
                 return self._forward(self._relay.management)
@@ -160,13 +185,15 @@ class Exchange:
             spec.name, request.client, self, takes_slot=request.destination.rule.takes_slot
         )
         if self._stage is OVER:
-            return
+            return self._relay.dispatcher.leave(ticket)  # it crashed as it was granted, and could not name its lease
         self._ticket = ticket
         if self._upstream is not None:  # granted before `ask` returned
             self._forward(self._upstream.address)
         elif spec.loading_state is not LoadingState.OFF and self._early is None:
             self._pending = after_grace(self._relay, partial(self._begin_early, spec))
+        return None
 
+    @guarded
     def _begin_early(self, spec: ModelSpec) -> None:
         """The wait is long: where that is wished and possible, the answer begins without the model."""
         self._pending = None
@@ -245,15 +272,18 @@ class Exchange:
     # The dispatcher's answers
 
     def granted(self, upstream: Upstream, because: str = "") -> None:
-        self._granted_at = self._relay.now()
-        if because:
-            self._waited_for = because
-        if self._visit is not None:
-            self._count_device_time(self._visit)
-        self._upstream = upstream
-        if self._ticket is not None:
-            self._stop_clock()
-            self._forward(upstream.address)
+        try:  # as `guarded` does, but quicker: every request comes this way
+            self._granted_at = self._relay.now()
+            if because:
+                self._waited_for = because
+            if self._visit is not None:
+                self._count_device_time(self._visit)
+            self._upstream = upstream
+            if self._ticket is not None:
+                self._stop_clock()
+                self._forward(upstream.address)
+        except Exception as problem:
+            self.crashed(problem)
 
     def _count_device_time(self, visit: Visit) -> None:
         assert isinstance(self._spec, ModelSpec)
@@ -263,9 +293,11 @@ class Exchange:
     def confirmed(self) -> None:
         raise AssertionError("only an operator's wish is confirmed")
 
+    @guarded
     def refused(self, error: HotseatError) -> None:
         self._refuse(error)
 
+    @guarded
     def cut(self, error: HotseatError) -> None:
         self._break(error)
 
@@ -296,6 +328,7 @@ class Exchange:
             return FELLOW_TIMEOUTS
         return DEFAULT_TIMEOUTS if self._spec is None else self._spec.timeouts
 
+    @guarded
     def _connected(self, connection: UpstreamConnection) -> None:
         self._pending = None
         if self.server_is_dying:  # its listener may outlive its connections by a moment
@@ -306,6 +339,7 @@ class Exchange:
             connection.pause()
         return None
 
+    @guarded
     def _not_connected(self, problem: str) -> None:
         """Perhaps the server has just died and nobody knows yet: if nothing was sent, ask once more in a moment."""
         self._pending = None
@@ -321,6 +355,7 @@ class Exchange:
         self._pending = self._relay.later(DIAL_AGAIN_S, partial(self._ask_again, spec))
         return None
 
+    @guarded
     def _ask_again(self, spec: ModelSpec) -> None:
         """Give the lease back and stand in line anew: a dead server is started again for whoever waits."""
         self._pending = None
@@ -349,9 +384,11 @@ class Exchange:
             head = self._relay.upstream_head(self.request, connection.address, self._peer, key)
         connection.send(self, head, self.request.body)
 
+    @guarded
     def _is_too_slow(self, limit_s: Seconds) -> None:
         self._break(UpstreamError(f"{self._who()} did not answer within {limit_s:g} s (timeouts.responseHeader)."))
 
+    @guarded
     def _takes_too_long(self, limit_s: Seconds) -> None:
         text = f"{self._who()} was used for {limit_s:g} s, longer than one request may (maxRequestDuration)."
         self._break(UpstreamError(text))
@@ -460,9 +497,16 @@ class Exchange:
         self._over(self._head.status, now)
         return self._client.exchange_ended(keep_alive=not self._closes, now=now)
 
+    @guarded
+    def ended_by_hanging_up(self, now: Instant, pieces: Sequence[bytes]) -> None:
+        """The same where the end of its connection is the end of the answer."""
+        self.ended(now, pieces)
+
+    @guarded
     def failed(self, error: UpstreamError) -> None:
         self._break(UpstreamError(f"{self._who()} failed: {error.message}."))
 
+    @guarded
     def connection_lost(self, *, may_retry: bool) -> None:
         assert self._connection is not None
         self._stop_clock()
@@ -490,17 +534,21 @@ class Exchange:
         self._client.tunnel_used()
         self.write(data)
 
+    @guarded
     def from_client(self, data: bytes) -> None:
         assert self._connection is not None
         self._client.tunnel_used()
         self._connection.forward(data)
 
+    @guarded
     def upstream_is_full(self) -> None:
         self._client.hold()
 
+    @guarded
     def upstream_has_room(self) -> None:
         self._client.go_on()
 
+    @guarded
     def tunnel_ended(self) -> None:
         """The upstream closed it."""
         self._over(SWITCHING, self._relay.now())
@@ -508,6 +556,7 @@ class Exchange:
 
     # From the client
 
+    @guarded
     def abandoned(self) -> None:
         """The client hung up: stop the upstream's work now, or leave the line."""
         if self._stage is not OVER:
@@ -515,10 +564,12 @@ class Exchange:
             if self._early is not None:
                 self._early.stop()
 
+    @guarded
     def client_is_full(self) -> None:
         if self._connection is not None:
             self._connection.pause()
 
+    @guarded
     def client_has_room(self) -> None:
         if self._connection is not None:
             self._connection.resume()
@@ -547,6 +598,21 @@ class Exchange:
         looks_complete = self._ends_with_the_connection
         self._over(error.status, self._relay.now())
         return self._client.cut(last_words, looks_complete=looks_complete)
+
+    def crashed(self, problem: Exception) -> None:
+        """An error of ours: told while that is possible, else a visible cut. The lease is given back in any case."""
+        log.error("an error in hotseat itself request=%s", self.request.id.decode(), exc_info=problem)
+        was_over, connection = self._stage is OVER, self._connection
+        is_told = attempt(self._break, broken(problem)) and not was_over
+        if connection is not None:  # also one that was taken and not used yet
+            connection.release()
+        if is_told:
+            return
+        self._stage = OVER  # on its way out: nobody knows what the client has
+        if self._ticket is not None:
+            self._relay.dispatcher.leave(self._ticket)
+        attempt(self._relay.forget_body, self.request.body)
+        attempt(self._client.abort)
 
     def _last_words(self, error: HotseatError) -> bytes:
         """An error event, where the stream is at a place that can take one."""
@@ -577,16 +643,19 @@ class Exchange:
             connection.release()
         if self._ticket is not None:
             self._relay.dispatcher.leave(self._ticket)
-        if self._passage is not None:
-            self._passage.come_back()
-        if self._visit is not None:
-            self._visit.ended(now)
-        if self.request.destination.rule.is_action:
-            audit.note(self.request, self._peer, status)
-        if self._spec is not None:
-            if isinstance(self._spec, RemoteModel) and self._granted_at is not None:  # else it never left
-                self._relay.abroad[self._spec.name] -= 1
-            self._note(self._spec.name, status, now)
+        try:
+            if self._passage is not None:
+                self._passage.come_back()
+            if self._visit is not None:
+                self._visit.ended(now)
+            if self.request.destination.rule.is_action:
+                audit.note(self.request, self._peer, status)
+            if self._spec is not None:
+                if isinstance(self._spec, RemoteModel) and self._granted_at is not None:  # else it never left
+                    self._relay.abroad[self._spec.name] -= 1
+                self._note(self._spec.name, status, now)
+        except Exception:  # of whoever keeps books: the client gets its answer all the same
+            log.exception("an error in hotseat itself request=%s", self.request.id.decode())
         body = self.request.body
         if body.counted or body.is_spooled:
             self._relay.forget_body(body)

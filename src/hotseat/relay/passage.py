@@ -59,6 +59,8 @@ class Traveller(Protocol):
     def serve_here(self) -> None: ...
     def travel(self, where: Elsewhere) -> None: ...
     def refused(self, error: HotseatError) -> None: ...
+    def crashed(self, problem: Exception) -> None:
+        """An error of ours kept it from going anywhere."""
 
 
 class Passage:
@@ -79,6 +81,7 @@ class Passage:
             return self._traveller.refused(nobody)
         if where is None:
             self._agreeing = self._hosts.agree(self._model, self._client, self._agreed)
+            self._agreeing.add_done_callback(self._agreement_ended)
             return None
         return self._go(where)
 
@@ -110,7 +113,15 @@ class Passage:
         self._agreeing = None
         if isinstance(where, HotseatError):
             return self._traveller.refused(where)
-        return self._go(where)
+        try:
+            return self._go(where)
+        except Exception as problem:
+            return self._traveller.crashed(problem)
+
+    def _agreement_ended(self, agreeing: asyncio.Task[None]) -> None:
+        """Where that raised instead of telling the outcome, nobody else would ever answer."""
+        if not agreeing.cancelled() and isinstance(problem := agreeing.exception(), Exception):
+            self._traveller.crashed(problem)
 
     def _go(self, where: Where) -> None:
         if isinstance(where, Here):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import Timeouts
     from hotseat.relay.upstream import UpstreamConnection
     from hotseat.terms import Address, Instant, Seconds
+
+log = logging.getLogger(__name__)
 
 SWEEP_S: Seconds = 1.0
 
@@ -84,14 +87,24 @@ class Pool:
         try:
             async with asyncio.timeout(within):
                 connection = await self._connect(address, kind)
+            self._prepare(connection, timeouts)
         except TimeoutError:
             return failed(f"no connection to {address} within {within:g} s")
         except OSError as problem:
             return failed(f"no connection to {address}: {problem.strerror or problem}")
         except UnicodeError as problem:  # from looking up what cannot be a host's name
             return failed(f"no connection to {address}: {problem}")
-        connection.keep_to(timeouts)
+        except Exception as problem:
+            log.exception("an error in hotseat itself dialling=%s", address)
+            return failed(f"no connection to {address}: {problem}")
         return connected(connection)
+
+    def _prepare(self, connection: UpstreamConnection, timeouts: Timeouts) -> None:
+        try:
+            connection.keep_to(timeouts)
+        except Exception:
+            connection.close()
+            raise
 
     async def _connect(self, address: Address, kind: type[UpstreamConnection]) -> UpstreamConnection:
         def make() -> UpstreamConnection:
@@ -112,6 +125,7 @@ class Pool:
         return self._tls
 
     def _sweep(self) -> None:
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         now = self.now()
         for address, resting in list(self._resting.items()):
             self._resting[address] = [connection for connection in resting if connection.can_be_used(now)]
@@ -120,7 +134,6 @@ class Pool:
                     connection.close()
             if not self._resting[address]:
                 del self._resting[address]
-        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     async def aclose(self) -> None:
         self._sweeper.cancel()

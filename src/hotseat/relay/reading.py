@@ -21,6 +21,7 @@ from hotseat.errors import (
     NotImplementedHere,
     TooManyWrongKeys,
     Unauthorized,
+    broken,
 )
 from hotseat.relay.body import Body
 from hotseat.relay.fellows import road_for_fellow
@@ -129,6 +130,18 @@ class RequestReader:
 
     def feed(self, data: bytes) -> bytes:
         """Read; returns what is no longer HTTP, after a request for a websocket."""
+        try:
+            return self._feed(data)
+        except Exception as problem:
+            self._crashed(problem)
+            return b""
+
+    def _crashed(self, problem: BaseException) -> None:
+        """An error of ours, not the client's: what was half read ends with a 500."""
+        log.error("an error in hotseat itself client=%s", self._peer, exc_info=problem)
+        self.give_up(broken(problem))
+
+    def _feed(self, data: bytes) -> bytes:
         while data and self.stage is not LOST:
             if self._left:
                 data = self._count(data)
@@ -258,6 +271,8 @@ class RequestReader:
                 return self._without_offer(rest), None
             self._parser = None  # it asked for a websocket: what follows is for whoever answers
             return b"", rest
+        except httptools.HttpParserCallbackError as problem:
+            self._crashed(problem.__context__ or problem)
         except httptools.HttpParserError as problem:
             self.give_up(ClientError(f"the request is malformed: {problem}"))
         if self.stage in (HEAD, BODY):
@@ -282,7 +297,7 @@ class RequestReader:
         if self._overhead > self._relay.rules.limits.header:
             self.give_up(self._head_too_large())
 
-    # llhttp: callbacks never raise, or the error would come back as a malformed request
+    # llhttp: what a callback raises comes back from `_parse` as an error of ours
 
     def on_message_begin(self) -> None:
         self._fields, self._target = [], b""

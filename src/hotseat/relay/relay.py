@@ -9,6 +9,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from hotseat.bulkhead import attempt
 from hotseat.relay.client import ClientConnection
 from hotseat.relay.fellows import line_for_model, lines_for_fellow
 from hotseat.relay.head import framed
@@ -107,7 +108,8 @@ class Relay:
         self.is_draining = True
         self._close_doors()
         for client in tuple(self._clients):
-            client.drain()
+            if not attempt(client.drain):
+                attempt(client.abort)
         if self._clients:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within):
@@ -117,7 +119,7 @@ class Relay:
         self._close_doors()
         self._sweeper.cancel()
         for client in tuple(self._clients):
-            client.abort()
+            attempt(client.abort)
         await self.pool.aclose()
 
     def _close_doors(self) -> None:
@@ -222,8 +224,8 @@ class Relay:
         return known.under[0] is self.rules and known.under[1] is self.dispatcher.catalog
 
     def _sweep(self) -> None:
-        self.look_at_deadlines()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+        self.look_at_deadlines()
 
     def look_at_deadlines(self) -> None:
         """One look at all of them costs less than a timer per request.
@@ -235,4 +237,5 @@ class Relay:
         if now - before > STOPPED_S:
             return
         for client in [client for client in self._clients if client.deadline <= now]:
-            client.time_is_up()
+            if not attempt(client.time_is_up):
+                attempt(client.abort)

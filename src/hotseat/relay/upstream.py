@@ -167,8 +167,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._exchange = None
         if self._stage is TUNNEL:
             return self.close()  # the client's last words still go through
-        self._stage = CLOSED
-        return self._transport.abort()
+        return self._drop()
 
     def close(self) -> None:
         self._stage = CLOSED
@@ -194,20 +193,24 @@ class UpstreamConnection(asyncio.Protocol):
         exchange = self._exchange
         if exchange is None:
             return self.close()  # bytes that nobody asked for
-        if self._stage is BODY and self._answer is not None and self._answer.is_whole_chunk(data):
-            self._keep(data)
-            return exchange.write(data)  # nearly all that a stream brings
         try:
+            if self._stage is BODY and self._answer is not None and self._answer.is_whole_chunk(data):
+                self._keep(data)
+                return exchange.write(data)  # nearly all that a stream brings
             if self._stage is BODY:
                 self._body_received(exchange, data)
             elif self._stage is TUNNEL:
                 exchange.from_upstream(data)
             else:
                 self._head_received(exchange, data)
+            if self._stage is COMPLETE:
+                self._complete(exchange)
         except UpstreamError as problem:
-            return self._fail(problem)
-        if self._stage is COMPLETE:
-            self._complete(exchange)
+            self._drop()
+            exchange.failed(problem)
+        except Exception as problem:
+            self._drop()
+            exchange.crashed(problem)
         return None
 
     def pause_writing(self) -> None:
@@ -217,9 +220,15 @@ class UpstreamConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        if self._stage is TUNNEL and self._exchange is not None:
-            self._exchange.upstream_has_room()
-        self._send_more()
+        exchange = self._exchange
+        if self._stage is TUNNEL and exchange is not None:
+            exchange.upstream_has_room()
+        try:
+            self._send_more()
+        except Exception as problem:
+            self._drop()
+            if exchange is not None:
+                exchange.crashed(problem)
 
     def eof_received(self) -> None:
         """Nothing more will come, and nobody will read what we may still have to send."""
@@ -233,7 +242,7 @@ class UpstreamConnection(asyncio.Protocol):
         if stage is TUNNEL:
             return exchange.tunnel_ended()
         if stage is BODY and exc is None and exchange.response_ends_with_connection and not exchange.server_is_dying:
-            return exchange.ended(self._pool.now(), self._pieces)
+            return exchange.ended_by_hanging_up(self._pool.now(), self._pieces)
         was_stale = stage is ASKED and self._requests > 1
         return exchange.connection_lost(may_retry=was_stale and (exchange.only_reads or self._is_untaken(exc)))
 
@@ -291,8 +300,8 @@ class UpstreamConnection(asyncio.Protocol):
             head = answer.read_head(lines)
         except Switched as switch:
             return self._switch(exchange, switch.head, data)
-        if exchange.is_turned_away(head):
-            return self._close_unheard()
+        if exchange.is_turned_away(head):  # it is on its way to another host
+            return self._drop()
         self._rest_s, self._most_requests = _promised(head.known.get(b"keep-alive", b""))
         if head.is_event_stream:
             # llama-server hangs up after each stream, whatever it promised, and a request that meets that is lost.
@@ -304,12 +313,6 @@ class UpstreamConnection(asyncio.Protocol):
         if may_learn and not head.has_no_body:
             self._to_learn = (lines, head)
         return self._begin_body(exchange, answer, head, data)
-
-    def _close_unheard(self) -> None:
-        """Nobody wants the rest: the request is on its way to another host."""
-        self._exchange = None
-        self._stage = CLOSED
-        self._transport.abort()
 
     def _switch(self, exchange: Exchange, head: ResponseHead, data: bytes) -> None:
         if not exchange.wants_tunnel:
@@ -399,12 +402,11 @@ class UpstreamConnection(asyncio.Protocol):
             known = known_response(lines, head, (self._rest_s, self._most_requests))
             self._pool.known.learn(split_length(lines)[0], known)
 
-    def _fail(self, error: UpstreamError) -> None:
-        exchange, self._exchange = self._exchange, None
+    def _drop(self) -> None:
+        """Nobody can use what still comes."""
+        self._exchange = None
         self._stage = CLOSED
         self._transport.abort()
-        if exchange is not None:
-            exchange.failed(error)
 
     def _send_more(self) -> None:
         """Send a spooled body piece by piece, as fast as the upstream takes it."""

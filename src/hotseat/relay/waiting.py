@@ -121,9 +121,9 @@ class EarlyAnswer:
         self._timer.cancel()
 
     def _show_life(self) -> None:
+        self._timer = self._later(EVERY_S, self._show_life)
         if not self._client.is_full:  # a client that reads nothing would find hundreds of them later
             self._say(self._sign(self._why()))
-        self._timer = self._later(EVERY_S, self._show_life)
 
     def _say(self, data: bytes) -> None:
         self._client.write(chunk(data))

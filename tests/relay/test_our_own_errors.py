@@ -1,0 +1,159 @@
+"""An error of ours ends the request it happened to, in an answer or a visible cut; nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.puppets import come_true, spec
+from tests.support.raising import Calls
+from tests.support.relay_house import HELLO, chat, chunked, get
+from tests.support.transport import End
+
+from hotseat.catalog.spec import Timeouts
+from hotseat.relay import answer, exchange, reading
+from hotseat.relay.client import ClientConnection
+from hotseat.relay.pool import Pool
+from hotseat.relay.relay import Relay
+from hotseat.relay.rules import Rules
+from hotseat.relay.upstream import UpstreamConnection
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+    from tests.support.transport import Wire
+
+STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PARTS: tuple[tuple[object, str], ...] = (
+    (answer.Answer, "on_header"),
+    (answer.Answer, "follow"),
+    (ClientConnection, "exchange_ended"),
+    (ClientConnection, "refuse"),
+    (exchange, "lead_of"),
+    (exchange, "response_bytes"),
+    (exchange, "told_name"),
+    (exchange.Exchange, "_forward"),
+    (exchange.Exchange, "_note"),
+    (exchange.Exchange, "_over"),
+    (exchange.Exchange, "_wait_for_lease"),
+    (exchange.Exchange, "ended"),
+    (Pool, "rest"),
+    (Pool, "take"),
+    (reading, "read_head"),
+    (reading, "road_for"),
+    (Relay, "is_current"),
+    (Relay, "upstream_head"),
+    (Rules, "identify"),
+    (Rules, "client_of"),
+    (UpstreamConnection, "keep_to"),
+    (UpstreamConnection, "send"),
+)
+"""What takes part in a request, on both sides of the relay."""
+RIGHT = [200, 200, 200, 404]
+LAST = 1_000
+PATIENCE_S = 2.0
+
+
+@asynccontextmanager
+async def alpha_answers(house: RelayHouse) -> AsyncIterator[None]:
+    """Whatever it is asked: streams where that is wished."""
+
+    async def answer_all() -> None:
+        while True:
+            call = await house.alpha.call()
+            stream = [STREAM, chunked(b"one", b"two")]
+            with suppress(OSError):  # it may have hung up
+                for piece in stream if call.request.all("X-Stream") else [HELLO]:
+                    await call.say(piece)
+
+    tasks = Tasks()
+    tasks.start(answer_all(), "alpha")
+    try:
+        yield
+    finally:
+        await tasks.aclose()
+
+
+async def heard(client: Wire, request: bytes) -> int:
+    """The status of the answer; 0 where the connection ended instead, -1 where nothing happened."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await client.send(request)
+            return (await client.message()).status
+    except TimeoutError:
+        return -1
+    except (AssertionError, ConnectionError):
+        client.hang_up()
+        return 0
+
+
+async def talk(house: RelayHouse, number: int) -> list[int]:
+    """What four requests are answered: a head that is new, the same again, a stream, a model that nobody knows."""
+    new = chat("alpha", f"X-Number: {number}")
+    stream = get("/slots?model=alpha", "X-Stream: 1", f"X-Number: {number}")
+    return [await heard(await house.client(), request) for request in (new, new, stream, chat("nobody"))]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_part_of_the_relay_that_raises(
+    house: RelayHouse, when: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At each call in turn: every client is answered or cut, the lease is given back, and the log has the trace."""
+    async with alpha_answers(house):
+        assert await talk(house, LAST) == RIGHT
+        clean = Calls()
+        await talk_with(house, clean, monkeypatch, 0)
+        for number, name in enumerate(clean.made):
+            caplog.clear()
+            calls = Calls(number, when)
+            statuses = await talk_with(house, calls, monkeypatch, number + 1)
+
+            told = f"{name}, call {number}: {statuses}"
+            assert all(status in (0, 500, 502, right) for status, right in zip(statuses, RIGHT, strict=True)), told
+            assert ("an error in hotseat itself" in caplog.text) is calls.has_raised, told
+            assert ("raising.Raised" in caplog.text) is calls.has_raised, told
+            await come_true(lambda: house.in_flight() == 0, within=2)
+        assert await talk(house, LAST + 1) == RIGHT
+
+
+async def talk_with(house: RelayHouse, calls: Calls, monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
+    with monkeypatch.context() as patched:
+        for owner, name in PARTS:
+            patched.setattr(owner, name, calls.around(name, getattr(owner, name)))
+        return await talk(house, number)
+
+
+async def test_one_client_whose_deadline_raises(
+    house: RelayHouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is cut, and the deadlines of all others are looked at as before."""
+    unlucky, lucky = await house.send(get()[:-10]), await house.send(get()[:-10])
+    await come_true(lambda: house.relay.clients == 2)
+    calls = Calls(raising=0)
+    monkeypatch.setattr(ClientConnection, "time_is_up", calls.around("time_is_up", ClientConnection.time_is_up))
+    await house.later(11)
+    ends = [await unlucky.end(), await lucky.end()]
+
+    assert sorted(end.value for end in ends) == sorted(end.value for end in (End.RESET, End.CLOSED))
+    assert b"408" in unlucky.unread + lucky.unread
+    assert "raising.Raised" in caplog.text
+    await come_true(lambda: house.relay.clients == 0)
+
+
+@pytest.mark.parametrize("limit", [{"max_request_s": 0.05}, {"timeouts": Timeouts(response_header_s=0.05)}])
+async def test_a_timer_that_raises(
+    open_house: OpenHouse, limit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a request's time is its end in any case."""
+    impatient = spec("alpha", **limit)
+    house = await open_house(models=(impatient,))
+    monkeypatch.setattr(exchange.Exchange, "_who", Calls(raising=0).around("_who", exchange.Exchange._who))
+    client = await house.send(chat())
+
+    assert (await client.message()).status == 500
+    await come_true(lambda: house.in_flight() == 0)
