@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from hotseat.dialling import Dialler
     from hotseat.terms import Address, Bytes, Seconds
@@ -46,6 +46,7 @@ async def fetch(
     body: bytes = b"",
     within: Seconds | None = None,
     most: Bytes = MOST_BYTES,
+    when_connected: Callable[[], None] | None = None,
 ) -> Answer:
     """The answer with `most` bytes of its body; `lines` are further fields of the question, each with its end.
 
@@ -53,6 +54,8 @@ async def fetch(
     """
     question = _question(address, path, method, lines, body)
     async with asyncio.timeout(within), connected(address, dialler) as (reader, writer):
+        if when_connected is not None:
+            when_connected()
         writer.write(question)
         return await _answer(reader, most)
 

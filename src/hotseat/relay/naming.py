@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 
 from hotseat.errors import ClientError, UnknownModel, did_you_mean
+from hotseat.relay.json_errors import why_not_json
 from hotseat.relay.paths import ONLY_LISTED, READING, STRICTEST, PathTable, is_ours, rule_of_ours, without_slash
 
 if TYPE_CHECKING:
@@ -183,6 +184,9 @@ class _Named(msgspec.Struct, gc=False):
 _read_named = msgspec.json.Decoder(_Named).decode
 
 
+EMPTY = "is empty; send JSON with a `model` field"
+
+
 def model_in_json(body: bytes) -> str | None:
     """The `model` member, the last one where there are several; None where there is none; raises for anything odd."""
     try:
@@ -190,8 +194,8 @@ def model_in_json(body: bytes) -> str | None:
     except msgspec.ValidationError as problem:
         raise ClientError(f"the request body must be a JSON object with a string as `model`: {problem}") from problem
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        what = f"is not valid JSON: {problem}" if body else "is empty; send JSON with a `model` field"
-        raise ClientError(f"the request body {what}") from problem
+        why = f"is not valid JSON: {why_not_json(problem, body)}" if body else EMPTY
+        raise ClientError(f"the request body {why}") from problem
     except RecursionError as problem:
         raise ClientError("the request body is nested too deeply") from problem
     if model is msgspec.UNSET:

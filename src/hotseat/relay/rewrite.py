@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hotseat.errors import ClientError
+from hotseat.relay.json_errors import why_not_json
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import BodyChanges
@@ -48,7 +49,7 @@ def _members_of(raw: bytes) -> Members | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         # An upstream with a more generous parser might still read it: then a stripped parameter would slip through.
         if raw.lstrip(BEFORE_AN_OBJECT).startswith(b"{"):
-            raise ClientError(f"the request body is not valid JSON: {problem}") from problem
+            raise ClientError(f"the request body is not valid JSON: {why_not_json(problem, raw)}") from problem
         return None
 
 
