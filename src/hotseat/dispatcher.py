@@ -146,15 +146,15 @@ class Dispatcher:
                 self._end_broken(ticket, visitor, problem)
         return ticket
 
-    def leave(self, ticket: TicketId) -> None:
-        """Give the lease back or leave the line. Safe to call twice."""
+    def leave(self, ticket: TicketId, is_answered: bool = False) -> None:
+        """Give the lease back or leave the line. Safe to call twice. `is_answered`: its server answered to the end."""
         if self._visitors.pop(ticket, None) is None:
             return
         commands = None
         if not (self._telling or self.traffic.is_watched):
-            commands = self._scheduler.leave_quietly(ticket, self._clock())
+            commands = self._scheduler.leave_quietly(ticket, is_answered, self._clock())
         if commands is None:
-            self.tell(RequestLeft(ticket))
+            self.tell(RequestLeft(ticket, is_answered))
         else:
             for command in commands:
                 self._carry_out(command)

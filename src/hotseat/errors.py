@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hotseat.terms import Seconds
+
+
+LONGEST_LINE = 400
+"""Of a failed start's text: clients show it in one line."""
+LAST_LINE = ' It last wrote: "{}"'
+SHORTEST_QUOTE = 20
 
 
 class HotseatError(Exception):
@@ -131,11 +138,30 @@ class UpstreamError(HotseatError):
 
 
 class LoadFailed(UpstreamError):
-    """The start failed or the health check timed out."""
+    """The start failed or the health check timed out. What the server wrote is for operators only."""
 
     status = 503
     code = "model_failed_to_start"
     retry_helps = False
+
+    def __init__(self, message: str, *, retry_after: Seconds | None = None, output: Sequence[str] = ()) -> None:
+        super().__init__(clipped(message, LONGEST_LINE), retry_after=retry_after)
+        self.output = output
+        """The last lines that the server wrote before it failed."""
+
+    @property
+    def in_full(self) -> str:
+        """For the log and for those who look after the models."""
+        return with_output(self.message, self.output)
+
+    def for_operators(self) -> LoadFailed:
+        """With the last line that says something."""
+        line = last_meaningful(self.output)
+        room = LONGEST_LINE - len(self.message) - len(LAST_LINE.format(""))
+        if not line or room < SHORTEST_QUOTE:
+            return self
+        told = self.message + LAST_LINE.format(clipped(line, room))
+        return LoadFailed(told, retry_after=self.retry_after, output=self.output)
 
 
 class NeverFits(UpstreamError):
@@ -252,6 +278,29 @@ class InvalidMove(HotseatError):
 def broken(problem: BaseException) -> HotseatError:
     """An error of ours that nobody foresaw, for whoever waits: the log has the rest."""
     return HotseatError(f"an error in hotseat itself ({type(problem).__name__}). Its log says more; please report it.")
+
+
+def clipped(text: str, most: int) -> str:
+    """One line of at most so many characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def last_meaningful(lines: Sequence[str]) -> str:
+    """The last line about trouble, or the last one at all; what only says goodbye or draws a rule does not count."""
+    said = [line.strip() for line in lines if any(map(str.isalpha, line)) and not _GOODBYE.search(line)]
+    about_trouble = [line for line in said if _TROUBLE.search(line)]
+    return (about_trouble or said or [""])[-1]
+
+
+_GOODBYE = re.compile(r"\b(?:exiting|cleaning up|shutting down|terminating)\b", re.IGNORECASE)
+_TROUBLE = re.compile(
+    r"error|exception|fail|cannot|unable|invalid|denied|panic|no such|not found|out of memory", re.IGNORECASE
+)
+
+
+def with_output(text: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"{text.removesuffix('.')}; its last output was:", *lines]) if lines else text
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.errors import LoadFailed
+from hotseat.errors import LoadFailed, with_output
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import (
     SleepFailed,
@@ -138,7 +138,7 @@ class ProcessLives:
             await self._end(command.model, command.launch)
         took = self._clock() - began
         if isinstance(started, UpstreamFailed):
-            error = str(started.error)
+            error = started.error.in_full
             log.warning("upstream failed to start model=%s took_s=%.2f error=%r", command.model, took, error)
         else:
             log.info("upstream ready model=%s took_s=%.2f pid=%s", command.model, took, started.upstream.pid)
@@ -153,7 +153,7 @@ class ProcessLives:
             exited = UpstreamExited(
                 ready.model, ready.launch, f"was stopped after an error in hotseat: {named(problem)}"
             )
-        log.info("upstream gone model=%s how=%r", ready.model, exited.how)
+        log.info("upstream gone model=%s how=%r", ready.model, with_output(exited.how, exited.output))
         return exited
 
     async def _learn_slots(self, ready: UpstreamReady) -> None:
@@ -215,7 +215,7 @@ class ProcessLives:
 
 
 def start_raised(model: ModelName, problem: Exception) -> LoadFailed:
-    return LoadFailed(f"cannot start {model}: an error in hotseat itself ({named(problem)}). Its log has the details.")
+    return LoadFailed(f"{model} is not ready: an error in hotseat itself ({named(problem)}). Its log has the details.")
 
 
 def named(problem: Exception) -> str:

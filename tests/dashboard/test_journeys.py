@@ -88,7 +88,7 @@ def test_a_failed_load_shows_what_the_server_said(visit: Visit) -> None:
 
     expect(row(page, "broken").locator(".last-error")).to_contain_text("exited with code 1")
     expect(row(page, "broken").locator(".output")).to_contain_text("/nowhere/model.gguf")
-    expect(page.locator(".notice.trouble")).to_contain_text("cannot start broken")
+    expect(page.locator(".notice.trouble")).to_contain_text("broken is not ready")
     # Chromium itself writes down every answer of 400 and more.
     visit.complaints[:] = [each for each in visit.complaints if "status of 503" not in each]
 

@@ -9,7 +9,6 @@ import pytest
 from tests.support.catalogs import model, with_budget
 from tests.support.playbook import (
     arrives,
-    clock,
     exited,
     failed,
     grants,
@@ -19,7 +18,6 @@ from tests.support.playbook import (
     refuses,
     starts,
     stops,
-    wakes_at,
 )
 
 from hotseat.scheduling.habits import FRESH, KEPT_CLIENTS, KEPT_GAPS, UNKNOWN_LOAD_S, UNKNOWN_STOP_S, Habit, Habits
@@ -66,10 +64,9 @@ def test_a_model_never_seen_is_like_the_others() -> None:
 def test_only_finished_loads_count(yard: Playbook) -> None:
     """A start that failed says nothing about how long a load takes."""
     yard >> arrives(1, "qwen") << starts("qwen")
-    yard.at(3) >> failed("qwen") << refuses(1) << wakes_at(13)
+    yard.at(3) >> failed("qwen") << refuses(1)
     assert yard.view("qwen").load_s is None
-    yard.at(13) >> clock << nothing
-    yard >> arrives(2, "qwen") << starts("qwen")
+    yard.at(13) >> arrives(2, "qwen") << starts("qwen")
     yard >> leaves(2) << nothing
     yard.at(21) >> ready("qwen") << nothing
 

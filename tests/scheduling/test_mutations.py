@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.events import RequestLeft, UpstreamExited
-    from hotseat.scheduling.lifecycle import Move
     from hotseat.scheduling.line import Ticket
     from hotseat.scheduling.plan import Prospect
     from hotseat.terms import Instant, Place, TicketId
@@ -53,7 +52,7 @@ def unloading_memory_counts_as_free(state: State) -> list[ModelState]:
 
 
 def a_departed_client_stays_in_line(scheduler: Scheduler, moves: Moves, event: RequestLeft) -> None:
-    moves.give_back(event.ticket)
+    moves.give_back(event.ticket, event.is_answered)
 
 
 def a_busy_model_is_stopped(moves: Moves) -> None:
@@ -88,7 +87,7 @@ def the_loader_is_never_busy(state: State) -> None:
     return None
 
 
-def a_lease_is_never_given_back(moves: Moves, ticket: TicketId) -> ModelState | None:
+def a_lease_is_never_given_back(moves: Moves, ticket: TicketId, is_answered: bool) -> ModelState | None:
     return moves.state.leases.get(ticket)
 
 
@@ -148,8 +147,16 @@ def pinned_models_are_evicted(state: State, wanted: object, resident: ModelState
     return False
 
 
-def a_failing_model_is_tried_without_rest(failures: int, move: Move) -> float:
+def a_failing_model_is_tried_without_rest(failures: int) -> float:
     return 0.0
+
+
+def a_model_rests_after_its_first_failure(failures: int) -> float:
+    return 2.0 * failures
+
+
+def an_answer_proves_nothing(model: ModelState) -> None:
+    model.has_answered = False
 
 
 def the_timer_is_never_set(scheduler: Scheduler, commands: object, when: Instant) -> None:
@@ -186,6 +193,8 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (Plan, "about", the_first_one_is_evicted_for_the_second),
     (turns, "is_protected", pinned_models_are_evicted),
     (moves, "rest_s", a_failing_model_is_tried_without_rest),
+    (moves, "rest_s", a_model_rests_after_its_first_failure),
+    (ModelState, "prove_itself", an_answer_proves_nothing),
     (Scheduler, "_wake_at", the_timer_is_never_set),
     (Moves, "grant", a_ticket_is_granted_and_kept_in_line),
     (room, "kept_asleep", what_sleepers_keep_is_not_counted),

@@ -82,8 +82,7 @@ def test_a_changed_model_that_is_loading(yard: Playbook) -> None:
 
 def test_a_changed_model_that_rests(yard: Playbook) -> None:
     """A new configuration starts with a clean slate."""
-    yard >> arrives(1, "qwen") << starts("qwen")
-    yard >> failed("qwen") << refuses(1) << wakes_at(10)
+    yard.with_resting("qwen")
     yard >> changed(NEW_QWEN) << nothing
     assert yard.view("qwen").failures == 0
 

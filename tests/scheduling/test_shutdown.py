@@ -20,7 +20,6 @@ from tests.support.playbook import (
     shutdown,
     starts,
     stops,
-    wakes_at,
 )
 
 from hotseat.errors import ShuttingDown
@@ -97,8 +96,7 @@ def test_a_load_becomes_ready_after_the_house_closed(yard: Playbook) -> None:
 
 def test_a_resting_model_does_not_come_back(yard: Playbook) -> None:
     """The end of a rest wakes nothing in a closed house."""
-    yard >> arrives(1, "qwen") << starts("qwen")
-    yard >> failed("qwen") << refuses(1) << wakes_at(10)
+    yard.with_resting("qwen")
     yard >> shutdown() << nothing
 
-    yard.at(10) >> clock << nothing
+    yard.at(2) >> clock << nothing

@@ -126,8 +126,7 @@ def test_unloading_what_is_cold(yard: Playbook) -> None:
 
 def test_unloading_what_rests(yard: Playbook) -> None:
     """A model that failed is not running."""
-    yard >> load(1, "qwen") << starts("qwen")
-    yard >> failed("qwen") << refuses(1) << wakes_at(10)
+    yard.with_resting("qwen")
 
     yard >> unload(2, "qwen") << refuses(2, NotRunning)
 

@@ -88,7 +88,7 @@ def test_a_draining_model(yard: Playbook) -> None:
 def test_a_model_that_failed(yard: Playbook) -> None:
     """After a failure the reason can be read until something else happens."""
     yard >> arrives(1, "qwen") << starts("qwen")
-    yard >> failed("qwen") << refuses(1) << wakes_at(10)
+    yard >> failed("qwen") << refuses(1)
 
     assert yard.why("qwen") == "qwen exited with code 1"
     assert yard.view("qwen").last_error == "qwen exited with code 1"

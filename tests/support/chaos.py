@@ -143,7 +143,7 @@ class Chaos(RuleBasedStateMachine):
             case "hang up" if self.world.waiting:
                 self.world.leave(pick(self.world.waiting, which))
             case "end" if tickets := [*self.world.leases, *self.world.orphans]:
-                self.world.leave(pick(tickets, which))
+                self.world.leave(pick(tickets, which), is_answered=which % 3 > 0)
 
     def _trouble(self, what: str, which: int) -> None:
         match what:

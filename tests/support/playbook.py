@@ -203,6 +203,13 @@ class Playbook:
         self._unasserted.clear()
         return self
 
+    def with_resting(self, model: str) -> Playbook:
+        """`model` cannot be started twice in a row and rests for two seconds."""
+        for fact in (arrives(901, model), failed(model), arrives(902, model), failed(model)):
+            self >> fact
+            self._unasserted.clear()
+        return self
+
     def with_nap(self, model: str, other: str, sleep_s: Seconds = 1, wake_s: Seconds = 2) -> Playbook:
         """`model`, which is ready, makes room for `other` asleep and is woken again, as long as that takes."""
         for fact, seconds in (
@@ -231,8 +238,8 @@ def arrives(ticket: int, model: str, client: str = "someone", *, reads: bool = F
     return RequestArrived(TicketId(ticket), ModelName(model), ClientId(client), takes_slot=not reads)
 
 
-def leaves(ticket: int) -> RequestLeft:
-    return RequestLeft(TicketId(ticket))
+def leaves(ticket: int, *, is_answered: bool = True) -> RequestLeft:
+    return RequestLeft(TicketId(ticket), is_answered)
 
 
 def load(ticket: int, model: str) -> LoadRequested:
@@ -274,8 +281,9 @@ def failed(model: str, launch: int | None = None) -> Sketch:
     return lambda yard: UpstreamFailed(ModelName(model), _launch(yard, model, launch), error)
 
 
-def exited(model: str, launch: int | None = None) -> Sketch:
-    return lambda yard: UpstreamExited(ModelName(model), _launch(yard, model, launch), "was killed by SIGKILL")
+def exited(model: str, launch: int | None = None, output: tuple[str, ...] = ()) -> Sketch:
+    how = "was killed by SIGKILL"
+    return lambda yard: UpstreamExited(ModelName(model), _launch(yard, model, launch), how, output)
 
 
 def unresponsive(model: str, launch: int | None = None) -> Sketch:

@@ -45,6 +45,8 @@ class Puppets:
     def __init__(self, slow: tuple[str, ...] = (), broken: tuple[str, ...] = ()) -> None:
         self.slow = slow
         self.broken = broken
+        self.output: tuple[str, ...] = ()
+        """What the servers of broken models write."""
         self.slots: dict[str, int] = {}
         """What a model's server says about its slots; nothing where it is not named."""
         self.read_ahead_of: list[str] = []
@@ -76,7 +78,7 @@ class Puppets:
         self._gone[name] = asyncio.get_running_loop().create_future()
         if name in self.broken:
             self._gone[name].set_result("exited with code 1")
-            return UpstreamFailed(name, launch, LoadFailed(f"{name} exited with code 1"))
+            return UpstreamFailed(name, launch, LoadFailed(f"{name} exited with code 1", output=self.output))
         if name in self.slow and not await self._comes_up(name):
             return UpstreamFailed(name, launch, LoadFailed(f"{name} was stopped while it was loading"))
         return UpstreamReady(name, launch, Upstream(Address("127.0.0.1", FIRST_PORT + launch), FIRST_PID + launch))

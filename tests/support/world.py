@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.errors import HotseatError
     from hotseat.scheduling.view import View
     from hotseat.terms import Bytes, Instant, LaunchId, ModelName, Place, Seconds
 
 NEVER: Instant = float("inf")
-STABLE_S = 60.0
 ROUNDS = 200
 """More than enough to answer everybody once the world behaves: a handful per model is usual."""
 
@@ -87,7 +87,8 @@ class Server:
     life: Life = Life.LOADING
     was_ready: bool = False
     """A server may become ready although it was told to stop; its end is told differently then."""
-    up_since: Instant = NEVER
+    has_answered: bool = False
+    """Somebody was answered to the end: its own end is no failure."""
     idle_since: Instant = NEVER
     is_leaving: bool = False
     """It was seen draining, or told to stop: no more leases."""
@@ -167,16 +168,19 @@ class World:
         self.tell(LoadRequested(ticket, model, ClientId("operator")))
         return ticket
 
-    def leave(self, ticket: TicketId) -> None:
+    def leave(self, ticket: TicketId, *, is_answered: bool = True) -> None:
         """Hang up while waiting, or finish, or give back what died."""
         if gave_up := self.waiting.pop(ticket, None):
             self._served_before.pop((gave_up.model, gave_up.client), None)
         lease = self.leases.pop(ticket, None)
         if lease and not self.leases_on(lease.server):
             lease.server.idle_since = self.now
+        if lease and is_answered:
+            lease.server.has_answered = True
+            self._forgive(lease.server.model)
         if ticket in self.orphans:
             self.orphans.remove(ticket)
-        self.tell(RequestLeft(ticket))
+        self.tell(RequestLeft(ticket, is_answered))
 
     def unload(self, model: ModelName, *, force: bool = False) -> None:
         ticket = TicketId(next(self._numbers))
@@ -228,7 +232,7 @@ class World:
         server.was_ready = True
         if server.life is Life.LOADING:
             server.life = Life.UP
-            server.up_since = server.idle_since = self.now
+            server.idle_since = self.now
         self.tell(UpstreamReady(server.model, server.launch, server.upstream))
 
     def fall_asleep(self, server: Server) -> None:
@@ -242,7 +246,7 @@ class World:
         if server.life is Life.WAKING:
             server.life, server.level = Life.UP, None
             server.is_leaving = False
-            server.up_since = server.idle_since = self.now
+            server.idle_since = self.now
         self.tell(UpstreamAwake(server.model, server.launch))
 
     def toss_and_turn(self, server: Server) -> None:
@@ -321,10 +325,11 @@ class World:
                 self._granted(command)
             case Confirm():
                 self._confirmed(command)
-            case Refuse(ticket=ticket):
+            case Refuse(ticket=ticket, error=error):
                 refused = self.waiting.pop(ticket, None)
                 if refused:
                     self._served_before.pop((refused.model, refused.client), None)
+                    self._judge_refusal(refused.model, error)
                 self._require(refused or self.unloads.pop(ticket, None), f"{ticket} is refused, but does not wait")
             case Cut(ticket=ticket):
                 self._cut(ticket)
@@ -383,6 +388,11 @@ class World:
         self._require(wanted and wanted.wish is Wish.LOAD, f"{command.ticket} is confirmed, but asked for nothing")
         server = self.server_of(command.model)
         self._require(server and server.life is Life.UP, f"{command.model} is said to be ready, and is not")
+
+    def _judge_refusal(self, model: ModelName, error: HotseatError) -> None:
+        if isinstance(error, LoadFailed) and error.retry_after is not None:
+            rests = self._rests_until.get(model, 0.0) > self.now
+            self._require(rests, f"{model} is not tried, though it need not rest: {error}")
 
     def _cut(self, ticket: TicketId) -> None:
         lease = self.leases.get(ticket)
@@ -456,8 +466,6 @@ class World:
             if server.life in (Life.ASLEEP, Life.WAKING) or server.was_sleepless:  # it left when it fell asleep
                 continue
             server.is_leaving = True
-            if self.now - server.up_since >= STABLE_S:
-                self._forgive(server.model)
             if not (server.causes or self._is_expired(server)):
                 self._judge_eviction(server, loads_under_way)
 
@@ -545,12 +553,10 @@ class World:
         return any(wanted.model == model for wanted in self.waiting.values())
 
     def _note_failure(self, server: Server) -> None:
-        if self.now - server.up_since >= STABLE_S:
-            self._forgive(server.model)
-        if server.model not in self.catalog.models:
-            return  # removed: nobody remembers it
+        if server.has_answered or server.model not in self.catalog.models:
+            return  # it works; or it was removed, and nobody remembers it
         failures = self._failures[server.model] = self._failures.get(server.model, 0) + 1
-        rest = 0.0 if failures < 2 else min(60.0, 2.0 ** (failures - 2))
+        rest = 0.0 if failures < 2 else min(60.0, 2.0 ** (failures - 1))
         self._rests_until[server.model] = self.now + rest
 
     def _forgive(self, model: ModelName) -> None:

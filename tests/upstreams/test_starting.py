@@ -59,13 +59,13 @@ async def test_a_program_that_does_not_exist_is_named(stage: Stage) -> None:
     """The sentence says which word of the command line to look at."""
     error = await stage.failed(model("dutiful", argv=("llama-servr", "--port", "${PORT}")))
 
-    assert error == 'cannot start qwen: no program named "llama-servr" on PATH'
+    assert error == 'qwen is not ready: no program named "llama-servr" on PATH.'
 
 
 async def test_a_file_that_does_not_exist_is_named(stage: Stage) -> None:
     error = await stage.failed(model("dutiful", argv=("/opt/nowhere/llama-server", "${PORT}")))
 
-    assert error == 'cannot start qwen: there is no file "/opt/nowhere/llama-server"'
+    assert error == 'qwen is not ready: there is no file "/opt/nowhere/llama-server".'
 
 
 async def test_a_file_that_may_not_be_run_is_named(stage: Stage, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_a_file_that_may_not_be_run_is_named(stage: Stage, tmp_path: Path)
     program.write_text("#!/bin/sh\n")
     error = await stage.failed(model("dutiful", argv=(str(program), "${PORT}")))
 
-    assert error.startswith(f'cannot start qwen: "{program}" is not a program that may be run')
+    assert error.startswith(f'qwen is not ready: "{program}" is not a program that may be run')
 
 
 async def test_a_file_that_is_no_program_is_told_in_the_kernels_words(stage: Stage, tmp_path: Path) -> None:
@@ -83,18 +83,19 @@ async def test_a_file_that_is_no_program_is_told_in_the_kernels_words(stage: Sta
     program.chmod(0o755)
     error = await stage.failed(model("dutiful", argv=(str(program), "${PORT}")))
 
-    assert error == f"cannot start qwen: {program} cannot be run: Exec format error"
+    assert error == f"qwen is not ready: {program} cannot be run: Exec format error."
 
 
 async def test_a_server_that_dies_while_loading_leaves_its_last_words(stage: Stage) -> None:
     """The failure says how it ended and what it wrote, without waiting for the health check's time to pass."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    error = await stage.failed(model("dies_while_loading", "7"))
+    failed = await stage.supervisor.start(stage.next_start(model("dies_while_loading", "7")))
 
-    assert error.startswith(
-        "cannot start qwen: it exited with code 7 while loading; its last output was:\nerror: failed"
-    )
+    assert isinstance(failed, UpstreamFailed)
+    assert failed.error.message == "qwen is not ready: it exited with code 7 while loading. See `hotseat logs qwen`."
+    assert '. See `hotseat logs qwen`. It last wrote: "error: failed to load' in failed.error.for_operators().message
+    assert "; its last output was:\nerror: failed" in failed.error.in_full
     assert loop.time() - began < 5
 
 
@@ -120,9 +121,10 @@ async def test_a_server_that_dies_by_a_nameless_signal_says_its_number(stage: St
 async def test_last_words_are_those_of_this_launch(stage: Stage) -> None:
     """What an earlier launch wrote is kept, but it is not the reason of this failure."""
     await stage.failed(model("dies_while_loading"))
-    error = await stage.failed(model("never_listens", health_check_timeout_s=0.3))
+    failed = await stage.supervisor.start(stage.next_start(model("never_listens", health_check_timeout_s=0.3)))
 
-    assert "failed to load" not in error
+    assert isinstance(failed, UpstreamFailed)
+    assert "failed to load" not in failed.error.in_full
     assert any("failed to load" in line for line in stage.output.tail(50))
 
 
@@ -130,9 +132,8 @@ async def test_a_server_that_is_never_ready_fails_at_its_time(stage: Stage) -> N
     """The sentence is the contract's, in whole seconds, and says what the server answered."""
     error = await stage.failed(model("never_ready", health_check_timeout_s=1.0))
 
-    assert error.startswith("cannot start qwen: health check timed out after 1 seconds (http://127.0.0.1:")
-    assert "/health: the last answer was 503). Raise healthCheckTimeout if it needs longer" in error
-    assert error.endswith("its last output was:\nloading tensors")
+    assert error.startswith("qwen is not ready: health check timed out after 1 seconds (http://127.0.0.1:")
+    assert "/health: the last answer was 503). Raise healthCheckTimeout if it needs longer. See `hotseat logs" in error
 
 
 async def test_after_a_failure_no_process_is_left(stage: Stage) -> None:
@@ -206,7 +207,7 @@ async def test_a_crash_is_told_with_the_last_words(stage: Stage) -> None:
     exited = await stage.supervisor.watch(ready)
     writer.close()
 
-    assert exited.how == "exited with code 1; its last output was:\nthread panicked"
+    assert (exited.how, exited.output) == ("exited with code 1", ("thread panicked",))
     assert (exited.model, exited.launch) == (ready.model, ready.launch)
 
 

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from hotseat.api.manners import USUAL
 from hotseat.api.patience import HUNG_UP, ClientGone
-from hotseat.errors import ClientError, HotseatError
+from hotseat.errors import ClientError, HotseatError, LoadFailed
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def tell_failures(app: FastAPI, house: House) -> None:
 
     async def hotseat_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HotseatError)
+        if isinstance(error, LoadFailed):  # who may load a model may see what its server wrote
+            error = error.for_operators()
         return refusal(request, error, house.settings().error_format)
 
     async def no_such_route(request: Request, error: Exception) -> Response:

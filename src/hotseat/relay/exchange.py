@@ -18,7 +18,7 @@ from hotseat.activity import UnderWay
 from hotseat.bulkhead import attempt
 from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, FELLOW_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
-from hotseat.errors import HotseatError, UnknownModel, UpstreamError, broken
+from hotseat.errors import HotseatError, LoadFailed, UnknownModel, UpstreamError, broken
 from hotseat.relay import audit
 from hotseat.relay.dying import is_dying
 from hotseat.relay.finding import check_may_start, lead_of, running_server
@@ -30,6 +30,7 @@ from hotseat.relay.refusals import stream_error
 from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
 from hotseat.relay.usage import tokens_in
 from hotseat.relay.waiting import EarlyAnswer, after_grace, can_begin_early
+from hotseat.settings import Role
 
 if TYPE_CHECKING:
     import asyncio
@@ -295,7 +296,15 @@ class Exchange:
 
     @guarded
     def refused(self, error: HotseatError) -> None:
+        if isinstance(error, LoadFailed) and self._may_see_output():
+            error = error.for_operators()
         self._refuse(error)
+
+    def _may_see_output(self) -> bool:
+        """Of model servers. A host of the fleet does not say on whose behalf it asks."""
+        verdict = self.request.verdict
+        is_operator = verdict.account is None or verdict.account.key.role is not Role.INFERENCE
+        return is_operator and not verdict.from_host
 
     @guarded
     def cut(self, error: HotseatError) -> None:
@@ -490,11 +499,11 @@ class Exchange:
             self._tokens = tokens_in(pieces)
         self._connection = None
         if self._early is not None:
-            self._over(self._early.status, now)
+            self._over(self._early.status, now, is_answered=True)
             return self._early.ended(keep_alive=not self._closes, now=now)
         if self._chunks:
             self._client.write(b"0\r\n\r\n")
-        self._over(self._head.status, now)
+        self._over(self._head.status, now, is_answered=True)
         return self._client.exchange_ended(keep_alive=not self._closes, now=now)
 
     @guarded
@@ -551,7 +560,7 @@ class Exchange:
     @guarded
     def tunnel_ended(self) -> None:
         """The upstream closed it."""
-        self._over(SWITCHING, self._relay.now())
+        self._over(SWITCHING, self._relay.now(), is_answered=True)
         self._client.tunnel_ended()
 
     # From the client
@@ -632,7 +641,7 @@ class Exchange:
         assert self._head is not None
         return self._dechunks or (self._head.ends_with_the_connection and not self._chunks)
 
-    def _over(self, status: int, now: Instant) -> None:
+    def _over(self, status: int, now: Instant, *, is_answered: bool = False) -> None:
         self._stage = OVER
         if self._pending is not None:
             self._stop_clock()
@@ -642,7 +651,7 @@ class Exchange:
         if connection is not None and connection.serves(self):
             connection.release()
         if self._ticket is not None:
-            self._relay.dispatcher.leave(self._ticket)
+            self._relay.dispatcher.leave(self._ticket, is_answered)
         try:
             if self._passage is not None:
                 self._passage.come_back()

@@ -50,6 +50,8 @@ class RequestLeft:
     """The last byte was relayed, or the client hung up, in whatever state its ticket was."""
 
     ticket: TicketId
+    is_answered: bool = False
+    """Did its server answer to the end? Then the server has shown that it works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,9 @@ class UpstreamExited:
     model: ModelName
     launch: LaunchId
     how: str
-    """Exit code or signal in words, with the last lines of output where they help."""
+    """Exit code or signal in words."""
+    output: tuple[str, ...] = ()
+    """The last lines that it wrote, where nobody had asked it to end. There may be prompts in them."""
 
 
 @dataclass(frozen=True, slots=True)

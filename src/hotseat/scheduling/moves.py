@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotseat.errors import with_output
 from hotseat.scheduling.commands import (
     Cause,
     Command,
@@ -25,24 +26,21 @@ from hotseat.scheduling.line import Ticket, Wish
 from hotseat.scheduling.state import LONG_AGO, takes_slot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
     from hotseat.scheduling.state import ModelState, State
     from hotseat.terms import Instant, ModelName, Seconds, TicketId, Upstream
 
-FIRST_REST_S: Seconds = 1.0
+FIRST_REST_S: Seconds = 2.0
 LONGEST_REST_S: Seconds = 60.0
-FAILED_START_S: Seconds = 10.0
-"""Longer than SDKs wait that ask three times whatever they are told: each would start it in vain."""
-STABLE_S: Seconds = 60.0
-"""A server that lived this long has shown that it can: its earlier failures are forgotten."""
 
 
-def rest_s(failures: int, move: Move) -> Seconds:
-    """After a crash the first restart is immediate, then the wait doubles; a failed start is not tried again soon."""
-    doubling = 0.0 if failures < 2 else min(LONGEST_REST_S, FIRST_REST_S * 2 ** (failures - 2))
-    return max(FAILED_START_S, doubling) if move is Move.FAIL else doubling
+def rest_s(failures: int) -> Seconds:
+    """After the first failure the next request starts it at once; from the second in a row on the wait doubles."""
+    return 0.0 if failures < 2 else min(LONGEST_REST_S, FIRST_REST_S * 2.0 ** (failures - 2))
 
 
 class Moves:
@@ -105,11 +103,13 @@ class Moves:
         self.state.leases[ticket.id] = model
         return self.commands.append(Grant(ticket.id, model.name, model.upstream, because))
 
-    def give_back(self, ticket: TicketId) -> ModelState | None:
+    def give_back(self, ticket: TicketId, is_answered: bool) -> ModelState | None:
         """A lease ends; the model it was on, or None if there was none (any more)."""
         model = self.state.leases.pop(ticket, None)
         if model is None:
             return None
+        if is_answered and not model.has_answered:
+            model.prove_itself()
         lease = model.leases.pop(ticket)
         if takes_slot(lease):
             model.slots_used -= 1
@@ -140,6 +140,7 @@ class Moves:
         self._enter(model, Move.START, because)
         model.spec = self.state.catalog.models[model.name]
         model.launch = self.state.next_launch()
+        model.has_answered = False
         self.state.read_ahead.pop(model.name, None)
         self._note_company()
         self.commands.append(StartUpstream(model.name, model.launch, model.spec, because))
@@ -216,7 +217,6 @@ class Moves:
         One that is leaving goes on leaving, and will not sleep.
         """
         if model.phase is Phase.READY:
-            self._forget_failures(model)
             model.cause = cause
             self._enter(model, Move.DRAIN, because)
         elif model.phase in (Phase.LOADING, Phase.ASLEEP) or model.is_falling_asleep:
@@ -277,13 +277,12 @@ class Moves:
         self._enter(model, Move.DIE, how)
         self._bury(model)
 
-    def fail(self, model: ModelState, move: Move, error: str) -> None:
-        """A start failed or a server died unasked: it rests before it is tried again."""
-        if move is Move.CRASH:
-            self._forget_failures(model)
-        model.failures += 1
-        model.last_error = error
-        model.rest_until = self.now + rest_s(model.failures, move)
+    def fail(self, model: ModelState, move: Move, error: str, output: Sequence[str]) -> None:
+        """A start failed or a server died unasked: unless it has answered somebody before, that counts against it."""
+        if not model.has_answered:
+            model.failures += 1
+        model.last_error = with_output(error, output)
+        model.rest_until = self.now + rest_s(model.failures)
         self._enter(model, move, error)
         self._bury(model)
 
@@ -306,10 +305,6 @@ class Moves:
         else:
             self.state.active[model.name] = model
         self.state.reckon_claim(model)
-
-    def _forget_failures(self, model: ModelState) -> None:
-        if self.now - model.ready_at >= STABLE_S:
-            model.failures = 0
 
     def _bury(self, model: ModelState) -> None:
         """No process is left. Leases on it end when their connections break; they no longer count for the model."""

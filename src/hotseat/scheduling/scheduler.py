@@ -120,8 +120,10 @@ class Scheduler:
             upstream = self.lease_at_once(event.ticket, event.model, event.client, event.takes_slot, now)
             if upstream is not None:
                 return [Grant(event.ticket, event.model, upstream, "ready")]
-        elif type(event) is RequestLeft and (commands := self.leave_quietly(event.ticket, now)) is not None:
-            return commands
+        elif type(event) is RequestLeft:
+            commands = self.leave_quietly(event.ticket, event.is_answered, now)
+            if commands is not None:
+                return commands
         moves = Moves(self._state, now)
         self._note(moves, event)
         if moves.changes_somebodys_fate:
@@ -150,7 +152,7 @@ class Scheduler:
         model.served += 1
         return model.upstream
 
-    def leave_quietly(self, ticket: TicketId, now: Instant) -> list[Command] | None:
+    def leave_quietly(self, ticket: TicketId, is_answered: bool, now: Instant) -> list[Command] | None:
         """Take back a lease that nobody waits for; None if the house must be looked at."""
         state = self._state
         model = state.leases.get(ticket)
@@ -158,6 +160,8 @@ class Scheduler:
             return None
         del state.leases[ticket]
         lease = model.leases.pop(ticket)
+        if is_answered and not model.has_answered:
+            model.prove_itself()
         if lease.wish is USE:
             model.slots_used -= 1
             habit = model.habit
@@ -249,7 +253,7 @@ class Scheduler:
 
     def _left(self, moves: Moves, event: RequestLeft) -> None:
         if not moves.quit(event.ticket):
-            moves.give_back(event.ticket)
+            moves.give_back(event.ticket, event.is_answered)
 
     def _unload_requested(self, moves: Moves, event: UnloadRequested) -> None:
         model = self._state.models.get(event.model)
@@ -309,7 +313,7 @@ class Scheduler:
         if model.phase is Phase.UNLOADING:
             moves.exit(model)
         else:
-            moves.fail(model, Move.FAIL, event.error.message)
+            moves.fail(model, Move.FAIL, event.error.message, event.error.output)
             moves.refuse_all(model.name, event.error, "it failed to start")
         self._follow_catalog(model)
 
@@ -321,7 +325,7 @@ class Scheduler:
         elif model.phase is Phase.ASLEEP or (model.bed and model.phase is Phase.LOADING):
             moves.die_asleep(model, f"{model.name} {event.how} in its sleep")
         else:
-            moves.fail(model, Move.CRASH, f"{model.name} {event.how}")
+            moves.fail(model, Move.CRASH, f"{model.name} {event.how}", event.output)
         self._follow_catalog(model)
 
     def _unresponsive(self, moves: Moves, event: UpstreamUnresponsive) -> None:

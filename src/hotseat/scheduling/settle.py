@@ -60,11 +60,11 @@ def _end_rests(moves: Moves) -> Instant:
 
 
 def rests(model: ModelState, now: Instant) -> LoadFailed:
+    """`why` and not `last_error`: what a server wrote, prompts of others perhaps, is not for everybody."""
     left: Seconds = model.rest_until - now
-    often = "failed" if model.failures == 1 else f"failed {model.failures} times in a row"
     text = (
-        f"{model.name} {often} and rests for {left:.0f} s more;"
-        f" load it explicitly to try at once. Last failure: {model.last_error}"
+        f"{model.name} is not ready: it failed {model.failures} times in a row and is not started again for"
+        f" {left:.0f} s; `hotseat load {model.name}` tries at once. Last failure: {model.why}"
     )
     return LoadFailed(text, retry_after=left)
 

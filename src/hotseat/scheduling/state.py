@@ -73,10 +73,13 @@ class ModelState:
     cause: Cause | None = None
     """While it is leaving: what for."""
     unload_wishes: list[TicketId] = field(default_factory=list)
+    has_answered: bool = False
+    """Has its present process, or the last one, answered a request to the end?"""
     failures: int = 0
-    """Failed starts and crashes in a row."""
+    """Starts in a row that failed, or whose server died before it answered anybody."""
     rest_until: Instant = LONG_AGO
     last_error: str = ""
+    """With what the server wrote: for operators only."""
 
     @property
     def name(self) -> ModelName:
@@ -99,6 +102,11 @@ class ModelState:
     def is_asleep(self) -> bool:
         """It has a process, but no place among those that are awake."""
         return self.phase is Phase.ASLEEP or self.ends_asleep
+
+    def prove_itself(self) -> None:
+        """It has answered a request to the end: what failed before is forgotten."""
+        self.has_answered = True
+        self.failures = 0
 
     @property
     def slots(self) -> int | None:

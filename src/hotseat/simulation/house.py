@@ -159,7 +159,7 @@ class House:
         server.running -= 1
         self._work(server)
         self._note_draining(server)
-        self._tell(RequestLeft(request.ticket))
+        self._tell(RequestLeft(request.ticket, is_answered=True))
         self._leaves(request)
 
     def _note_draining(self, server: Server) -> None:

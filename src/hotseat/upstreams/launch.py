@@ -144,21 +144,22 @@ class Launch:
         env = environment(self._environ, self._spec.recipe.env)
         return await self._run_beside(words, env)
 
-    async def ended(self) -> str:
-        """How it ended once it was ready, with its last words where nobody had asked it to."""
+    async def ended(self) -> tuple[str, list[str]]:
+        """How it ended once it was ready, and what it wrote last where nobody had asked it to."""
         assert self._child, "only what was ready can be watched"
         how = await self._child.exited()
-        return how if self._child.was_asked_to_end else how + self._last_words()
+        return how, [] if self._child.was_asked_to_end else self._last_lines()
 
     def _failure(self, trouble: Exception) -> LoadFailed:
         if not self._is_wanted:
             return LoadFailed(f"{self._spec.name} was stopped while loading")
         why = without(str(trouble), self._spec.recipe.secrets)
-        return LoadFailed(f"cannot start {self._spec.name}: {why}{self._last_words()}")
+        lines = self._last_lines()
+        where = f" See `hotseat logs {self._spec.name}`." if lines else ""
+        return LoadFailed(f"{self._spec.name} is not ready: {why}.{where}", output=lines)
 
-    def _last_words(self) -> str:
-        lines = self._output.tail(LAST_LINES, since=self._began_at)
-        return "\n".join(["; its last output was:", *lines]) if lines else ""
+    def _last_lines(self) -> list[str]:
+        return self._output.tail(LAST_LINES, since=self._began_at)
 
     # From a recipe to a server that answers
 

@@ -93,9 +93,9 @@ class Supervisor:
 
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:
         """Return when no process of the launch is left."""
-        how = await self._launches[ready.launch].ended()
+        how, last_lines = await self._launches[ready.launch].ended()
         del self._launches[ready.launch]
-        return UpstreamExited(ready.model, ready.launch, how)
+        return UpstreamExited(ready.model, ready.launch, how, tuple(last_lines))
 
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
         """How many requests the server works on at a time, if it is one that tells; others are not bothered."""

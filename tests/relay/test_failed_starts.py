@@ -1,0 +1,82 @@
+"""A model that cannot be started: who is told what of it, and when its server has shown that it works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.puppets import come_true
+from tests.support.relay_house import chat
+
+from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
+from hotseat.terms import HostName, ModelName
+
+if TYPE_CHECKING:
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+
+BEARER = "Authorization: Bearer "
+KEYS = (ApiKey("anns", Role.INFERENCE), ApiKey("olas", Role.OPERATE), ApiKey("adas", Role.ADMIN))
+OUTPUT = ("loading", "error: no kernel image", "----", "")
+LAST_LINE = b"error: no kernel image"
+
+
+async def test_without_keys_the_servers_last_line_is_told(house: RelayHouse) -> None:
+    """The last one that says something, in one short line with the rest of the reason."""
+    house.hands.broken, house.hands.output = ("alpha",), OUTPUT
+    refused = await house.refusal(chat())
+
+    assert refused.status == 503
+    assert refused.body == b'{"error":"alpha exited with code 1 It last wrote: \\"error: no kernel image\\""}'
+    assert len(refused.body) < 400
+
+
+@pytest.mark.parametrize(("key", "is_told"), [("anns", False), ("olas", True), ("adas", True)])
+async def test_with_keys_only_operators_see_what_a_server_wrote(open_house: OpenHouse, key: str, is_told: bool) -> None:
+    """It may hold what others sent: whoever may only ask hears how it ended, in the body as in the headers."""
+    house = await open_house(access=Access(api_keys=KEYS))
+    house.hands.broken, house.hands.output = ("alpha",), OUTPUT
+    refused = await house.refusal(chat("alpha", BEARER + key))
+
+    assert refused.status == 503
+    assert b"alpha exited with code 1" in refused.raw
+    assert (LAST_LINE in refused.raw) is is_told
+
+
+async def test_a_host_of_the_fleet_is_not_told_what_a_server_wrote(open_house: OpenHouse) -> None:
+    """It does not say on whose behalf it asks."""
+    fleet = Fleet(nats=("nats://127.0.0.1:1",), name=HostName("b"), secret="hush")
+    house = await open_house(settings=Settings(fleet=fleet))
+    house.hands.broken, house.hands.output = ("alpha",), OUTPUT
+    passed_on = ("Hotseat-From: a", "Hotseat-Client: ann", "Hotseat-Fleet: hush", "Hotseat-Model: alpha")
+    refused = await house.refusal(chat("alpha", *passed_on))
+
+    assert b"alpha exited with code 1" in refused.raw
+    assert LAST_LINE not in refused.raw
+
+
+async def test_the_next_request_tries_again_at_once(house: RelayHouse) -> None:
+    """Whatever was wrong may be over; from the second failure on it rests, and says for how long."""
+    house.hands.broken = ("alpha",)
+    refusals = [await house.refusal(chat()) for _ in range(3)]
+
+    assert [bool(refused.all("Retry-After")) for refused in refusals] == [False, False, True]
+    assert b"alpha is not ready: it failed 2 times in a row" in refusals[2].body
+
+
+@pytest.mark.parametrize(
+    ("answer", "failures"),
+    [(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 0), (b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok", 1)],
+    ids=["whole", "half"],
+)
+async def test_a_server_that_answered_to_the_end_works(house: RelayHouse, answer: bytes, failures: int) -> None:
+    """Its later end is no failure; half an answer proves nothing."""
+    client, call = await house.reached(chat())
+    await call.say(answer)
+    call.hang_up()
+    await client.read_until(b"ok")
+    await come_true(lambda: house.in_flight() == 0)
+    house.hands.crash("alpha", "was killed by SIGKILL")
+    await come_true(lambda: house.phase("alpha") == "cold")
+
+    assert house.dispatcher.view().model(ModelName("alpha")).failures == failures

@@ -1,0 +1,49 @@
+"""Errors that people read: short, in one line, with what matters."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotseat.errors import LONGEST_LINE, LoadFailed, last_meaningful
+
+LLAMA = (
+    "E gguf_init_from_file: failed to open GGUF file 'lost.gguf' (No such file or directory)",
+    "E srv    load_model: failed to load model, 'lost.gguf'",
+    "I srv    operator(): operator(): cleaning up before exit...",
+    "E srv  llama_server: exiting due to model loading error",
+)
+PYTHON = ("Traceback (most recent call last):", '  File "serve.py", line 3, in <module>', "ValueError: no weights", "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (LLAMA, "E srv    load_model: failed to load model, 'lost.gguf'"),
+        (PYTHON, "ValueError: no weights"),
+        (("loading", "-----", ""), "loading"),
+        (("exiting", "=="), ""),
+        ((), ""),
+    ],
+    ids=["llama-server", "python", "no trouble", "only a goodbye", "silence"],
+)
+def test_the_last_line_that_says_something(lines: tuple[str, ...], expected: str) -> None:
+    """What went wrong, rather than that the server leaves."""
+    assert last_meaningful(lines) == expected
+
+
+def test_a_failed_start_is_one_short_line() -> None:
+    """However much there is to say; the whole is in the log."""
+    failed = LoadFailed("qwen is not ready:\n" + "why " * 200, output=("error: " + "x" * 900,))
+
+    for told in (failed.message, failed.for_operators().message):
+        assert "\n" not in told
+        assert len(told) <= LONGEST_LINE
+    assert "x" * 900 in failed.in_full
+
+
+def test_a_long_last_line_is_clipped() -> None:
+    """The reason is told whole, the quotation as far as there is room."""
+    told = LoadFailed("qwen is not ready: it exited with code 1.", output=("error: " + "x" * 900,)).for_operators()
+
+    assert told.message.startswith('qwen is not ready: it exited with code 1. It last wrote: "error: xxx')
+    assert len(told.message) == LONGEST_LINE
