@@ -11,6 +11,7 @@ from tests.support.playbook import (
     failed,
     grants,
     leaves,
+    load,
     nothing,
     ready,
     refuses,
@@ -63,6 +64,19 @@ def test_a_view_without_what_is_cold(yard: Playbook) -> None:
     assert [model.name for model in part.models] == ["qwen", "llama"]
     assert part.models == whole.models[:2]
     assert part.line == whole.line
+
+
+def test_a_cold_model_that_failed_is_in_the_view_without_what_is_cold(yard: Playbook) -> None:
+    """Other hosts of a fleet shall hear of it; once it has answered somebody, it is like any other."""
+    yard >> load(1, "qwen") << starts("qwen")
+    yard >> failed("qwen") << refuses(1)
+    assert [model.name for model in yard.scheduler.view_without_cold(yard.now).models] == ["qwen"]
+    yard >> arrives(2, "qwen") << starts("qwen")
+    yard >> ready("qwen") << grants(2)
+    yard >> leaves(2) << nothing
+    yard >> exited("qwen") << nothing
+
+    assert yard.scheduler.view_without_cold(yard.now).models == ()
 
 
 def test_a_stopping_model(yard: Playbook) -> None:

@@ -51,7 +51,7 @@ def host_record(
             _residence(model, catalog.models.get(model.name), view, waits.get(model.name, 0.0))
             for model in view.models
             # Who waits here for room has been placed: nobody else needs to be chosen when the claim has ended.
-            if model.phase is not Phase.COLD or model.waiting
+            if _phase(model) is not Phase.COLD or model.waiting
         ],
         is_leaving=is_leaving,
         version=identity.version,
@@ -73,7 +73,7 @@ def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait
     """`spec` is None for a model that a reload took out of the catalog and that is still there."""
     return Residence(
         model=model.name,
-        phase=model.phase.value,
+        phase=_phase(model).value,
         memory=_by_device(model.footprint.memory) if model.footprint else {},
         in_flight=model.in_flight,
         waiting=model.waiting,
@@ -83,6 +83,12 @@ def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait
         oldest_wait_s=round(oldest_wait_s, 1),
         pinned=spec.pinned if spec else False,
     )
+
+
+def _phase(model: ModelView) -> Phase:
+    """One that failed is tried again by the next request here, and to others it rests: elsewhere comes first."""
+    has_failed = model.phase is Phase.COLD and model.failures and not model.waiting
+    return Phase.RESTING if has_failed else model.phase
 
 
 def _idle_s(model: ModelView, view: View) -> Seconds:

@@ -23,11 +23,11 @@ COLD: Final = Phase.COLD
 
 
 def picture(state: State, now: Instant, *, without_cold: bool = False) -> View:
-    """The whole house, or what of it is not cold or waited for: of ten thousand models a few."""
+    """The whole house, or what of it is not cold, failed or is waited for: of ten thousand models a few."""
     known = waits(state, now) if state.line else {}
     shown: Iterable[ModelState] = state.models.values()
     if without_cold:
-        shown = [model for model in shown if model.phase is not COLD or model.name in known]
+        shown = [model for model in shown if model.phase is not COLD or model.failures or model.name in known]
     models = tuple(_model(state, model, known.get(model.name), now) for model in shown)
     line = [ticket for name, wait in known.items() for ticket in _tickets(state, state.models[name], wait)]
     in_order = tuple(sorted(line, key=lambda ticket: (ticket.since, ticket.ticket)))

@@ -85,7 +85,7 @@ class Scheduler:
         return picture(self._state, now)
 
     def view_without_cold(self, now: Instant) -> View:
-        """The view without models that are cold and that nobody waits for."""
+        """The view without models that are cold, have not failed and that nobody waits for."""
         return picture(self._state, now, without_cold=True)
 
     def why(self, model: ModelName, now: Instant) -> str:
