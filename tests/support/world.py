@@ -494,6 +494,8 @@ class World:
             self._require(_agree(model.phase, server), f"{model.name} is shown {model.phase}, and is {server}")
             in_flight = len(self.leases_on(server)) if server else 0
             self._require(model.in_flight == in_flight, f"{model.in_flight} in flight are shown, {in_flight} are")
+            failures = self._failures.get(model.name, 0)
+            self._require(model.failures == failures, f"{model.name} is said to have failed {model.failures} times")
         shown = {ticket.ticket for ticket in view.line}
         self._require(shown == set(self.waiting), f"{shown} are shown to wait, {self.waiting} do")
         unwanted = [name for name in self.read_ahead if not self._waits_for(name)]
