@@ -19,6 +19,7 @@ from hotseat.relay.pool import Pool
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
 from hotseat.relay.upstream import UpstreamConnection
+from hotseat.settings import Access, ApiKey, Role, Settings
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -143,6 +144,22 @@ async def test_one_client_whose_deadline_raises(
     assert b"408" in unlucky.unread + lucky.unread
     assert "raising.Raised" in caplog.text
     await come_true(lambda: house.relay.clients == 0)
+
+
+async def test_one_client_that_cannot_be_judged_by_new_rules(
+    open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is cut, and the others are judged: a key that was taken back serves nobody any longer."""
+    house = await open_house(access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
+    clients = [(await house.reached(chat("alpha", "Authorization: Bearer k")))[0] for _ in range(2)]
+    calls = Calls(raising=0)
+    monkeypatch.setattr(ClientConnection, "judge_again", calls.around("judge_again", ClientConnection.judge_again))
+    house.relay.change_rules(Rules(Settings(access=Access(api_keys=(ApiKey("other", Role.ADMIN),)))))
+    ends = {await client.end() for client in clients if not client.is_spoken_to}
+
+    assert ends == {End.RESET}
+    assert len(calls.made) == 2
+    await come_true(lambda: house.in_flight() == 0)
 
 
 @pytest.mark.parametrize("limit", [{"max_request_s": 0.05}, {"timeouts": Timeouts(response_header_s=0.05)}])
