@@ -198,6 +198,33 @@ def test_a_reload_says_what_needs_a_restart(tmp_path: Path) -> None:
     assert "WARNING fleet takes effect at the next start only" in house.log().splitlines()
 
 
+@pytest.mark.parametrize("fleet", ["", "fleet: {nats: 'nats://127.0.0.1:9'}\n"])
+def test_a_fleet_host_without_a_secret_does_not_start(
+    config: Path, capsys: pytest.CaptureFixture[str], fleet: str
+) -> None:
+    """Else a reload could give it keys while its secret stays empty, and an empty secret proves nothing."""
+    config.write_text(CONFIG + fleet)
+    code = serve(ServeOptions([config], nats=("nats://127.0.0.1:9",)))
+
+    assert code == INVALID
+    assert "secret" in capsys.readouterr().err
+
+
+def test_a_reload_gives_nobody_a_way_past_the_keys(tmp_path: Path) -> None:
+    """Keys that come with a reload hold for whoever claims to be a host, whatever the file now says of the secret."""
+    fleet = {"nats": "nats://127.0.0.1:9", "secret": "o" * 32}
+    with Hotseat({"fleet": fleet, "models": {}}, tmp_path) as house:
+        house.write({"fleet": {**fleet, "secret": "n" * 32}, "apiKeys": ["open-sesame-please"], "models": {}})
+        reloaded = house.call("POST", "/hotseat/reload")
+        secrets = ({}, {"Hotseat-Fleet": ""}, {"Hotseat-Fleet": "n" * 32})
+        claimed = [house.call("GET", "/hotseat/config", **{"Hotseat-From": "x", **secret}) for secret in secrets]
+        key = house.call("GET", "/hotseat/config", **KEY)
+
+    assert reloaded.status == 200
+    assert [answer.status for answer in claimed] == [403, 403, 403]
+    assert key.status == 200
+
+
 def test_a_changed_file_is_taken_up(tmp_path: Path) -> None:
     """With --watch-config nobody needs to say that the file was written."""
     models = {"qwen": {"cmd": "sleep 1000", "proxy": "http://127.0.0.1:9"}}

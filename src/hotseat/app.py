@@ -25,8 +25,7 @@ from hotseat.api.house import House
 from hotseat.api.server import served
 from hotseat.archive import Archive, Archivist
 from hotseat.config.complaints import ConfigError
-from hotseat.config.exposure import refuse_open
-from hotseat.config.fleet import refuse_fleet
+from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.units import is_loopback
 from hotseat.dispatcher import Dispatcher
 from hotseat.doors import bound, tls_context
@@ -110,7 +109,7 @@ def open_and_run(options: ServeOptions, writer: StdoutWriter) -> int:
         loaded = load(options, stock)
     except ConfigError as error:
         return complain(*map(str, error.complaints))
-    if problem := refuse_open(loaded.settings) or refuse_fleet(loaded.settings):
+    if problem := refuse_to_serve(loaded.settings):
         return complain(problem)
     logs.set_up(loaded.settings.logging, writer)
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.api.house import ConfigReport, ReloadResult
 from hotseat.config.complaints import ConfigError
-from hotseat.config.exposure import refuse_open
+from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.resolved import resolved
 from hotseat.config.watch import Watch
 
@@ -101,13 +101,15 @@ class Renewal:
             loaded = await asyncio.to_thread(self._owner.load)
         except ConfigError as error:
             return self._kept_old(*map(str, error.complaints))
-        if problem := refuse_open(replace(loaded.settings, listen=self.settings.listen)):
+        # What will be in force is judged, not what the file says: some of it stays as it was at the start.
+        settings = self._as_begun(loaded.settings)
+        if problem := refuse_to_serve(settings):
             return self._kept_old(problem)
         try:
             self._owner.renew_certificate()
         except (OSError, ssl.SSLError) as problem:
             return self._kept_old(f"cannot use the certificate: {problem}")
-        return self._apply(replace(loaded, settings=self._as_begun(loaded.settings)))
+        return self._apply(replace(loaded, settings=settings))
 
     def _kept_old(self, *complaints: str) -> ReloadResult:
         self._refused = complaints

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.catalog.spec import Replicas
+from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.fleet import at_servers, refuse_fleet, with_address
 from hotseat.config.resolved import resolved
-from hotseat.settings import Access, ApiKey, Fleet, NatsLogin, Settings
+from hotseat.settings import Access, Fleet, NatsLogin, Settings
 from hotseat.terms import HostName, ModelName
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ CMD = 'cmd: "serve ${PORT}"'
 MODEL = f"models: {{qwen: {{{CMD}}}}}\n"
 LISTEN = "listen: 10.0.0.5:8080\n"
 NATS = ("nats://n1:4222",)
+SECRET = "0123456789abcdef0123456789abcdef"
 
 
 def fleet_in(desk: Desk, text: str, environ: dict[str, str] | None = None) -> Fleet:
@@ -36,7 +38,9 @@ def test_without_the_key_a_host_is_alone(desk: Desk) -> None:
 
 def test_one_server_is_enough(desk: Desk) -> None:
     """The host takes the machine's name, and its address is where it listens."""
-    assert fleet_in(desk, "fleet: {nats: 'nats://n1:4222'}") == Fleet(NATS, HostName(socket.gethostname()))
+    fleet = fleet_in(desk, f"fleet: {{nats: 'nats://n1:4222', secret: {SECRET}}}")
+
+    assert fleet == Fleet(NATS, HostName(socket.gethostname()), secret=SECRET)
 
 
 def test_everything_that_can_be_said(desk: Desk) -> None:
@@ -68,9 +72,10 @@ fleet:
 def test_secrets_may_stand_in_files_of_their_own(desk: Desk, key: str) -> None:
     """As keys of clients may."""
     desk.write("word", "from-the-file\n").chmod(0o600)
-    fleet = fleet_in(desk, f"fleet: {{nats: n1, {key}: {{file: word}}}}")
+    given = {"secret": SECRET, key: "{file: word}"}
+    fleet = fleet_in(desk, f"fleet: {{nats: n1, {', '.join(f'{name}: {value}' for name, value in given.items())}}}")
 
-    assert (fleet.secret or fleet.login.token) == "from-the-file"
+    assert "from-the-file" in (fleet.secret, fleet.login.token)
 
 
 def test_models_say_on_how_many_and_on_which_hosts(desk: Desk) -> None:
@@ -82,7 +87,7 @@ models:
   spread: {{{CMD}, replicas: {{min: 1, max: 4}}, hosts: {{gpu: h100}}}}
 {LISTEN}
 allowOpen: true
-fleet: {{nats: n1}}
+fleet: {{nats: n1, secret: {SECRET}}}
 """
     models = desk.load(text).catalog.models
 
@@ -107,7 +112,8 @@ fleet: {{nats: n1}}
         ("fleet: {nats: n1, token: t, nkey: f}", "2:29: error: fleet.nkey: token and nkey exclude each other"),
         ("fleet: {nats: n1, tls: {key: f}}", "2:25: error: fleet.tls.key: a key needs its certificate"),
         ("fleet: {nats: n1, color: red}", "2:19: error: fleet.color: unknown key"),
-        ("fleet: {nats: n1}\napiKeys: [k]", "2:1: error: fleet: secret is missing"),
+        ("fleet: {nats: n1}", "2:1: error: fleet: secret is missing"),
+        ("fleet: {nats: n1, secret: ''}", "2:19: error: fleet.secret: a secret must not be empty and must not"),
     ],
 )
 def test_mistakes_are_told_with_their_place(desk: Desk, text: str, complaint: str) -> None:
@@ -144,7 +150,7 @@ def test_an_address_that_nobody_reaches_is_told(desk: Desk) -> None:
     """The default address is this machine's own."""
     assert any(
         "fleet: other hosts cannot reach this one at 127.0.0.1:8080" in said
-        for said in desk.warnings(f"{MODEL}fleet: {{nats: n1}}")
+        for said in desk.warnings(f"{MODEL}fleet: {{nats: n1, secret: {SECRET}}}")
     )
 
 
@@ -177,9 +183,9 @@ def test_variables_with_secrets_are_withheld_from_model_servers(desk: Desk) -> N
 # Joining
 
 
-def house(host: str, address: str = "", nats: tuple[str, ...] = NATS, keys: tuple[ApiKey, ...] = ()) -> Settings:
-    fleet = Fleet(nats, HostName("gpu1"), address)
-    return Settings(listen=(host, 8080), access=Access(api_keys=keys), fleet=fleet)
+def house(host: str, address: str = "", nats: tuple[str, ...] = NATS, secret: str = SECRET) -> Settings:
+    fleet = Fleet(nats, HostName("gpu1"), address, secret=secret)
+    return Settings(listen=(host, 8080), access=Access(allow_open=True), fleet=fleet)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::", "localhost"])
@@ -193,9 +199,10 @@ def test_a_host_that_nobody_reaches_does_not_start(host: str) -> None:
     assert refuse_fleet(house(host, nats=("nats://127.0.0.1:4222",))) is None
 
 
-def test_keys_without_a_secret_do_not_start() -> None:
+def test_a_fleet_without_a_secret_does_not_start() -> None:
     """The command line may name a fleet where the file does not: the same holds."""
-    assert "fleet.secret" in (refuse_fleet(house("10.0.0.5", keys=(ApiKey("k"),))) or "")
+    assert "fleet.secret" in (refuse_to_serve(house("10.0.0.5", secret="")) or "")
+    assert refuse_to_serve(house("10.0.0.5")) is None
 
 
 def test_a_host_alone_is_refused_nothing() -> None:

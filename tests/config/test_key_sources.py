@@ -71,6 +71,9 @@ def test_limits_and_models_of_a_key(desk: Desk) -> None:
         ("{role: admin}", "apiKeys[0]: must have one of key, file and hash"),
         (f"{{key: the-key-of-somebody, hash: 'sha256:{DIGEST}'}}", "apiKeys[0]: must have one of key, file and hash"),
         ("{hash: 'md5:abc'}", "apiKeys[0].hash: must be sha256: and 64 hexadecimal digits"),
+        (f"{{hash: 'sha256:{sha256(b'').hexdigest()}'}}", "apiKeys[0].hash: is the hash of an empty key"),
+        ("{key: ''}", "apiKeys[0].key: a key must not be empty"),
+        ("''", "apiKeys[0]: a key must not be empty"),
         ("{file: /nowhere/secret}", "apiKeys[0].file: the file cannot be read: No such file or directory"),
         ("{file: /dev/zero}", "apiKeys[0].file: the file cannot be read: it is no regular file"),
         (

@@ -112,6 +112,19 @@ def test_without_a_known_key_nobody_passes(authorization: bytes | None, key: byt
             KEYS.check_role(verdict, needed)
 
 
+@pytest.mark.parametrize("configured", [ApiKey(""), ApiKey("", hashed=sha256(b"").hexdigest())])
+@pytest.mark.parametrize(
+    ("authorization", "key"),
+    [(None, b""), (None, b" \t"), (b"Bearer ", None), (b"Basic " + b64encode(b"anybody:"), None)],
+)
+def test_nothing_empty_is_a_key(configured: ApiKey, authorization: bytes | None, key: bytes | None) -> None:
+    """Not even where an empty key, or the hash of one, got past the configuration."""
+    keys = Keys(Accounts().open((configured,)))
+
+    with pytest.raises(Unauthorized):
+        keys.check_known(keys.identify(authorization, key))
+
+
 @pytest.mark.parametrize(
     ("authorization", "key", "verdict"),
     [

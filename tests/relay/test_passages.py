@@ -432,7 +432,7 @@ async def test_a_host_needs_no_key(open_house: OpenHouse) -> None:
     assert asked["authorization"] == "Bearer theirs"
 
 
-@pytest.mark.parametrize("secret", ["Hotseat-Fleet: guess", "X-Nothing: 1"])
+@pytest.mark.parametrize("secret", ["Hotseat-Fleet: guess", "Hotseat-Fleet:", "X-Nothing: 1"])
 async def test_who_only_claims_to_be_a_host_is_refused(open_house: OpenHouse, secret: str) -> None:
     """Else anybody could ask without a key, and two hosts that disagree would send requests in circles."""
     house, _ = await joined(open_house)
@@ -440,6 +440,16 @@ async def test_who_only_claims_to_be_a_host_is_refused(open_house: OpenHouse, se
 
     assert answered.status == 403
     assert b"fleet.secret" in answered.body
+
+
+@pytest.mark.parametrize("proof", ["Hotseat-Fleet:", "X-Nothing: 1"])
+async def test_an_empty_secret_is_nobodys(open_house: OpenHouse, proof: str) -> None:
+    """Whatever got past the configuration: with no secret there is no other host, and keys are asked for."""
+    fleet = Fleet(("nats://x",), HostName("here"), secret="")
+    house, _ = await joined(open_house, settings=Settings(fleet=fleet, access=Access(api_keys=(ApiKey("ours"),))))
+    answered = await house.refusal(chat("alpha", "Hotseat-From: a", proof))
+
+    assert answered.status == 403
 
 
 async def test_a_host_alone_takes_no_notice_of_such_fields(open_house: OpenHouse) -> None:

@@ -86,7 +86,7 @@ async def move(
 def desk_of(here: House) -> FleetDesk:
     desk = here.fleet()
     if desk is None:
-        raise NotInAFleet("this host is alone. `fleet` in its configuration, or `hotseat serve --fleet`, lets it join.")
+        raise NotInAFleet("this host is alone. `fleet` in its configuration lets it join.")
     return desk
 
 

@@ -1,10 +1,14 @@
-"""Who can reach us: an address of other machines needs keys, or somebody who says that none are meant; and what it
-means to accept every Host and every origin."""
+"""What must hold before these settings are served, at the start and at every reload.
+
+An address that other machines reach needs keys, or somebody who says that none are meant; a fleet needs its secret.
+And what it means to accept every Host and every origin.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotseat.config.fleet import refuse_fleet
 from hotseat.config.units import is_loopback
 
 if TYPE_CHECKING:
@@ -20,6 +24,11 @@ OPEN_ORIGINS = {
     "*": "lets every web page that somebody visits ask your models; list the origins that may instead",
     "null": "is the origin of every sandboxed page, those of model servers included, so it may only ask models",
 }
+
+
+def refuse_to_serve(settings: Settings) -> str | None:
+    """The sentence that says what to do before these settings may be served; None where they may."""
+    return refuse_open(settings) or refuse_fleet(settings)
 
 
 def refuse_open(settings: Settings) -> str | None:

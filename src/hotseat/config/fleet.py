@@ -35,8 +35,8 @@ class FleetMaker:
             self._warn_of_effectless()
             return None
         self._check_logins(form)
-        if self._config.api_keys and form.secret is None:
-            said = "secret is missing: without it hosts cannot believe each other whose request they pass on"
+        if form.secret is None:
+            said = "secret is missing: without it a host cannot tell the other hosts from anybody else"
             self._notebook.error(("fleet",), said, "Give all hosts the same: openssl rand -hex 32")
         return Fleet(
             nats=tuple(form.nats),
@@ -114,8 +114,8 @@ def refuse_fleet(settings: Settings) -> str | None:
         return f"{said}. Set fleet.address to where they reach it, such as http://gpu1.lan:{settings.listen[1]}."
     if settings.fleet and not is_host_name(settings.fleet.name):
         return f'no host can be called "{settings.fleet.name}". Set fleet.name.'
-    if settings.fleet and settings.access.api_keys and not settings.fleet.secret:
-        return "A fleet whose hosts ask for keys needs fleet.secret, the same on all of them."
+    if settings.fleet and not settings.fleet.secret:
+        return "A fleet needs fleet.secret, the same on all of its hosts. Make one with: openssl rand -hex 32"
     return None
 
 

@@ -86,8 +86,7 @@ class FleetForm(Form):
     labels: dict[str, str] = Field(default_factory=dict)
     """What this host has or is, for `models.*.hosts` to ask for."""
     secret: Secret | None = None
-    """By which hosts believe each other, the same on all of them: a text or `{file: …}`. Needed where there are
-    apiKeys."""
+    """By which hosts believe each other, the same on all of them: a text or `{file: …}`. Without it no host starts."""
     user: str = ""
     """Name with which NATS knows us."""
     password: Secret | None = None

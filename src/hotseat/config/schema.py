@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
@@ -26,6 +27,7 @@ _SHA256 = re.compile(r"sha256:[0-9a-fA-F]{64}")
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,=:@-]+)+/?")
 _ORIGIN = re.compile(r"\*|null|(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^\s/*?#@]+/?")
 _HOST = re.compile(r"\*|(?:(?:\*?\.)?[A-Za-z0-9_-][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?")
+_HASH_OF_NOTHING = f"sha256:{sha256(b'').hexdigest()}"
 LONGEST_HOLDER = 64
 
 
@@ -38,6 +40,10 @@ def _key(secret: str) -> str:
 def _hash(text: str) -> str:
     if not _SHA256.fullmatch(text):
         raise ValueError("must be sha256: and 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints them")
+    if text.lower() == _HASH_OF_NOTHING:
+        raise ValueError(
+            "is the hash of an empty key, which opens nothing. Hash the key itself: printf %s KEY | sha256sum"
+        )
     return text
 
 

@@ -1,0 +1,57 @@
+"""What a reload takes up is judged as a whole: what the file says now, with what stays as it was at the start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from tests.support.config_desk import Desk
+
+from hotseat.renewal import Renewal
+from hotseat.settings import Fleet
+from hotseat.shelf.stock import Stock
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from hotseat.config.load import Loaded
+    from hotseat.renewal import Owner
+
+MODEL = "models: {qwen: {cmd: 'serve ${PORT}'}}\n"
+FLEET = "fleet: {nats: 'nats://127.0.0.1:9', secret: 0123456789abcdef0123456789abcdef}\n"
+
+
+class House:
+    """Has one file to load, and remembers what it was told to take up."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self.outcomes: list[bool] = []
+
+    def load(self) -> Loaded:
+        return self._loaded
+
+    def in_use(self) -> frozenset[str]:
+        return frozenset()
+
+    def reloaded(self, *, success: bool) -> None:
+        self.outcomes.append(success)
+
+
+async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has both, but the fleet stays as it was at the start: the old configuration stays in force."""
+    monkeypatch.chdir(tmp_path)
+    desk = Desk(tmp_path)
+    begun = desk.load(MODEL)
+    without_secret = Fleet(("nats://127.0.0.1:9",), HostName("gpu1"))
+    begun = replace(begun, settings=replace(begun.settings, fleet=without_secret))
+    house = House(desk.load(f"{MODEL}{FLEET}apiKeys: [open-sesame-0123456789]"))
+    renewal = Renewal(begun, Stock(), cast("Owner", house))
+    result = await renewal.reload()
+
+    assert "fleet.secret" in result.complaints[0]
+    assert renewal.settings is begun.settings
+    assert house.outcomes == [False]
