@@ -9,9 +9,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from hotseat.catalog.template import address_of
 from hotseat.dialling import Dialler
 from hotseat.errors import HostSilent, NotRunning
-from hotseat.fleet.guide import address_of
 from hotseat.http_client import fetch
 from hotseat.json_text import parsed
 from hotseat.relay.fellows import lines_for_fellow

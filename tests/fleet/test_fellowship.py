@@ -12,7 +12,7 @@ from tests.support.puppets import Puppets, catalog, come_true, spec
 
 from hotseat.catalog.spec import Replicas
 from hotseat.dispatcher import Dispatcher
-from hotseat.errors import NowhereToGo
+from hotseat.errors import HotseatError, NowhereToGo
 from hotseat.fellowship import Fellowship
 from hotseat.fleet import errands
 from hotseat.fleet.inprocess import Board, InProcess
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.errors import HotseatError
     from hotseat.whereabouts import Where
 
     Open = Callable[..., Awaitable["Host"]]

@@ -36,6 +36,15 @@ def test_a_host_is_there_until_its_lease_ends() -> None:
     assert heard.roster.holders(QWEN) == []
 
 
+@pytest.mark.parametrize("address", ["http://a:90004", "a:8080", "http://", "http://10.0.0.300:80", "unix:a"])
+def test_a_host_whose_address_cannot_be_reached_is_passed_over(address: str) -> None:
+    """Like a record that cannot be read: no request is ever sent to it."""
+    heard = Heard().hosts(host("a", there("qwen"), address=address), host("b"))
+
+    assert names(heard) == ["b"]
+    assert heard.roster.malformed == 1
+
+
 def test_a_newer_record_replaces_all_that_was_said() -> None:
     """What it does not mention any more is not there any more."""
     heard = Heard().hosts(host("a", there("qwen"))).hosts(host("a", there("llama")))

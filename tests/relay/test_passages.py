@@ -271,6 +271,36 @@ async def test_nobody_is_left(open_house: OpenHouse) -> None:
     assert answered["x-should-retry"] == "true"
 
 
+@pytest.mark.parametrize("must_agree", [False, True])
+async def test_choosing_a_host_fails_unexpectedly(
+    open_house: OpenHouse, must_agree: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client is told so, and the next request on the connection is served."""
+    house, hosts = await joined(open_house, at("b", NOWHERE), HERE)
+    hosts.must_agree = must_agree
+    with monkeypatch.context() as broken:
+        broken.setattr(hosts, "sent", lambda *_: {}["nobody thought of this"])
+        client = await house.send(chat("alpha"))
+        refused = await client.message()
+    await client.send(chat("alpha"))
+    await (await house.alpha.call()).say(HELLO)
+
+    assert refused.status == 500
+    assert (await client.message()).status == 200
+
+
+async def test_a_body_that_cannot_be_changed_after_hosts_agreed_is_refused(open_house: OpenHouse) -> None:
+    """Nobody but the fleet hears of what goes wrong then, and the client waits for an answer all the same."""
+    selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
+    house, hosts = await joined(open_house, at("b", NOWHERE), selectors=selectors)
+    hosts.must_agree = True
+    form = b"{" + b" " * (17 << 20) + b'"model": "best"}'
+    head = b"POST /completion?model=best HTTP/1.1\r\nHost: box\r\nContent-Length: %d\r\n\r\n" % len(form)
+    answered = await house.refusal(head + form)
+
+    assert answered.status == 413
+
+
 async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
     open_house: OpenHouse, boxes: list[ScriptedUpstream]
 ) -> None:

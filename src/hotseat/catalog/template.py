@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
@@ -27,6 +28,8 @@ RESERVED = (PORT, PID, MODEL_ID)
 DEFAULT_PROXY = "http://localhost:${PORT}"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
+_FOUR_NUMBERS = re.compile(r"\d+(?:\.\d+){3}")
+_ODD_IN_HOST = re.compile(r"[\s\x00-\x1f\x7f\"<>\\^`{|}*,;]")
 _HOLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 _COMMENT = re.compile(r"^[ \t]*#.*(\n|\Z)", re.MULTILINE)
 _SEALED = re.compile("\ue000((?:[0-9a-f]{4})*)\ue001")
@@ -63,17 +66,39 @@ def address_of(proxy: str) -> Address:
     """Where `http://host:port/prefix`, `https://…` or `unix:/path` leads; ValueError says what is wrong with it."""
     if proxy.startswith("unix:"):
         return _unix_address(proxy.removeprefix("unix:"))
-    url = urlsplit(proxy)
+    url = split_url(proxy)
     if url.scheme not in DEFAULT_PORTS:
         raise ValueError("must begin with http://, https:// or unix:/")
     if not url.hostname or url.username is not None or url.query or url.fragment:
         raise ValueError("must be scheme, host, port and path only")
-    return Address(url.hostname, _port_of(url), tls=url.scheme == "https", prefix=url.path.rstrip("/"))
+    port = url.port or DEFAULT_PORTS[url.scheme]
+    return Address(url.hostname, port, tls=url.scheme == "https", prefix=url.path.rstrip("/"))
 
 
-def _port_of(url: SplitResult) -> int:
-    port = url.port  # raises ValueError by itself above 65535
-    return DEFAULT_PORTS[url.scheme] if port is None else port
+def split_url(text: str) -> SplitResult:
+    """The parts of a URL whose host and port, where it has them, can be connected to; ValueError says what is wrong."""
+    url = urlsplit(text)
+    try:
+        is_port = url.port != 0
+    except ValueError:
+        is_port = False
+    if not is_port:
+        raise ValueError("the port must be a number from 1 to 65535")
+    check_host(url.hostname or "")
+    return url
+
+
+def check_host(host: str) -> None:
+    """ValueError for what is neither an IP address nor can be a name."""
+    try:
+        if ":" in host or _FOUR_NUMBERS.fullmatch(host):
+            ip_address(host.partition("%")[0])
+        else:
+            host.encode("idna")
+    except ValueError:
+        raise ValueError(f'"{host}" is neither an IP address nor a host name') from None
+    if _ODD_IN_HOST.search(host):
+        raise ValueError(f'"{host}" is neither an IP address nor a host name')
 
 
 def _unix_address(path: str) -> Address:

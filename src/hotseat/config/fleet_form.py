@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, TypeAlias
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from hotseat.catalog.template import address_of, split_url
 from hotseat.config.forms import AsMapping, AsText, Form, TextOrMapping, Words
 from hotseat.config.secrets import is_key
 
@@ -27,7 +27,7 @@ def _host_name(name: str) -> str:
 
 def nats_url(url: str) -> str:
     """A server of NATS; ValueError says what is wrong without repeating it, for it may hold a password."""
-    parts = urlsplit(url if "://" in url else f"nats://{url}")
+    parts = split_url(url if "://" in url else f"nats://{url}")
     if parts.scheme not in ("nats", "tls") or not parts.hostname or parts.path.strip("/"):
         raise ValueError("must be nats://host:port or tls://host:port")
     if parts.username or parts.password:
@@ -43,9 +43,11 @@ def _nats_urls(urls: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _address(address: str) -> str:
-    parts = urlsplit(address)
+    parts = split_url(address)
     if address and (parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/")):
         raise ValueError("must be http://host:port or https://host:port")
+    if address:
+        address_of(address)
     return address.rstrip("/")
 
 

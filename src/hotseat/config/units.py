@@ -8,6 +8,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from hotseat.catalog.template import check_host
+
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -47,10 +49,11 @@ def parse_listen(value: Any) -> tuple[str, int]:
     found = re.fullmatch(r"(?:(\[[^\]]+\]|[^:\[\]]*):)?(\d{1,5})", str(value))
     if not found or int(found[2]) > 65535:
         raise ValueError(f"must be host:port such as 127.0.0.1:8080, not {shown(value)}")
-    host = found[1]
-    if host is None:
+    if found[1] is None:
         return "127.0.0.1", int(found[2])
-    return host.strip("[]") or "0.0.0.0", int(found[2])
+    host = found[1].strip("[]")
+    check_host(host)
+    return host or "0.0.0.0", int(found[2])
 
 
 def parse_network(value: Any) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
+from hotseat.catalog.template import address_of
 from hotseat.errors import HotseatError, NowhereToGo
 from hotseat.fleet.claims import claim, key_of
 from hotseat.fleet.placement import Load, Nowhere, place
 from hotseat.fleet.records import encoded
 from hotseat.fleet.store import Bucket, Written
 from hotseat.fleet.tally import Tally
-from hotseat.terms import Address
 from hotseat.whereabouts import HERE, Elsewhere
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Store
     from hotseat.tasks import Tasks
-    from hotseat.terms import ClientId, HostName, Instant, ModelName
+    from hotseat.terms import Address, ClientId, HostName, Instant, ModelName
     from hotseat.whereabouts import Where
 
 log = logging.getLogger(__name__)
@@ -70,9 +69,10 @@ class Guide:
         """The same, after asking the others; `agreed` is called once, unless the task is cancelled."""
 
         async def ask() -> None:
+            where: Where | HotseatError
             try:
-                where: Where | HotseatError = await self._agreed(model, client)
-            except NowhereToGo as nobody:
+                where = await self._agreed(model, client)
+            except HotseatError as nobody:
                 where = nobody
             agreed(where)
 
@@ -144,9 +144,3 @@ class Guide:
         if known is None:
             known = self._addresses[url] = address_of(url)
         return known
-
-
-def address_of(url: str) -> Address:
-    parts = urlsplit(url)
-    tls = parts.scheme == "https"
-    return Address(parts.hostname or "", parts.port or (443 if tls else 80), tls)

@@ -13,6 +13,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, assert_never
 
+from hotseat.catalog.template import address_of
 from hotseat.fleet.affinity import liking
 from hotseat.fleet.holdings import CLAIM_S, SETTLING_S, Held, Holdings, take
 from hotseat.fleet.ledger import Ledger
@@ -291,4 +292,5 @@ def _record_of(key: str, value: bytes) -> HostRecord:
     record = decoded(value, HostRecord)
     if record.name != key:
         raise ValueError(f"the record of {record.name} is under the key of {key}")
+    address_of(record.address)  # or it raises: nobody is sent to a host that cannot be reached
     return record

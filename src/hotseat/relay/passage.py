@@ -5,6 +5,7 @@ A host that turned somebody away is left out for a while, so it ends: with a hos
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError
@@ -12,7 +13,7 @@ from hotseat.whereabouts import Here
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hotseat.relay.head import ResponseHead
     from hotseat.terms import ClientId, HostName, ModelName
@@ -75,15 +76,14 @@ class Passage:
         return None if self._at is None else self._at.host
 
     def find(self) -> None:
-        try:
+        """Ends with the request on its way, waiting for an agreement, or refused: whatever goes wrong, it ends."""
+        with self._refusing():
             where = self._hosts.whither(self._model, self._client)
-        except HotseatError as nobody:
-            return self._traveller.refused(nobody)
-        if where is None:
-            self._agreeing = self._hosts.agree(self._model, self._client, self._agreed)
-            self._agreeing.add_done_callback(self._agreement_ended)
-            return None
-        return self._go(where)
+            if where is None:
+                self._agreeing = self._hosts.agree(self._model, self._client, self._agreed)
+                self._agreeing.add_done_callback(self._agreement_ended)
+            else:
+                self._go(where)
 
     def turned_away(self) -> None:
         """That host did nothing for it: the next one."""
@@ -113,10 +113,19 @@ class Passage:
         self._agreeing = None
         if isinstance(where, HotseatError):
             return self._traveller.refused(where)
+        with self._refusing():
+            self._go(where)
+        return None
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Nobody above here answers the client: callers are callbacks of connections and of tasks."""
         try:
-            return self._go(where)
+            yield
+        except HotseatError as error:
+            self._traveller.refused(error)
         except Exception as problem:
-            return self._traveller.crashed(problem)
+            self._traveller.crashed(problem)
 
     def _agreement_ended(self, agreeing: asyncio.Task[None]) -> None:
         """Where that raised instead of telling the outcome, nobody else would ever answer."""
@@ -126,6 +135,6 @@ class Passage:
     def _go(self, where: Where) -> None:
         if isinstance(where, Here):
             return self._traveller.serve_here()
-        self._at = where
         self._hosts.sent(where.host, self._model)
+        self._at = where
         return self._traveller.travel(where)
