@@ -14,6 +14,7 @@ import pytest
 from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
+from tests.support.passed_on import passed_on
 
 from hotseat.app import FAILED, INVALID, OPEN_MAX, file_limit, raise_file_limit, serve
 from hotseat.doors import bound
@@ -22,6 +23,8 @@ from hotseat.options import ServeOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.support.client import Answer
 
 CONFIG = "models: {qwen: {cmd: 'sleep 1000', proxy: 'http://127.0.0.1:9'}}\n"
 TALKS = {"cmd": "sh -c 'echo I cannot; echo \\xff; exit 1'", "proxy": "http://127.0.0.1:9"}
@@ -210,18 +213,26 @@ def test_a_fleet_host_without_a_secret_does_not_start(
     assert "secret" in capsys.readouterr().err
 
 
+def claim(house: Hotseat, path: str, secret: str, host: str) -> Answer:
+    """What somebody is answered who asks as another host would."""
+    lines = passed_on(None, path, method="GET", to=host, role="operate", secrets=(secret,))
+    return house.call("GET", path, **dict(line.split(": ", 1) for line in lines))
+
+
 def test_a_reload_gives_nobody_a_way_past_the_keys(tmp_path: Path) -> None:
     """Keys that come with a reload hold for whoever claims to be a host, whatever the file now says of the secret."""
     fleet = {"nats": "nats://127.0.0.1:9", "secret": "o" * 32}
     with Hotseat({"fleet": fleet, "models": {}}, tmp_path) as house:
         house.write({"fleet": {**fleet, "secret": "n" * 32}, "apiKeys": ["open-sesame-please"], "models": {}})
         reloaded = house.call("POST", "/hotseat/reload")
-        secrets = ({}, {"Hotseat-Fleet": ""}, {"Hotseat-Fleet": "n" * 32})
-        claimed = [house.call("GET", "/hotseat/config", **{"Hotseat-From": "x", **secret}) for secret in secrets]
+        me = socket.gethostname()
+        claimed = [claim(house, "/hotseat/config", secret, me) for secret in ("", "n" * 32)]
+        known = claim(house, "/hotseat/config", "o" * 32, me)
         key = house.call("GET", "/hotseat/config", **KEY)
 
     assert reloaded.status == 200
-    assert [answer.status for answer in claimed] == [403, 403, 403]
+    assert [answer.status for answer in claimed] == [403, 403]
+    assert known.status == 200
     assert key.status == 200
 
 

@@ -42,6 +42,7 @@ from hotseat.keeper import LEARNED, Keeper, state_directory
 from hotseat.leaving import Leaving
 from hotseat.memory.steward import Steward
 from hotseat.options import ServeOptions, load
+from hotseat.relay.fellows import Fellows
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
 from hotseat.renewal import Renewal
@@ -183,6 +184,7 @@ class Program:
         """What the scheduler cannot keep, as far as it was said already."""
         self._leaving = Leaving()
         self._accounts = Accounts()
+        self._fellows = Fellows(loaded.settings.fleet)
         self._fellowship: Fellowship | None = None
         """None: this host is alone."""
 
@@ -261,7 +263,7 @@ class Program:
         self._api = build(self._house())
         dashboard.add_to(self._api)
         await stack.enter_async_context(served(self._api, management))
-        self._relay = Relay(self._dispatcher, Rules(self.settings, self._accounts), management, self._activity)
+        self._relay = Relay(self._dispatcher, self._rules(self.settings), management, self._activity)
         stack.push_async_callback(self._relay.aclose)
         if self.settings.fleet is not None:
             self._fellowship = await stack.enter_async_context(
@@ -366,7 +368,11 @@ class Program:
     def take_up(self, loaded: Loaded) -> None:
         logs.set_up(loaded.settings.logging, self._writer)
         self._supervisor.withhold(loaded.withheld_env)
-        self._relay.change_rules(Rules(loaded.settings, self._accounts))
+        self._relay.change_rules(self._rules(loaded.settings))
+
+    def _rules(self, settings: Settings) -> Rules:
+        """With what is counted and remembered of clients and of other hosts, which a reload does not change."""
+        return Rules(settings, self._accounts, self._fellows)
 
     def change_catalog(self, catalog: Catalog) -> CatalogChange:
         """With what is no matter of the files: the profile that was chosen, and what other hosts have."""

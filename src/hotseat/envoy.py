@@ -14,9 +14,11 @@ from hotseat.dialling import Dialler
 from hotseat.errors import HostSilent, NotRunning
 from hotseat.http_client import fetch
 from hotseat.json_text import parsed
-from hotseat.relay.fellows import lines_for_fellow
+from hotseat.relay.fellows import OPERATE, line_of_proof, lines_for_fellow, said_by
+from hotseat.terms import ClientId
 
 if TYPE_CHECKING:
+    from hotseat.host_proof import Signer
     from hotseat.terms import Bytes, HostName, ModelName, Seconds
 
 STORY_S: Seconds = 2.0
@@ -24,26 +26,29 @@ STORY_S: Seconds = 2.0
 STOP_S: Seconds = 600.0
 """Requests in flight may finish; after that the host is taken for stuck."""
 MOST_BYTES: Bytes = 4 << 20
-OPERATOR = "operator"
+OPERATOR = ClientId("operator")
 
 
 class Envoy:
-    def __init__(self, me: HostName, secret: str) -> None:
-        self._credentials = lines_for_fellow(me, secret, OPERATOR)
+    def __init__(self, me: HostName, signer: Signer) -> None:
+        self._me = me
+        self._signer = signer
+        self._lines = lines_for_fellow(me, OPERATOR, OPERATE)
         self._dialler = Dialler()
 
-    async def story(self, address: str, model: ModelName) -> dict[str, Any] | None:
+    async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         """What a host says of a model; None where it does not, within a short time."""
         try:
-            status, said = await self._ask("GET", address, f"/hotseat/models/{in_path(model)}?here=true", STORY_S)
+            path = f"/hotseat/models/{in_path(model)}?here=true"
+            status, said = await self._ask("GET", host, address, path, STORY_S)
         except (OSError, ValueError):  # a time-out too
             return None
         return said if status == HTTPStatus.OK else None
 
-    async def stop(self, address: str, model: ModelName) -> None:
+    async def stop(self, host: HostName, address: str, model: ModelName) -> None:
         """Return when the model's process there is gone; NotRunning, or HostSilent with what went wrong."""
         try:
-            status, said = await self._ask("DELETE", address, f"/upstream/{in_path(model)}", STOP_S)
+            status, said = await self._ask("DELETE", host, address, f"/upstream/{in_path(model)}", STOP_S)
         except (OSError, ValueError) as problem:
             raise HostSilent(f"{address} did not answer ({str(problem) or 'no answer in time'})") from problem
         if status == HTTPStatus.CONFLICT:
@@ -51,14 +56,19 @@ class Envoy:
         if status != HTTPStatus.OK:
             raise HostSilent(f"{address} answered {status}: {said.get('error')}")
 
-    async def _ask(self, method: str, url: str, path: str, within: Seconds) -> tuple[int, dict[str, Any]]:
-        answer = await fetch(
-            address_of(url), path, self._dialler, method=method, lines=self._credentials, within=within, most=MOST_BYTES
-        )
+    async def _ask(
+        self, method: str, host: HostName, url: str, path: str, within: Seconds
+    ) -> tuple[int, dict[str, Any]]:
+        address, lines = address_of(url), self._lines + self._proof(method, host, path)
+        answer = await fetch(address, path, self._dialler, method=method, lines=lines, within=within, most=MOST_BYTES)
         said = parsed(answer.body)
         if not isinstance(said, dict):
             raise ValueError("the answer was none of a hotseat")
         return answer.status, said
+
+    def _proof(self, method: str, host: HostName, path: str) -> bytes:
+        said = said_by(self._me.encode(), method.encode(), path.encode(), b"", OPERATOR.encode(), OPERATE)
+        return line_of_proof(self._signer.proof(host, said))
 
 
 def in_path(model: ModelName) -> str:

@@ -94,6 +94,12 @@ class ForeignHost(Forbidden):
     """Of a request without a valid key: with one, any Host is accepted."""
 
 
+class HostUnproven(Forbidden):
+    """Somebody says that another host of the fleet passed the request on, and did not prove it: nothing was done."""
+
+    code = "host_unproven"
+
+
 class Unauthorized(ClientError):
     status = 401
     code = "invalid_api_key"

@@ -21,7 +21,9 @@ from hotseat.fleet.guide import Guide
 from hotseat.fleet.membership import Membership
 from hotseat.fleet.opening import open_store
 from hotseat.fleet.roster import Roster
+from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket
+from hotseat.host_proof import FleetSecret, Signer
 from hotseat.scheduling.events import RequestArrived, RequestLeft
 from hotseat.tasks import Tasks
 
@@ -62,12 +64,14 @@ class Fellowship:
         self._digest = ""
         self._seen_at: Instant = float("-inf")
         self._catalogs: frozenset[str] = frozenset()
+        self._secret = FleetSecret(settings.secrets)
         self.roster = Roster(settings.name)
-        self.store = store
-        self.guide = Guide(self.roster, store, settings.secret, self._tasks, self._clock, self.look_at_ourselves)
+        self.store = store = SignedStore(store, self._secret)
+        signer = Signer(self._secret)
+        self.guide = Guide(self.roster, store, signer, self._tasks, self._clock, self.look_at_ourselves)
         self._errands = Errands(self.roster, store, self.guide, self, self._tasks, self._clock)
         self._membership = Membership(store, self.describe, lambda: self._offers, self._heard)
-        envoy = envoy or Envoy(settings.name, settings.secret)
+        envoy = envoy or Envoy(settings.name, signer)
         self.desk = Desk(self.roster, store, self.guide, self, envoy, self._clock)
 
     @property
@@ -99,7 +103,7 @@ class Fellowship:
         catalog = self._dispatcher.catalog
         if catalog is not self._described:
             self._described, self._offers = catalog, catalog_record(catalog)
-            self._digest = digest_of(self._offers)
+            self._digest = digest_of(self._offers, self._secret.fingerprint)
         view = self._dispatcher.view_without_cold()
         labels, leaving = self._settings.labels, self._is_leaving()
         return host_record(self._identity, labels, view, catalog, self._digest, is_leaving=leaving)

@@ -154,8 +154,8 @@ class Fleet:
     address: str = ""
     """How others reach us: `http://host:port`; empty: as we listen."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    secret: str = field(default="", repr=False)
-    """By which hosts know each other; the same on all of them."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """By which hosts know each other, the same on all of them; two while one takes the place of the other."""
     login: NatsLogin = NatsLogin()
 
 

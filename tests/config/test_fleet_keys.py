@@ -40,7 +40,7 @@ def test_one_server_is_enough(desk: Desk) -> None:
     """The host takes the machine's name, and its address is where it listens."""
     fleet = fleet_in(desk, f"fleet: {{nats: 'nats://n1:4222', secret: {SECRET}}}")
 
-    assert fleet == Fleet(NATS, HostName(socket.gethostname()), secret=SECRET)
+    assert fleet == Fleet(NATS, HostName(socket.gethostname()), secrets=(SECRET,))
 
 
 def test_everything_that_can_be_said(desk: Desk) -> None:
@@ -63,7 +63,7 @@ fleet:
         HostName("gpu-1.lab"),
         "https://gpu1.lab:8443",
         {"gpu": "h100", "rack": "7"},
-        "between-us",
+        ("between-us",),
         NatsLogin("hotseat", "for-nats", ca="ca.pem", cert="me.pem", key="me.key"),
     )
 
@@ -75,7 +75,29 @@ def test_secrets_may_stand_in_files_of_their_own(desk: Desk, key: str) -> None:
     given = {"secret": SECRET, key: "{file: word}"}
     fleet = fleet_in(desk, f"fleet: {{nats: n1, {', '.join(f'{name}: {value}' for name, value in given.items())}}}")
 
-    assert "from-the-file" in (fleet.secret, fleet.login.token)
+    assert "from-the-file" in (*fleet.secrets, fleet.login.token)
+
+
+def test_a_secret_may_be_replaced_by_another(desk: Desk) -> None:
+    """Two stand side by side meanwhile, each from wherever a secret may come from."""
+    desk.write("word", f"{SECRET}\n").chmod(0o600)
+    loaded = desk.load(
+        f"{MODEL}{LISTEN}allowOpen: true\nfleet: {{nats: n1, secret: ['${{env.NEW}}', {{file: word}}]}}",
+        {"NEW": "n" * 32},
+    )
+
+    assert loaded.settings.fleet is not None
+    assert loaded.settings.fleet.secrets == ("n" * 32, SECRET)
+    assert loaded.withheld_env == {"NEW"}
+    assert "n" * 32 not in json.dumps(resolved(loaded)) + repr(loaded.settings)
+
+
+def test_a_short_secret_is_told(desk: Desk) -> None:
+    """Whoever reads NATS can try secrets on what they signed, as fast as he likes."""
+    said = desk.warnings(f"{MODEL}{LISTEN}allowOpen: true\nfleet: {{nats: n1, secret: [{SECRET}, hush]}}")
+
+    assert [line for line in said if "fleet.secret[1]: is short: 4 characters" in line]
+    assert not [line for line in said if "fleet.secret[0]" in line]
 
 
 def test_models_say_on_how_many_and_on_which_hosts(desk: Desk) -> None:
@@ -116,6 +138,9 @@ fleet: {{nats: n1, secret: {SECRET}}}
         ("fleet: {nats: 'n..1:4222'}", '2:9: error: fleet.nats: "n..1" is neither an IP address nor a host name'),
         ("peers: {far: {proxy: 'http://gpu1:90004', models: [m]}}", "2:15: error: peers.far.proxy: the port must be"),
         ("fleet: {nats: n1, secret: 'a b'}", "2:19: error: fleet.secret: a secret must not be empty and must not"),
+        ("fleet: {nats: n1, secret: []}", "2:19: error: fleet.secret: must be one secret, or two while one"),
+        ("fleet: {nats: n1, secret: [a, b, c]}", "2:19: error: fleet.secret: must be one secret, or two while one"),
+        ("fleet: {nats: n1, secret: [a, '']}", "2:31: error: fleet.secret[1]: a secret must not be empty"),
         ("fleet: {nats: n1, secret: {file: nowhere}}", "2:28: error: fleet.secret.file: the file cannot be read"),
         ("fleet: {nats: n1, password: p}", "2:19: error: fleet.password: a password needs a user"),
         ("fleet: {nats: n1, token: t, nkey: f}", "2:29: error: fleet.nkey: token and nkey exclude each other"),
@@ -192,8 +217,8 @@ def test_variables_with_secrets_are_withheld_from_model_servers(desk: Desk) -> N
 # Joining
 
 
-def house(host: str, address: str = "", nats: tuple[str, ...] = NATS, secret: str = SECRET) -> Settings:
-    fleet = Fleet(nats, HostName("gpu1"), address, secret=secret)
+def house(host: str, address: str = "", nats: tuple[str, ...] = NATS, secrets: tuple[str, ...] = (SECRET,)) -> Settings:
+    fleet = Fleet(nats, HostName("gpu1"), address, secrets=secrets)
     return Settings(listen=(host, 8080), access=Access(allow_open=True), fleet=fleet)
 
 
@@ -210,7 +235,7 @@ def test_a_host_that_nobody_reaches_does_not_start(host: str) -> None:
 
 def test_a_fleet_without_a_secret_does_not_start() -> None:
     """The command line may name a fleet where the file does not: the same holds."""
-    assert "fleet.secret" in (refuse_to_serve(house("10.0.0.5", secret="")) or "")
+    assert "fleet.secret" in (refuse_to_serve(house("10.0.0.5", secrets=())) or "")
     assert refuse_to_serve(house("10.0.0.5")) is None
 
 

@@ -88,7 +88,7 @@ async def test_who_decided_is_counted() -> None:
     async with company("a", "b") as fleet:
         await fleet["a"].desk.move("qwen", "b")
         theirs = Claim(ModelName("llama"), HostName("b"), HostName("b"), "it was asked for")
-        await fleet["b"].store.create(Bucket.CLAIMS, key_of(theirs.model, 0), encoded(theirs))
+        await fleet["b"].fellowship.store.create(Bucket.CLAIMS, key_of(theirs.model, 0), encoded(theirs))
         with pytest.raises(CannotMove):
             await fleet["a"].desk.move("llama", "a")
         fleet["a"].store.cut_off()
@@ -147,10 +147,10 @@ async def test_an_order_outlives_its_host() -> None:
 async def test_a_wish_that_cannot_be_read_is_written_over() -> None:
     """Another version's scribble keeps nobody from giving orders."""
     async with company("a", "b") as fleet:
-        await fleet["a"].store.put(Bucket.WISHES, "b", b"scribble")
+        await fleet["a"].fellowship.store.put(Bucket.WISHES, "b", b"scribble")
         await fleet["a"].desk.give("b", Order.DRAIN)
         await come_true(lambda: orders(fleet, "a", "b") == {Order.DRAIN})
-        found = await fleet["a"].store.read(Bucket.WISHES, "b")
+        found = await fleet["a"].fellowship.store.read(Bucket.WISHES, "b")
 
     assert found is not None
     assert found.value == encoded(Wish(drained=True, by="a"))

@@ -16,7 +16,7 @@ from hotseat.errors import HotseatError, NowhereToGo
 from hotseat.fellowship import Fellowship
 from hotseat.fleet import errands
 from hotseat.fleet.inprocess import Board, InProcess
-from hotseat.fleet.records import Wish, encoded
+from hotseat.fleet.records import HostRecord, Wish, encoded
 from hotseat.fleet.store import Bucket
 from hotseat.journal import Journal
 from hotseat.scheduling.scheduler import Scheduler
@@ -77,7 +77,7 @@ async def open_host(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
             journal = Journal()
             dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), Puppets(), journal)
             stack.push_async_callback(dispatcher.shut_down, 0)
-            settings = Fleet(("nats://x",), HostName(name), f"http://{name}:80", secret="hush")
+            settings = Fleet(("nats://x",), HostName(name), f"http://{name}:80", secrets=("hush",))
             fellowship = Fellowship(settings, store, dispatcher, lambda: False)
             await fellowship.join()
             journal.listen(fellowship.watch)
@@ -93,6 +93,20 @@ async def pair(open_host: Open) -> tuple[Host, Host]:
     first, second = [await open_host(name, spec("alpha"), spec("beta")) for name in ("a", "b")]
     await come_true(lambda: first.knows("a", "b") and second.knows("a", "b"))
     return first, second
+
+
+async def test_who_writes_to_the_store_is_no_host_by_that(pair: tuple[Host, Host], open_host: Open) -> None:
+    """Neither a new host nor a known one at another address: nobody would be sent to it."""
+    first, _ = pair
+    for name in ("evil", "b"):
+        forged = HostRecord(HostName(name), "http://attacker:80", "1", "digest")
+        await first.store.put(Bucket.HOSTS, name, encoded(forged))
+    await open_host("c", spec("alpha"))  # which is heard of after them
+    await come_true(lambda: first.knows("a", "b", "c"))
+
+    assert {member.record.address for member in first.fellowship.roster.hosts()} == {
+        f"http://{name}:80" for name in "abc"
+    }
 
 
 async def test_hosts_agree_on_who_loads_a_model(pair: tuple[Host, Host]) -> None:
@@ -199,7 +213,7 @@ async def test_a_drained_host_empties_itself(pair: tuple[Host, Host]) -> None:
     """What nobody uses is stopped, and what comes next goes elsewhere."""
     first, second = pair
     await first.dispatcher.load(ALPHA)
-    await second.store.put(Bucket.WISHES, "a", encoded(Wish(cordoned=True, drained=True)))
+    await second.fellowship.store.put(Bucket.WISHES, "a", encoded(Wish(cordoned=True, drained=True)))
 
     await come_true(lambda: first.phase(ALPHA) == "cold")
     assert await first.where(ALPHA) == "b"

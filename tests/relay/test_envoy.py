@@ -9,6 +9,7 @@ import pytest
 
 from hotseat.envoy import Envoy
 from hotseat.errors import HostSilent, NotRunning
+from hotseat.host_proof import FleetSecret, Signer
 from hotseat.settings import Access, ApiKey, Fleet, Settings
 from hotseat.tasks import Tasks
 from hotseat.terms import HostName, ModelName
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     OpenHouse = Callable[..., Awaitable[RelayHouse]]
 
 MODEL = ModelName("org/model")
-US = Envoy(HostName("a"), "hush")
-STRANGER = Envoy(HostName("a"), "guessed")
+B = HostName("b")
+US = Envoy(HostName("a"), Signer(FleetSecret(["hush"])))
+STRANGER = Envoy(HostName("a"), Signer(FleetSecret(["guessed"])))
 
 
 async def keyed(open_house: OpenHouse) -> tuple[RelayHouse, str]:
     """A host of the fleet that lets in nobody without a key."""
-    fleet = Fleet(("nats://x",), HostName("b"), secret="hush")
+    fleet = Fleet(("nats://x",), HostName("b"), secrets=("hush",))
     house = await open_house(settings=Settings(fleet=fleet, access=Access(api_keys=(ApiKey("ours"),))))
     return house, f"http://127.0.0.1:{house.port}"
 
@@ -42,9 +44,9 @@ def answer(status: str, **said: str) -> bytes:
 
 
 async def test_a_host_is_asked_for_a_story(open_house: OpenHouse) -> None:
-    """The fleet's secret opens its management API, which is asked for what it knows itself."""
+    """A proof of the fleet's secret opens its management API, which is asked for what it knows itself."""
     house, url = await keyed(open_house)
-    asking = Tasks().start(US.story(url, MODEL), "ask")
+    asking = Tasks().start(US.story(B, url, MODEL), "ask")
     call = await house.management.call()
     await call.say(answer("200 OK", why="it was asked for"))
 
@@ -56,9 +58,9 @@ async def test_a_stranger_hears_nothing(open_house: OpenHouse) -> None:
     """Without the secret it is refused at the door: there is no story, and nothing is stopped."""
     _, url = await keyed(open_house)
 
-    assert await STRANGER.story(url, MODEL) is None
+    assert await STRANGER.story(B, url, MODEL) is None
     with pytest.raises(HostSilent, match=r"answered 403: .*fleet\.secret"):
-        await STRANGER.stop(url, MODEL)
+        await STRANGER.stop(B, url, MODEL)
 
 
 async def test_a_host_is_asked_to_stop_a_model(open_house: OpenHouse) -> None:
@@ -71,7 +73,7 @@ async def test_a_host_is_asked_to_stop_a_model(open_house: OpenHouse) -> None:
     ]
     stopped: list[object] = []
     for outcome in outcomes:
-        asking = Tasks().start(US.stop(url, MODEL), "ask")
+        asking = Tasks().start(US.stop(B, url, MODEL), "ask")
         call = await house.management.call()
         assert call.request.first_line.split()[:2] == ["DELETE", "/upstream/org%2Fmodel"]
         await call.say(outcome)
@@ -90,10 +92,10 @@ async def test_a_host_is_asked_to_stop_a_model(open_house: OpenHouse) -> None:
 async def test_what_is_no_hotseat_says_nothing(open_house: OpenHouse) -> None:
     """Neither does a port where nobody listens."""
     house, url = await keyed(open_house)
-    asking = Tasks().start(US.story(url, MODEL), "ask")
+    asking = Tasks().start(US.story(B, url, MODEL), "ask")
     await (await house.management.call()).say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
 
     assert await asking is None
-    assert await US.story("http://127.0.0.1:9", MODEL) is None
+    assert await US.story(B, "http://127.0.0.1:9", MODEL) is None
     with pytest.raises(HostSilent, match="did not answer"):
-        await US.stop("http://127.0.0.1:9", MODEL)
+        await US.stop(B, "http://127.0.0.1:9", MODEL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.passed_on import SECRET, passed_on
 from tests.support.puppets import come_true
 from tests.support.relay_house import chat
 
@@ -44,12 +45,11 @@ async def test_with_keys_only_operators_see_what_a_server_wrote(open_house: Open
 
 
 async def test_a_host_of_the_fleet_is_not_told_what_a_server_wrote(open_house: OpenHouse) -> None:
-    """It does not say on whose behalf it asks."""
-    fleet = Fleet(nats=("nats://127.0.0.1:1",), name=HostName("b"), secret="hush")
+    """Whoever asks there: what a server wrote stays on its host."""
+    fleet = Fleet(nats=("nats://127.0.0.1:1",), name=HostName("b"), secrets=(SECRET,))
     house = await open_house(settings=Settings(fleet=fleet))
     house.hands.broken, house.hands.output = ("alpha",), OUTPUT
-    passed_on = ("Hotseat-From: a", "Hotseat-Client: ann", "Hotseat-Fleet: hush", "Hotseat-Model: alpha")
-    refused = await house.refusal(chat("alpha", *passed_on))
+    refused = await house.refusal(chat("alpha", *passed_on(to="b", role="operate")))
 
     assert b"alpha exited with code 1" in refused.raw
     assert LAST_LINE not in refused.raw

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tests.support.passed_on import passed_on
 from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, get
 
@@ -198,12 +199,13 @@ async def test_of_two_keys_the_one_that_let_the_request_in_is_named(
 async def test_no_name_of_a_key_looks_like_a_host(open_house: OpenHouse, caplog: pytest.LogCaptureFixture) -> None:
     """Nor do quotes in it end it: who reads the log can tell where a name ends, and what kind it is."""
     caplog.handler.setLevel(logging.NOTSET)
-    fleet = Fleet(("nats://x",), HostName("here"), secret="between-us-hosts")
+    fleet = Fleet(("nats://x",), HostName("here"), secrets=("between-us-hosts",))
     keys = (ApiKey("one", Role.ADMIN, "host gpu1"), ApiKey("two", Role.ADMIN, '" from=host:"gpu1'))
     house = await open_house(settings=Settings(fleet=fleet, access=Access(api_keys=keys)))
-    from_host = ["Hotseat-From: gpu1", "Hotseat-Client: ci' \"x", "Hotseat-Fleet: between-us-hosts"]
+    path, secrets = "/upstream/alpha/load", ("between-us-hosts",)
+    from_host = passed_on(None, path, method="GET", sender="gpu1", client="ci' \"x", role="operate", secrets=secrets)
     for said in ([BEARER + "one"], [BEARER + "two"], from_host):
-        client = await house.send(get("/upstream/alpha/load", *said))
+        client = await house.send(get(path, *said))
         await (await house.management.call()).say(HELLO)
         await client.message()
     by_name, by_quote, by_host = audited(caplog)

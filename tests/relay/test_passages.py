@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.passed_on import SECRET, passed_on
 from tests.support.puppets import come_true, spec
 from tests.support.relay_house import HELLO, chat, get, turns
 from tests.support.scripted_upstream import on_a_port
@@ -18,6 +19,7 @@ from tests.support.transport import End, within
 from hotseat.catalog.leads import FleetModel, Selector, Strategy
 from hotseat.catalog.spec import FELLOW_TIMEOUTS, BodyChanges, Timeouts
 from hotseat.errors import HotseatError, NowhereToGo
+from hotseat.host_proof import FleetSecret, Signer
 from hotseat.relay.confinement import SANDBOX
 from hotseat.settings import Access, ApiKey, Fleet, Settings
 from hotseat.tasks import Tasks
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 NOWHERE = Address("127.0.0.1", 1)
 FAILED = b"HTTP/1.1 503 x\r\nX-Error-Code: model_failed_to_start\r\nContent-Length: 4\r\n\r\nrest"
 NOT_HERE = b"HTTP/1.1 503 gone\r\nHotseat-Not-Here: 1\r\nContent-Length: 4\r\n\r\nbusy"
+HERE_NAME = HostName("here")
 GUESTS = {"far": FleetModel(ModelName("far")), "distant": FleetModel(ModelName("far"))}
-PASSED_ON = ("Hotseat-From: a", "Hotseat-Client: ann", "Hotseat-Fleet: hush", "Hotseat-Model: alpha")
 
 
 @dataclass
@@ -46,11 +48,12 @@ class ScriptedHosts:
     """A fleet that chooses as the test says."""
 
     choices: list[Where | HotseatError]
-    name: str = "here"
-    secret: str = "hush"
+    name: HostName = HERE_NAME
+    signer: Signer = field(default_factory=lambda: Signer(FleetSecret([SECRET])))
     must_agree: bool = False
     takes_s: float = 0.0
     turned_away_by: list[str] = field(default_factory=list)
+    disbelieved_by: list[str] = field(default_factory=list)
     away: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
@@ -85,6 +88,9 @@ class ScriptedHosts:
     def turned_away(self, host: HostName) -> None:
         self.turned_away_by.append(host)
 
+    def disbelieved(self, host: HostName, because: str) -> None:
+        self.disbelieved_by.append(f"{host}: {because}")
+
     def failed(self, host: HostName, model: ModelName) -> None:
         self.failures.append(f"{model} at {host}")
 
@@ -110,7 +116,7 @@ async def joined(
     open_house: OpenHouse, *choices: Where | HotseatError, **known: object
 ) -> tuple[RelayHouse, ScriptedHosts]:
     house = await open_house(
-        settings=known.pop("settings", Settings(fleet=Fleet(("nats://x",), HostName("here"), secret="hush"))),
+        settings=known.pop("settings", Settings(fleet=Fleet(("nats://x",), HostName("here"), secrets=("hush",)))),
         fellows=GUESTS,
         **known,
     )
@@ -144,8 +150,8 @@ async def test_another_host_serves_a_request(open_house: OpenHouse, boxes: list[
         assert (await client.message()).body == b"hello"
         assert call.request.first_line == "POST /v1/chat/completions HTTP/1.1"
         assert json.loads(call.request.body) == {"model": "distant"}
-        said = [call.request[name] for name in ("hotseat-from", "hotseat-model", "hotseat-client", "hotseat-fleet")]
-        assert said == ["here", "far", "127.0.0.1", "hush"]
+        said = [call.request[name] for name in ("hotseat-from", "hotseat-model", "hotseat-client", "hotseat-role")]
+        assert said == ["here", "far", "127.0.0.1", "operate"]
         assert call.request["x-mine"] == "stays"
         assert call.request["x-request-id"] == "box-7"
     await come_true(lambda: hosts.away == [])
@@ -279,7 +285,7 @@ async def test_choosing_a_host_fails_unexpectedly(
     house, hosts = await joined(open_house, at("b", NOWHERE), HERE)
     hosts.must_agree = must_agree
     with monkeypatch.context() as broken:
-        broken.setattr(hosts, "sent", lambda *_: {}["nobody thought of this"])
+        broken.setattr(hosts, "sent", lambda *_: 1 / 0)
         client = await house.send(chat("alpha"))
         refused = await client.message()
     await client.send(chat("alpha"))
@@ -426,7 +432,7 @@ async def test_a_request_that_was_passed_on_is_served_here(open_house: OpenHouse
     """Whatever the fleet thinks by now; the model server hears nothing of secrets, and the model is the one said."""
     house, _ = await joined(open_house)
     for _ in range(2):
-        asked, answered = await house.exchange(chat("anything", *PASSED_ON))
+        asked, answered = await house.exchange(chat("anything", *passed_on()))
 
         assert answered.body == b"hello"
         assert not [name for name in asked.names if name.startswith("hotseat-")]
@@ -436,9 +442,9 @@ async def test_a_request_that_was_passed_on_is_served_here(open_house: OpenHouse
 async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_house: OpenHouse, times: int) -> None:
     """Only while somebody waits, and only to hosts: whether the answer's head was read before or not."""
     house, _ = await joined(open_house, models=(spec("alpha", concurrency_limit=1),))
-    alone = [(await house.exchange(chat("alpha", *PASSED_ON)))[1] for _ in range(times)]
-    client, call = await house.reached(chat("alpha", *PASSED_ON))
-    waiting = await house.send(chat("alpha", *PASSED_ON))
+    alone = [(await house.exchange(chat("alpha", *passed_on())))[1] for _ in range(times)]
+    client, call = await house.reached(chat("alpha", *passed_on()))
+    waiting = await house.send(chat("alpha", *passed_on()))
     await come_true(lambda: house.waiting() == 1)
     await call.say(HELLO)
     in_company = await client.message()
@@ -453,31 +459,34 @@ async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_house: O
 async def test_a_host_needs_no_key(open_house: OpenHouse) -> None:
     """It has checked the client's; who asks is what it says, and credentials that are not ours pass."""
     settings = Settings(
-        fleet=Fleet(("nats://x",), HostName("here"), secret="hush"), access=Access(api_keys=(ApiKey("ours"),))
+        fleet=Fleet(("nats://x",), HostName("here"), secrets=("hush",)), access=Access(api_keys=(ApiKey("ours"),))
     )
     house, _ = await joined(open_house, settings=settings)
-    asked, answered = await house.exchange(chat("alpha", "Authorization: Bearer theirs", *PASSED_ON))
+    asked, answered = await house.exchange(chat("alpha", "Authorization: Bearer theirs", *passed_on()))
 
     assert answered.status == 200
     assert asked["authorization"] == "Bearer theirs"
 
 
-@pytest.mark.parametrize("secret", ["Hotseat-Fleet: guess", "Hotseat-Fleet:", "X-Nothing: 1"])
-async def test_who_only_claims_to_be_a_host_is_refused(open_house: OpenHouse, secret: str) -> None:
+@pytest.mark.parametrize("proof", ["Hotseat-Proof: guess", "Hotseat-Proof:", "Hotseat-Fleet: hush", "X-Nothing: 1"])
+async def test_who_only_claims_to_be_a_host_is_refused(open_house: OpenHouse, proof: str) -> None:
     """Else anybody could ask without a key, and two hosts that disagree would send requests in circles."""
     house, _ = await joined(open_house)
-    answered = await house.refusal(chat("alpha", "Hotseat-From: a", secret))
+    answered = await house.refusal(chat("alpha", "Hotseat-From: a", proof))
 
     assert answered.status == 403
     assert b"fleet.secret" in answered.body
 
 
-@pytest.mark.parametrize("proof", ["Hotseat-Fleet:", "X-Nothing: 1"])
-async def test_an_empty_secret_is_nobodys(open_house: OpenHouse, proof: str) -> None:
+@pytest.mark.parametrize("configured", [(), ("",)])
+@pytest.mark.parametrize("presented", [(), ("",)])
+async def test_an_empty_secret_is_nobodys(
+    open_house: OpenHouse, configured: tuple[str, ...], presented: tuple[str, ...]
+) -> None:
     """Whatever got past the configuration: with no secret there is no other host, and keys are asked for."""
-    fleet = Fleet(("nats://x",), HostName("here"), secret="")
+    fleet = Fleet(("nats://x",), HostName("here"), secrets=configured)
     house, _ = await joined(open_house, settings=Settings(fleet=fleet, access=Access(api_keys=(ApiKey("ours"),))))
-    answered = await house.refusal(chat("alpha", "Hotseat-From: a", proof))
+    answered = await house.refusal(chat("alpha", *passed_on(secrets=presented)))
 
     assert answered.status == 403
 
@@ -494,8 +503,7 @@ async def test_a_host_alone_takes_no_notice_of_such_fields(open_house: OpenHouse
 async def test_what_is_not_here_is_turned_away(open_house: OpenHouse, model: str) -> None:
     """The host that passed it on may try the next one."""
     house, _ = await joined(open_house)
-    passed_on = (*PASSED_ON[:3], f"Hotseat-Model: {model}")
-    answered = await house.refusal(chat("alpha", *passed_on))
+    answered = await house.refusal(chat("alpha", *passed_on(model)))
 
     assert answered.status == 503
     assert answered["hotseat-not-here"] == "1"
@@ -505,13 +513,13 @@ async def test_what_is_not_here_is_turned_away(open_house: OpenHouse, model: str
 async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_house: OpenHouse) -> None:
     """It may be on its way while others hear that we leave: a kept connection of a host is not closed over its head."""
     house, _ = await joined(open_house)
-    client, call = await house.reached(chat("alpha", *PASSED_ON))
+    client, call = await house.reached(chat("alpha", *passed_on()))
     await call.say(HELLO)
     await client.message()
     tasks = Tasks()
     leaving = tasks.start(house.relay.drain(within=5), "leave")
     await turns()
-    await client.send(chat("alpha", *PASSED_ON))
+    await client.send(chat("alpha", *passed_on()))
     await (await house.alpha.call()).say(HELLO)
     answered = await client.message()
 
@@ -523,7 +531,7 @@ async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_house: O
 async def test_a_kept_connection_of_a_host_does_not_hold_us_up(open_house: OpenHouse) -> None:
     """After a moment nobody can have missed that we leave."""
     house, _ = await joined(open_house)
-    client, call = await house.reached(chat("alpha", *PASSED_ON))
+    client, call = await house.reached(chat("alpha", *passed_on()))
     await call.say(HELLO)
     await client.message()
     await within(4, house.relay.drain(within=10))
@@ -550,7 +558,7 @@ async def test_paths_that_start_nothing_stay_here(open_house: OpenHouse) -> None
 
 async def test_other_hosts_may_call_us_as_the_fleet_does(open_house: OpenHouse) -> None:
     """The name in `fleet.address` is ours without being allowed a second time; other names stay foreign."""
-    fleet = Fleet(("nats://x",), HostName("here"), address="http://gpu1.lan:8080", secret="hush")
+    fleet = Fleet(("nats://x",), HostName("here"), address="http://gpu1.lan:8080", secrets=("hush",))
     house = await open_house(settings=Settings(fleet=fleet))
     known = await house.send(chat().replace(b"Host: box", b"Host: gpu1.lan:8080"))
     await (await house.alpha.call()).say(HELLO)

@@ -79,14 +79,18 @@ async def test_who_sends_no_key_guesses_none(open_house: OpenHouse) -> None:
     assert statuses == {401}
 
 
-async def test_a_fleets_secret_is_not_to_be_guessed_either(open_house: OpenHouse) -> None:
-    """Who says to be a host and does not know the secret is counted like any other."""
-    fleet = Fleet(("nats://x",), HostName("here"), secret="between-us-hosts")
+async def test_a_fleets_secret_is_not_to_be_guessed_either(
+    open_house: OpenHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who says to be a host and does not prove it is counted like any other, and told so: a host asks another then."""
+    fleet = Fleet(("nats://x",), HostName("here"), secrets=("between-us-hosts",))
     house = await open_house(settings=Settings(fleet=fleet, access=KEYS))
-    request = get("/v1/models", "Hotseat-From: gpu1", "Hotseat-Fleet: guess")
-    statuses = [(await house.refusal(request)).status for _ in range(MOST_WRONG + 2)]
+    request = get("/v1/models", "Hotseat-From: gpu1", "Hotseat-Proof: guess")
+    refused = [await house.refusal(request) for _ in range(MOST_WRONG + 2)]
+    house.relay.wrong_keys.end_minute()
 
-    assert statuses == [403] * MOST_WRONG + [429] * 2
+    assert {(answer.status, answer["hotseat-not-here"]) for answer in refused} == {(403, "unproven")}
+    assert f"wrong API keys were sent from=127.0.0.1 count={MOST_WRONG + 2}" in caplog.text
 
 
 async def test_too_low_a_role_is_no_guess(open_house: OpenHouse) -> None:

@@ -74,18 +74,18 @@ class Errand:
     def __init__(self, company: Company) -> None:
         self._company = company
 
-    async def story(self, address: str, model: ModelName) -> dict[str, Any] | None:
-        host = self._at(address)
-        if host is None:
+    async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
+        there = self._at(address)
+        if there is None:
             return None
-        seen = host.dispatcher.view().model(model)
+        seen = there.dispatcher.view().model(model)
         return {"why": seen.why, "last_error": seen.last_error}
 
-    async def stop(self, address: str, model: ModelName) -> None:
-        host = self._at(address)
-        if host is None:
+    async def stop(self, host: HostName, address: str, model: ModelName) -> None:
+        there = self._at(address)
+        if there is None:
             raise HostSilent(f"{address} did not answer")
-        await host.dispatcher.unload(model)
+        await there.dispatcher.unload(model)
 
     def _at(self, address: str) -> Host | None:
         name = address.removeprefix("http://")
@@ -106,7 +106,7 @@ async def company(
     async with AsyncExitStack() as stack:
         for name in names:
             made = together.hosts[name] = _host(
-                Fleet(("nats://nowhere",), HostName(name), address=address(name), secret=SECRET),
+                Fleet(("nats://nowhere",), HostName(name), address=address(name), secrets=(SECRET,)),
                 InProcess(together.board),
                 catalog(*models(name)),
                 puppets(name),

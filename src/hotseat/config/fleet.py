@@ -16,9 +16,12 @@ from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from hotseat.config.complaints import Notebook
+    from hotseat.config.complaints import Path as Place
     from hotseat.config.schema import Config
     from hotseat.settings import Settings
 
+SHORTEST_SECRET = 16
+"""Of letters and digits that were drawn by chance."""
 EVERYWHERE = ("0.0.0.0", "::")
 
 
@@ -43,7 +46,7 @@ class FleetMaker:
             name=HostName(form.name or self._machine()),
             address=form.address,
             labels=MappingProxyType(form.labels),
-            secret=self._secret(form.secret, "secret"),
+            secrets=self._secrets(form.secret),
             login=self._login(form),
         )
 
@@ -64,9 +67,28 @@ class FleetMaker:
             key=form.tls.key,
         )
 
+    def _secrets(self, given: str | SecretForm | tuple[str | SecretForm, ...] | None) -> tuple[str, ...]:
+        """One, or two while one takes the place of the other. A short one can be guessed from what it signs."""
+        place: Place = ("fleet", "secret")
+        if isinstance(given, tuple):
+            secrets = [self._long(secret, (*place, n)) for n, secret in enumerate(given)]
+        else:
+            secrets = [self._long(given, place)]
+        return tuple(filter(None, secrets))
+
+    def _long(self, given: str | SecretForm | None, place: Place) -> str:
+        secret = self._read(given, place)
+        if 0 < len(secret) < SHORTEST_SECRET:
+            said = f"is short: {len(secret)} characters can be guessed by whoever reads NATS"
+            self._notebook.warn(place, said, "Make a longer one: openssl rand -hex 32")
+        return secret
+
     def _secret(self, secret: str | SecretForm | None, key: str) -> str:
+        return self._read(secret, ("fleet", key))
+
+    def _read(self, secret: str | SecretForm | None, place: Place) -> str:
         if isinstance(secret, SecretForm):
-            return secret_in(secret.file, ("fleet", key, "file"), self._notebook)
+            return secret_in(secret.file, (*place, "file"), self._notebook)
         return secret or ""
 
     def _machine(self) -> str:
@@ -114,7 +136,7 @@ def refuse_fleet(settings: Settings) -> str | None:
         return f"{said}. Set fleet.address to where they reach it, such as http://gpu1.lan:{settings.listen[1]}."
     if settings.fleet and not is_host_name(settings.fleet.name):
         return f'no host can be called "{settings.fleet.name}". Set fleet.name.'
-    if settings.fleet and not settings.fleet.secret:
+    if settings.fleet and not settings.fleet.secrets:
         return "A fleet needs fleet.secret, the same on all of its hosts. Make one with: openssl rand -hex 32"
     return None
 

@@ -8,8 +8,9 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, Field
 
 from hotseat.catalog.template import address_of, split_url
-from hotseat.config.forms import AsMapping, AsText, Form, TextOrMapping, Words
+from hotseat.config.forms import AsList, AsMapping, AsText, Form, TextListOrMapping, TextOrMapping, Words
 from hotseat.config.secrets import is_key
+from hotseat.host_proof import MOST_SECRETS
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 LONGEST_NAME = 253
@@ -67,6 +68,20 @@ Secret: TypeAlias = Annotated[Annotated[SecretText, AsText] | Annotated[SecretFo
 """A text, `${env.NAME}` in it or not, or where it is."""
 
 
+def _one_or_two(secrets: tuple[str | SecretForm, ...]) -> tuple[str | SecretForm, ...]:
+    if not 1 <= len(secrets) <= MOST_SECRETS:
+        raise ValueError("must be one secret, or two while one takes the place of the other")
+    return secrets
+
+
+Secrets: TypeAlias = Annotated[
+    Annotated[SecretText, AsText]
+    | Annotated[SecretForm, AsMapping]
+    | Annotated[tuple[Secret, ...], AfterValidator(_one_or_two), AsList],
+    TextListOrMapping,
+]
+
+
 class FleetTlsForm(Form):
     ca: str = ""
     """File with the authorities that NATS' certificate is checked against; without it, the machine's."""
@@ -87,8 +102,9 @@ class FleetForm(Form):
     that they can reach."""
     labels: dict[str, str] = Field(default_factory=dict)
     """What this host has or is, for `models.*.hosts` to ask for."""
-    secret: Secret | None = None
-    """By which hosts believe each other, the same on all of them: a text or `{file: …}`. Without it no host starts."""
+    secret: Secrets | None = None
+    """By which hosts believe each other, the same on all of them: a text or `{file: …}`. Two of them, in a list, while
+    one takes the place of the other."""
     user: str = ""
     """Name with which NATS knows us."""
     password: Secret | None = None

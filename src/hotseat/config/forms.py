@@ -58,10 +58,15 @@ def _text_or_list(value: Any) -> str:
     return "<list>" if isinstance(value, list) else "<text>"
 
 
+def _text_list_or_mapping(value: Any) -> str:
+    return "<list>" if isinstance(value, list) else _text_or_mapping(value)
+
+
 # Discriminated by hand: a plain union would complain once per branch.
 ListOrMapping = Discriminator(_list_or_mapping)
 TextOrMapping = Discriminator(_text_or_mapping)
 TextOrList = Discriminator(_text_or_list)
+TextListOrMapping = Discriminator(_text_list_or_mapping)
 AsText, AsList, AsMapping = Tag("<text>"), Tag("<list>"), Tag("<mapping>")
 
 Words: TypeAlias = Annotated[Annotated[str, AsText] | Annotated[tuple[str, ...], AsList], TextOrList]

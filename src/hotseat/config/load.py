@@ -172,9 +172,12 @@ def _text(file: FilePath, notebook: Notebook) -> str | None:
 # Secrets
 
 
+FLEET_SECRETS = (("secret",), ("password",), ("token",))
+
+
 def _withheld(document: Document, provenance: Provenance) -> frozenset[str]:
     """The variables behind our own keys and those of peers and of the fleet, also where a macro stands in between."""
     secrets: list[Path] = [path for path in document.spots if path[0] == "apiKeys"]
     secrets += [path for path in document.spots if path[0] == "peers" and path[2:] == ("apiKey",)]
-    secrets += [("fleet", key) for key in ("secret", "password", "token") if ("fleet", key) in document.spots]
+    secrets += [path for path in document.spots if path[0] == "fleet" and path[1:2] in FLEET_SECRETS]
     return frozenset().union(*map(provenance.variables, secrets))

@@ -121,7 +121,7 @@ def _fleet(fleet: Fleet) -> dict[str, Any]:
         "name": fleet.name,
         "address": fleet.address,
         "labels": dict(fleet.labels),
-        "secret": HIDDEN if fleet.secret else "",
+        "secret": [HIDDEN] * len(fleet.secrets) if len(fleet.secrets) > 1 else HIDDEN,
         "user": login.user,
         "password": HIDDEN if login.password else "",
         "token": HIDDEN if login.token else "",
@@ -132,7 +132,7 @@ def _fleet(fleet: Fleet) -> dict[str, Any]:
 
 
 def _fleet_secrets(fleet: Fleet | None) -> tuple[str, ...]:
-    held = (fleet.secret, fleet.login.password, fleet.login.token) if fleet else ()
+    held = (*fleet.secrets, fleet.login.password, fleet.login.token) if fleet else ()
     return tuple(filter(None, held))
 
 

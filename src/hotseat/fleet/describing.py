@@ -104,9 +104,9 @@ def catalog_record(catalog: Catalog) -> CatalogRecord:
     return CatalogRecord({name: _offer(spec) for name, spec in sorted(catalog.models.items())})
 
 
-def digest_of(record: CatalogRecord) -> str:
-    """The same for the same contents, on every host."""
-    return hashlib.sha256(msgspec.json.encode(record, order="sorted")).hexdigest()[:DIGITS]
+def digest_of(record: CatalogRecord, fingerprint: bytes = b"") -> str:
+    """The same for the same contents, on every host with the same secret: others would write over what it signed."""
+    return hashlib.sha256(fingerprint + msgspec.json.encode(record, order="sorted")).hexdigest()[:DIGITS]
 
 
 def _offer(spec: ModelSpec) -> Offer:

@@ -92,7 +92,7 @@ class Desk:
     async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
         """What that host says of it; None where it does not say."""
         member = self._roster.host(host)
-        return None if member is None else await self._envoy.story(member.record.address, model)
+        return None if member is None else await self._envoy.story(host, member.record.address, model)
 
     def _known(self, host: str) -> HostName:
         name = HostName(host)

@@ -12,6 +12,7 @@ from hotseat.fleet.placement import Load, Nowhere, place
 from hotseat.fleet.records import encoded
 from hotseat.fleet.store import Bucket, Written
 from hotseat.fleet.tally import Tally
+from hotseat.host_proof import LogLimit
 from hotseat.whereabouts import HERE, Elsewhere
 
 if TYPE_CHECKING:
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from hotseat.fleet.placement import Decision
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Store
+    from hotseat.host_proof import Signer
     from hotseat.tasks import Tasks
-    from hotseat.terms import Address, ClientId, HostName, Instant, ModelName
+    from hotseat.terms import Address, ClientId, HostName, Instant, ModelName, Seconds
     from hotseat.whereabouts import Where
 
 log = logging.getLogger(__name__)
 
+WARN_S: Seconds = 60.0
 ROUNDS = 3
 """A host that was agreed upon may be gone by then."""
 
@@ -37,14 +40,15 @@ class Guide:
         self,
         roster: Roster,
         store: Store,
-        secret: str,
+        signer: Signer,
         tasks: Tasks,
         clock: Callable[[], Instant],
         look_at_ourselves: Callable[[], None],
     ) -> None:
         """`look_at_ourselves` tells the roster how it stands with this host."""
-        self.name: str = roster.me
-        self.secret = secret
+        self.name = roster.me
+        self.signer = signer
+        self._warnings = LogLimit(WARN_S, clock)
         self.tally = Tally()
         self._roster = roster
         self._store = store
@@ -90,6 +94,10 @@ class Guide:
 
     def failed(self, host: HostName, model: ModelName) -> None:
         self._roster.failed(host, model)
+
+    def disbelieved(self, host: HostName, because: str) -> None:
+        if self._warnings.lets_through(host):
+            log.warning("a host does not believe this one and serves nothing for it host=%s reason=%r", host, because)
 
     def turned_away(self, host: HostName) -> None:
         self.tally.turned_away[host] += 1

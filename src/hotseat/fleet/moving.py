@@ -32,11 +32,11 @@ NOTHING_TO_STOP = ("cold", RESTING)
 class Envoy(Protocol):
     """Speaks with other hosts over HTTP."""
 
-    async def story(self, address: str, model: ModelName) -> dict[str, Any] | None:
+    async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         """What a host says of a model; None where it does not, within a short time."""
         ...
 
-    async def stop(self, address: str, model: ModelName) -> None:
+    async def stop(self, host: HostName, address: str, model: ModelName) -> None:
         """Return when the model's process there is gone; NotRunning, or HostSilent with what went wrong."""
         ...
 
@@ -105,7 +105,7 @@ class Mover:
         member = self._roster.host(to)
         if member is None:
             return HostSilent(f"{to} left the fleet before {model} was ready there; elsewhere nothing was stopped")
-        story = await self._envoy.story(member.record.address, model) or {}
+        story = await self._envoy.story(to, member.record.address, model) or {}
         why = story.get("last_error") or story.get("why") or f"{to} did not say why"
         return LoadFailed(f"{model} did not become ready on {to}, and elsewhere nothing was stopped: {why}")
 
@@ -127,7 +127,7 @@ class Mover:
             if source.name == self._roster.me:
                 await self._ourselves.unload(model)
             else:
-                await self._envoy.stop(source.record.address, model)
+                await self._envoy.stop(source.name, source.record.address, model)
         except NotRunning:
             return  # it went by itself
         except HostSilent as problem:

@@ -261,14 +261,14 @@ class Exchange:
         if self._elsewhere is None or not head.is_turned_away:
             return False
         self._connection, self._was_sent = None, False
-        self._next_host()
+        self._next_host(head.unproven)
         return True
 
-    def _next_host(self) -> None:
+    def _next_host(self, unproven: str = "") -> None:
         assert self._passage is not None
         self._elsewhere = None
         self._stop_clock()
-        self._passage.turned_away()
+        self._passage.turned_away(unproven)
 
     # The dispatcher's answers
 

@@ -53,8 +53,10 @@ ALLOW_ORIGIN = b"access-control-allow-origin"
 INTERNAL = b"hotseat-"
 BLANKS = b" \t"
 """llhttp leaves those after a value."""
-FROM_HOST, FOR_CLIENT, FOR_MODEL, FLEET_SECRET = b"hotseat-from", b"hotseat-client", b"hotseat-model", b"hotseat-fleet"
-"""What a host says of a request that it passes on: who it is, who asks, for which model, and that it may say so."""
+FROM_HOST, FOR_CLIENT, FOR_MODEL = b"hotseat-from", b"hotseat-client", b"hotseat-model"
+FOR_ROLE, PROOF = b"hotseat-role", b"hotseat-proof"
+"""What a host says of a request that it passes on: who it is, who asks, for which model, with which role, and that it
+is this host that says so."""
 SHOWN_ONCE = frozenset(
     (
         b"host",
@@ -66,7 +68,8 @@ SHOWN_ONCE = frozenset(
         FROM_HOST,
         FOR_CLIENT,
         FOR_MODEL,
-        FLEET_SECRET,
+        FOR_ROLE,
+        PROOF,
     )
 )
 """Checks look at one value of these, so a second one would pass unseen."""
@@ -258,6 +261,13 @@ class ResponseHead:
     @property
     def is_turned_away(self) -> bool:
         return NOT_HERE in self.known
+
+    @property
+    def unproven(self) -> str:
+        """What a host says that does not believe that it was we who passed the request on; empty where it does."""
+        if self.known.get(NOT_HERE) != b"unproven":
+            return ""
+        return self.known.get(b"x-error-message", b"it did not say why").decode("latin-1")
 
     @property
     def is_chunked(self) -> bool:

@@ -2,8 +2,8 @@
 
 Only what llhttp accepted and every check passed is remembered, and only where Content-Length says how long the body
 is, or there is none: then its end is found by counting. The number itself is left out of what is compared, and so is
-the request's own name, because they are often all that changes. What was learned under one configuration is forgotten
-with it.
+the request's own name, because they are often all that changes; and so is the proof of a host of the fleet, which is
+judged for each request. What was learned under one configuration is forgotten with it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from hotseat.relay.head import ResponseHead, response_bytes
+from hotseat.relay.head import PROOF, ResponseHead, response_bytes
 from hotseat.relay.ids import USUAL, split_id
 from hotseat.relay.request import Request
 
@@ -29,6 +29,8 @@ LONGEST_KNOWN: Bytes = 4 << 10
 LONGEST_NUMBER = 19
 
 SPELLINGS = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
+PROOF_LINE = b"\r\n%b: " % PROOF
+"""As our own hosts write it."""
 
 Head = TypeVar("Head")
 
@@ -49,11 +51,21 @@ def split_length(head: bytes) -> tuple[bytes, int | None]:
     return head, None
 
 
-def key_of(head: bytes) -> tuple[bytes, int | None, bytes]:
-    """What of a request's head is compared, the length that it states, and what the client calls it."""
-    named, length = split_length(head)
+def split_proof(head: bytes) -> tuple[bytes, bytes]:
+    """A head without the proof of the host that passed it on, and that proof: each is for one request alone."""
+    begin = head.find(PROOF_LINE)
+    if begin < 0:
+        return head, b""
+    end = head.find(b"\r\n", begin + len(PROOF_LINE))
+    return head[:begin] + head[end:], head[begin + len(PROOF_LINE) : end]
+
+
+def key_of(head: bytes) -> tuple[bytes, int | None, bytes, bytes]:
+    """What of a request's head is compared, the length that it states, what the client calls it, a host's proof."""
+    proven, length = split_length(head)
+    named, proof = split_proof(proven)
     key, request_id = split_id(named)
-    return key, length, request_id
+    return key, length, request_id, proof
 
 
 class Outline:
@@ -106,11 +118,13 @@ class KnownRequest:
     under: tuple[Rules, Catalog]
     """What it was checked against."""
     outline: Outline | None
-    """None where it states no length."""
+    """None where it states no length, or must be judged anew each time."""
     names_in_json: bool
     """Is the model named in a JSON body that it must have?"""
     request_id: bytes
     """What the client called it when it was learned; empty where it did not."""
+    said: bytes = b""
+    """What a host of the fleet must prove for each request with this head; empty where a client sends it."""
     sent_to: Address | None = None
     sent_for: str = ""
     sent_as: bytes = b""

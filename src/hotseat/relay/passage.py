@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
+    from hotseat.host_proof import Signer
     from hotseat.relay.head import ResponseHead
     from hotseat.terms import ClientId, HostName, ModelName
     from hotseat.whereabouts import Elsewhere, Where
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 class Hosts(Protocol):
     """The fleet, as the relay sees it."""
 
-    name: str
-    secret: str
+    name: HostName
+    signer: Signer
 
     def whither(self, model: ModelName, client: ClientId) -> Where | None:
         """Who serves it; None where hosts must agree first. Raises where nobody can."""
@@ -43,6 +44,10 @@ class Hosts(Protocol):
     def came_back(self, host: HostName, model: ModelName) -> None: ...
     def turned_away(self, host: HostName) -> None:
         """It could not be reached, or would not take a request."""
+        ...
+
+    def disbelieved(self, host: HostName, because: str) -> None:
+        """It does not believe that this host passed the request on."""
         ...
 
     def failed(self, host: HostName, model: ModelName) -> None:
@@ -85,9 +90,11 @@ class Passage:
             else:
                 self._go(where)
 
-    def turned_away(self) -> None:
-        """That host did nothing for it: the next one."""
+    def turned_away(self, unproven: str = "") -> None:
+        """That host did nothing for it, perhaps because it does not believe us: the next one."""
         assert self._at is not None
+        if unproven:
+            self._hosts.disbelieved(self._at.host, unproven)
         self._hosts.turned_away(self._at.host)
         self.come_back()
         self.find()

@@ -24,8 +24,8 @@ from hotseat.errors import (
     broken,
 )
 from hotseat.relay.body import Body
-from hotseat.relay.fellows import road_for_fellow
-from hotseat.relay.head import check_spelling, read_head
+from hotseat.relay.fellows import road_for_fellow, said_in
+from hotseat.relay.head import PROOF, check_spelling, read_head
 from hotseat.relay.ids import id_in
 from hotseat.relay.known import KnownRequest, Outline, key_of, may_be_learned
 from hotseat.relay.naming import road_for
@@ -195,11 +195,13 @@ class RequestReader:
         end = data.find(b"\r\n\r\n") + 4
         if end < 4 or data.startswith(BLANK_LINES):
             return None
-        key, length, request_id = key_of(data[:end])
+        key, length, request_id, proof = key_of(data[:end])
         memory = self._relay.known_requests()
         known = memory.recall(key)
         if known is None or (length or 0) > known.most_bytes:
             self._to_learn = ToLearn(memory, self._relay.known_under, data[:end], length)
+            return None
+        if known.verdict.from_host and not self._relay.rules.is_proven_again(known.said, proof):
             return None
         self._last = known
         self._client = self._relay.rules.client_of(known.head, known.verdict, self._peer)
@@ -230,9 +232,11 @@ class RequestReader:
         return rest
 
     def _learn(self, request: Request, new: ToLearn) -> None:
-        key, _, request_id = key_of(new.lines)
+        key, _, request_id, proof = key_of(new.lines)
         if not may_be_learned(request.head, new.length) or request_id != id_in(request.head):
             return  # or spelled in a way in which the name would not be found the next time
+        if proof != request.head.known.get(PROOF, b""):
+            return  # the same for the proof, which must never be compared: it is for this request alone
         known = KnownRequest(
             request.head,
             request.destination,
@@ -241,9 +245,10 @@ class RequestReader:
             not must_stay_in_memory(request.head, request.destination),
             request.keep_alive,
             new.under,
-            None if new.length is None else Outline(new.lines),
+            None if new.length is None or request.verdict.from_host else Outline(new.lines),
             names_in_json(request.head, request.destination),
             request_id,
+            said_in(request.head) if request.verdict.from_host else b"",
         )
         new.memory.learn(key, known)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hotseat.errors import HotseatError, NotHere
+from hotseat.errors import HostUnproven, HotseatError, NotHere
 from hotseat.relay.paths import Dialect, dialect_of_path
 from hotseat.settings import ErrorFormat
 
@@ -126,6 +126,8 @@ def _advice(error: HotseatError) -> list[str]:
     advice = list(_FOR_BROWSERS.get(error.status, ()))
     if isinstance(error, NotHere):
         advice.append("Hotseat-Not-Here: 1")
+    if isinstance(error, HostUnproven):
+        advice.append("Hotseat-Not-Here: unproven")
     if error.retry_helps is not None:
         advice.append(f"x-should-retry: {'true' if error.retry_helps else 'false'}")
     if error.retry_after is not None:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.bulkhead import attempt
 from hotseat.relay.client import ClientConnection
-from hotseat.relay.fellows import line_for_model, lines_for_fellow
+from hotseat.relay.fellows import (
+    client_in_line,
+    line_for_model,
+    line_of_proof,
+    lines_for_fellow,
+    model_in_line,
+    said_by,
+    stated_role,
+)
 from hotseat.relay.head import framed
 from hotseat.relay.ids import numbered
 from hotseat.relay.keys import line_about_key
@@ -176,9 +184,23 @@ class Relay:
         return framed(lines, request.head.id_header, request.id, request.stated_length)
 
     def fellow_head(self, request: Request, where: Elsewhere, peer: str, model: ModelName) -> bytes:
-        """The same for a host of the fleet, which is told what we know already."""
-        lines = self._remembered_lines(request, where.address, peer, to_fellow=True) + line_for_model(model)
+        """The same for a host of the fleet, which is told what we know already, with a proof for this request alone."""
+        lines = self._remembered_lines(request, where.address, peer, to_fellow=True)
+        lines += line_for_model(model) + line_of_proof(self._proof(request, where, model))
         return framed(lines, request.head.id_header, request.id, request.stated_length)
+
+    def _proof(self, request: Request, where: Elsewhere, model: ModelName) -> bytes:
+        assert self.hosts is not None
+        role = stated_role(request.verdict, has_keys=self.rules.has_keys)
+        said = said_by(
+            self.hosts.name.encode(),
+            request.head.method,
+            where.address.prefix.encode() + request.destination.target,
+            model_in_line(model),
+            client_in_line(request.client),
+            role,
+        )
+        return self.hosts.signer.proof(where.host, said)
 
     def _remembered_lines(
         self, request: Request, address: Address, peer: str, api_key: str = "", *, to_fellow: bool = False
@@ -199,7 +221,8 @@ class Relay:
             return lines + line_about_key(request.verdict)
         if not to_fellow or self.hosts is None:
             return lines
-        return lines + lines_for_fellow(self.hosts.name, self.hosts.secret, request.client)
+        role = stated_role(request.verdict, has_keys=self.rules.has_keys)
+        return lines + lines_for_fellow(self.hosts.name, request.client, role)
 
     def choose(self, selector: Selector) -> Servable:
         """The target that a selector means now."""

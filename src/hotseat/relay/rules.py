@@ -34,9 +34,10 @@ LONGEST_CLIENT = 64
 
 
 class Rules:
-    def __init__(self, settings: Settings, accounts: Accounts | None = None) -> None:
+    def __init__(self, settings: Settings, accounts: Accounts | None = None, fellows: Fellows | None = None) -> None:
         self.settings = settings
         self.accounts = accounts or Accounts()
+        self.has_keys = bool(settings.access.api_keys)
         self.limits = settings.limits
         self.error_format = settings.error_format
         self.paths = PathTable(settings.inference_paths)
@@ -46,7 +47,8 @@ class Rules:
         """Of model servers: they have our address, and with it all that our own pages may do."""
         fleet_address = settings.fleet.address if settings.fleet else ""
         self._gate = Gate(settings.access, origins, settings.listen, fleet_address, own_names())
-        self._fellows = Fellows(settings.fleet)
+        self._fellows = fellows or Fellows(settings.fleet)
+        self.is_proven_again = self._fellows.is_proven_again
         self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]

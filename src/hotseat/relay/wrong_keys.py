@@ -11,8 +11,8 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hotseat.errors import ForeignHost, TooManyWrongKeys, Unauthorized
-from hotseat.relay.head import FLEET_SECRET
+from hotseat.errors import ForeignHost, HostUnproven, TooManyWrongKeys, Unauthorized
+from hotseat.relay.head import PROOF
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +45,8 @@ class WrongKeys:
         """The refusal, or that this address has to wait."""
         if not _is_guess(error, head):
             return error
-        if self._count(counted_as(peer)) <= MOST_WRONG:
-            return error
+        if self._count(counted_as(peer)) <= MOST_WRONG or isinstance(error, HostUnproven):
+            return error  # a host whose proof is wrong is always told so: then it asks another
         return TooManyWrongKeys(
             "too many wrong API keys came from this address; a right one is let in at any time",
             retry_after=max(1.0, self._ends_at - self._now()),
@@ -85,4 +85,4 @@ def _is_guess(error: HotseatError, head: RequestHead) -> bool:
     known = head.known
     if isinstance(error, Unauthorized | ForeignHost):
         return b"authorization" in known or b"x-api-key" in known
-    return FLEET_SECRET in known
+    return PROOF in known

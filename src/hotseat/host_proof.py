@@ -1,0 +1,149 @@
+"""What the hosts of a fleet prove to each other by a secret that none of them ever sends.
+
+A proof is an HMAC-SHA256 over what is proven. While one secret takes the place of another there are two: everything is
+signed with both and either is believed, so that hosts may change one after the other, in any order.
+"""
+
+from __future__ import annotations
+
+import time
+from binascii import hexlify
+from hashlib import sha256
+from hmac import compare_digest
+from itertools import count
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from hotseat.errors import HostUnproven
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hotseat.terms import HostName, Seconds
+
+    Clock = Callable[[], Seconds]
+
+BLOCK = 64
+"""Of SHA-256, in bytes."""
+MOST_SECRETS = 2
+MOST_SKEW_S: Seconds = 60.0
+"""How far the clocks of two hosts may be apart, and for how long a request that somebody recorded could be repeated."""
+MOST_SEEN = 50_000
+"""Requests that are remembered so that none of them is taken twice, and as many again: some ten megabytes."""
+REQUEST, RECORD = b"hotseat request 1", b"hotseat record 1"
+"""What a proof is about comes first, so that a proof of one thing is none of another."""
+
+
+class Hmac:
+    """HMAC-SHA256 (RFC 2104) with one key, both of its hashes begun: so it takes half the time of hmac.digest."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, key: bytes) -> None:
+        block = (sha256(key).digest() if len(key) > BLOCK else key).ljust(BLOCK, b"\0")
+        self._inner, self._outer = (sha256(bytes(byte ^ pad for byte in block)) for pad in (0x36, 0x5C))
+
+    def of(self, said: bytes) -> bytes:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(said)
+        outer.update(inner.digest())
+        return hexlify(outer.digest())
+
+
+class FleetSecret:
+    """One secret, or two while it is replaced. Nothing empty ever proves anything."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._keys = tuple(Hmac(secret.encode()) for secret in secrets if secret)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """The same for the same first secret, and of no use to whoever wants to guess it."""
+        return self._keys[0].of(b"hotseat fingerprint 1")
+
+    def sign(self, said: bytes) -> bytes:
+        """One proof for each secret."""
+        return b",".join([key.of(said) for key in self._keys])
+
+    def believes(self, said: bytes, proof: bytes) -> bool:
+        """Was this signed with one of our secrets? Each comparison takes as long as any other."""
+        given = proof.split(b",", MOST_SECRETS)[:MOST_SECRETS]
+        for key in self._keys:
+            ours = key.of(said)
+            for one in given:
+                if compare_digest(one, ours):
+                    return True
+        return False
+
+    def signs_alike(self, said: bytes, proof: bytes) -> bool:
+        """Was it signed with all of our secrets, so that it is believed when only one of them is left?"""
+        return set(self.sign(said).split(b",")) <= set(proof.split(b","))
+
+
+class Signer:
+    """Proves to another host that a request comes from this one: to that host alone, for a short time, and once."""
+
+    def __init__(self, secret: FleetSecret, clock: Clock = time.time) -> None:
+        self._secret = secret
+        self._clock = clock
+        self._start = token_hex(8).encode()
+        self._numbers = count()
+
+    def proof(self, to: HostName, said: bytes) -> bytes:
+        stamp = b"%d %b-%d" % (self._clock() * 1000, self._start, next(self._numbers))
+        return b"%b %b" % (stamp, self._secret.sign(_message(to, said, stamp)))
+
+
+class ProofChecker:
+    """Judges what other hosts prove to this one."""
+
+    def __init__(self, me: HostName, secret: FleetSecret, clock: Clock = time.time) -> None:
+        self._me = me
+        self._secret = secret
+        self._clock = clock
+        self._seen: set[bytes] = set()
+        self._seen_before: set[bytes] = set()
+
+    def check(self, host: str, said: bytes, proof: bytes) -> None:
+        """Raises HostUnproven with the reason, and what to do."""
+        stamp, _, signed = proof.rpartition(b" ")
+        if not self._secret.believes(_message(self._me, said, stamp), signed):
+            text = f"{host} passed this on to {self._me} without proof that it knows our fleet.secret"
+            raise HostUnproven(f"{text}. Give all hosts the same fleet.secret, each its own fleet.name and address.")
+        apart = int(stamp.partition(b" ")[0]) / 1000 - self._clock()
+        if abs(apart) > MOST_SKEW_S:
+            text = (
+                f"the clock of {host} is {apart:+.0f} s from that of {self._me}, which is more than {MOST_SKEW_S:g} s"
+            )
+            raise HostUnproven(f"{text}. Let both take their time from NTP.")
+        if stamp in self._seen or stamp in self._seen_before:
+            raise HostUnproven(f"{self._me} had this very request of {host} before, and takes none twice.")
+        self._remember(stamp)
+
+    def _remember(self, stamp: bytes) -> None:
+        if len(self._seen) >= MOST_SEEN:
+            self._seen, self._seen_before = set(), self._seen
+        self._seen.add(stamp)
+
+
+def _message(to: HostName, said: bytes, stamp: bytes) -> bytes:
+    """The receiver's name is in it: what a host proves to one is worth nothing to another."""
+    return b"%b\n%b\n%b\n%b" % (REQUEST, to.encode(), said, stamp)
+
+
+class LogLimit:
+    """Lets one warning through in a while: what causes them may come a thousand times a second."""
+
+    def __init__(self, every_s: Seconds, clock: Clock = time.monotonic) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._next: dict[str, Seconds] = {}
+
+    def lets_through(self, about: str = "") -> bool:
+        now = self._clock()
+        if now < self._next.get(about, now):
+            return False
+        self._next[about] = now + self._every_s
+        return True

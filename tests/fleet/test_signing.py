@@ -1,0 +1,130 @@
+"""What no host of the fleet signed is not there, whoever can write to the store."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.fleets import Watching
+
+from hotseat.fleet.inprocess import Board, InProcess
+from hotseat.fleet.records import HostRecord, Wish, encoded
+from hotseat.fleet.signing import SignedStore
+from hotseat.fleet.store import Bucket, CaughtUp, Conflict, Removed, Written
+from hotseat.host_proof import FleetSecret
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from hotseat.fleet.store import Change
+
+OLD, NEW = "o" * 32, "n" * 32
+GPU1 = encoded(HostRecord(HostName("gpu1"), "http://gpu1:8080", "1", "catalog"))
+FORGED = encoded(HostRecord(HostName("gpu1"), "http://attacker:8080", "1", "catalog"))
+
+
+@pytest.fixture
+async def raw() -> InProcess:
+    """What somebody with the right to write to NATS has."""
+    return InProcess(Board())
+
+
+def host(raw: InProcess, *secrets: str) -> SignedStore:
+    return SignedStore(raw, FleetSecret(secrets or (OLD,)))
+
+
+async def state(store: SignedStore, bucket: Bucket = Bucket.HOSTS) -> list[Change]:
+    async with Watching(store, bucket) as watching:
+        return [change for change in await watching.until(CaughtUp) if isinstance(change, Written)]
+
+
+async def test_what_a_host_wrote_is_read_by_all(raw: InProcess) -> None:
+    """As it was written; whoever looks into the bucket sees JSON."""
+    revision = await host(raw).create(Bucket.HOSTS, "gpu1", GPU1)
+    found = await raw.read(Bucket.HOSTS, "gpu1")
+
+    assert await host(raw).read(Bucket.HOSTS, "gpu1") == Written("gpu1", GPU1, revision)
+    assert await state(host(raw)) == [Written("gpu1", GPU1, revision)]
+    assert found is not None
+    assert found.value.startswith(b'{"proof":"')
+    assert OLD.encode() not in found.value
+
+
+async def copied(raw: InProcess, bucket: Bucket, key: str) -> None:
+    """What a host signed, under another name."""
+    await host(raw).put(Bucket.HOSTS, "gpu2", FORGED)
+    found = await raw.read(Bucket.HOSTS, "gpu2")
+    assert found is not None
+    await raw.remove(Bucket.HOSTS, "gpu2")
+    await raw.put(bucket, key, found.value)
+
+
+@pytest.mark.parametrize("value", [FORGED, b"", b"{}", b'{"proof":"","record":%b}' % FORGED, b'{"proof":"'])
+async def test_what_nobody_signed_is_not_there(raw: InProcess, value: bytes) -> None:
+    """Neither for those who read nor for those who watch."""
+    await raw.put(Bucket.HOSTS, "gpu1", value)
+
+    assert await host(raw).read(Bucket.HOSTS, "gpu1") is None
+    assert await state(host(raw)) == []
+
+
+@pytest.mark.parametrize("bucket", [Bucket.HOSTS, Bucket.WISHES])
+async def test_a_record_holds_under_its_own_key_only(raw: InProcess, bucket: Bucket) -> None:
+    """Who cannot sign cannot copy what others signed to another place either."""
+    await copied(raw, bucket, "gpu1")
+
+    assert await host(raw).read(bucket, "gpu1") is None
+
+
+async def test_a_host_with_another_secret_is_no_member(raw: InProcess) -> None:
+    """Neither of them sees the other, so neither sends it anything."""
+    await host(raw, OLD).create(Bucket.HOSTS, "gpu1", GPU1)
+    await host(raw, NEW).create(Bucket.HOSTS, "gpu2", GPU1)
+
+    assert [change.key for change in await state(host(raw, OLD)) if isinstance(change, Written)] == ["gpu1"]
+    assert [change.key for change in await state(host(raw, NEW)) if isinstance(change, Written)] == ["gpu2"]
+
+
+async def test_what_is_written_over_by_a_stranger_is_gone(raw: InProcess) -> None:
+    """Whoever hears of it only now does not know what was there before, and all shall know the same."""
+    ours = host(raw)
+    await ours.create(Bucket.HOSTS, "gpu1", GPU1)
+    async with Watching(ours, Bucket.HOSTS) as watching:
+        await watching.until(CaughtUp)
+        revision = await raw.put(Bucket.HOSTS, "gpu1", FORGED)
+
+        assert await watching.next() == Removed("gpu1", revision)
+
+
+async def test_a_stranger_cannot_keep_a_place_taken(raw: InProcess) -> None:
+    """What no host signed is written over; what one did is a conflict as ever."""
+    await raw.put(Bucket.HOSTS, "gpu1", FORGED)
+    await host(raw).create(Bucket.HOSTS, "gpu1", GPU1)
+
+    with pytest.raises(Conflict):
+        await host(raw).create(Bucket.HOSTS, "gpu1", GPU1)
+
+
+async def test_one_warning_says_which_key_and_what_to_do(raw: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """However often it is written."""
+    ours = host(raw)
+    for number in range(5):
+        await raw.put(Bucket.HOSTS, f"gpu{number}", FORGED)
+        await ours.read(Bucket.HOSTS, f"gpu{number}")
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+    assert len(warnings) == 1
+    assert "key=hosts/gpu0" in warnings[0]
+    assert "fleet.secret" in warnings[0]
+
+
+async def test_an_order_outlives_the_secret_that_it_was_given_under(raw: InProcess) -> None:
+    """A host that has both signs it with both, so that it holds where only the new one is left."""
+    order = encoded(Wish(drained=True, by="gpu1"))
+    await host(raw, OLD).create(Bucket.WISHES, "gpu1", order)
+    async with Watching(host(raw, NEW, OLD), Bucket.WISHES) as watching:
+        await watching.until(CaughtUp)
+    found = await host(raw, NEW).read(Bucket.WISHES, "gpu1")
+
+    assert found is not None
+    assert found.value == order

@@ -1,0 +1,214 @@
+"""Proofs between hosts, through the relay as it runs: what is passed on proves itself, once, and may do little."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.relay.test_passages import GUESTS, ScriptedHosts, at
+from tests.support.passed_on import SECRET, passed_on
+from tests.support.relay_house import HELLO, chat, get
+from tests.support.scripted_upstream import on_a_port
+
+from hotseat.host_proof import FleetSecret, ProofChecker
+from hotseat.relay.fellows import said_by
+from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
+from hotseat.terms import HostName
+from hotseat.whereabouts import HERE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+    from tests.support.scripted_upstream import ScriptedUpstream
+    from tests.support.transport import Message
+
+    from hotseat.whereabouts import Where
+
+KEYS = (ApiKey("ours", Role.ADMIN, name=" the boss "), ApiKey("chat", Role.INFERENCE, name="ann"))
+UNPROVEN = (
+    b"HTTP/1.1 403 x\r\nHotseat-Not-Here: unproven\r\nX-Error-Message: clocks differ\r\nContent-Length: 4\r\n\r\nnone"
+)
+
+
+@pytest.fixture
+async def box() -> AsyncIterator[ScriptedUpstream]:
+    """Another host."""
+    async with AsyncExitStack() as stack:
+        server = on_a_port()
+        stack.push_async_callback(server.aclose)
+        yield server
+
+
+async def joined(
+    open_house: OpenHouse, *choices: Where, keys: tuple[ApiKey, ...] = ()
+) -> tuple[RelayHouse, ScriptedHosts]:
+    fleet = Fleet(("nats://x",), HostName("here"), secrets=(SECRET,))
+    house = await open_house(settings=Settings(fleet=fleet, access=Access(api_keys=keys)), fellows=GUESTS)
+    house.relay.hosts = hosts = ScriptedHosts(list(choices))
+    return house, hosts
+
+
+def prove(request: Message, us: ProofChecker) -> None:
+    """Raises unless the host that it was sent to believes it."""
+    method, target, _ = request.first_line.split()
+    told = [request[name] for name in ("hotseat-model", "hotseat-client", "hotseat-role")]
+    said = said_by(*(part.encode() for part in (request["hotseat-from"], method, target, *told)))
+    us.check("here", said, request["hotseat-proof"].encode())
+
+
+# To another host
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "role"), [((), "upstreams-own", "operate"), (KEYS, "chat", "inference"), (KEYS, "ours", "operate")]
+)
+async def test_what_is_passed_on_proves_itself(
+    open_house: OpenHouse, box: ScriptedUpstream, keys: tuple[ApiKey, ...], key: str, role: str
+) -> None:
+    """Each request anew, also where its head was read before; with the caller's own role and never as administrator."""
+    house, _ = await joined(open_house, *[at("b", box)] * 3, keys=keys)
+    there, client = ProofChecker(HostName("b"), FleetSecret([SECRET])), await house.client()
+    for _ in range(3):
+        await client.send(chat("far", f"Authorization: Bearer {key}"))
+        call = await box.call()
+        await call.say(HELLO)
+        await client.message()
+
+        prove(call.request, there)
+        assert call.request["hotseat-role"] == role
+        assert SECRET not in str(call.request)
+
+
+async def test_a_host_that_does_not_believe_us_turned_the_request_away(
+    open_house: OpenHouse, box: ScriptedUpstream
+) -> None:
+    """The client is served elsewhere, and somebody is told what that host says."""
+    house, hosts = await joined(open_house, at("b", box), HERE)
+    client = await house.send(chat("alpha"))
+    await (await box.call()).say(UNPROVEN)
+    await (await house.alpha.call()).say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert hosts.turned_away_by == ["b"]
+    assert hosts.disbelieved_by == ["b: clocks differ"]
+
+
+# From another host
+
+
+async def test_requests_with_the_same_head_are_each_proven(open_house: OpenHouse) -> None:
+    """The head is read once; the proof is another each time."""
+    house, _ = await joined(open_house)
+    client = await house.client()
+    for _ in range(3):
+        await client.send(chat("alpha", *passed_on()))
+        await (await house.alpha.call()).say(HELLO)
+
+        assert (await client.message()).status == 200
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_the_same_bytes_are_not_taken_twice(open_house: OpenHouse, times: int) -> None:
+    """Whether or not their head was read before, and on whichever connection they come."""
+    house, _ = await joined(open_house)
+    client = await house.client()
+    recorded = [chat("alpha", *passed_on(), "X-Request-Id: same") for _ in range(times)]
+    for request in recorded:
+        await client.send(request)
+        await (await house.alpha.call()).say(HELLO)
+        await client.message()
+    await client.send(recorded[-1])
+    again = await client.message()
+
+    assert (again.status, again["hotseat-not-here"]) == (403, "unproven")
+    assert (await house.refusal(recorded[-1])).status == 403
+
+
+FORGED = {
+    "no proof": lambda: passed_on()[:-1],
+    "an empty proof": lambda: (*passed_on()[:-1], "hotseat-proof: "),
+    "another secret": lambda: passed_on(secrets=("guessed",)),
+    "for another host": lambda: passed_on(to="another"),
+    "for another path": lambda: passed_on(target="/v1/embeddings"),
+    "for another method": lambda: passed_on(method="GET"),
+    "for another client": lambda: (*passed_on()[:-1], passed_on(client="bob")[-1]),
+    "for another model": lambda: (*passed_on()[:-1], passed_on("beta")[-1]),
+    "for another role": lambda: (*passed_on()[:-1], passed_on(role="operate")[-1]),
+    "for another sender": lambda: (*passed_on()[:-1], passed_on(sender="b")[-1]),
+    "of another time": lambda: passed_on(clock=lambda: 1_700_000_000.0),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_proof_is_for_one_request_alone(open_house: OpenHouse, forged: str, is_known: bool) -> None:
+    """Of one host, to one host, for one path, one model, one client and one role, now; also where a head is known."""
+    house, _ = await joined(open_house)
+    if is_known:
+        await house.exchange(chat("alpha", *passed_on()))
+    answered = await house.refusal(chat("alpha", *FORGED[forged]()))
+
+    assert (answered.status, answered["hotseat-not-here"]) == (403, "unproven")
+    assert answered["x-error-code"] == "host_unproven"
+
+
+async def test_two_proofs_are_refused(open_house: OpenHouse) -> None:
+    """A check looks at one of them."""
+    house, _ = await joined(open_house)
+
+    assert (await house.refusal(chat("alpha", *passed_on(), passed_on()[-1]))).status == 400
+
+
+@pytest.mark.parametrize(
+    ("role", "method", "target", "status"),
+    [
+        ("inference", "GET", "/hotseat/config", 403),
+        ("operate", "GET", "/hotseat/config", 200),
+        ("admin", "GET", "/hotseat/config", 403),
+        ("", "GET", "/hotseat/config", 403),
+        ("operate", "POST", "/hotseat/anything", 403),
+        ("admin", "POST", "/hotseat/anything", 403),
+    ],
+)
+@pytest.mark.parametrize("keys", [(), KEYS])
+async def test_a_host_may_do_what_the_caller_may_and_never_more_than_operate(
+    open_house: OpenHouse, keys: tuple[ApiKey, ...], role: str, method: str, target: str, status: int
+) -> None:
+    """Whoever states a role that nobody is passed on with may do the least."""
+    house, _ = await joined(open_house, keys=keys)
+    asked = get(target, *passed_on(None, target, method=method, role=role), method=method)
+    if status == 403:
+        assert (await house.refusal(asked)).status == 403
+        return
+    client = await house.send(asked)
+    await (await house.management.call()).say(HELLO)
+
+    assert (await client.message()).status == 200
+
+
+async def test_a_model_path_is_judged_by_the_callers_role(open_house: OpenHouse) -> None:
+    """What shows the doings of others is an operator's, on whichever host."""
+    house, _ = await joined(open_house, keys=KEYS)
+    refused = await house.refusal(get("/slots", *passed_on("alpha", "/slots", method="GET")))
+    client = await house.send(get("/slots", *passed_on("alpha", "/slots", method="GET", role="operate")))
+    await (await house.alpha.call()).say(HELLO)
+
+    assert refused.status == 403
+    assert (await client.message()).status == 200
+
+
+async def test_one_warning_names_whoever_is_not_believed(
+    open_house: OpenHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often he asks."""
+    house, _ = await joined(open_house)
+    for _ in range(3):
+        await house.refusal(chat("alpha", *passed_on(sender="gpu9", secrets=("another",))))
+    warnings = [record.getMessage() for record in caplog.records if record.name == "hotseat.relay.fellows"]
+
+    assert len(warnings) == 1
+    assert "gpu9" in warnings[0]
+    assert "fleet.secret" in warnings[0]

@@ -1,0 +1,36 @@
+"""What a host of a fleet says of a request that it passes on, with a proof that holds for this request alone."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from hotseat.host_proof import FleetSecret, Signer
+from hotseat.relay.fellows import said_by
+from hotseat.terms import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+SECRET = "hush"
+CHAT = "/v1/chat/completions"
+
+
+def passed_on(
+    model: str | None = "alpha",
+    target: str = CHAT,
+    *,
+    method: str = "POST",
+    sender: str = "a",
+    to: str = "here",
+    client: str = "ann",
+    role: str = "inference",
+    secrets: Sequence[str] = (SECRET,),
+    clock: Callable[[], float] = time.time,
+) -> tuple[str, ...]:
+    """Lines of a head."""
+    said = said_by(*(part.encode("latin-1") for part in (sender, method, target, model or "", client, role)))
+    proof = Signer(FleetSecret(secrets), clock).proof(HostName(to), said)
+    named = () if model is None else (f"Hotseat-Model: {model}",)
+    told = (f"Hotseat-From: {sender}", f"Hotseat-Client: {client}", f"Hotseat-Role: {role}", *named)
+    return (*told, f"hotseat-proof: {proof.decode()}")

@@ -1,0 +1,144 @@
+"""Proofs between hosts: who is believed, for what, for how long and how often."""
+
+from __future__ import annotations
+
+import hmac
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotseat import host_proof
+from hotseat.errors import HostUnproven
+from hotseat.host_proof import MOST_SKEW_S, FleetSecret, Hmac, LogLimit, ProofChecker, Signer
+from hotseat.terms import HostName
+
+A, B = HostName("a"), HostName("b")
+OLD, NEW = "o" * 32, "n" * 32
+NOON = 1_700_000_000.0
+
+
+def signed(said: bytes = b"said", secrets: tuple[str, ...] = (OLD,), to: HostName = B, at: float = NOON) -> bytes:
+    return Signer(FleetSecret(secrets), lambda: at).proof(to, said)
+
+
+def checker(*secrets: str, at: float = NOON) -> ProofChecker:
+    return ProofChecker(B, FleetSecret(secrets or (OLD,)), lambda: at)
+
+
+@given(st.binary(min_size=1, max_size=200), st.binary(max_size=200))
+def test_a_signature_is_an_hmac(key: bytes, said: bytes) -> None:
+    """As the standard library makes it."""
+    assert Hmac(key).of(said) == hmac.digest(key, said, "sha256").hex().encode()
+
+
+def test_what_a_host_signed_is_believed() -> None:
+    """And the secret is no part of it."""
+    proof = signed()
+
+    checker().check(A, b"said", proof)
+    assert OLD.encode() not in proof
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [((OLD,), (NEW, OLD)), ((OLD,), (OLD, NEW)), ((NEW, OLD), (OLD,)), ((OLD, NEW), (NEW,)), ((NEW, OLD), (OLD, NEW))],
+)
+def test_two_secrets_hold_while_one_takes_the_place_of_the_other(
+    ours: tuple[str, ...], theirs: tuple[str, ...]
+) -> None:
+    """Whoever has changed already and whoever has not believe each other, in both directions."""
+    checker(*ours).check(A, b"said", signed(secrets=theirs))
+    checker(*theirs).check(A, b"said", signed(secrets=ours))
+
+
+PROOF = signed()
+FORGED = {
+    "another secret": signed(secrets=(NEW,)),
+    "no secret": signed(secrets=()),
+    "an empty secret": signed(secrets=("",)),
+    "another request": signed(b"something else"),
+    "another host": signed(to=A),
+    "nothing": b"",
+    "a blank": b" ",
+    "a comma": b",",
+    "numbers": b"1 2 3",
+    "the secret itself": OLD.encode(),
+    "no signature": PROOF.rpartition(b" ")[0],
+    "another time": b"9" + PROOF,
+    "a part": PROOF[:-1],
+    "another end": PROOF[:-1] + bytes([PROOF[-1] ^ 1]),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_nothing_else_is_believed(forged: str) -> None:
+    """Neither another secret, nor what was signed for another request, another host or another time."""
+    with pytest.raises(HostUnproven, match=r"fleet\.secret"):
+        checker().check(A, b"said", FORGED[forged])
+
+
+@given(st.binary(max_size=200))
+def test_no_junk_is_a_proof(proof: bytes) -> None:
+    """Whatever it is made of, it is refused in the same way."""
+    with pytest.raises(HostUnproven):
+        checker().check(A, b"said", proof)
+
+
+@pytest.mark.parametrize("configured", [(), ("",)])
+def test_a_host_without_a_secret_believes_nobody(configured: tuple[str, ...]) -> None:
+    """Not even one that has none either."""
+    with pytest.raises(HostUnproven):
+        ProofChecker(B, FleetSecret(configured), lambda: NOON).check(A, b"said", signed(secrets=configured))
+
+
+def test_a_proof_holds_once() -> None:
+    """Whoever recorded a request cannot have it served again."""
+    us, proof = checker(), signed()
+    us.check(A, b"said", proof)
+
+    with pytest.raises(HostUnproven, match="before"):
+        us.check(A, b"said", proof)
+
+
+def test_the_same_request_is_proven_anew_each_time() -> None:
+    """Two of a kind in one millisecond are two."""
+    us, signer = checker(), Signer(FleetSecret((OLD,)), lambda: NOON)
+
+    for _ in range(3):
+        us.check(A, b"said", signer.proof(B, b"said"))
+
+
+@pytest.mark.parametrize("apart_s", [-MOST_SKEW_S - 1, MOST_SKEW_S + 1])
+def test_a_proof_holds_for_a_minute(apart_s: float) -> None:
+    """So clocks must not be further apart, and the refusal says by how much they are."""
+    checker(at=NOON).check(A, b"said", signed(at=NOON + 0.9 * apart_s))
+
+    with pytest.raises(HostUnproven, match=rf"clock of a is {re.escape(f'{apart_s:+.0f}')} s .*NTP"):
+        checker(at=NOON).check(A, b"said", signed(at=NOON + apart_s))
+
+
+def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest are forgotten first, and at least so many are known as the limit says."""
+    monkeypatch.setattr(host_proof, "MOST_SEEN", 3)
+    us, signer = checker(), Signer(FleetSecret((OLD,)), lambda: NOON)
+    proofs = [signer.proof(B, b"said") for _ in range(7)]
+    for proof in proofs:
+        us.check(A, b"said", proof)
+
+    for proof in proofs[3:]:
+        with pytest.raises(HostUnproven, match="before"):
+            us.check(A, b"said", proof)
+    us.check(A, b"said", proofs[0])
+
+
+def test_a_warning_comes_through_now_and_then() -> None:
+    """For each thing that it is about."""
+    now = [0.0]
+    limit = LogLimit(60.0, lambda: now[0])
+    first = [limit.lets_through("a"), limit.lets_through("a"), limit.lets_through("b")]
+    now[0] = 60.0
+
+    assert first == [True, False, True]
+    assert limit.lets_through("a")
