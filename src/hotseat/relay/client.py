@@ -2,7 +2,9 @@
 
 While a request is being served, what arrives is kept for later in a small buffer instead of pausing the transport: a
 paused transport reports neither the end nor the loss of its connection, and a hang-up must be seen within
-milliseconds. A FIN after a complete request is a hang-up, as in nginx.
+milliseconds. Whoever sends more than that buffer holds gets the answers to what was read, then the connection closes.
+Only websockets are paused, for an upstream that takes no more; the relay asks the kernel whether those have hung up.
+A FIN after a complete request is a hang-up, as in nginx.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from hotseat.relay.exchange import Exchange
 from hotseat.relay.fellows import told_to_fellow
 from hotseat.relay.ids import id_in
 from hotseat.relay.paths import Dialect
-from hotseat.relay.reading import BETWEEN, Reading, RequestReader
+from hotseat.relay.reading import BETWEEN, LOST, Reading, RequestReader
 from hotseat.relay.refusals import answer
 from hotseat.relay.request import Request, dialect_for
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 NEVER: Instant = float("inf")
 MOST_AHEAD: Bytes = 64 << 10
-"""Of pipelined requests kept for later; beyond it the client must wait."""
+"""Of pipelined requests kept for later; beyond it nothing more is read from the client."""
 FAREWELL_S: Seconds = 1.0
 """How long a host of the fleet may still send on a connection that we would close; it hears of it meanwhile."""
 LINGER_S: Seconds = 2.0
@@ -162,9 +164,18 @@ class ClientConnection(asyncio.Protocol):
         self._advance()
 
     def _keep_for_later(self, data: bytes) -> None:
+        if self._reader.stage is LOST:
+            return
         self._ahead += data
         if len(self._ahead) > MOST_AHEAD:
-            self._transport.pause_reading()
+            self._read_no_further()
+
+    def _read_no_further(self) -> None:
+        """What was read is still answered, then the connection closes. A tunnel cannot begin with bytes missing."""
+        self._ahead = b""
+        self._reader.forget()
+        if self._exchange is not None and self._exchange.wants_tunnel:
+            self.abort()
 
     def request_read(self, request: Request) -> None:
         """The usual case needs no line: the one before it was answered long ago."""
@@ -214,7 +225,6 @@ class ClientConnection(asyncio.Protocol):
             self._transport.close()
             return self._expect_within(LINGER_S)
         self._transport.write_eof()
-        self._transport.resume_reading()  # it may have sent more than we keep; left unread, that would reset the answer
         return self._expect_within(LINGER_S)
 
     # Serving, in order
@@ -246,9 +256,11 @@ class ClientConnection(asyncio.Protocol):
             return True
         if self._ahead and self._stage is OPEN:
             ahead, self._ahead = self._ahead, b""
-            self._transport.resume_reading()
             self._feed(ahead)
             return True
+        if self._stage is OPEN and self._reader.stage is LOST:
+            self._linger()
+            return False
         self.body_awaited()
         if self._is_between_requests:
             self._expect_within(self._relay.rules.limits.idle_timeout_s)
@@ -324,7 +336,6 @@ class ClientConnection(asyncio.Protocol):
         assert self._exchange is not None
         self._stage = TUNNEL
         ahead, self._ahead = self._ahead, b""
-        self._transport.resume_reading()
         self._exchange.from_client(ahead)
 
     def tunnel_ended(self) -> None:
@@ -338,10 +349,21 @@ class ClientConnection(asyncio.Protocol):
 
     def hold(self) -> None:
         """The upstream cannot take more for now."""
+        self._relay.held.add(self)
         self._transport.pause_reading()
 
     def go_on(self) -> None:
-        self._transport.resume_reading()
+        self._relay.held.discard(self)
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def fileno(self) -> int:
+        return int(self._transport.get_extra_info("socket").fileno())
+
+    def hung_up(self) -> None:
+        """Seen by the kernel, while we do not read. Nobody would hear what the upstream says to the rest."""
+        self.eof_received()
+        self.go_on()  # so that the transport sees it as well
 
     def cut(self, last_words: bytes, *, looks_complete: bool) -> None:
         """Break off visibly: without its last chunk, or by a reset where a clean end would look like the whole."""

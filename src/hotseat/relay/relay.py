@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import socket
 from collections import Counter
 from contextlib import suppress
@@ -50,6 +51,8 @@ SWEEP_S: Seconds = 0.25
 STOPPED_S: Seconds = 1.0
 """Whoever looks no more often than this was stopped, or had no processor."""
 BACKLOG = 4096
+HUNG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
+"""What Linux tells of a connection whose other side is closed, though bytes before that are unread."""
 
 
 class Ledger(Protocol):
@@ -89,6 +92,8 @@ class Relay:
         self._clients: set[ClientConnection] = set()
         self._from: Counter[str] = Counter()
         """Clients by their address."""
+        self.held: set[ClientConnection] = set()
+        """Those that are not read from at present, so that their transports do not see them leave."""
         self._all_gone = asyncio.Event()
         self.buffered: Bytes = 0
         """What request bodies take of the memory, the small ones not counted."""
@@ -162,6 +167,7 @@ class Relay:
 
     def part(self, client: ClientConnection) -> None:
         self._clients.discard(client)
+        self.held.discard(client)
         self._from[client.peer] -= 1
         if not self._from[client.peer]:
             del self._from[client.peer]
@@ -257,6 +263,7 @@ class Relay:
     def _sweep(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         self.look_at_deadlines()
+        self._look_for_departed()
 
     def look_at_deadlines(self) -> None:
         """One look at all of them costs less than a timer per request.
@@ -270,3 +277,13 @@ class Relay:
         for client in [client for client in self._clients if client.deadline <= now]:
             if not attempt(client.time_is_up):
                 attempt(client.abort)
+
+    def _look_for_departed(self) -> None:
+        if not self.held:
+            return
+        by_number = {client.fileno(): client for client in self.held}
+        poll = select.poll()
+        for number in by_number:
+            poll.register(number, HUNG_UP)
+        for number, _ in poll.poll(0):
+            attempt(by_number[number].hung_up)

@@ -165,8 +165,8 @@ class UpstreamConnection(asyncio.Protocol):
     def release(self) -> None:
         """The exchange is over before the answer is: nobody can use what still comes."""
         self._exchange = None
-        if self._stage is TUNNEL:
-            return self.close()  # the client's last words still go through
+        if self._stage is TUNNEL and not self._is_paused:
+            return self.close()  # the client's last words still go through, where they are taken
         return self._drop()
 
     def close(self) -> None:

@@ -1,0 +1,153 @@
+"""Clients that leave while nobody may be reading from them: their places are free again at once."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.certificate import CERTIFICATE
+from tests.support.puppets import come_true
+from tests.support.relay_house import HELLO, chat, get
+from tests.support.transport import End
+
+from hotseat.doors import tls_context
+from hotseat.relay.client import MOST_AHEAD
+from hotseat.settings import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+    from tests.support.scripted_upstream import Call
+    from tests.support.transport import Wire
+
+DEPARTED = 600
+"""More than may wait."""
+SOON_S = 2.0
+WEBSOCKET = get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: websocket")
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+TOO_MUCH = b"a" * (MOST_AHEAD + 10_000)
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class Entrance:
+    """Where clients of one kind connect; they block, so they live in a thread of their own."""
+
+    def __init__(self, port: int, trusting: ssl.SSLContext | None) -> None:
+        self._port = port
+        self._trusting = trusting
+
+    def ask(self, request: bytes) -> socket.socket:
+        sock = socket.create_connection(("127.0.0.1", self._port), timeout=10)
+        if self._trusting is not None:
+            sock = self._trusting.wrap_socket(sock, server_hostname="localhost")
+        sock.sendall(request)
+        return sock
+
+
+@pytest.fixture(params=["plain", "tls"])
+async def entrance(house: RelayHouse, tmp_path: Path, request: pytest.FixtureRequest) -> Entrance:
+    if request.param == "plain":
+        return Entrance(house.port, None)
+    file = tmp_path / "certificate.pem"
+    file.write_text(CERTIFICATE)
+    door = socket.create_server(("127.0.0.1", 0))
+    await house.relay.listen([door], tls_context((file, None)))
+    return Entrance(door.getsockname()[1], ssl.create_default_context(cafile=str(file)))
+
+
+def leave(clients: list[socket.socket], *, behind: bytes) -> None:
+    for client in clients:
+        with suppress(OSError):  # those that were refused are not listened to any more
+            client.sendall(behind)
+        client.close()
+
+
+@pytest.mark.usefixtures("many_files")
+async def test_hundreds_that_sent_too_much_and_left_keep_no_place(house: RelayHouse, entrance: Entrance) -> None:
+    """What they sent behind their requests hides no hang-up, and whoever comes next is served."""
+    clients = await asyncio.to_thread(lambda: [entrance.ask(chat("slow")) for _ in range(DEPARTED)])
+    await come_true(lambda: house.waiting() > DEPARTED // 2)
+    await asyncio.to_thread(leave, clients, behind=TOO_MUCH)
+
+    await come_true(lambda: house.waiting() == 0 and house.relay.clients == 0, SOON_S)
+    house.hands.become_ready("slow")
+    _, answered = await house.exchange(chat())
+    assert answered.status == 200
+
+
+async def test_whoever_sends_too_much_behind_a_request_gets_its_answer_and_no_other(house: RelayHouse) -> None:
+    """The requests behind it were not begun, so they may be sent again on another connection."""
+    client, call = await house.reached(get())
+    await client.send(get() * 3000)
+    await call.say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert await client.end() is End.CLOSED
+    assert house.alpha.requests == 1
+
+
+async def held_websocket(house: RelayHouse) -> tuple[Wire, Call, int]:
+    """One whose server takes nothing more, and how much the client has sent through it."""
+    client, call = await house.reached(WEBSOCKET)
+    call.line.reader.cancel()
+    await call.say(SWITCHED)
+    await client.read_until(SWITCHED[-4:])
+    sent = 0
+    while not house.relay.held:
+        await client.send(b"x" * 8_000)
+        await asyncio.sleep(0)  # it is read before there is more of it
+        sent += 8_000
+    return client, call, sent
+
+
+async def test_a_client_that_leaves_a_websocket_that_is_held_is_noticed(house: RelayHouse) -> None:
+    """Its server takes nothing, so nothing is read from the client either; its hang-up is seen all the same."""
+    client, _, _ = await held_websocket(house)
+    await client.send(b"unread")
+    client.hang_up()
+
+    await come_true(lambda: house.in_flight() == 0 and house.relay.clients == 0, SOON_S)
+
+
+async def test_a_client_that_leaves_behind_what_nobody_takes_is_idle(open_house: OpenHouse) -> None:
+    """Its FIN waits in its own kernel behind what we do not read, so that idleTimeout ends it, on both sides."""
+    house = await open_house(limits=Limits(idle_timeout_s=0.3))
+    client, call, sent = await held_websocket(house)
+    client.sock.send(b"x" * 20_000_000)
+    client.hang_up()
+
+    await come_true(lambda: house.in_flight() == 0 and house.relay.clients == 0, SOON_S)
+    assert len(await call.line.wire.read_to_end()) < sent
+
+
+async def test_a_websocket_that_was_held_goes_on(house: RelayHouse) -> None:
+    """Looking for hang-ups leaves those alone who are there."""
+    _, call, sent = await held_websocket(house)
+    await house.clocks_seen()
+
+    assert await call.line.wire.read_exactly(sent) == b"x" * sent
+    await come_true(lambda: not house.relay.held)
+
+
+async def test_whoever_sends_too_much_before_a_websocket_begins_is_cut_off(house: RelayHouse) -> None:
+    """With bytes missing it would be another conversation."""
+    client, call = await house.reached(WEBSOCKET)
+    await client.send(TOO_MUCH)
+
+    assert await client.end() is End.RESET
+    assert await call.ended() in End
