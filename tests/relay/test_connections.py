@@ -132,6 +132,24 @@ async def test_a_refused_client_that_wants_to_close_is_closed(house: RelayHouse,
     assert await client.end() is End.CLOSED
 
 
+@pytest.mark.parametrize("last", [get("/x?model=nobody", "Connection: close"), chat("nobody", "Connection: close")])
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_nothing_is_served_behind_a_refused_client_that_wants_to_close(
+    house: RelayHouse, last: bytes, is_known: bool
+) -> None:
+    """Whether or not both heads were read before."""
+    if is_known:
+        await house.exchange(chat())
+        await house.refusal(last)
+    asked_before = house.alpha.requests
+    client = await house.send(last + chat() + chat())
+
+    assert (await client.message())["Connection"] == "close"
+    assert await client.end() is End.CLOSED
+    assert client.unread == b""
+    assert house.alpha.requests == asked_before
+
+
 async def test_an_answered_client_that_wants_to_close_is_closed(house: RelayHouse) -> None:
     """After the last byte, and nothing that came behind is served."""
     client, call = await house.reached(chat("alpha", "Connection: close") + get())

@@ -219,6 +219,7 @@ class ClientConnection(asyncio.Protocol):
     def _linger(self) -> None:
         """Say that we are done, let the client finish its sentence, then close."""
         self._stage = DISCARDING
+        self._reader.forget()
         self._drop_queue()
         self._buffered_at_check = 0  # whoever still reads its answer has as much time for it as anybody
         if not self._transport.can_write_eof():  # TLS has no half-closed connections
