@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.puppets import come_true, spec
 from tests.support.relay_house import get
+from tests.support.transport import End
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
@@ -165,6 +166,21 @@ async def test_a_silent_websocket_ends(open_house: OpenHouse) -> None:
         with pytest.raises(ConnectionClosedError):
             await asyncio.wait_for(client.recv(), 5)
         await come_true(lambda: parrot.ended == 1)
+
+
+async def test_a_websocket_that_falls_silent_after_a_pause_ends(open_house: OpenHouse) -> None:
+    """Its client read slowly for a moment, and is as bound by idleTimeout afterwards as before."""
+    house = await open_house(limits=Limits(idle_timeout_s=0.3), send_buffer=16 << 10)
+    client = await house.client(receive_buffer=16 << 10)
+    await client.send(get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: websocket"))
+    call = await house.alpha.call()
+    await call.say(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    await client.read_until(b"\r\n\r\n")
+    await call.say(b"x" * 300_000)
+    await client.read_exactly(300_000)
+
+    assert await client.end(by=5) is End.RESET
+    await come_true(lambda: in_flight(house) == 0)
 
 
 async def test_a_stopped_model_ends_its_websockets(house: RelayHouse) -> None:

@@ -151,6 +151,8 @@ class ClientConnection(asyncio.Protocol):
         self._is_full = False
         if self._exchange is not None:
             self.deadline = NEVER
+            if self._stage is TUNNEL:
+                self.tunnel_used()
             return self._exchange.client_has_room()
         if self._stage is DISCARDING:
             return self._expect_within(LINGER_S)
