@@ -6,11 +6,15 @@ import resource
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.puppets import come_true
+from tests.support.relay_house import get, turns
 
 from hotseat.relay.body import IN_MEMORY, Body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.support.relay_house import RelayHouse
 
 
 @pytest.fixture
@@ -35,3 +39,19 @@ def test_a_body_that_could_not_be_kept_can_be_thrown_away() -> None:
         fill(body)
 
     body.close()
+
+
+@pytest.mark.usefixtures("small_files")
+async def test_an_upload_whose_last_bytes_find_no_room_is_answered(house: RelayHouse) -> None:
+    """They waited in the file's buffer; no lease is taken for what cannot be sent."""
+    length = IN_MEMORY + 2_000
+    client = await house.send(get("/up?model=alpha", f"Content-Length: {length}", method="POST") + b"x" * IN_MEMORY)
+    await come_true(lambda: house.relay.buffered == IN_MEMORY)
+    for size in (1, 1_999):
+        await client.send(b"x" * size)
+        await turns()
+    answered = await client.message()
+
+    assert answered.status == 500
+    assert b"cannot be kept on disk" in answered.body
+    assert house.in_flight() == 0

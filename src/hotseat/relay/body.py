@@ -55,6 +55,11 @@ class Body:
             if self._may_spool and self.size > IN_MEMORY:
                 self._spool()
 
+    def complete(self) -> None:
+        """The last of it has come; raises where the disk does not take what was buffered for it."""
+        if self._file is not None:
+            self._file.flush()
+
     @property
     def in_memory(self) -> Bytes:
         """How much of it takes memory."""

@@ -357,8 +357,12 @@ class RequestReader:
         return self._complete(request)
 
     def _complete(self, request: Request) -> None:
+        try:
+            request.body.complete()
+        except OSError as problem:
+            return self.give_up(_disk_failed(request, problem))
         self._rest()
-        self._owner.request_read(request)
+        return self._owner.request_read(request)
 
     def _rest(self) -> None:
         """A request has been read; the next one may come."""
@@ -425,9 +429,7 @@ class RequestReader:
         try:
             body.add(part)
         except OSError as problem:
-            log.warning("an upload cannot be kept on disk request=%s error=%r", request.id.decode(), problem.strerror)
-            text = f"the upload cannot be kept on disk: {problem.strerror}."
-            raise HotseatError(f"{text} Make room in the folder for temporary files.") from problem
+            raise _disk_failed(request, problem) from problem
         if body.size > self._most_bytes:
             raise too_large(self._most_bytes)
         if not self._relay.has_memory_for(body):
@@ -441,3 +443,9 @@ class RequestReader:
 
     def _head_too_large(self) -> HeadTooLarge:
         return HeadTooLarge(f"the head is larger than {self._relay.rules.limits.header} bytes (limits.header)")
+
+
+def _disk_failed(request: Request, problem: OSError) -> HotseatError:
+    log.warning("an upload cannot be kept on disk request=%s error=%r", request.id.decode(), problem.strerror)
+    text = f"the upload cannot be kept on disk: {problem.strerror}."
+    return HotseatError(f"{text} Make room in the folder for temporary files.")
