@@ -66,6 +66,19 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
             '4:29: error: devices.g.reserv: unknown key. Did you mean "reserve"?',
         ),
         (TWO + "x: {y: 1}", "4:1: error: x: unknown key"),
+        (
+            TWO + "  c: {cmd: 's ${PORT}', timeouts: {keepalive: 32768}}",
+            "4:36: error: models.c.timeouts.keepalive: must be at most 32767, not 32768",
+        ),
+        (
+            TWO + "peers: {p: {proxy: 'http://p', models: [m], timeouts: {keepalive: 10h}}}",
+            "4:56: error: peers.p.timeouts.keepalive: must be at most 32767, not 36000",
+        ),
+        (TWO + "globalTTL: 9999999h", '4:1: error: globalTTL: must be a century at most, not "9999999h"'),
+        (
+            TWO + "limits: {body: 99999999TiB}",
+            '4:10: error: limits.body: must be 1048576 TiB at most, not "99999999TiB"',
+        ),
         (TWO + "scheduler: {patience: inf}", '4:13: error: scheduler.patience: must be a number, not "inf"'),
         (TWO + "  c: {cmd: ' ', proxy: 'http://h:1'}", "4:7: error: models.c.cmd: holds no command"),
         (TWO + "  c: {cmd: 's ${PORT}', name: \"a\\0b\"}", "4:31: error: models.c.name: must not hold a NUL"),

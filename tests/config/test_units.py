@@ -39,6 +39,22 @@ def test_no_durations(written: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "written", [float("inf"), float("-inf"), float("nan"), 10**400, "9" * 400, "9" * 400 + "h", 4e9]
+)
+def test_durations_that_no_clock_can_be_set_to(written: Any) -> None:
+    """Neither are they taken for the end of time, nor do they break anything."""
+    with pytest.raises(ValueError, match="must be a century at most"):
+        parse_duration(written)
+
+
+@pytest.mark.parametrize("written", [10**400, "9" * 400, "9" * 400 + "GiB"])
+def test_sizes_that_nothing_has(written: Any) -> None:
+    """They are refused like other mistakes."""
+    with pytest.raises(ValueError, match="must be 1048576 TiB at most"):
+        parse_size(written)
+
+
+@pytest.mark.parametrize(
     ("written", "size"),
     [
         (1024, 1024),

@@ -310,6 +310,14 @@ async def test_a_connection_rests_no_longer_than_it_may(open_house: OpenHouse) -
     assert len(house.alpha.lines) == 2
 
 
+async def test_what_the_kernel_does_not_grant_is_done_without(open_house: OpenHouse) -> None:
+    """An option of a socket is no reason to leave a request without an answer."""
+    house = await open_house(models=(spec("alpha", timeouts=Timeouts(keepalive_s=40_000.0)),))
+    _, answered = await house.exchange(chat())
+
+    assert answered.status == 200
+
+
 @pytest.mark.parametrize(("keepalive_s", "asks"), [(7.0, True), (None, False)])
 async def test_the_kernel_asks_whether_the_other_side_is_there(
     open_house: OpenHouse, keepalive_s: float | None, asks: bool

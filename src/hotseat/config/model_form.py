@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from hotseat.config.fleet_form import ReplicasForm
 from hotseat.config.forms import AsList, AsMapping, Form, Ignored, ListOrMapping, Words
 from hotseat.config.sleep_form import Memory, SleepOrServer
-from hotseat.config.units import Duration, Switch, Ttl
+from hotseat.config.units import Duration, KeepAlive, Switch, Ttl
 
 Modality: TypeAlias = Literal["text", "audio", "image"]
 
@@ -63,8 +63,8 @@ class Filters(Form):
 class TimeoutsForm(Form):
     connect: Duration = 30.0
     """Time to connect to the server; 0 is none."""
-    keepalive: Duration = 30.0
-    """TCP keep-alive period; 0 is off."""
+    keepalive: KeepAlive = 30.0
+    """TCP keep-alive period, 32767 s at most; 0 is off."""
     response_header: Duration = 0.0
     """Time to wait for the head of the answer; 0 is none."""
     tls_handshake: Duration = 10.0

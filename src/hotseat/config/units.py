@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address, ip_network
+from math import inf, isnan
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+CENTURY_S = 100 * 365.25 * 86_400.0
+LONGEST_KEEPALIVE_S = 32_767.0
+"""What Linux takes."""
+LARGEST = 1 << 60
 
 from hotseat.catalog.template import check_host
 
@@ -20,7 +26,17 @@ _BYTES |= {unit: 1000**n for n, unit in enumerate("kmgt", 1)}
 
 
 def parse_duration(value: Any) -> float:
-    """Seconds from `90`, `90s`, `1h30m` or `500ms`."""
+    """Seconds from `90`, `90s`, `1h30m` or `500ms`; a century at most, which is what clocks can be set to."""
+    try:
+        seconds = _seconds(value)
+    except OverflowError:
+        seconds = inf
+    if isnan(seconds) or abs(seconds) > CENTURY_S:
+        raise ValueError(f"must be a century at most, not {shown(value)}")
+    return seconds
+
+
+def _seconds(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     text = str(value).strip()
@@ -34,14 +50,17 @@ def parse_duration(value: Any) -> float:
 def parse_size(value: Any) -> int:
     """Bytes from `1024`, `18GiB` or `24GB`."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
+        value = str(min(value, 10 * LARGEST))
     found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if not found:
         raise ValueError(f"must be a size such as 18GiB, 24GB or a number of bytes, not {shown(value)}")
     if found[2] and not found[0].upper().endswith("B"):
         binary, decimal = (found[1] + found[2][0].upper() + unit for unit in ("iB", "B"))
         raise ValueError(f"{shown(value)} is ambiguous: write {binary} or {decimal}")
-    return int(float(found[1]) * _BYTES[(found[2] or "").lower()])
+    size = float(found[1]) * _BYTES[(found[2] or "").lower()]
+    if size > LARGEST:
+        raise ValueError(f"must be {size_text(LARGEST)} at most, not {shown(value)}")
+    return int(size)
 
 
 def parse_listen(value: Any) -> tuple[str, int]:
@@ -100,6 +119,12 @@ def _at_least(least: float, value: float) -> float:
     return value
 
 
+def _at_most(most: float, value: float) -> float:
+    if value > most:
+        raise ValueError(f"must be at most {most:g}, not {value:g}")
+    return value
+
+
 _DURATION_SCHEMA = {
     "anyOf": [
         {"type": "number", "minimum": 0},
@@ -125,6 +150,7 @@ Duration: TypeAlias = Annotated[
 Ttl: TypeAlias = Annotated[
     float, BeforeValidator(lambda value: _at_least(-1, parse_duration(value))), WithJsonSchema(_TTL_SCHEMA)
 ]
+KeepAlive: TypeAlias = Annotated[Duration, AfterValidator(lambda value: _at_most(LONGEST_KEEPALIVE_S, value))]
 Size: TypeAlias = Annotated[int, BeforeValidator(parse_size), WithJsonSchema(SIZE_SCHEMA)]
 Switch: TypeAlias = Annotated[bool, WithJsonSchema(_SWITCH_SCHEMA)]
 """A boolean that may also be written yes, no, on or off."""

@@ -13,6 +13,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
@@ -443,4 +444,5 @@ class ClientConnection(asyncio.Protocol):
 
 
 def reset_on_close(transport: asyncio.Transport) -> None:
-    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    with suppress(OSError):  # macOS refuses where the other side has reset it already
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)

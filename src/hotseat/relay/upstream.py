@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
@@ -124,10 +125,14 @@ class UpstreamConnection(asyncio.Protocol):
         """Rest no longer than the configuration allows, and have the kernel ask whether the other side is there."""
         if timeouts.idle_s is not None:
             self._longest_rest_s = timeouts.idle_s
+        with suppress(OSError):  # of a socket that is closed already, for instance; that is told elsewhere
+            self._ask_of_kernel(timeouts)
+
+    def _ask_of_kernel(self, timeouts: Timeouts) -> None:
+        sock = self._transport.get_extra_info("socket")
         if timeouts.keepalive_s is not None and not self.address.unix_path:
-            keep_alive(self._transport.get_extra_info("socket"), timeouts.keepalive_s)
+            keep_alive(sock, timeouts.keepalive_s)
         if timeouts.lost_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-            sock = self._transport.get_extra_info("socket")
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeouts.lost_s * 1000))
 
     # What the exchange asks for
