@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from hotseat.errors import ClientError
 from hotseat.relay.body import IN_MEMORY, Body
-from hotseat.relay.multipart import MOST_FIELDS, Field, FormReader, boundary_of
+from hotseat.relay.multipart import MOST_FIELDS, MOST_PARTS, Field, FormReader, boundary_of
+from hotseat.settings import KiB, MiB
 
 AUDIO = bytes(range(256)) * 40
 
@@ -203,3 +205,28 @@ def sent_from(body: Body) -> bytes:
     while piece := body.pieces_from(len(sent)):
         sent += piece
     return sent
+
+
+@pytest.mark.parametrize("piece", [1, 4_096, 1 << 20])
+def test_a_form_may_have_a_thousand_parts(piece: int) -> None:
+    """However they are cut, they are as many."""
+    form = file("f", b"") * (MOST_PARTS - 2) + text("model", "qwen") + END
+    reader = FormReader(b"frontier", "model")
+    for start in range(0, len(form), piece):
+        reader.feed(form[start : start + piece])
+
+    assert [field.value for field in reader.fields()] == ["qwen"]
+
+
+@pytest.mark.parametrize("repeated", [b"\r\n--A", b"\r\n--AX", b"\r\n--A\r\n\r\n"])
+def test_a_form_of_nothing_but_delimiters_costs_no_more_than_another(repeated: bytes) -> None:
+    """After a thousand parts nobody looks any further, and whoever needs its fields is told why."""
+    form = repeated * ((4 * MiB) // len(repeated))
+    reader = FormReader(b"A", "model")
+    before = time.thread_time()
+    for start in range(0, len(form), 64 * KiB):
+        reader.feed(form[start : start + 64 * KiB])
+
+    assert time.thread_time() - before < 0.1
+    with pytest.raises(ClientError, match=r"more than 1000 parts; send fewer, or name the model with \?model="):
+        reader.fields()

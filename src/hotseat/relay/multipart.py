@@ -22,6 +22,8 @@ LONGEST_OPENING = 2 * LONGEST_PART_HEAD
 """What is kept of a part until its end is known: its head, and more of its value than any name takes."""
 LONGEST_PADDING = 64
 """White space between a boundary and its line's end: allowed, and nobody sends any."""
+MOST_PARTS = 1_000
+"""Each costs a look, so there must be an end; what only begins like a delimiter counts as one."""
 MOST_FIELDS = 16
 """Of the name that is asked for: their places are remembered, so there must be an end."""
 
@@ -51,7 +53,19 @@ class Field:
 class FormReader:
     """Looks for the text fields called `name`; what it keeps is bounded, however large the form is."""
 
-    __slots__ = ("_delimiter", "_fields", "_is_over", "_name", "_opened", "_opening", "_reach", "_read", "_tail")
+    __slots__ = (
+        "_counted_until",
+        "_delimiter",
+        "_fields",
+        "_is_over",
+        "_name",
+        "_opened",
+        "_opening",
+        "_parts",
+        "_reach",
+        "_read",
+        "_tail",
+    )
 
     def __init__(self, boundary: bytes, name: str) -> None:
         self._delimiter = b"\r\n--" + boundary
@@ -64,10 +78,13 @@ class FormReader:
         """Where the present part begins; None before the first."""
         self._opening = b""
         self._is_over = False
+        self._parts, self._counted_until = 0, -2
         self._fields: list[Field] = []
 
     def fields(self) -> list[Field]:
         """Those that have arrived whole, in their order; raises where they are more than anybody means."""
+        if self._parts > MOST_PARTS:
+            raise ClientError(f"the form has more than {MOST_PARTS} parts; send fewer, or name the model with ?model=")
         if len(self._fields) > MOST_FIELDS:
             raise ClientError(f"the form has more than {MOST_FIELDS} fields called `{self._name}`; send one")
         return self._fields
@@ -75,27 +92,39 @@ class FormReader:
     def feed(self, data: bytes) -> None:
         """Look at the next bytes of the form, however they were split."""
         if self._is_over:
-            return
+            return None
         window, begin = self._tail + data, self._read - len(self._tail)
         self._read += len(data)
         behind = 0
-        for start, end in self._delimiters(window):
+        for start, end in self._delimiters(window, begin):
             self._end_part(window, begin, start)
             if window.endswith(b"--", start, end) or len(self._fields) > MOST_FIELDS:
-                self._is_over, self._tail, self._opening = True, b"", b""
-                return
+                return self._stop()
             self._opened, self._opening, behind = begin + end, b"", end
+        if self._parts > MOST_PARTS:
+            return self._stop()
         self._collect(window, begin, len(window))
         self._tail = window[max(behind - 2, len(window) - self._reach, 0) :]
+        return None
 
-    def _delimiters(self, window: bytes) -> Iterator[tuple[int, int]]:
+    def _stop(self) -> None:
+        """Whatever still comes changes nothing."""
+        self._is_over, self._tail, self._opening = True, b"", b""
+
+    def _delimiters(self, window: bytes, begin: int) -> Iterator[tuple[int, int]]:
         """Where the window shows whole delimiters; the line break behind one may be that before the next."""
         start = window.find(self._delimiter)
-        while start >= 0:
+        while start >= 0 and self._parts <= MOST_PARTS:
+            self._count(begin + start)
             found = _REST_OF_DELIMITER.match(window, start + len(self._delimiter))
             if found:
                 yield start, found.end()
             start = window.find(self._delimiter, found.end() - 2 if found else start + 1)
+
+    def _count(self, place: int) -> None:
+        """Once, though the next window may show it again."""
+        if place >= self._counted_until:
+            self._parts, self._counted_until = self._parts + 1, place + 1
 
     def _collect(self, window: bytes, begin: int, until: int) -> None:
         """Keep the beginning of the present part, as far as the window shows it."""
