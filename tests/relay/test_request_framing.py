@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.relay_house import HELLO, chat, chunked, get, post
 from tests.support.transport import End
 
+from hotseat.relay.body import Body
 from hotseat.settings import Access, Limits
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
@@ -161,6 +165,42 @@ async def test_all_bodies_together_have_a_limit(house: RelayHouse, monkeypatch: 
     assert answered.status == 429
     assert answered["Retry-After"] == "1"
     first.hang_up()
+
+
+async def test_a_body_in_millions_of_chunks_is_refused(house: RelayHouse) -> None:
+    """Each chunk costs a call, so they must be of some size where there are many."""
+    head = get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
+    client = await house.send(head)
+    sending = Tasks().start(client.send(b"2\r\naa\r\n" * 2_000_000), "send")
+    answered = await client.message()
+    sending.cancel()
+    await asyncio.wait([sending])
+
+    assert answered.status == 400
+    assert b"chunks of 2 bytes on average. Send larger chunks, 64 bytes at least, or a length." in answered.body
+
+
+async def test_a_body_may_come_word_by_word(house: RelayHouse) -> None:
+    """As of a client that writes its JSON without a buffer."""
+    body = b'{"model":"alpha","prompt":"%b"}' % (b"word " * 20_000)
+    words = [body[start : start + 5] for start in range(0, len(body), 5)]
+    head = get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
+    asked, answered = await house.exchange(head + chunked(*words))
+
+    assert (answered.status, asked.body) == (200, body)
+
+
+def test_a_body_in_small_pieces_takes_little_more_than_its_size() -> None:
+    """They grow together instead of being kept one by one."""
+    tracemalloc.start()
+    body = Body()
+    for _ in range(200_000):
+        body.add(b"a" * 2)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert body.whole() == b"a" * 400_000
+    assert taken < 2 * 400_000
 
 
 # Expect

@@ -36,7 +36,9 @@ class Body:
     """As what it counts among all that bodies take of the memory."""
 
     def __init__(self, content: bytes = b"", *, may_spool: bool = False, boundary: bytes | None = None) -> None:
-        self._parts = [content] if content else []
+        self._content: bytes | bytearray = content
+        """What came as one piece stays that; several grow together, so that a thousand of them are not a thousand
+        objects."""
         self.size: Bytes = len(content)
         if may_spool:
             self._may_spool = True
@@ -51,9 +53,17 @@ class Body:
         if self._file is not None:
             self._file.write(part)
         else:
-            self._parts.append(part)
+            self._keep(part)
             if self._may_spool and self.size > IN_MEMORY:
                 self._spool()
+
+    def _keep(self, part: bytes) -> None:
+        if not self._content:
+            self._content = part
+            return
+        if isinstance(self._content, bytes):
+            self._content = bytearray(self._content)
+        self._content += part
 
     def complete(self) -> None:
         """The last of it has come; raises where the disk does not take what was buffered for it."""
@@ -68,15 +78,15 @@ class Body:
     def whole(self) -> bytes:
         """All of it; what was put on disk comes back into memory."""
         if self._file is not None:
-            self._parts, file, self._file = [self.pieces_from(0, self.size)], self._file, None
+            self._content, file, self._file = self.pieces_from(0, self.size), self._file, None
             self.is_spooled = False
             file.close()
-        if len(self._parts) != 1:
-            self._parts = [b"".join(self._parts)]
-        return self._parts[0]
+        if isinstance(self._content, bytearray):
+            self._content = bytes(self._content)
+        return self._content
 
     def replace(self, content: bytes) -> None:
-        self._parts, self.size = [content], len(content)
+        self._content, self.size = content, len(content)
 
     def splice(self, spans: Iterable[tuple[int, int]], value: bytes) -> None:
         """Put `value` in the place of each span; what rests on disk stays there."""
@@ -95,7 +105,7 @@ class Body:
         return b""
 
     def close(self) -> None:
-        self._parts = []
+        self._content = b""
         if self._file is not None:
             with suppress(OSError):  # what a full disk did not take is not needed any more
                 self._file.close()
@@ -103,8 +113,8 @@ class Body:
     def _spool(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="hotseat-body-")  # noqa: SIM115 - lives as long as the body
         self.is_spooled = True
-        self._file.writelines(self._parts)
-        self._parts = []
+        self._file.write(self._content)
+        self._content = b""
 
     def _read(self, content: bytes | range) -> bytes:
         if isinstance(content, bytes):

@@ -47,6 +47,10 @@ BLANK_LINES = (b"\r", b"\n")
 SMALL_BODY: Bytes = 16 << 10
 """Known requests with no more than this are not counted among what all bodies take together."""
 
+MOST_PIECES = 1 << 16
+SMALLEST_PIECE: Bytes = 64
+"""A body in chunks may have so many of any size, and beyond those they are so large on average: each costs a call."""
+
 
 class Reading(Enum):
     BETWEEN = "between requests"
@@ -98,6 +102,7 @@ class RequestReader:
         "_owner",
         "_parser",
         "_peer",
+        "_pieces",
         "_relay",
         "_request",
         "_target",
@@ -121,6 +126,8 @@ class RequestReader:
         self._most_bytes: Bytes = 0
         self._overhead: Bytes = 0
         """Read since the last byte of a body: heads, trailers and the sizes of chunks."""
+        self._pieces = 0
+        """Of the present body."""
         self._left: Bytes = 0
         """Of a body whose end is found by counting."""
         self._to_learn: ToLearn | None = None
@@ -282,6 +289,7 @@ class RequestReader:
             self.give_up(ClientError(f"the request is malformed: {problem}"))
         if self.stage in (HEAD, BODY):
             self._check_overhead()
+            self._check_pieces()
         return b"", None
 
     def _llhttp(self) -> httptools.HttpRequestParser:
@@ -301,6 +309,14 @@ class RequestReader:
     def _check_overhead(self) -> None:
         if self._overhead > self._relay.rules.limits.header:
             self.give_up(self._head_too_large())
+
+    def _check_pieces(self) -> None:
+        request = self._request
+        if request is None or not request.head.chunked or self._pieces <= MOST_PIECES:
+            return
+        if self._pieces > MOST_PIECES + request.body.size // SMALLEST_PIECE:
+            text = f"the body came in {self._pieces} chunks of {request.body.size // self._pieces} bytes on average"
+            self.give_up(ClientError(f"{text}. Send larger chunks, {SMALLEST_PIECE} bytes at least, or a length."))
 
     # llhttp: what a callback raises comes back from `_parse` as an error of ours
 
@@ -336,6 +352,7 @@ class RequestReader:
 
     def on_body(self, part: bytes) -> None:
         self._overhead = 0
+        self._pieces += 1
         if self._request is None or self.stage is not BODY:
             return
         self._owner.expect_within(self._relay.rules.limits.body_timeout_s)
@@ -394,7 +411,7 @@ class RequestReader:
         lines, self._lines = self._lines, b""
         if lines:  # none where it came in one piece with the chunks of another
             check_spelling(lines[: lines.find(b"\r\n\r\n") + 2])
-        self._overhead = 0
+        self._overhead = self._pieces = 0
         size = len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._fields)
         if size > self._relay.rules.limits.header:
             raise self._head_too_large()
