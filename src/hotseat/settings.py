@@ -62,12 +62,19 @@ class Limits:
     header: Bytes = 32 * KiB
     body: Bytes = GiB
     json_body: Bytes = 64 * MiB
+    uploads: Bytes = 0
+    """Of bodies on disk, all clients together; 0: four times `body`."""
     connections: int = 10_000
     per_address: int = 5_000
     """Of these, how many one address may have, so that nobody can lock out all others alone."""
     header_timeout_s: Seconds = 10.0
     body_timeout_s: Seconds = 30.0
     idle_timeout_s: Seconds = 60.0
+
+    @property
+    def most_uploads(self) -> Bytes:
+        """The largest body that is allowed always finds room where nobody else uploads."""
+        return max(self.uploads or 4 * self.body, self.body)
 
 
 @dataclass(frozen=True, slots=True)

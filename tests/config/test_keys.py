@@ -151,8 +151,8 @@ logToStdout: none
 logFormat: json
 activity: {keepDays: 0.5, maxRows: 10}
 limits:
-  {header: 1KiB, body: 1MB, jsonBody: 10, connections: 2, connectionsPerAddress: 1, headerTimeout: 1, bodyTimeout: 2s,
-   idleTimeout: 3m}
+  {header: 1KiB, body: 1MB, jsonBody: 10, uploads: 5MB, connections: 2, connectionsPerAddress: 1, headerTimeout: 1,
+   bodyTimeout: 2s, idleTimeout: 3m}
 upstream: {ignorePaths: ["a$"]}
 """
     settings = desk.load(text + MODEL).settings
@@ -173,7 +173,7 @@ upstream: {ignorePaths: ["a$"]}
     assert settings.include_aliases_in_list
     assert settings.logging == Logging("warn", "kitchen", "none", LogFormat.JSON)
     assert settings.activity == ActivityKept(43_200.0, 10)
-    assert settings.limits == Limits(1024, 1_000_000, 10, 2, 1, 1.0, 2.0, 180.0)
+    assert settings.limits == Limits(1024, 1_000_000, 10, 5_000_000, 2, 1, 1.0, 2.0, 180.0)
     assert settings.ignore_paths == ("a$",)
 
 
@@ -309,7 +309,7 @@ errorFormat: auto
 metrics: true
 scheduler: {patience: 2, maxQueue: 512}
 devices: {}
-limits: {header: 32KiB, body: 1GiB, jsonBody: 64MiB, connections: 10000,
+limits: {header: 32KiB, body: 1GiB, jsonBody: 64MiB, uploads: 0, connections: 10000,
          headerTimeout: 10, bodyTimeout: 30, idleTimeout: 60}
 healthCheckTimeout: 0
 globalTTL: 0

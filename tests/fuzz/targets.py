@@ -96,7 +96,7 @@ class Listener:
 
     def request_read(self, request: Request) -> None:
         head, content = request.head, request.body.whole()
-        RELAY.forget_body(request.body)  # as whoever answers it would
+        RELAY.bodies.forget(request.body)  # as whoever answers it would
         self._note(request.keep_alive, "read", head.method, head.target, content)
 
     def request_answered(self, answer: bytes, *, keep_alive: bool) -> None:
@@ -144,7 +144,7 @@ def framing(data: bytes) -> None:
     whole = outcomes(said)
     assert outcomes(said[:cut], said[cut:]) == whole, whole
     assert outcomes(said) == whole, whole
-    assert RELAY.buffered == 0
+    assert RELAY.bodies.in_memory == 0
 
 
 # Answers, as upstreams send them

@@ -291,11 +291,11 @@ async def test_a_client_that_never_speaks_leaves_no_trace(house: RelayHouse) -> 
 async def test_a_client_that_leaves_amid_its_body_leaves_no_trace(house: RelayHouse) -> None:
     """What it had sent is forgotten."""
     client = await house.send(chat()[:-5])
-    await come_true(lambda: house.relay.buffered > 0)
+    await come_true(lambda: house.relay.bodies.in_memory > 0)
     client.hang_up()
     await come_true(lambda: house.relay.clients == 0)
 
-    assert house.relay.buffered == 0
+    assert house.relay.bodies.in_memory == 0
     assert house.alpha.requests == 0
 
 

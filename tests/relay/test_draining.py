@@ -79,7 +79,7 @@ async def test_a_stream_in_flight_finishes(house: RelayHouse, tasks: Tasks) -> N
 async def test_a_body_on_its_way_is_still_taken(house: RelayHouse, tasks: Tasks) -> None:
     """Its request had begun before the house closed."""
     client = await house.send(chat()[:-5])
-    await come_true(lambda: house.relay.buffered)
+    await come_true(lambda: house.relay.bodies.in_memory)
     tasks.start(house.relay.drain(within=5), "drain")
     await come_true(lambda: house.relay.is_draining)
     await client.send(chat()[-5:])
@@ -91,7 +91,7 @@ async def test_a_body_on_its_way_is_still_taken(house: RelayHouse, tasks: Tasks)
 async def test_a_refusal_while_closing_is_the_last_answer(house: RelayHouse, tasks: Tasks) -> None:
     """Ours or the upstream's, it makes no difference."""
     client = await house.send(chat("nobody")[:-5])
-    await come_true(lambda: house.relay.buffered)
+    await come_true(lambda: house.relay.bodies.in_memory)
     tasks.start(house.relay.drain(within=5), "drain")
     await come_true(lambda: house.relay.is_draining)
     await client.send(chat("nobody")[-5:])

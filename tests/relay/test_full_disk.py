@@ -1,4 +1,4 @@
-"""A body that finds no room on the disk."""
+"""Bodies that find no room on the disk, or take too much of it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.puppets import come_true
-from tests.support.relay_house import get, turns
+from tests.support.relay_house import HELLO, get, turns
 
 from hotseat.relay.body import IN_MEMORY, Body
+from hotseat.settings import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
+    from tests.support.transport import Wire
 
 
 @pytest.fixture
@@ -46,7 +49,7 @@ async def test_an_upload_whose_last_bytes_find_no_room_is_answered(house: RelayH
     """They waited in the file's buffer; no lease is taken for what cannot be sent."""
     length = IN_MEMORY + 2_000
     client = await house.send(get("/up?model=alpha", f"Content-Length: {length}", method="POST") + b"x" * IN_MEMORY)
-    await come_true(lambda: house.relay.buffered == IN_MEMORY)
+    await come_true(lambda: house.relay.bodies.in_memory == IN_MEMORY)
     for size in (1, 1_999):
         await client.send(b"x" * size)
         await turns()
@@ -55,3 +58,48 @@ async def test_an_upload_whose_last_bytes_find_no_room_is_answered(house: RelayH
     assert answered.status == 500
     assert b"cannot be kept on disk" in answered.body
     assert house.in_flight() == 0
+
+
+UPLOAD = 2 * IN_MEMORY
+
+
+async def unfinished(house: RelayHouse, source: str) -> Wire:
+    """An upload of which the last byte is missing."""
+    client = await house.client(source=source)
+    await client.send(get("/up?model=alpha", f"Content-Length: {UPLOAD}", method="POST") + b"x" * (UPLOAD - 1))
+    return client
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_all_uploads_together_have_a_limit(open_house: OpenHouse, is_known: bool) -> None:
+    """Whoever is beyond it is told to come again, and those who hang up make room."""
+    house = await open_house(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
+    if is_known:
+        await house.exchange(get("/up?model=alpha", "Content-Length: 1", method="POST") + b"x")
+    first, second = [await unfinished(house, f"127.0.0.{host}") for host in (1, 2)]
+    await come_true(lambda: house.relay.bodies.on_disk == 2 * (UPLOAD - 1))
+    refused = await (await unfinished(house, "127.0.0.3")).message()
+    first.hang_up()
+    await come_true(lambda: house.relay.bodies.on_disk == UPLOAD - 1)
+    third = await unfinished(house, "127.0.0.3")
+    for client in (second, third):
+        await client.send(b"x")
+        call = await house.alpha.call()
+        await call.say(HELLO)
+
+    assert (refused.status, refused["Retry-After"]) == (429, "1")
+    assert b"limits.uploads" in refused.body
+    assert [(await client.message()).status for client in (second, third)] == [200, 200]
+
+
+async def test_one_address_cannot_have_all_uploads(open_house: OpenHouse) -> None:
+    """Half of the room stays for others."""
+    house = await open_house(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
+    await unfinished(house, "127.0.0.1")
+    await come_true(lambda: house.relay.bodies.on_disk == UPLOAD - 1)
+    refused = await (await unfinished(house, "127.0.0.1")).message()
+    other = await unfinished(house, "127.0.0.2")
+    await come_true(lambda: house.relay.bodies.on_disk == 2 * (UPLOAD - 1))
+
+    assert refused.status == 429
+    assert not other.is_spoken_to

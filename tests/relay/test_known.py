@@ -295,7 +295,7 @@ async def test_a_known_head_with_an_absurd_length_is_refused(house: RelayHouse, 
 
 async def test_all_known_bodies_together_have_a_limit(house: RelayHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many large requests at once do not take all memory, though their heads are known."""
-    monkeypatch.setattr("hotseat.relay.relay.MOST_BUFFERED", 100_000)
+    monkeypatch.setattr("hotseat.relay.bodies.MOST_IN_MEMORY", 100_000)
     body = b'{"model":"slow","x":"%b"}' % (b"a" * 60_000)
     learning = await house.send(post(body))
     await come_true(lambda: house.waiting() == 1)

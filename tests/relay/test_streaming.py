@@ -237,7 +237,7 @@ async def test_a_large_upload_does_not_pile_up_for_a_slow_upstream(house: RelayH
     client = await house.client()
     await client.send(post(body, target="/x?model=alpha"))
     await come_true(lambda: house.alpha.lines)
-    buffered = house.relay.buffered
+    buffered = house.relay.bodies.in_memory
     house.alpha.listens.set()
     call = await house.alpha.call()
     await call.say(HELLO)

@@ -43,7 +43,7 @@ async def test_a_head_that_does_not_come_to_its_end_is_given_up(house: RelayHous
 async def test_a_body_that_stops_coming_is_given_up(house: RelayHouse) -> None:
     """Whoever goes on sending has time, whoever stops has not."""
     client = await house.send(chat()[:-2])
-    await come_true(lambda: house.relay.buffered)
+    await come_true(lambda: house.relay.bodies.in_memory)
     await no_answer(house, client, 29)
     await client.send(chat()[-2:-1])
     await no_answer(house, client, 29)
@@ -51,7 +51,7 @@ async def test_a_body_that_stops_coming_is_given_up(house: RelayHouse) -> None:
     answered = await client.message()
 
     assert answered.status == 408
-    assert house.relay.buffered == 0
+    assert house.relay.bodies.in_memory == 0
 
 
 async def test_a_body_that_never_begins_has_the_time_of_a_body(house: RelayHouse) -> None:
@@ -141,7 +141,7 @@ async def test_the_time_of_a_half_read_request_runs_on_after_the_answer_before_i
 async def test_a_slow_upload_does_not_hold_a_model(house: RelayHouse) -> None:
     """The lease is asked for when the body is there."""
     client = await house.send(get("/v1/x", "Transfer-Encoding: chunked", method="POST") + chunked(b'{"mod')[:-5])
-    await come_true(lambda: house.relay.buffered)
+    await come_true(lambda: house.relay.bodies.in_memory)
 
     assert house.phase("alpha") == "cold"
     await client.send(chunked(b'el":"alpha"}'))

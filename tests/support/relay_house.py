@@ -230,4 +230,4 @@ async def _tidy_up(house: RelayHouse) -> None:
         await upstream.aclose()
 
     assert leases == {}
-    assert house.relay.buffered == 0
+    assert (house.relay.bodies.in_memory, house.relay.bodies.on_disk) == (0, 0)

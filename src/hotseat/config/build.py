@@ -186,6 +186,7 @@ def _limits(config: Config) -> Limits:
         header=limits.header,
         body=limits.body,
         json_body=limits.json_body,
+        uploads=limits.uploads,
         connections=limits.connections,
         per_address=limits.connections_per_address,
         header_timeout_s=limits.header_timeout,

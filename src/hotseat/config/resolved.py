@@ -105,6 +105,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
             "header": limits.header,
             "body": limits.body,
             "jsonBody": limits.json_body,
+            "uploads": limits.uploads,
             "connections": limits.connections,
             "connectionsPerAddress": limits.per_address,
             "headerTimeout": limits.header_timeout_s,

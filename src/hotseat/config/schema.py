@@ -130,6 +130,9 @@ class LimitsForm(Form):
     """Largest request body."""
     json_body: Size = _LIMITS.json_body
     """Largest JSON body."""
+    uploads: Size = _LIMITS.uploads
+    """Largest sum of all bodies that are kept on disk at a time, and twice what one address may have of it; the next
+    ones get 429. 0 is four times `body`."""
     connections: Annotated[int, Field(ge=1)] = _LIMITS.connections
     """Connections of clients at a time."""
     connections_per_address: Annotated[int, Field(ge=1)] = _LIMITS.per_address

@@ -33,7 +33,10 @@ class Body:
     is_spooled = False
     form: FormReader | None = None
     counted: Bytes = 0
-    """As what it counts among all that bodies take of the memory."""
+    counted_on_disk: Bytes = 0
+    """As what it counts among all that bodies take of the memory and of the disk."""
+    sender = ""
+    """The address that it comes from, where it may go to disk."""
 
     def __init__(self, content: bytes = b"", *, may_spool: bool = False, boundary: bytes | None = None) -> None:
         self._content: bytes | bytearray = content
@@ -74,6 +77,14 @@ class Body:
     def in_memory(self) -> Bytes:
         """How much of it takes memory."""
         return 0 if self._file is not None else self.size
+
+    @property
+    def on_disk(self) -> Bytes:
+        return self.size if self._file is not None else 0
+
+    def copied(self) -> bytes:
+        """All of it, for a look; what is on disk stays there."""
+        return self.whole() if self._file is None else self.pieces_from(0, self.size)
 
     def whole(self) -> bytes:
         """All of it; what was put on disk comes back into memory."""

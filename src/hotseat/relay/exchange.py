@@ -160,6 +160,8 @@ class Exchange:
         try:
             if spec.changes is not UNCHANGED:
                 self.request.change_body(spec.changes)
+                if self.request.body.counted_on_disk:  # it may have come back into memory
+                    self._relay.bodies.count(self.request.body)
             if isinstance(spec, RemoteModel):
                 return self._go_abroad(spec)
             if isinstance(spec, FleetModel):
@@ -667,7 +669,7 @@ class Exchange:
             log.exception("an error in hotseat itself request=%s", self.request.id.decode())
         body = self.request.body
         if body.counted or body.is_spooled:
-            self._relay.forget_body(body)
+            self._relay.bodies.forget(body)
 
     def _note(self, model: ModelName, status: int, now: Instant) -> None:
         began = self.request.began

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import httptools
 
 from hotseat.errors import (
-    Busy,
     ClientError,
     Forbidden,
     HeadTooLarge,
@@ -182,7 +181,7 @@ class RequestReader:
     def forget(self) -> None:
         """Nobody will answer what was half read."""
         if self._request is not None:
-            self._relay.forget_body(self._request.body)
+            self._relay.bodies.forget(self._request.body)
             self._request = None
         self.stage = LOST
         self.wants_continue = False
@@ -223,6 +222,7 @@ class RequestReader:
             self._owner.request_read(known.anew(request_id, body, self._client, self._relay.now()))
             return data[body_end:]
         body = Body(may_spool=known.may_spool, boundary=known.head.boundary)
+        body.sender = self._peer
         self._request = known.anew(request_id, body, self._client, self._relay.now())
         self._most_bytes = known.most_bytes
         self.stage = BODY
@@ -433,6 +433,7 @@ class RequestReader:
         rules.check_may_ask(verdict, destination)
         self._most_bytes = rules.most_bytes(head, destination)
         body = Body(may_spool=not must_stay_in_memory(head, destination), boundary=head.boundary)
+        body.sender = self._peer
         client = rules.client_of(head, verdict, self._peer)
         request_id = id_in(head) or self._relay.new_id()
         self._request = Request(request_id, head, destination, verdict, body, client, self._relay.now())
@@ -449,8 +450,7 @@ class RequestReader:
             raise _disk_failed(request, problem) from problem
         if body.size > self._most_bytes:
             raise too_large(self._most_bytes)
-        if not self._relay.has_memory_for(body):
-            raise Busy("too many large requests at once. Ask again in a moment.", retry_after=1)
+        self._relay.check_room(body)
 
     def _refuse_unread(self, error: HotseatError, head: RequestHead | None) -> None:
         """Refuse at the head. Without a body to skip the connection stays usable."""

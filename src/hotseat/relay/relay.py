@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.bulkhead import attempt
+from hotseat.relay.bodies import Bodies
 from hotseat.relay.client import ClientConnection
 from hotseat.relay.fellows import (
     client_in_line,
@@ -40,13 +41,11 @@ if TYPE_CHECKING:
     from hotseat.relay.passage import Hosts
     from hotseat.relay.request import Request
     from hotseat.relay.rules import Rules
-    from hotseat.terms import Address, Bytes, ClientId, ModelName, Seconds
+    from hotseat.terms import Address, ClientId, ModelName, Seconds
     from hotseat.whereabouts import Elsewhere
 
 log = logging.getLogger(__name__)
 
-MOST_BUFFERED: Bytes = 512 << 20
-"""Of request bodies in memory, all clients together."""
 SWEEP_S: Seconds = 0.25
 STOPPED_S: Seconds = 1.0
 """Whoever looks no more often than this was stopped, or had no processor."""
@@ -95,8 +94,7 @@ class Relay:
         self.held: set[ClientConnection] = set()
         """Those that are not read from at present, so that their transports do not see them leave."""
         self._all_gone = asyncio.Event()
-        self.buffered: Bytes = 0
-        """What request bodies take of the memory, the small ones not counted."""
+        self.bodies = Bodies()
         self.abroad: Counter[ModelName] = Counter()
         """Requests that are at models of peers."""
         self._known: Memory[KnownRequest] = Memory()
@@ -174,16 +172,10 @@ class Relay:
         if self.is_draining and not self._clients:
             self._all_gone.set()
 
-    def has_memory_for(self, body: Body) -> bool:
-        """Count what this body takes; False when all of them together take too much."""
-        self.buffered += body.in_memory - body.counted
-        body.counted = body.in_memory
-        return self.buffered <= MOST_BUFFERED
-
-    def forget_body(self, body: Body) -> None:
-        self.buffered -= body.counted
-        body.counted = 0
-        body.close()
+    def check_room(self, body: Body) -> None:
+        """Count what this body takes; raises when all of them together take too much."""
+        self.bodies.count(body)
+        self.bodies.check(body, self.rules.limits, is_proxy=body.is_spooled and self.rules.trusts(body.sender))
 
     def upstream_head(self, request: Request, address: Address, peer: str, api_key: str = "") -> bytes:
         lines = self._remembered_lines(request, address, peer, api_key)

@@ -59,7 +59,7 @@ class Request:
             return next((field.value for field in self.body.form.fields()), None)
         if self.body.is_spooled and (self.body.size > MOST_UNDECLARED or not self._begins_like_json()):
             return None
-        return model_in_json(self.body.whole()) if self.must_name_model else lenient_model_in_json(self.body.whole())
+        return model_in_json(self.body.copied()) if self.must_name_model else lenient_model_in_json(self.body.copied())
 
     def _refuse_compressed(self) -> None:
         coding = self.head.known[b"content-encoding"].lower()
