@@ -87,6 +87,10 @@ class Account:
     def enter(self, model: str, now: Instant) -> Visit:
         """A request begins, or is refused for what the key may not do."""
         self.check_may_use(model)
+        return self.admit(now)
+
+    def admit(self, now: Instant) -> Visit:
+        """The same where the model is not known yet: a place is taken before the body is read."""
         self._check_limits(now)
         self.requests += 1
         self.in_flight += 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.passed_on import passed_on
 from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, get
+from tests.support.relay_house import HELLO, chat, get, post
 
 from hotseat.accounts import HELD
 from hotseat.relay.rules import Rules
@@ -15,9 +16,9 @@ from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 from hotseat.terms import HostName
 
 if TYPE_CHECKING:
-    import pytest
     from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
+    from tests.support.transport import Wire
 
     from hotseat.accounts import Account
 
@@ -80,6 +81,90 @@ async def test_who_waits_counts(open_house: OpenHouse) -> None:
 
     assert refused.status == 429
     assert account(house).in_flight == 0
+
+
+LARGE = post(b'{"model":"alpha","prompt":"%b"}' % (b"a" * 100_000), BEARER + "k", "Content-Type: application/json")
+KNOWN = pytest.mark.parametrize("is_known", [False, True], ids=["new head", "head that was read before"])
+
+
+async def house_with_one_place(open_house: OpenHouse, is_known: bool) -> RelayHouse:
+    house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=1), ApiKey("other"))))
+    if is_known:
+        await house.exchange(LARGE)
+    return house
+
+
+async def unfinished(house: RelayHouse, request: bytes = LARGE) -> Wire:
+    client = await house.send(request[:-1])
+    await come_true(lambda: house.relay.bodies.in_memory > len(request) - 1000)
+    return client
+
+
+@KNOWN
+async def test_an_upload_takes_its_place_at_its_head(open_house: OpenHouse, is_known: bool) -> None:
+    """The next one is refused before any of its body was read, and the first one is served when it is whole."""
+    house = await house_with_one_place(open_house, is_known)
+    first = await unfinished(house)
+    second = await house.send(LARGE[: LARGE.index(b"\r\n\r\n") + 4])
+    refused = await second.message()
+    during = account(house).in_flight
+    await first.send(LARGE[-1:])
+    await (await house.alpha.call()).say(HELLO)
+
+    assert (refused.status, refused["X-Error-Code"], during) == (429, "rate_limit_exceeded", 1)
+    assert (await first.message()).status == 200
+    assert account(house).in_flight == 0
+
+
+@KNOWN
+async def test_an_upload_that_is_broken_off_gives_its_place_back(open_house: OpenHouse, is_known: bool) -> None:
+    """And the next one is served."""
+    house = await house_with_one_place(open_house, is_known)
+    for _ in range(3):
+        client = await unfinished(house)
+        client.hang_up()
+        await come_true(lambda: account(house).in_flight == 0)
+    _, answered = await house.exchange(LARGE)
+
+    assert answered.status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b'{"model":"nobody","x":"%b"}', 404), (b'{"x":"%b"', 400), (b'{"model":"beta","x":"%b"}', 403)],
+    ids=["unknown model", "bad JSON", "another model"],
+)
+async def test_an_upload_that_is_refused_gives_its_place_back(open_house: OpenHouse, body: bytes, status: int) -> None:
+    """Whatever it is refused for after it was read."""
+    house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=1, models=("alpha", "nobody")),)))
+    for _ in range(3):
+        refused = await house.refusal(post(body % (b"a" * 50_000), BEARER + "k"))
+
+        assert refused.status == status
+    assert account(house).in_flight == 0
+
+
+async def test_an_upload_that_is_too_slow_gives_its_place_back(open_house: OpenHouse) -> None:
+    """So that a key's places cannot be held for ever."""
+    house = await house_with_one_place(open_house, is_known=False)
+    client = await unfinished(house)
+    await house.later(31)
+    await house.clocks_seen()
+
+    assert (await client.message()).status == 408
+    assert account(house).in_flight == 0
+
+
+async def test_an_upload_behind_a_request_that_is_served_takes_its_place_when_it_is_read(open_house: OpenHouse) -> None:
+    """What a client pipelined and never hears of costs it nothing."""
+    house = await house_with_one_place(open_house, is_known=False)
+    behind = post(b"a" * 20_000, BEARER + "k")[:-1]
+    client, call = await house.reached(chat("alpha", BEARER + "other") + behind)
+    await come_true(lambda: account(house).in_flight == 1)
+    client.hang_up()
+    await call.ended()
+
+    await come_true(lambda: account(house).in_flight == 0)
 
 
 async def test_a_key_for_one_model_opens_no_other(open_house: OpenHouse) -> None:

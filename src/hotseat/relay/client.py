@@ -285,7 +285,7 @@ class ClientConnection(asyncio.Protocol):
     def _drop_queue(self) -> None:
         for item in self._queue:
             if isinstance(item, Request):
-                self._relay.bodies.forget(item.body)
+                self._relay.forget(item)
         self._queue.clear()
 
     def judge_again(self) -> int:

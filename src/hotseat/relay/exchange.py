@@ -127,6 +127,8 @@ class Exchange:
         """To the client: the body is relayed by this alone."""
         self.request = request
         self._peer = peer
+        if request.visit is not None:
+            self._visit = request.visit
         if request.head.http10:
             self._kind = DechunkingConnection
         self._closes = not request.keep_alive
@@ -145,7 +147,10 @@ class Exchange:
                 return self._forward(self._relay.management)
             lead = lead_of(self.request, self._relay.dispatcher)
             if (account := self.request.verdict.account) is not None:
-                self._visit = account.enter(lead.name, self._relay.now())
+                if self._visit is None:
+                    self._visit = account.enter(lead.name, self._relay.now())
+                else:
+                    account.check_may_use(lead.name)
             spec = self._spec = self._relay.choose(lead) if isinstance(lead, Selector) else lead
             if (hosts := self._relay.hosts) is not None and not isinstance(spec, RemoteModel) and self._may_travel():
                 return self._find_host(hosts, spec)

@@ -27,7 +27,7 @@ from hotseat.relay.fellows import road_for_fellow, said_in
 from hotseat.relay.head import PROOF, check_spelling, read_head
 from hotseat.relay.ids import id_in
 from hotseat.relay.known import KnownRequest, Outline, key_of, may_be_learned
-from hotseat.relay.naming import road_for
+from hotseat.relay.naming import MANAGEMENT, road_for
 from hotseat.relay.request import Request, must_stay_in_memory, names_in_json
 from hotseat.relay.rules import too_large
 
@@ -181,7 +181,7 @@ class RequestReader:
     def forget(self) -> None:
         """Nobody will answer what was half read."""
         if self._request is not None:
-            self._relay.bodies.forget(self._request.body)
+            self._relay.forget(self._request)
             self._request = None
         self.stage = LOST
         self.wants_continue = False
@@ -227,7 +227,18 @@ class RequestReader:
         self._most_bytes = known.most_bytes
         self.stage = BODY
         self._left = length
+        try:
+            self._take_place(self._request, length)
+        except HotseatError as error:
+            self.give_up(error)
+            return b""
         return self._count(data[end:])
+
+    def _take_place(self, request: Request, length: Bytes | None) -> None:
+        """Before a body of some size is read: whoever is over a key's limits is refused at the head."""
+        account, is_small = request.verdict.account, length is not None and length <= SMALL_BODY
+        if account is not None and not is_small and request.destination.road is not MANAGEMENT:
+            request.visit = account.admit(request.began)
 
     def _count(self, data: bytes) -> bytes:
         """Take what belongs to the present body; returns the rest."""
@@ -436,7 +447,10 @@ class RequestReader:
         body.sender = self._peer
         client = rules.client_of(head, verdict, self._peer)
         request_id = id_in(head) or self._relay.new_id()
-        self._request = Request(request_id, head, destination, verdict, body, client, self._relay.now())
+        request = Request(request_id, head, destination, verdict, body, client, self._relay.now())
+        if head.has_body:
+            self._take_place(request, head.length)
+        self._request = request
         self.wants_continue = head.wants_continue and head.has_body
         self._owner.expect_within(rules.limits.body_timeout_s)
         return self._owner.body_awaited()

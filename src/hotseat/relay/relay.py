@@ -177,6 +177,12 @@ class Relay:
         self.bodies.count(body)
         self.bodies.check(body, self.rules.limits, is_proxy=body.is_spooled and self.rules.trusts(body.sender))
 
+    def forget(self, request: Request) -> None:
+        """It ends before it began: its client left, or nobody reads the rest of it."""
+        self.bodies.forget(request.body)
+        if request.visit is not None:
+            request.visit.ended(self.now())
+
     def upstream_head(self, request: Request, address: Address, peer: str, api_key: str = "") -> bytes:
         lines = self._remembered_lines(request, address, peer, api_key)
         return framed(lines, request.head.id_header, request.id, request.stated_length)

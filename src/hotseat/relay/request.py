@@ -16,6 +16,7 @@ from hotseat.relay.rewrite import BEFORE_AN_OBJECT, rewrite_json
 from hotseat.settings import MiB
 
 if TYPE_CHECKING:
+    from hotseat.accounts import Visit
     from hotseat.catalog.leads import Lead, RemoteModel
     from hotseat.catalog.spec import BodyChanges
     from hotseat.relay.body import Body
@@ -44,6 +45,8 @@ class Request:
     keep_alive: bool = True
     known: KnownRequest | None = None
     """Where this head was read before: what was found out then."""
+    visit: Visit | None = None
+    """Its place in the account of the key that came along, taken at its head; None where its body is small."""
 
     @property
     def must_name_model(self) -> bool:
