@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from tests.support.relay_house import MODELS, RelayHouse, relay_house
 from hotseat.settings import Access, Limits, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
     from hotseat.catalog.spec import ModelSpec
@@ -54,6 +55,15 @@ def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever cannot be reached is tried only once more."""
     monkeypatch.setattr("hotseat.relay.exchange.UNREACHABLE_S", 0.0)
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """As many descriptors as this process may have."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import socket
 import ssl
 from contextlib import suppress
@@ -20,7 +19,6 @@ from hotseat.relay.client import MOST_AHEAD
 from hotseat.settings import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.relay.conftest import OpenHouse
@@ -34,14 +32,6 @@ SOON_S = 2.0
 WEBSOCKET = get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: websocket")
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 TOO_MUCH = b"a" * (MOST_AHEAD + 10_000)
-
-
-@pytest.fixture
-def many_files() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 class Entrance:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
+from tests.support.puppets import come_true, spec
 from tests.support.relay_house import HELLO, chat, get, turns
 from tests.support.transport import PROMPTLY_S, End
 
@@ -177,6 +177,22 @@ async def test_a_client_that_leaves_after_its_answer_leaves_the_upstream_alone(h
     await house.exchange(get())
 
     assert len(house.alpha.lines) == 1
+
+
+@pytest.mark.usefixtures("many_files")
+async def test_a_flood_of_one_address_leaves_room_for_others(open_house: OpenHouse) -> None:
+    """700 requests for a busy model are more than may wait; whoever else comes, for whatever model, can wait."""
+    house = await open_house(models=(spec("alpha", concurrency_limit=1), spec("beta")))
+    await house.reached(chat())
+    flood = [await house.send(chat()) for _ in range(700)]
+    await come_true(lambda: house.notebook.refusals.count("line_full") == 700 - 384)
+    for model in ("alpha", "beta"):
+        person = await house.client(source="127.0.0.2")
+        await person.send(chat(model))
+
+    await come_true(lambda: house.waiting() == 384 + 2)
+    for client in flood:
+        client.hang_up()
 
 
 async def test_whoever_waited_is_told_how_long_and_why(house: RelayHouse) -> None:

@@ -106,6 +106,34 @@ def test_a_full_line_of_one_model_is_nothing_to_those_who_want_another(stage: St
     assert yard.view("llama").waiting == 1
 
 
+def test_one_client_cannot_fill_the_line(stage: Stage) -> None:
+    """It has three quarters of it; others, and those who want another model, still find places."""
+    yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), "llama", max_queue=16))
+    yard.with_ready("qwen", 1)
+    for ticket in range(2, 14):
+        yard >> arrives(ticket, "qwen", "flood") << nothing
+
+    yard >> arrives(14, "qwen", "flood") << refuses(14, Busy)
+    assert "12 requests of this client wait already (scheduler.maxQueue)" in yard.error.message
+    yard >> arrives(15, "qwen", "flood", reads=True) << grants(15)
+    yard >> arrives(16, "qwen", "person") << nothing
+    yard >> leaves(2) << nothing
+    yard >> arrives(17, "qwen", "flood") << nothing
+    yard >> arrives(18, "qwen", "flood") << refuses(18, Busy)
+
+
+def test_one_client_cannot_fill_the_line_of_a_model(stage: Stage) -> None:
+    """Where the model has a bound of its own."""
+    yard = stage(one_at_a_time(model("qwen", max_queue=8)))
+    yard >> arrives(1, "qwen", "flood") << starts("qwen")
+    for ticket in range(2, 7):
+        yard >> arrives(ticket, "qwen", "flood") << nothing
+
+    yard >> arrives(7, "qwen", "flood") << refuses(7, Busy)
+    assert "6 requests of this client wait for it already (its maxQueue)" in yard.error.message
+    yard >> arrives(8, "qwen", "person") << nothing
+
+
 def test_a_place_in_a_full_line_becomes_free(stage: Stage) -> None:
     """The line is full only as long as it is full."""
     yard = stage(one_at_a_time("qwen", max_queue=1))

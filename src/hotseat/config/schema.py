@@ -120,7 +120,7 @@ class SchedulerForm(Form):
     max_wait: Duration | None = None
     """Turns are shortened so that a rotation of all models in demand keeps this, where their load times allow it."""
     max_queue: Annotated[int, Field(ge=1)] = 512
-    """How many requests may wait before new ones get 429."""
+    """How many requests may wait before new ones get 429; those of one client have three quarters of it at most."""
 
 
 class LimitsForm(Form):

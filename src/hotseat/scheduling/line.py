@@ -40,10 +40,30 @@ class Ticket(NamedTuple):
     wish: Wish
 
 
+class Tally:
+    """How many wait, by client; who has none is forgotten."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[ClientId, int] = {}
+
+    def of(self, client: ClientId) -> int:
+        return self._counts.get(client, 0)
+
+    def add(self, client: ClientId) -> None:
+        self._counts[client] = self._counts.get(client, 0) + 1
+
+    def remove(self, client: ClientId) -> None:
+        self._counts[client] -= 1
+        if not self._counts[client]:
+            del self._counts[client]
+
+
 class ModelLine:
     """Those who wait for one model."""
 
-    __slots__ = ("_at_once", "_behind", "_in_line", "_places_taken", "tickets")
+    __slots__ = ("_at_once", "_behind", "_in_line", "_places_taken", "by_client", "tickets")
 
     def __init__(self) -> None:
         # Ordered dictionaries know their first entry at once, however many were taken out before it.
@@ -54,9 +74,11 @@ class ModelLine:
         self._behind: dict[ClientId, OrderedDict[TicketId, Ticket]] = {}
         """Of clients that have all their places."""
         self._places_taken: dict[ClientId, int] = {}
+        self.by_client = Tally()
 
     def join(self, ticket: Ticket) -> None:
         self.tickets[ticket.id] = ticket
+        self.by_client.add(ticket.client)
         taken = self._places_taken.get(ticket.client, 0)
         if ticket.wish is not Wish.USE:
             self._at_once[ticket.id] = ticket
@@ -68,6 +90,7 @@ class ModelLine:
 
     def leave(self, ticket: Ticket) -> None:
         del self.tickets[ticket.id]
+        self.by_client.remove(ticket.client)
         if ticket.wish is not Wish.USE:
             del self._at_once[ticket.id]
         elif self._in_line.pop(ticket.id, None):
@@ -123,6 +146,7 @@ class Line:
     def __init__(self) -> None:
         self._by_model: dict[ModelName, ModelLine] = {}
         self.model_of: dict[TicketId, ModelName] = {}
+        self._by_client = Tally()
 
     def __len__(self) -> int:
         return len(self.model_of)
@@ -142,6 +166,7 @@ class Line:
             line = self._by_model[ticket.model] = ModelLine()
         line.join(ticket)
         self.model_of[ticket.id] = ticket.model
+        self._by_client.add(ticket.client)
 
     def leave(self, ticket: TicketId) -> Ticket | None:
         """Take a ticket out, wherever it stands; None if it does not wait here."""
@@ -151,6 +176,7 @@ class Line:
         line = self._by_model[model]
         left = line.tickets[ticket]
         line.leave(left)
+        self._by_client.remove(left.client)
         if not line.tickets:
             del self._by_model[model]
         return left
@@ -167,6 +193,13 @@ class Line:
     def count(self, model: ModelName) -> int:
         line = self._by_model.get(model)
         return len(line.tickets) if line else 0
+
+    def of_client(self, client: ClientId, model: ModelName | None = None) -> int:
+        """How many requests of this client wait, for this model or for any."""
+        if model is None:
+            return self._by_client.of(client)
+        line = self._by_model.get(model)
+        return line.by_client.of(client) if line else 0
 
     def clients(self, model: ModelName) -> int:
         """How many different clients wait for a slot on this model."""

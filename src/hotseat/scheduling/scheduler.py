@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from hotseat.catalog.catalog import compare, must_restart
 from hotseat.catalog.spec import NOTHING, Footprint, Source
 from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloaded, Unresponsive
+from hotseat.scheduling.bounds import reached_bound
 from hotseat.scheduling.commands import Cause, Grant, WakeAt
 from hotseat.scheduling.events import (
     CatalogChanged,
@@ -229,22 +230,13 @@ class Scheduler:
         if ticket.model not in state.catalog.models:
             return moves.refuse(ticket.id, removed(ticket.model), "removed from the configuration")
         model = state.models[ticket.model]
-        if (bound := self._reached_bound(model)) and not serves_at_once(state, model, ticket.wish):
+        if (bound := reached_bound(state, model, ticket.client)) and not serves_at_once(state, model, ticket.wish):
             return moves.refuse(ticket.id, self._line_is_full(ticket.model, bound, moves.now), "the line is full")
         if ticket.wish is Wish.LOAD:
             moves.forgive(model)
         if not state.line.count(ticket.model) and serves_at_once(state, model, ticket.wish):
             return moves.serve_at_once(model, ticket)
         return moves.join(ticket)
-
-    def _reached_bound(self, model: ModelState) -> str | None:
-        """What says that nobody else may wait, in words."""
-        line, own = self._state.line, model.spec.max_queue
-        if len(line) >= self._state.catalog.policy.max_queue:
-            return f"{len(line)} requests wait already (scheduler.maxQueue)"
-        if own is not None and line.count(model.spec.name) >= own:
-            return f"{line.count(model.spec.name)} requests wait for it already (its maxQueue)"
-        return None
 
     def _line_is_full(self, name: ModelName, bound: str, now: Instant) -> Busy:
         text = f"{name} cannot be asked now: {bound}. Ask again later."

@@ -1,0 +1,31 @@
+"""How many requests may wait: in all, for one model, and of these for one client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hotseat.scheduling.state import ModelState, State
+    from hotseat.terms import ClientId
+
+SHARE = 3
+"""A client may wait this many times as often as there is room left: alone it has three quarters of a line, and whoever
+comes after it always finds some. So one client cannot fill a line of four places or more."""
+
+
+def reached_bound(state: State, model: ModelState, client: ClientId) -> str | None:
+    """What says that no other request of this client may wait, in words."""
+    line, name = state.line, model.spec.name
+    if bound := _reached(len(line), line.of_client(client), state.catalog.policy.max_queue):
+        return f"{bound} wait already (scheduler.maxQueue)"
+    if model.spec.max_queue is None:
+        return None
+    if bound := _reached(line.count(name), line.of_client(client, name), model.spec.max_queue):
+        return f"{bound} wait for it already (its maxQueue)"
+    return None
+
+
+def _reached(waiting: int, own: int, most: int) -> str | None:
+    if waiting >= most:
+        return f"{waiting} requests"
+    return f"{own} requests of this client" if own >= SHARE * (most - waiting) else None
