@@ -16,8 +16,9 @@ from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
 from tests.support.passed_on import passed_on
 
-from hotseat.app import FAILED, INVALID, OPEN_MAX, file_limit, raise_file_limit, serve
+from hotseat.app import FAILED, INVALID, serve
 from hotseat.doors import bound
+from hotseat.file_limit import OPEN_MAX, file_limit, raise_file_limit
 from hotseat.options import ServeOptions
 
 if TYPE_CHECKING:

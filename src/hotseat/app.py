@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import resource
 import signal
 import ssl
 import sys
@@ -31,6 +30,7 @@ from hotseat.dispatcher import Dispatcher
 from hotseat.doors import bound, tls_context
 from hotseat.errors import HotseatError
 from hotseat.fellowship import joined
+from hotseat.file_limit import most_connections, raise_file_limit
 from hotseat.fleet.membership import NameTaken
 from hotseat.fleet.store import StoreError
 from hotseat.greeting import Greeting, url_of
@@ -85,9 +85,6 @@ log = logging.getLogger(__name__)
 
 FAILED, INVALID = 1, 3
 
-OPEN_MAX = 10_240
-"""Files that a process of macOS may have open, whatever its limits say."""
-
 
 def serve(options: ServeOptions) -> int:
     """Run until told to stop; returns the exit code."""
@@ -132,22 +129,6 @@ def open_and_run(options: ServeOptions, writer: StdoutWriter) -> int:
 def complain(*sentences: str) -> int:
     print(*sentences, sep="\n", file=sys.stderr)
     return INVALID
-
-
-def raise_file_limit() -> None:
-    """Every stream takes two descriptors; the soft limit of most shells is 1,024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (file_limit(soft, hard), hard))
-    except (OSError, ValueError) as problem:  # fewer streams, but the same
-        log.warning("the limit of open files cannot be raised limit=%d error=%r", soft, str(problem))
-
-
-def file_limit(soft: int, hard: int) -> int:
-    """PURE: the soft limit to ask for; no infinite one, which macOS refuses though its hard limit is infinite."""
-    if hard != resource.RLIM_INFINITY:
-        return hard
-    return soft if soft == resource.RLIM_INFINITY else max(soft, OPEN_MAX)
 
 
 def run(work: Coroutine[Any, Any, int]) -> int:
@@ -227,7 +208,8 @@ class Program:
                 records=state_directory(os.environ) / "processes",
             )
         )
-        raise_file_limit()  # after the guard has started: model servers keep the limit we were given
+        # After the guard has started: model servers keep the limit we were given.
+        fits = most_connections(raise_file_limit())
         self._journal = Journal()
         learned = Keeper(state_directory(os.environ) / LEARNED)
         self._memory = Steward(learned, self._supervisor.pids, lambda: self.settings)
@@ -263,7 +245,10 @@ class Program:
         self._api = build(self._house())
         dashboard.add_to(self._api)
         await stack.enter_async_context(served(self._api, management))
-        self._relay = Relay(self._dispatcher, self._rules(self.settings), management, self._activity)
+        rules = self._rules(self.settings)
+        if fits is not None and fits < rules.limits.connections:
+            log.info("connections are bounded by file descriptors connections=%d", fits)
+        self._relay = Relay(self._dispatcher, rules, management, self._activity, most_connections=fits)
         stack.push_async_callback(self._relay.aclose)
         if self.settings.fleet is not None:
             self._fellowship = await stack.enter_async_context(

@@ -202,3 +202,15 @@ def test_lenient_reading_turns_unknown_keys_into_warnings(desk: Desk) -> None:
         'config.yaml:1:1: warning: lisen: unknown key, ignored. Did you mean "listen"?',
         'config.yaml:3:25: warning: models.m.tll: unknown key, ignored. Did you mean "ttl"?',
     ]
+
+
+def test_more_connections_than_descriptors_allow_are_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file asks for them; the default is what there is."""
+    monkeypatch.setattr("hotseat.config.crosscheck.highest_file_limit", lambda: 1024)
+
+    assert desk.warnings(TWO) == []
+    assert desk.warnings(TWO + "limits: {connections: 448}") == []
+    assert desk.warnings(TWO + "limits: {connections: 449}") == [
+        "config.yaml:4:10: warning: limits.connections: 449 do not fit into 1024 file descriptors, so there are 448 at"
+        " most. Raise the limit, with LimitNOFILE= or ulimit -n"
+    ]

@@ -59,6 +59,7 @@ def build(config: Config, names: Collection[str], notebook: Notebook, find_devic
     checks = CrossCheck(config, names, notebook)
     budgets = _budgets(config, notebook, find_devices)
     checks.names()
+    checks.connections()
     checks.routing()
     checks.memory(budgets)
     catalog = _catalog(config, budgets, names, notebook)

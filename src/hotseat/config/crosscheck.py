@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hotseat.config.complaints import Notebook, Path, dotted, nearest
 from hotseat.config.forms import Form, Ignored, Later
 from hotseat.config.units import size_text
+from hotseat.file_limit import highest_file_limit, most_connections
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, Place
 
 if TYPE_CHECKING:
@@ -53,6 +54,14 @@ class CrossCheck:
             self._notebook.error(("defaultModel",), f'no model is called "{wanted}"', nearest(wanted, owner))
         if self._config.return_to_default and not wanted:
             self._notebook.warn(("returnToDefault",), "has no effect without defaultModel")
+
+    def connections(self) -> None:
+        """Only where the file says how many: the default is as many as there can be."""
+        wished, descriptors = self._config.limits.connections, highest_file_limit()
+        fits = most_connections(descriptors)
+        if "connections" in self._config.limits.model_fields_set and fits is not None and wished > fits:
+            text = f"{wished} do not fit into {descriptors} file descriptors, so there are {fits} at most"
+            self._notebook.warn(("limits", "connections"), text, "Raise the limit, with LimitNOFILE= or ulimit -n")
 
     # Groups
 

@@ -134,11 +134,11 @@ class LimitsForm(Form):
     """Largest sum of all bodies that are kept on disk at a time, and twice what one address may have of it; the next
     ones get 429. 0 is four times `body`."""
     connections: Annotated[int, Field(ge=1)] = _LIMITS.connections
-    """Connections of clients at a time."""
+    """Connections of clients at a time, as far as there are file descriptors: two for each."""
     connections_per_address: Annotated[int, Field(ge=1)] = _LIMITS.per_address
     """How many of them one address may have; `trustedProxies` may have all."""
     header_timeout: Duration = _LIMITS.header_timeout_s
-    """Time a client has to send its head."""
+    """Time a client has to send its head, and for a TLS handshake."""
     body_timeout: Duration = _LIMITS.body_timeout_s
     """Time a client may pause within its body."""
     idle_timeout: Duration = _LIMITS.idle_timeout_s

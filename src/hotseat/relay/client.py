@@ -19,6 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
 from hotseat.errors import Busy, HotseatError, TooSlow
+from hotseat.relay.arrivals import host_of
 from hotseat.relay.exchange import Exchange
 from hotseat.relay.fellows import told_to_fellow
 from hotseat.relay.ids import id_in
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.activity import UnderWay
+    from hotseat.relay.arrivals import Excess
     from hotseat.relay.head import RequestHead
     from hotseat.relay.relay import Relay
     from hotseat.terms import Bytes, Instant, ModelName, Seconds
@@ -106,15 +108,16 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.write: Callable[[bytes], None] = self._transport.write
-        peer = transport.get_extra_info("peername")
-        self.peer = peer[0] if isinstance(peer, tuple) else "local"
+        self.peer = host_of(transport.get_extra_info("peername"))
         self._reader = RequestReader(self._relay, self, self.peer)
-        if limit := self._relay.join(self):
-            text = f"too many connections ({limit}). Ask again in a moment."
-            return self._say(self._refusal(Busy(text, retry_after=1), None, keep_alive=False))
+        if excess := self._join():
+            return self._refuse_connection(excess)
         self._expect_within(self._relay.rules.limits.header_timeout_s)
         # Accepted in the very moment the house began to close.
         return self.drain() if self._relay.is_draining else None
+
+    def _join(self) -> Excess | None:
+        return self._relay.join(self)
 
     def data_received(self, data: bytes) -> None:
         if self._exchange is None and self._stage is OPEN and not self._is_full:
@@ -199,6 +202,12 @@ class ClientConnection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # Refusing
+
+    def _refuse_connection(self, excess: Excess) -> None:
+        if not excess.may_be_told:
+            return self.abort()
+        text = f"too many connections ({excess.limit}). Ask again in a moment."
+        return self._say(self._refusal(Busy(text, retry_after=1), None, keep_alive=False))
 
     def _refusal(
         self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool, request_id: bytes = b""
@@ -441,6 +450,15 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is None and not self._queue and self._reader.stage is not Reading.BODY:
             return self._expect_within(FAREWELL_S) if self._is_fellow else self._transport.close()
         return None
+
+
+class CountedConnection(ClientConnection):
+    """One that was counted when it was accepted, before its TLS handshake."""
+
+    __slots__ = ()
+
+    def _join(self) -> None:
+        self._relay.join_counted(self)
 
 
 def reset_on_close(transport: asyncio.Transport) -> None:

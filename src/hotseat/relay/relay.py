@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.bulkhead import attempt
+from hotseat.relay.arrivals import Arrivals
 from hotseat.relay.bodies import Bodies
 from hotseat.relay.client import ClientConnection
 from hotseat.relay.fellows import (
@@ -28,7 +29,9 @@ from hotseat.relay.keys import line_about_key
 from hotseat.relay.known import KnownRequest, Memory
 from hotseat.relay.pool import Pool
 from hotseat.relay.selecting import choose
+from hotseat.relay.tls import BACKLOG, TlsListener
 from hotseat.relay.wrong_keys import WrongKeys
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     import ssl
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.leads import Selector, Servable
     from hotseat.dispatcher import Dispatcher
+    from hotseat.relay.arrivals import Excess
     from hotseat.relay.body import Body
     from hotseat.relay.passage import Hosts
     from hotseat.relay.request import Request
@@ -49,7 +53,6 @@ log = logging.getLogger(__name__)
 SWEEP_S: Seconds = 0.25
 STOPPED_S: Seconds = 1.0
 """Whoever looks no more often than this was stopped, or had no processor."""
-BACKLOG = 4096
 HUNG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 """What Linux tells of a connection whose other side is closed, though bytes before that are unread."""
 
@@ -74,7 +77,16 @@ class Ledger(Protocol):
 
 
 class Relay:
-    def __init__(self, dispatcher: Dispatcher, rules: Rules, management: Address, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        rules: Rules,
+        management: Address,
+        ledger: Ledger,
+        *,
+        most_connections: int | None = None,
+    ) -> None:
+        """`most_connections`: how many fit into the descriptors of this process; None: any number."""
         self.dispatcher = dispatcher
         self.rules = rules
         self.management = management
@@ -89,8 +101,9 @@ class Relay:
         self.now = self._loop.time
         self.later = self._loop.call_later
         self._clients: set[ClientConnection] = set()
-        self._from: Counter[str] = Counter()
-        """Clients by their address."""
+        self.arrivals = Arrivals(most_connections)
+        self.tasks = Tasks()
+        """TLS handshakes, and who accepts those."""
         self.held: set[ClientConnection] = set()
         """Those that are not read from at present, so that their transports do not see them leave."""
         self._all_gone = asyncio.Event()
@@ -100,7 +113,7 @@ class Relay:
         self._known: Memory[KnownRequest] = Memory()
         self.known_under: tuple[Rules, Catalog] = (rules, dispatcher.catalog)
         self.wrong_keys = WrongKeys(self.now, self.later)
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsListener] = []
         self._looked_at = self.now()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
@@ -111,7 +124,10 @@ class Relay:
         for sock in sockets:
             # Inherited by what it accepts: uvloop sees to this itself, asyncio does so for some sockets only.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            server = await self._loop.create_server(lambda: ClientConnection(self), sock=sock, ssl=tls, backlog=BACKLOG)
+            if tls is not None:
+                self._servers.append(TlsListener(self, sock, tls))
+                continue
+            server = await self._loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
             self._servers.append(server)
 
     async def drain(self, within: Seconds) -> None:
@@ -129,6 +145,7 @@ class Relay:
     async def aclose(self) -> None:
         self._close_doors()
         self._sweeper.cancel()
+        await self.tasks.aclose()
         for client in tuple(self._clients):
             attempt(client.abort)
         await self.pool.aclose()
@@ -152,23 +169,24 @@ class Relay:
         """What came last from the model's server, by request. As long as these objects are the same, nothing came."""
         return [piece for client in self._clients if (piece := client.last_piece(model)) is not None]
 
-    def join(self, client: ClientConnection) -> str:
-        """Count it in; returns the limit that it is beyond, or nothing."""
+    def arrived(self, peer: str) -> Excess | None:
+        """Count a connection in; returns the limit that it is beyond, if any."""
+        return self.arrivals.add(peer, self.rules.limits, is_proxy=self.rules.trusts(peer))
+
+    def departed(self, peer: str) -> None:
+        self.arrivals.remove(peer)
+
+    def join(self, client: ClientConnection) -> Excess | None:
+        self.join_counted(client)
+        return self.arrived(client.peer)
+
+    def join_counted(self, client: ClientConnection) -> None:
         self._clients.add(client)
-        self._from[client.peer] += 1
-        limits = self.rules.limits
-        if len(self._clients) > limits.connections:
-            return "limits.connections"
-        if self._from[client.peer] > limits.per_address and not self.rules.trusts(client.peer):
-            return "limits.connectionsPerAddress"
-        return ""
 
     def part(self, client: ClientConnection) -> None:
         self._clients.discard(client)
         self.held.discard(client)
-        self._from[client.peer] -= 1
-        if not self._from[client.peer]:
-            del self._from[client.peer]
+        self.departed(client.peer)
         if self.is_draining and not self._clients:
             self._all_gone.set()
 

@@ -11,6 +11,7 @@ from hotseat.accounts import Accounts
 from hotseat.errors import HotseatError, TooLarge
 from hotseat.relay.access import Gate
 from hotseat.relay.authority import reduce_absolute
+from hotseat.relay.arrivals import LOCAL
 from hotseat.relay.cors import Cors
 from hotseat.relay.fellows import Fellows
 from hotseat.relay.head import FOR_CLIENT
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
     from hotseat.terms import Bytes
 
+MAPPED_BITS = 96
+"""How much of an IPv6 address says that the rest is an IPv4 address."""
 LONGEST_CLIENT = 64
 """Bytes of a header that name a client: what is kept per client must not grow with what clients send."""
 
@@ -52,7 +55,7 @@ class Rules:
         self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
-        self._trusted = tuple(ipaddress.ip_network(entry, strict=False) for entry in settings.access.trusted_proxies)
+        self._trusted = tuple(map(network_of, settings.access.trusted_proxies))
 
     @property
     def has_secrets(self) -> bool:
@@ -113,10 +116,10 @@ class Rules:
 
     def trusts(self, peer: str) -> bool:
         """Is this the address of a proxy whose X-Forwarded fields we believe?"""
-        if not self._trusted:
+        if not self._trusted or peer == LOCAL:
             return False
-        address = _address(peer)
-        return address is not None and any(address in network for network in self._trusted)
+        address = ipaddress.ip_address(peer)
+        return any(address in network for network in self._trusted)
 
     def client_of(self, head: RequestHead, verdict: Verdict, peer: str) -> ClientId:
         """Who asks, for fairness: by the header an operator chose, else by the key, else by the address."""
@@ -128,14 +131,13 @@ class Rules:
         return ClientId(verdict.holder or peer)
 
 
-def _address(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """None for a unix socket. On a socket for both, an IPv4 address is shown as an IPv6 one."""
-    try:
-        address = ipaddress.ip_address(peer)
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return mapped or address
+def network_of(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """A network; one of IPv4 that is written as a part of IPv6 is that of IPv4, as its peers are."""
+    network = ipaddress.ip_network(entry, strict=False)
+    if isinstance(network, ipaddress.IPv4Network) or network.prefixlen < MAPPED_BITS:
+        return network
+    mapped = network.network_address.ipv4_mapped
+    return network if mapped is None else ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
 
 
 def too_large(most: Bytes) -> TooLarge:

@@ -1,0 +1,65 @@
+"""Who is connected, counted from the moment the kernel hands a connection over: before TLS, before the first byte."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hotseat.settings import Limits
+
+MOST_REFUSED = 64
+"""Beyond a limit so many are told why; the next ones are closed without a word, because telling takes a while."""
+MAPPED = "::ffff:"
+LOCAL = "local"
+"""Who comes by a unix socket."""
+
+
+class Excess(NamedTuple):
+    """Which limit a connection is beyond, and by how many."""
+
+    limit: str
+    by: int
+
+    @property
+    def may_be_told(self) -> bool:
+        return self.by <= MOST_REFUSED
+
+
+class Arrivals:
+    def __init__(self, fits: int | None = None) -> None:
+        """`fits`: how many connections the descriptors of this process allow; None: any number."""
+        self.total = 0
+        self._fits = fits
+        self._from: Counter[str] = Counter()
+
+    def add(self, peer: str, limits: Limits, *, is_proxy: bool) -> Excess | None:
+        """Count it in; returns the limit that it is beyond, if any. A trusted proxy stands for many clients."""
+        self.total += 1
+        self._from[peer] += 1
+        most, per_address = self.bounds(limits)
+        if self.total > most:
+            return Excess("limits.connections", self.total - most)
+        if self._from[peer] > per_address and not is_proxy:
+            return Excess("limits.connectionsPerAddress", self._from[peer] - per_address)
+        return None
+
+    def remove(self, peer: str) -> None:
+        self.total -= 1
+        self._from[peer] -= 1
+        if not self._from[peer]:
+            del self._from[peer]
+
+    def bounds(self, limits: Limits) -> tuple[int, int]:
+        """How many connections there may be, and how many of one address."""
+        if self._fits is None or limits.connections <= self._fits:
+            return limits.connections, limits.per_address
+        return self._fits, min(limits.per_address, max(1, self._fits // 2))
+
+
+def host_of(name: object) -> str:
+    """The host in what a socket calls its other side; an IPv4 address that is mapped into IPv6 is that address."""
+    if not isinstance(name, tuple):
+        return LOCAL
+    host = str(name[0])
+    return host[len(MAPPED) :] if host.startswith(MAPPED) and "." in host else host

@@ -1,0 +1,162 @@
+"""Connections are counted when they are accepted, by the address that they really come from."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.certificate import CERTIFICATE
+from tests.support.puppets import come_true
+from tests.support.relay_house import HELLO, chat, get
+from tests.support.transport import End
+
+from hotseat.doors import tls_context
+from hotseat.relay.arrivals import MOST_REFUSED, Arrivals, host_of
+from hotseat.relay.rules import Rules
+from hotseat.settings import Access, Limits, Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.relay.conftest import OpenHouse
+    from tests.support.relay_house import RelayHouse
+
+SILENT = 300
+UNKNOWN = get("/x?model=nobody")
+
+
+async def tls_port(house: RelayHouse, folder: Path) -> int:
+    file = folder / "certificate.pem"
+    file.write_text(CERTIFICATE)
+    door = socket.create_server(("127.0.0.1", 0))
+    await house.relay.listen([door], tls_context((file, None)))
+    return int(door.getsockname()[1])
+
+
+async def connected(port: int, folder: Path, source: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    trusting = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+    return await asyncio.open_connection(
+        "127.0.0.1", port, ssl=trusting, server_hostname="localhost", local_addr=(source, 0)
+    )
+
+
+async def test_connections_without_a_handshake_count_and_end(open_house: OpenHouse, tmp_path: Path) -> None:
+    """One address has its share of them and no more; others are served; after headerTimeout they are gone."""
+    house = await open_house(limits=Limits(per_address=50, header_timeout_s=1.0))
+    port = await tls_port(house, tmp_path)
+    with ExitStack() as silent:
+        for _ in range(SILENT):
+            silent.enter_context(socket.create_connection(("127.0.0.1", port)))
+        await come_true(lambda: house.relay.arrivals.total == 50)
+        reader, writer = await connected(port, tmp_path, "127.0.0.2")
+        writer.write(chat())
+        await (await house.alpha.call()).say(HELLO)
+        await asyncio.wait_for(reader.readuntil(b"hello"), 5)
+        assert house.relay.arrivals.total == 51
+
+        await come_true(lambda: house.relay.arrivals.total == 1, 5)
+        writer.close()
+    await come_true(lambda: house.relay.arrivals.total == 0)
+
+
+async def test_a_handshake_that_fails_gives_its_place_back(open_house: OpenHouse, tmp_path: Path) -> None:
+    """Plain HTTP on a port for TLS, or a client that leaves: nothing is left of it."""
+    house = await open_house()
+    port = await tls_port(house, tmp_path)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        await come_true(lambda: house.relay.arrivals.total == 1)
+        client.sendall(UNKNOWN)
+        await come_true(lambda: house.relay.arrivals.total == 0)
+    with socket.create_connection(("127.0.0.1", port)):
+        await come_true(lambda: house.relay.arrivals.total == 1)
+    await come_true(lambda: house.relay.arrivals.total == 0)
+
+    assert house.relay.clients == 0
+
+
+async def test_the_last_place_can_be_had_with_tls(open_house: OpenHouse, tmp_path: Path) -> None:
+    """Nobody is counted twice, before the handshake and after it."""
+    house = await open_house(limits=Limits(connections=1))
+    port = await tls_port(house, tmp_path)
+    for _ in range(3):
+        reader, writer = await connected(port, tmp_path, "127.0.0.1")
+        writer.write(UNKNOWN)
+        assert await asyncio.wait_for(reader.readuntil(b" "), 5) == b"HTTP/1.1 "
+        assert await asyncio.wait_for(reader.readuntil(b" "), 5) == b"404 "
+        writer.close()
+        await come_true(lambda: house.relay.arrivals.total == 0)
+
+
+async def test_a_listener_for_tls_is_closed_with_the_others(open_house: OpenHouse, tmp_path: Path) -> None:
+    """Who comes after that is refused by the kernel."""
+    house = await open_house()
+    port = await tls_port(house, tmp_path)
+    await house.relay.drain(within=0)
+
+    await come_true(lambda: not is_open(port))
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_far_too_many_connections_are_closed_without_a_word(open_house: OpenHouse) -> None:
+    """Telling each of them why would take the descriptors of those who may come."""
+    house = await open_house(limits=Limits(per_address=1))
+    told = [await house.client() for _ in range(1 + MOST_REFUSED)]
+    await come_true(lambda: house.relay.arrivals.total == 1 + MOST_REFUSED)
+    untold = await house.client()
+
+    assert await untold.end() is End.RESET
+    assert untold.unread == b""
+    assert (await told[-1].message()).status == 429
+
+
+@pytest.mark.parametrize(("fits", "bounds"), [(None, (100, 60)), (100, (100, 60)), (80, (80, 40)), (1, (1, 1))])
+def test_limits_are_fitted_to_the_descriptors(fits: int | None, bounds: tuple[int, int]) -> None:
+    """One address has half of what is there."""
+    assert Arrivals(fits).bounds(Limits(connections=100, per_address=60)) == bounds
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        (("10.0.0.1", 80), "10.0.0.1"),
+        (("::ffff:10.0.0.1", 80, 0, 0), "10.0.0.1"),
+        (("::1", 80, 0, 0), "::1"),
+        (("::ffff:a00:1", 80, 0, 0), "::ffff:a00:1"),
+        (("2001:db8::ffff:10.0.0.1", 80, 0, 0), "2001:db8::ffff:10.0.0.1"),
+        ("", "local"),
+        (None, "local"),
+    ],
+)
+def test_a_mapped_address_is_the_address_it_stands_for(name: object, host: str) -> None:
+    """For limits, for the client's name and for what is said to model servers."""
+    assert host_of(name) == host
+
+
+@pytest.mark.parametrize("entry", ["10.0.0.0/8", "::ffff:10.0.0.0/104"])
+def test_a_network_is_trusted_however_it_is_written(entry: str) -> None:
+    """Peers have their IPv4 address in either case; who comes by a unix socket is no proxy."""
+    rules = Rules(Settings(access=Access(trusted_proxies=(entry,))))
+
+    assert [rules.trusts(peer) for peer in ("10.0.0.1", "11.0.0.1", "::1", "local")] == [True, False, False, False]
+
+
+async def test_one_address_is_one_whichever_family_it_comes_by(open_house: OpenHouse) -> None:
+    """A socket that takes both families tells of IPv4 clients in the words of IPv6."""
+    house = await open_house(limits=Limits(per_address=1))
+    both = socket.socket(socket.AF_INET6)
+    both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    both.bind(("::", 0))
+    await house.relay.listen([both])
+    first = await house.send(UNKNOWN)
+    await first.message()
+    house.port = both.getsockname()[1]
+
+    assert (await (await house.client()).message()).status == 429
