@@ -286,11 +286,11 @@ async def test_an_offer_of_http_2_is_declined_and_the_request_served(house: Rela
 
 
 async def test_many_offers_of_http_2_in_one_piece_are_served_one_by_one(house: RelayHouse) -> None:
-    """However many requests come at once, none of them is too many."""
+    """Each of them is read twice, without its offer the second time."""
     offer = get("/nowhere/x?model=nobody", "Connection: Upgrade", "Upgrade: h2c")
-    client = await house.send(offer * 1500)
+    client = await house.send(offer * 120)
 
-    for _ in range(1500):
+    for _ in range(120):
         assert (await client.message()).status == 404
 
 

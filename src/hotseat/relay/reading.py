@@ -46,6 +46,8 @@ BLANK_LINES = (b"\r", b"\n")
 SMALL_BODY: Bytes = 16 << 10
 """Known requests with no more than this are not counted among what all bodies take together."""
 
+MOST_AT_ONCE = 256
+"""Requests that may come in one read, a quarter of a megabyte: whoever sends more of them is read no further."""
 MOST_PIECES = 1 << 16
 SMALLEST_PIECE: Bytes = 64
 """A body in chunks may have so many of any size, and beyond those they are so large on average: each costs a call."""
@@ -93,6 +95,7 @@ class RequestReader:
     __slots__ = (
         "_client",
         "_fields",
+        "_fresh",
         "_last",
         "_left",
         "_lines",
@@ -104,6 +107,7 @@ class RequestReader:
         "_pieces",
         "_relay",
         "_request",
+        "_requests",
         "_target",
         "_to_learn",
         "stage",
@@ -122,11 +126,15 @@ class RequestReader:
         self._lines = b""
         """The present head as it came."""
         self._request: Request | None = None
+        self._requests = 0
+        """Begun in the present read."""
         self._most_bytes: Bytes = 0
         self._overhead: Bytes = 0
         """Read since the last byte of a body: heads, trailers and the sizes of chunks."""
+        self._fresh: list[bytes] = []
+        """Of the present body, as llhttp tells of it, until it is taken in."""
         self._pieces = 0
-        """Of the present body."""
+        """So many of them were there."""
         self._left: Bytes = 0
         """Of a body whose end is found by counting."""
         self._to_learn: ToLearn | None = None
@@ -136,6 +144,7 @@ class RequestReader:
 
     def feed(self, data: bytes) -> bytes:
         """Read; returns what is no longer HTTP, after a request for a websocket."""
+        self._requests = 0
         try:
             return self._feed(data)
         except Exception as problem:
@@ -215,6 +224,10 @@ class RequestReader:
 
     def _begin_known(self, known: KnownRequest, request_id: bytes, length: Bytes, end: int, data: bytes) -> bytes:
         """Begin a request whose head ends here; returns what lies behind it."""
+        self._requests += 1
+        if self._requests > MOST_AT_ONCE:
+            self.forget()
+            return b""
         body_end = end + length
         request_id = request_id or self._relay.new_id()
         if length <= SMALL_BODY and len(data) >= body_end:
@@ -245,6 +258,7 @@ class RequestReader:
         part, rest = data[: self._left], data[self._left :]
         self._left -= len(part)
         self.on_body(part)
+        self._take_in()
         if not self._left and self._request is not None:
             self._complete(self._request)
         return rest
@@ -298,6 +312,8 @@ class RequestReader:
             self._crashed(problem.__context__ or problem)
         except httptools.HttpParserError as problem:
             self.give_up(ClientError(f"the request is malformed: {problem}"))
+        if self._fresh:
+            self._take_in()
         if self.stage in (HEAD, BODY):
             self._check_overhead()
             self._check_pieces()
@@ -334,6 +350,9 @@ class RequestReader:
     def on_message_begin(self) -> None:
         self._fields, self._target = [], b""
         self._request = None
+        self._requests += 1
+        if self._requests > MOST_AT_ONCE:
+            self.forget()
         if self.stage is not LOST:
             self.stage = HEAD
             self._owner.expect_within(self._relay.rules.limits.header_timeout_s)
@@ -362,17 +381,25 @@ class RequestReader:
             self._refuse_unread(error, head)
 
     def on_body(self, part: bytes) -> None:
+        """Chunks may be tiny and many, so each costs as little as possible here."""
         self._overhead = 0
-        self._pieces += 1
+        self._fresh.append(part)
+
+    def _take_in(self) -> None:
+        """What was read of the body since the last time."""
+        fresh, self._fresh = self._fresh, []
+        self._pieces += len(fresh)
         if self._request is None or self.stage is not BODY:
             return
         self._owner.expect_within(self._relay.rules.limits.body_timeout_s)
         try:
-            self._keep(self._request, part)
+            self._keep(self._request, fresh[0] if len(fresh) == 1 else b"".join(fresh))
         except HotseatError as error:
             self.give_up(error)
 
     def on_message_complete(self) -> None:
+        if self._fresh:
+            self._take_in()
         if self.stage is not BODY:
             return None
         request, to_learn = self._request, self._to_learn

@@ -1,0 +1,79 @@
+"""What one client sends never holds everybody up: no single callback of its connection takes long, however odd it is.
+
+CPU time of the callbacks is measured, not time on the clock: other work on the machine must not make this fail.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.relay_house import chat, chunked, get, post
+
+from hotseat.relay.client import ClientConnection
+from hotseat.settings import KiB, MiB
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from tests.support.relay_house import RelayHouse
+
+MOST_S = 0.1
+FORM = "Content-Type: multipart/form-data; boundary=A"
+CHUNKS = get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
+
+
+class Stopwatch:
+    """The CPU time of the longest callback in which a client's bytes were taken."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.longest_s = 0.0
+        received = ClientConnection.data_received
+
+        def timed(connection: ClientConnection, data: bytes) -> None:
+            before = time.thread_time()
+            received(connection, data)
+            self.longest_s = max(self.longest_s, time.thread_time() - before)
+
+        monkeypatch.setattr(ClientConnection, "data_received", timed)
+
+
+def json_of(filling: bytes) -> bytes:
+    body = b'{"model":"nobody","x":[%b0]}' % (filling * (8 * MiB // len(filling)))
+    return post(body, "Content-Type: application/json")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        pytest.param(CHUNKS + b"2\r\naa\r\n" * 1_000_000, 400, id="tiny chunks"),
+        pytest.param(CHUNKS + b"1;%b\r\na\r\n" % (b"x" * 30_000) * 300 + chunked(), 400, id="long chunk extensions"),
+        pytest.param(post(b"\r\n--A" * (8 * MiB // 5), FORM), 400, id="nothing but delimiters"),
+        pytest.param(post(b"\r\n--AX" * (8 * MiB // 6), FORM), 400, id="nearly delimiters"),
+        pytest.param(json_of(b"0,"), 404, id="many numbers"),
+        pytest.param(json_of(b"{},"), 404, id="many objects"),
+        pytest.param(json_of(b'"' + rb"\u0041" * 100 + b'",'), 404, id="many escapes"),
+        pytest.param(post(b'{"model":' + b"[" * 8 * MiB), 400, id="deeply nested"),
+        pytest.param(post(b"{" + b'"model":"nobody",' * (MiB // 2) + b'"x":0}'), 404, id="many models"),
+        pytest.param(get("/x", *(f"A{n}: b" for n in range(3_000))), 400, id="many fields"),
+        pytest.param(get("/x", *["A: " + "b" * 31 * KiB]), 400, id="a long field"),
+        pytest.param(get("/%2e" * 8_000), 400, id="many segments"),
+        pytest.param(get("/x?" + "model=&" * 4_000), 400, id="many parameters"),
+        pytest.param(get("/x?model=nobody") * 5_000, 404, id="many requests at once"),
+        pytest.param(chat("nobody") * 5_000, 404, id="many requests with bodies at once"),
+        pytest.param((CHUNKS + chunked(b'{"model":"nobody"}')) * 2_000, 404, id="many requests in chunks at once"),
+        pytest.param(b"GET /" + b"a" * MiB, 431, id="a target without an end"),
+    ],
+)
+async def test_no_input_holds_others_up(
+    house: RelayHouse, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int
+) -> None:
+    """Whatever it is refused with, it is refused within a tenth of a second of work at a time."""
+    watch = Stopwatch(monkeypatch)
+    client = await house.client()
+    sending = Tasks().start(client.send(sent), "send")
+    answered = await client.message()
+    sending.cancel()
+
+    assert answered.status == status
+    assert 0 < watch.longest_s < MOST_S
