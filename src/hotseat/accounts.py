@@ -87,14 +87,16 @@ class Account:
     def enter(self, model: str, now: Instant) -> Visit:
         """A request begins, or is refused for what the key may not do."""
         self.check_may_use(model)
-        return self.admit(now)
+        visit = self.admit(now)
+        visit.model = model
+        return visit
 
     def admit(self, now: Instant) -> Visit:
         """The same where the model is not known yet: a place is taken before the body is read."""
         self._check_limits(now)
         self.requests += 1
         self.in_flight += 1
-        return Visit(self, model)
+        return Visit(self)
 
     def _check_limits(self, now: Instant) -> None:
         most = self.key.concurrency
@@ -120,10 +122,10 @@ class Visit:
 
     __slots__ = ("_account", "_devices", "_meter", "_since", "model")
 
-    def __init__(self, account: Account, model: str) -> None:
+    def __init__(self, account: Account) -> None:
         self._account = account
-        self.model = model
-        """As it was asked for."""
+        self.model = ""
+        """As it was asked for; empty until that is known."""
         self._meter: Meter | None = None
         self._since: Seconds = 0.0
         self._devices = 1

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-CLIENTS = min(10_000, most_connections(highest_file_limit()) - 50)
+CLIENTS = min(10_000, (most_connections(highest_file_limit()) or 20_000) - 50)
 """As many as the machine's limits allow, which is all of them unless these are low."""
 SOURCES = 4
 """Addresses that they come from: one may not have so many connections."""

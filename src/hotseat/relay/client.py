@@ -302,7 +302,7 @@ class ClientConnection(asyncio.Protocol):
         ended = 0
         for place, item in enumerate(self._queue):
             if isinstance(item, Request) and (error := self._relay.rules.objection(item, "")) is not None:
-                self._relay.forget_body(item.body)
+                self._relay.forget(item)
                 self._queue[place] = self._refusal(error, item.head, keep_alive=item.keep_alive, request_id=item.id)
                 ended += 1
         ended += self._reader.judge_again()

@@ -151,6 +151,7 @@ class Exchange:
                     self._visit = account.enter(lead.name, self._relay.now())
                 else:
                     account.check_may_use(lead.name)
+                    self._visit.model = lead.name
             spec = self._spec = self._relay.choose(lead) if isinstance(lead, Selector) else lead
             if (hosts := self._relay.hosts) is not None and not isinstance(spec, RemoteModel) and self._may_travel():
                 return self._find_host(hosts, spec)
