@@ -120,12 +120,13 @@ class Account:
 class Visit:
     """One request under an account, from its admission to its end."""
 
-    __slots__ = ("_account", "_devices", "_meter", "_since", "model")
+    __slots__ = ("_account", "_devices", "_is_over", "_meter", "_since", "model")
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self.model = ""
         """As it was asked for; empty until that is known."""
+        self._is_over = False
         self._meter: Meter | None = None
         self._since: Seconds = 0.0
         self._devices = 1
@@ -136,8 +137,11 @@ class Visit:
         self._meter, self._since, self._devices = meter, meter.enter(now), devices
 
     def ended(self, now: Instant) -> None:
-        self._account.in_flight -= 1
-        self._charge(now)
+        """Its place is given back once, however often this is said."""
+        if not self._is_over:
+            self._is_over = True
+            self._account.in_flight -= 1
+            self._charge(now)
 
     def _charge(self, now: Instant) -> None:
         meter, self._meter = self._meter, None

@@ -246,8 +246,6 @@ class Program:
         dashboard.add_to(self._api)
         await stack.enter_async_context(served(self._api, management))
         rules = self._rules(self.settings)
-        if fits is not None and fits < rules.limits.connections:
-            log.info("connections are bounded by file descriptors connections=%d", fits)
         self._relay = Relay(self._dispatcher, rules, management, self._activity, most_connections=fits)
         stack.push_async_callback(self._relay.aclose)
         if self.settings.fleet is not None:
@@ -388,6 +386,9 @@ class Program:
             log.info(
                 "listening on %s://%s:%d (dashboard at /hotseat/ui/, API at /swagger, Ctrl-C stops)", scheme, host, port
             )
+        most, _ = self._relay.arrivals.bounds(self.settings.limits)
+        if most < self.settings.limits.connections:
+            log.info("connections are bounded by file descriptors connections=%d", most)
 
     def _greeting(self) -> Greeting:
         scheme = self._relay.scheme.decode()

@@ -8,6 +8,7 @@ from hotseat.config.complaints import Notebook, Path, dotted, nearest
 from hotseat.config.forms import Form, Ignored, Later
 from hotseat.config.units import size_text
 from hotseat.file_limit import highest_file_limit, most_connections
+from hotseat.settings import Limits
 from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, Place
 
 if TYPE_CHECKING:
@@ -56,10 +57,10 @@ class CrossCheck:
             self._notebook.warn(("returnToDefault",), "has no effect without defaultModel")
 
     def connections(self) -> None:
-        """Only where the file says how many: the default is as many as there can be."""
+        """Only where the file says another number than the default, which is cut down in silence."""
         wished, descriptors = self._config.limits.connections, highest_file_limit()
         fits = most_connections(descriptors)
-        if "connections" in self._config.limits.model_fields_set and fits is not None and wished > fits:
+        if wished != Limits().connections and fits is not None and wished > fits:
             text = f"{wished} do not fit into {descriptors} file descriptors, so there are {fits} at most"
             self._notebook.warn(("limits", "connections"), text, "Raise the limit, with LimitNOFILE= or ulimit -n")
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from hotseat.catalog.template import check_host
+
 CENTURY_S = 100 * 365.25 * 86_400.0
 LONGEST_KEEPALIVE_S = 32_767.0
 """What Linux takes."""
 LARGEST = 1 << 60
-
-from hotseat.catalog.template import check_host
 
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")

@@ -628,7 +628,9 @@ class Exchange:
         self._stage = OVER  # on its way out: nobody knows what the client has
         if self._ticket is not None:
             self._relay.dispatcher.leave(self._ticket)
-        attempt(self._relay.forget_body, self.request.body)
+        if self._visit is not None:
+            attempt(self._visit.ended, self._relay.now())
+        attempt(self._relay.bodies.forget, self.request.body)
         attempt(self._client.abort)
 
     def _last_words(self, error: HotseatError) -> bytes:
