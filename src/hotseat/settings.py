@@ -61,7 +61,7 @@ class Access:
 class Limits:
     header: Bytes = 32 * KiB
     body: Bytes = GiB
-    json_body: Bytes = 64 * MiB
+    json_body: Bytes = 16 * MiB
     uploads: Bytes = 0
     """Of bodies on disk, all clients together; 0: four times `body`."""
     connections: int = 10_000

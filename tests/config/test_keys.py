@@ -309,7 +309,7 @@ errorFormat: auto
 metrics: true
 scheduler: {patience: 2, maxQueue: 512}
 devices: {}
-limits: {header: 32KiB, body: 1GiB, jsonBody: 64MiB, uploads: 0, connections: 10000,
+limits: {header: 32KiB, body: 1GiB, jsonBody: 16MiB, uploads: 0, connections: 10000,
          headerTimeout: 10, bodyTimeout: 30, idleTimeout: 60}
 healthCheckTimeout: 0
 globalTTL: 0

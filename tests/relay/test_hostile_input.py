@@ -5,17 +5,21 @@ CPU time of the callbacks is measured, not time on the clock: other work on the 
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.relay_house import chat, chunked, get, post
+from tests.support.puppets import spec
+from tests.support.relay_house import HELLO, chat, chunked, get, post
 
+from hotseat.catalog.spec import BodyChanges
 from hotseat.relay.client import ClientConnection
-from hotseat.settings import KiB, MiB
+from hotseat.settings import KiB, Limits, MiB
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
+    from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
 
 MOST_S = 0.1
@@ -38,8 +42,11 @@ class Stopwatch:
         monkeypatch.setattr(ClientConnection, "data_received", timed)
 
 
-def json_of(filling: bytes) -> bytes:
-    body = b'{"model":"nobody","x":[%b0]}' % (filling * (8 * MiB // len(filling)))
+LARGEST = Limits().json_body - KiB
+
+
+def json_of(filling: bytes, model: str = "nobody") -> bytes:
+    body = b'{"model":"%b","x":[%b0]}' % (model.encode(), filling * (LARGEST // len(filling)))
     return post(body, "Content-Type: application/json")
 
 
@@ -50,11 +57,13 @@ def json_of(filling: bytes) -> bytes:
         pytest.param(CHUNKS + b"1;%b\r\na\r\n" % (b"x" * 30_000) * 300 + chunked(), 400, id="long chunk extensions"),
         pytest.param(post(b"\r\n--A" * (8 * MiB // 5), FORM), 400, id="nothing but delimiters"),
         pytest.param(post(b"\r\n--AX" * (8 * MiB // 6), FORM), 400, id="nearly delimiters"),
-        pytest.param(json_of(b"0,"), 404, id="many numbers"),
-        pytest.param(json_of(b"{},"), 404, id="many objects"),
+        pytest.param(json_of(b"0,"), 413, id="too many numbers"),
+        pytest.param(json_of(b"{},"), 413, id="too many objects"),
+        pytest.param(json_of(b'{"a":[0]},' + b"  " * 10), 404, id="many objects"),
         pytest.param(json_of(b'"' + rb"\u0041" * 100 + b'",'), 404, id="many escapes"),
-        pytest.param(post(b'{"model":' + b"[" * 8 * MiB), 400, id="deeply nested"),
-        pytest.param(post(b"{" + b'"model":"nobody",' * (MiB // 2) + b'"x":0}'), 404, id="many models"),
+        pytest.param(json_of(b'"' + b"A" * MiB + b'",'), 404, id="long texts"),
+        pytest.param(post(b'{"model":' + b"[" * LARGEST), 400, id="deeply nested"),
+        pytest.param(post(b"{" + b'"model":"nobody",' * (LARGEST // 17) + b'"x":0}'), 404, id="many models"),
         pytest.param(get("/x", *(f"A{n}: b" for n in range(3_000))), 400, id="many fields"),
         pytest.param(get("/x", *["A: " + "b" * 31 * KiB]), 400, id="a long field"),
         pytest.param(get("/%2e" * 8_000), 400, id="many segments"),
@@ -69,11 +78,50 @@ async def test_no_input_holds_others_up(
     house: RelayHouse, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int
 ) -> None:
     """Whatever it is refused with, it is refused within a tenth of a second of work at a time."""
-    watch = Stopwatch(monkeypatch)
-    client = await house.client()
-    sending = Tasks().start(client.send(sent), "send")
-    answered = await client.message()
-    sending.cancel()
+    assert await shortest(house, monkeypatch, sent, status) < MOST_S
 
-    assert answered.status == status
-    assert 0 < watch.longest_s < MOST_S
+
+def members(count: int, between: str = ":") -> bytes:
+    body = b'{"model":"alpha",%b"z":0}' % b"".join(b'"%x"%b0,' % (n, between.encode()) for n in range(count))
+    return post(body, "Content-Type: application/json")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        pytest.param(json_of(b"[],", "alpha"), 413, id="too many lists"),
+        pytest.param(json_of(b"[0],[]," + b" " * 30, "alpha"), 200, id="many lists"),
+        pytest.param(json_of(b'"' + b"A" * MiB + b'",', "alpha"), 200, id="long texts"),
+        pytest.param(members(60_000), 200, id="many members"),
+        pytest.param(members(1_200_000), 413, id="too many members"),
+        pytest.param(members(800_000, " \r\n : \t"), 413, id="too many members with blanks"),
+    ],
+)
+async def test_no_body_that_is_changed_holds_others_up(
+    open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int
+) -> None:
+    """Decoding its members and putting them together again takes no longer."""
+    house = await open_house(models=(spec("alpha", changes=BodyChanges(strip=("seed",))),))
+
+    assert await shortest(house, monkeypatch, sent, status) < MOST_S
+
+
+async def shortest(house: RelayHouse, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int) -> float:
+    """The CPU time of the longest callback, in the best of three tries: others on the machine empty the caches."""
+    best_s = math.inf
+    for _ in range(3):
+        watch = Stopwatch(monkeypatch)
+        client = await house.client()
+        sending = Tasks().start(client.send(sent), "send")
+        if status == 200:
+            await (await house.alpha.call()).say(HELLO)
+        answered = await client.message()
+        sending.cancel()
+        client.hang_up()
+        monkeypatch.undo()
+
+        assert answered.status == status
+        assert watch.longest_s > 0
+        if (best_s := min(best_s, watch.longest_s)) < MOST_S / 2:
+            break
+    return best_s

@@ -17,6 +17,7 @@ import msgspec
 
 from hotseat.errors import ClientError, UnknownModel, did_you_mean
 from hotseat.relay.json_errors import why_not_json
+from hotseat.relay.json_work import SMALL, check_values
 from hotseat.relay.paths import ONLY_LISTED, READING, STRICTEST, PathTable, is_ours, rule_of_ours, without_slash
 
 if TYPE_CHECKING:
@@ -189,6 +190,8 @@ EMPTY = "is empty; send JSON with a `model` field"
 
 def model_in_json(body: bytes) -> str | None:
     """The `model` member, the last one where there are several; None where there is none; raises for anything odd."""
+    if len(body) > SMALL:
+        check_values(body)
     try:
         model = _read_named(body).model
     except msgspec.ValidationError as problem:

@@ -11,6 +11,7 @@ import msgspec
 
 from hotseat.errors import ClientError
 from hotseat.relay.json_errors import why_not_json
+from hotseat.relay.json_work import SMALL, check_members, check_values
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import BodyChanges
@@ -29,6 +30,9 @@ def rewrite_json(body: bytes, changes: BodyChanges) -> bytes:
     """The body with the model renamed, members stripped and members set, in this order; no object: as it came."""
     if not changes:
         return body
+    if len(body) > SMALL:
+        check_values(body)
+        check_members(body)
     members = _members_of(body)
     if members is None:
         return body
