@@ -84,6 +84,11 @@ class Account:
         if not self.may_use(model):
             raise Forbidden(f'this API key is not for "{model}"; ask whoever keeps the configuration')
 
+    def check_may_act_on_all(self) -> None:
+        """Raises where the key is for some models only."""
+        if self.models:
+            raise Forbidden("this acts on all models, and this API key is for some only; use one without `models`")
+
     def enter(self, model: str, now: Instant) -> Visit:
         """A request begins, or is refused for what the key may not do."""
         self.check_may_use(model)

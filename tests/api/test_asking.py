@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from tests.support.puppets import come_true
 
+from hotseat.accounts import HELD
 from hotseat.activity import Tokens, UnderWay
 from hotseat.api.asking import path_of
 from hotseat.dispatcher import OPERATOR
 from hotseat.relay.head import read_head
+from hotseat.settings import ApiKey, Role
 from hotseat.terms import ClientId, ModelName, TicketId
 
 if TYPE_CHECKING:
@@ -118,6 +121,23 @@ async def test_a_load_that_waits_can_be_ended_too(house: Management) -> None:
     assert waiting.client == OPERATOR
     assert loading.result().status_code == 503
     assert "ended this request" in loading.result().json()["error"]
+
+
+async def test_a_key_ends_requests_of_its_own_models_only(house: Management) -> None:
+    """Also one that waits; what nobody knows is nobody's."""
+    house.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",))])
+    as_holder = {HELD: sha256(b"sesame").hexdigest()}
+    guests = {model: Guest() for model in ("slow", "alpha")}
+    tickets = {model: house.dispatcher.ask(ModelName(model), SOMEONE, guest) for model, guest in guests.items()}
+    answers = [
+        await house.client.delete(f"/hotseat/requests/{ticket}", headers=as_holder)
+        for ticket in (*tickets.values(), 4711)
+    ]
+    for ticket in tickets.values():
+        house.dispatcher.leave(ticket)
+
+    assert [answer.status_code for answer in answers] == [403, 200, 403]
+    assert guests["slow"].told == []
 
 
 async def test_a_ticket_that_is_gone_cannot_be_ended(house: Management) -> None:

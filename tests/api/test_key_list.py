@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
+import pytest
+
+from hotseat.accounts import HELD
 from hotseat.settings import ApiKey, Role
 from hotseat.telemetry.key_page import KeyPage
 
@@ -30,6 +34,32 @@ async def test_keys_are_listed_with_what_they_used(house: Management) -> None:
     }
     assert listed[1]["name"].startswith("key ")
     assert "sesame" not in str(listed)
+
+
+FOR_ALL_MODELS = [
+    ("POST", "/hotseat/yield"),
+    ("DELETE", "/hotseat/yield"),
+    ("POST", "/hotseat/profiles/night"),
+    ("DELETE", "/hotseat/profiles"),
+    ("PUT", "/hotseat/fleet/hosts/b/cordon"),
+    ("DELETE", "/hotseat/fleet/hosts/b/cordon"),
+    ("PUT", "/hotseat/fleet/hosts/b/drain"),
+    ("DELETE", "/hotseat/fleet/hosts/b/drain"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), FOR_ALL_MODELS)
+async def test_what_acts_on_all_models_needs_a_key_for_all_models(house: Management, method: str, path: str) -> None:
+    """A key with a list of models stops, hides or moves no others."""
+    house.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",)), ApiKey("open", Role.OPERATE)])
+    refused, allowed = [
+        await house.client.request(method, path, headers={HELD: sha256(key).hexdigest()})
+        for key in (b"sesame", b"open")
+    ]
+
+    assert (refused.status_code, refused.headers["X-Error-Code"]) == (403, "forbidden")
+    assert "acts on all models" in refused.json()["error"]
+    assert allowed.status_code in (200, 404, 409)
 
 
 async def test_metrics_have_one_label_per_configured_key(house: Management) -> None:

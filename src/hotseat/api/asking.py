@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from hotseat.api.context import Here
+from hotseat.api.context import Asker, Here
 from hotseat.api.management import UNKNOWN, Responses
 from hotseat.api.shapes import Failure, FinishedRequest, History, Requests, RequestUnderWay, Result
+from hotseat.errors import Forbidden
 from hotseat.terms import TicketId
 
 if TYPE_CHECKING:
     from hotseat.activity import Finished, UnderWay
+    from hotseat.api.house import House
+    from hotseat.terms import ModelName
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
@@ -44,9 +47,17 @@ async def activity(
 
 
 @router.delete("/requests/{ticket}", summary="End a request: one that waits, or one in flight", responses=GONE)
-async def dismiss(ticket: int, here: Here) -> Result:
+async def dismiss(ticket: int, here: Here, asker: Asker) -> Result:
+    if asker is not None and asker.models and not any(map(asker.may_use, models_of(ticket, here))):
+        raise Forbidden(f"no request with the ticket {ticket} is for a model that this API key is for")
     here.dispatcher.dismiss(TicketId(ticket))
     return Result(message=f"ticket {ticket} was ended")
+
+
+def models_of(ticket: int, here: House) -> list[ModelName]:
+    """Which model a ticket is for, whether it waits or is served; none where nobody has it."""
+    waiting = [each.model for each in here.dispatcher.view().line if each.ticket == ticket]
+    return waiting or [each.model for each in here.under_way() if each.ticket == ticket]
 
 
 def under_way(request: UnderWay) -> RequestUnderWay:

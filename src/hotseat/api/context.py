@@ -31,3 +31,12 @@ def account_of(request: Request, here: Here) -> Account | None:
 
 
 Asker = Annotated[Account | None, Depends(account_of)]
+
+
+def check_may_act_on_all(asker: Asker) -> None:
+    if asker is not None:
+        asker.check_may_act_on_all()
+
+
+FOR_ALL_MODELS = Depends(check_may_act_on_all)
+"""Of a route that stops, hides or moves models that its caller did not name."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from hotseat.api.context import Asker, Here
+from hotseat.api.context import FOR_ALL_MODELS, Asker, Here
 from hotseat.api.fleet_shapes import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
 from hotseat.api.management import Responses
 from hotseat.api.patience import unless_gone
@@ -44,27 +44,35 @@ async def fleet(here: Here) -> Fleet:
     )
 
 
-@router.put("/hosts/{host}/cordon", summary="Place nothing new on a host", responses=ORDERS)
+@router.put("/hosts/{host}/cordon", summary="Place nothing new on a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS])
 async def cordon(host: str, here: Here) -> Result:
     await desk_of(here).give(host, Order.CORDON)
     return Result(message=f"nothing new is placed on {host}")
 
 
-@router.delete("/hosts/{host}/cordon", summary="Let models be placed on a host again", responses=ORDERS)
+@router.delete(
+    "/hosts/{host}/cordon",
+    summary="Let models be placed on a host again",
+    responses=ORDERS,
+    dependencies=[FOR_ALL_MODELS],
+)
 async def uncordon(host: str, here: Here) -> Result:
     await desk_of(here).take_back(host, Order.CORDON)
     return Result(message=f"{host} is not cordoned any more")
 
 
 @router.put(
-    "/hosts/{host}/drain", summary="Send a host no requests, and let its models go as they fall idle", responses=ORDERS
+    "/hosts/{host}/drain",
+    summary="Send a host no requests, and let its models go as they fall idle",
+    responses=ORDERS,
+    dependencies=[FOR_ALL_MODELS],
 )
 async def drain(host: str, here: Here) -> Result:
     await desk_of(here).give(host, Order.DRAIN)
     return Result(message=f"{host} gets no new requests, and its models go as soon as nobody uses them")
 
 
-@router.delete("/hosts/{host}/drain", summary="Let a host serve again", responses=ORDERS)
+@router.delete("/hosts/{host}/drain", summary="Let a host serve again", responses=ORDERS, dependencies=[FOR_ALL_MODELS])
 async def undrain(host: str, here: Here) -> Result:
     await desk_of(here).take_back(host, Order.DRAIN)
     return Result(message=f"{host} is not drained any more")

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from hotseat.api.context import Here
+from hotseat.api.context import FOR_ALL_MODELS, Here
 from hotseat.api.shapes import Failure, ProfileEntry, Profiles, Result
 from hotseat.errors import UnknownProfile, did_you_mean
 
@@ -28,13 +28,18 @@ async def profiles(here: Here) -> Profiles:
     return Profiles(active=catalog.active_profile, profiles=entries)
 
 
-@router.delete("", summary="Let every name lead to its own model again")
+@router.delete("", summary="Let every name lead to its own model again", dependencies=[FOR_ALL_MODELS])
 async def deactivate(here: Here) -> Result:
     _activate(here, None)
     return Result(message="no profile is active")
 
 
-@router.post("/{name:path}", summary="Activate a profile; it stays active over a reload", responses=UNKNOWN)
+@router.post(
+    "/{name:path}",
+    summary="Activate a profile; it stays active over a reload",
+    responses=UNKNOWN,
+    dependencies=[FOR_ALL_MODELS],
+)
 async def activate(name: str, here: Here) -> Result:
     known = here.dispatcher.catalog.profiles
     if name not in known:

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from hotseat.api.context import Here
+from hotseat.api.context import FOR_ALL_MODELS, Here
 from hotseat.api.shapes import Failure, Result
 from hotseat.errors import UnknownDevice, did_you_mean
 from hotseat.terms import LOCAL_HOST, DeviceName, Place
 
-router = APIRouter(prefix="/hotseat/yield", tags=["hotseat"])
+router = APIRouter(prefix="/hotseat/yield", tags=["hotseat"], dependencies=[FOR_ALL_MODELS])
 
 UNKNOWN: dict[int | str, dict[str, Any]] = {
     404: {"model": Failure, "description": "No device of that name has a budget."}
