@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.puppets import catalog, spec
 
-from hotseat.relay.naming import find_road
+from hotseat.relay.naming import Road, find_road
 from hotseat.relay.paths import Dialect, PathTable, needs_no_key
 from hotseat.settings import Role
 
@@ -47,6 +47,7 @@ OPERATE_TO_READ = [
     ("GET", "/hotseat/events"),
     ("HEAD", "/hotseat/logs"),
     ("GET", "/hotseat/ui/"),
+    ("GET", "/hotseat/"),
     ("GET", "/hotseat/fleet"),
     ("GET", "/upstream/m/hotseat/config"),
 ]
@@ -87,7 +88,12 @@ OPERATE_TO_ACT = [
     ("OPTIONS", "/v1/chat/completions"),
     ("PROPFIND", "/v1/models"),
 ]
-ADMIN = [("POST", "/hotseat/anything"), ("POST", "/hotseat/ready"), ("DELETE", "/hotseat/models/m")]
+ADMIN = [
+    ("POST", "/hotseat/"),
+    ("POST", "/hotseat/anything"),
+    ("POST", "/hotseat/ready"),
+    ("DELETE", "/hotseat/models/m"),
+]
 
 ROWS = [
     (method, target, needed, is_action)
@@ -165,3 +171,9 @@ def test_a_peer_is_asked_for_inference_only(method: str, target: str, goes: bool
 def test_the_table_says_how_errors_read(path: str, dialect: Dialect) -> None:
     """By the API that the path belongs to."""
     assert PATHS.of_model(b"POST", path.encode()).dialect is dialect
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PROPFIND"])
+def test_the_folder_of_our_own_paths_is_ours(method: str) -> None:
+    """No model server is asked for it, and none is started."""
+    assert find_road(method.encode(), b"/hotseat/", CATALOG, PATHS).road is Road.MANAGEMENT

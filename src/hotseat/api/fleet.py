@@ -44,7 +44,9 @@ async def fleet(here: Here) -> Fleet:
     )
 
 
-@router.put("/hosts/{host}/cordon", summary="Place nothing new on a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS])
+@router.put(
+    "/hosts/{host}/cordon", summary="Place nothing new on a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS]
+)
 async def cordon(host: str, here: Here) -> Result:
     await desk_of(here).give(host, Order.CORDON)
     return Result(message=f"nothing new is placed on {host}")

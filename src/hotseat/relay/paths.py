@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 READING = (b"GET", b"HEAD")
 OPEN_TO_ALL = (b"/health", b"/hotseat/ready")
 """What load balancers ask, who rarely have a key."""
+FOLDERS = (b"/hotseat/", b"/upstream/")
 OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
 
 
@@ -133,7 +134,7 @@ def is_ours(method: bytes, path: bytes) -> bool:
 
 def without_slash(path: bytes) -> bytes:
     """A management path means the same with a slash at its end; the dashboard's pages are files in a folder."""
-    return path if path.startswith(b"/hotseat/ui/") or path == b"/upstream/" else path.removesuffix(b"/")
+    return path if path.startswith(b"/hotseat/ui/") or path in FOLDERS else path.removesuffix(b"/")
 
 
 def needs_no_key(method: bytes, path: bytes) -> bool:
