@@ -222,6 +222,76 @@ async def test_a_peer_hears_the_name_of_one_model_only(
             assert json.loads(call.request.body)["model"] == "far"
 
 
+def form(disposition: str, line_end: str = "\r\n", before: str = "", behind: str = "") -> bytes:
+    lines = ["--xyz", f"Content-Disposition: form-data; {disposition}", "", "other", "--xyz--", ""]
+    return (before + line_end.join(lines) + behind).encode()
+
+
+NAMED = 'name="model"'
+SECOND_PART = f"x\r\n--xyz\r\nContent-Disposition: form-data; {NAMED}\r\n\r\nother\r\n--xyz--\r\n"
+JSON, IN_ONE_LINE = "Content-Type: application/json", "Content-Type: application/x-www-form-urlencoded"
+UNSURE: dict[str, tuple[bytes, tuple[str, ...]]] = {
+    "compressed": (b"...", (JSON, "Content-Encoding: gzip")),
+    "form in one line": (b"model=other", (IN_ONE_LINE,)),
+    "two types": (b"model=other", (JSON, IN_ONE_LINE)),
+    "not said to be a form": (form(NAMED), ("Content-Type: multipart/mixed; boundary=xyz",)),
+    "two boundaries": (form(NAMED), ('Content-Type: multipart/form-data; x="; boundary=a"; boundary=xyz',)),
+    "an empty file": (form(f'{NAMED}; filename=""'), (FORM,)),
+    "a name with a character set": (form("name*=utf-8''model"), (FORM,)),
+    "a name in parts": (form('name*0="mod"; name*1="el"'), (FORM,)),
+    "a name on the next line": (form('\r\n name="model"'), (FORM,)),
+    "lines without CR": (form(NAMED, "\n"), (FORM,)),
+    "a text before": (form(NAMED, "\n", before="x\n"), (FORM,)),
+    "a part after the end": (form('name="x"', behind=SECOND_PART).replace(b"--xyz--\r\nx", b"--xyz--x"), (FORM,)),
+}
+
+
+@pytest.mark.parametrize("unsure", UNSURE)
+async def test_a_body_that_might_name_another_model_goes_to_no_peer(
+    open_house: OpenHouse, box: ScriptedUpstream, unsure: str
+) -> None:
+    """Servers read such bodies in different ways, and some would find a name that nobody judged."""
+    house = await open_house(models=(HIGH,), remotes=far(box.address))
+    body, fields = UNSURE[unsure]
+    answered = await house.refusal(post(body, *fields, target="/upstream/far/v1/audio/transcriptions"))
+
+    assert answered.status == 415
+    assert b"may name another model than far" in answered.body
+    assert box.lines == []
+    assert house.relay.abroad[FAR] == 0
+
+
+PLAIN = {
+    "of a browser": f'{NAMED}\r\n\r\nx\r\n--xyz\r\nContent-Disposition: form-data; name="file"; filename=""',
+    "of .NET": "name=model",
+    "with a file": f"{NAMED}\r\n\r\nx\r\n--xyz\r\nContent-Type: audio/wav\r\n"
+    'Content-Disposition: form-data; name="file"; filename="a.wav"; filename*=utf-8\'\'a.wav',
+}
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+async def test_forms_as_clients_write_them_reach_a_peer(
+    open_house: OpenHouse, box: ScriptedUpstream, plain: str
+) -> None:
+    """With the peer's name for the model in them."""
+    house = await open_house(models=(HIGH,), remotes=far(box.address))
+    await house.send(post(form(PLAIN[plain]), FORM, target="/upstream/far/v1/audio/transcriptions"))
+    call = await box.call()
+    await call.say(HELLO)
+
+    assert b"\r\n\r\nfar\r\n" in call.request.body
+
+
+async def test_a_peer_that_ignores_case_hears_one_name(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+    """Programs in Go take `Model` for `model`, the last one wherever there are several."""
+    house = await open_house(models=(HIGH,), remotes=far(box.address))
+    await house.send(post(b'{"model":"far","Model":"other","MODEL":"third","modes":1}'))
+    call = await box.call()
+    await call.say(HELLO)
+
+    assert json.loads(call.request.body) == {"model": "far", "modes": 1, "top_k": 5}
+
+
 # Names that lead elsewhere
 
 

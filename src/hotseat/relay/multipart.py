@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError
+from hotseat.relay.plain_bodies import is_plain_part
 from hotseat.settings import KiB
 
 if TYPE_CHECKING:
@@ -57,10 +58,12 @@ class FormReader:
         "_counted_until",
         "_delimiter",
         "_fields",
+        "_is_odd",
         "_is_over",
         "_name",
         "_opened",
         "_opening",
+        "_over_at",
         "_parts",
         "_reach",
         "_read",
@@ -79,6 +82,9 @@ class FormReader:
         self._opening = b""
         self._is_over = False
         self._parts, self._counted_until = 0, -2
+        self._over_at = 0
+        self._is_odd = False
+        """Readers may differ about what has been read so far."""
         self._fields: list[Field] = []
 
     def fields(self) -> list[Field]:
@@ -89,16 +95,23 @@ class FormReader:
             raise ClientError(f"the form has more than {MOST_FIELDS} fields called `{self._name}`; send one")
         return self._fields
 
+    @property
+    def is_plain(self) -> bool:
+        """Has it arrived whole, from its first byte to its last, and do all readers find the same parts in it?"""
+        return self._is_over and not self._is_odd and self._read - self._over_at <= len(b"\r\n")
+
     def feed(self, data: bytes) -> None:
         """Look at the next bytes of the form, however they were split."""
+        begin = self._read - len(self._tail)
+        self._read += len(data)
         if self._is_over:
             return None
-        window, begin = self._tail + data, self._read - len(self._tail)
-        self._read += len(data)
+        window = self._tail + data
         behind = 0
         for start, end in self._delimiters(window, begin):
             self._end_part(window, begin, start)
             if window.endswith(b"--", start, end) or len(self._fields) > MOST_FIELDS:
+                self._over_at = begin + end
                 return self._stop()
             self._opened, self._opening, behind = begin + end, b"", end
         if self._parts > MOST_PARTS:
@@ -136,12 +149,15 @@ class FormReader:
     def _end_part(self, window: bytes, begin: int, until: int) -> None:
         """The present part, if there is one, ends at `until` in the window."""
         if self._opened is None:
+            self._is_odd = begin + until > 0  # a text before the first part
             return
         self._collect(window, begin, until)
         end = begin + until
         opening = self._opening[: max(end - self._opened, 0)]  # more was kept while no delimiter was in sight
         head, blank_line, value = opening.partition(b"\r\n\r\n")
-        if blank_line and len(head) <= LONGEST_PART_HEAD and text_field_name(head) == self._name:
+        is_whole = blank_line != b"" and len(head) <= LONGEST_PART_HEAD
+        self._is_odd |= not (is_whole and is_plain_part(head, self._name.encode()))
+        if is_whole and text_field_name(head) == self._name:
             start = self._opened + len(head) + len(blank_line)
             self._fields.append(Field(value.decode("utf-8", "replace"), start, end))
 

@@ -11,6 +11,7 @@ from hotseat.errors import Forbidden, TooLarge, UnsupportedEncoding
 from hotseat.relay.body import PIECE
 from hotseat.relay.head import SWITCH, forwarded_fields, lines_about_client, upstream_lines
 from hotseat.relay.naming import MODEL_IN_BODY, lenient_model_in_json, model_in_json, with_model_in_query
+from hotseat.relay.plain_bodies import names_one_model
 from hotseat.relay.refusals import dialect_of
 from hotseat.relay.rewrite import BEFORE_AN_OBJECT, rewrite_json
 from hotseat.settings import MiB
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 MOST_UNDECLARED: Bytes = 16 * MiB
 """Of JSON that does not say so and therefore went to disk: how much of it is read back into memory."""
+UNSURE = "the body is compressed, or a form that servers read in different ways, so it may name another model than"
 
 
 @dataclass(slots=True)
@@ -86,6 +88,10 @@ class Request:
             path = self.destination.target.partition(b"?")[0].decode("latin-1")
             raise Forbidden(f"{path} is not forwarded to peers: {remote.peer} is asked for inference only")
         assert remote.changes.model_name is not None
+        if self.body.size and not names_one_model(self.head, self.body):
+            raise UnsupportedEncoding(
+                f"{UNSURE} {remote.changes.model_name}. {remote.peer} is sent JSON or a plain form."
+            )
         target = with_model_in_query(
             self.destination.target, remote.changes.model_name, needs_one=not self._body_names_model()
         )

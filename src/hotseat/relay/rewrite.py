@@ -37,7 +37,7 @@ def rewrite_json(body: bytes, changes: BodyChanges) -> bytes:
     if members is None:
         return body
     if changes.model_name:
-        members["model"] = _raw(changes.model_name)
+        _name(members, changes.model_name)
     for path in changes.strip:
         if not _leads_into_model(path):
             _strip(members, path.split("."))
@@ -55,6 +55,14 @@ def _members_of(raw: bytes) -> Members | None:
         if raw.lstrip(BEFORE_AN_OBJECT).startswith(b"{"):
             raise ClientError(f"the request body is not valid JSON: {why_not_json(problem, raw)}") from problem
         return None
+
+
+def _name(members: Members, model: str) -> None:
+    """Servers written in Go take a member for `model` that differs from it in case only."""
+    for name in [name for name in members if len(name) == len("model") and name != "model"]:
+        if name.lower() == "model":
+            del members[name]
+    members["model"] = _raw(model)
 
 
 def _leads_into_model(path: str) -> bool:
