@@ -112,6 +112,10 @@ chaos *options:
 soak *options:
     python -m bench.soak "$@"
 
+# every role, path, method and way to name a model, judged by the documentation: [--each N] [--seed N]
+roles *options:
+    python -m tests.support.role_matrix "$@"
+
 # what `just fuzz` and `just audit` need beyond the rest
 searchers:
     uv pip install -q --require-hashes -r requirements/fuzz.txt

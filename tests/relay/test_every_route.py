@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pytest
-from starlette.routing import Mount, Route
+from tests.support.routes import own_routes
 
-from hotseat import dashboard
-from hotseat.api.app import build
 from hotseat.relay.access import STATIC_PAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from starlette.routing import BaseRoute
     from tests.support.relay_house import RelayHouse
 
-    from hotseat.api.house import House
-
-GAP = re.compile(r"\{\w+(?::path)?\}")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
 OF_MODELS = (
     "/v1/chat/completions",
@@ -46,23 +37,6 @@ STRANGERS = {
     "a page of a model server's own name": ("Host: localhost:8080", "Origin: http://alpha.localhost:8080"),
     "a preflight": ("Host: box", "Origin: https://evil.example", "Access-Control-Request-Method: DELETE"),
 }
-
-
-def own_routes() -> list[str]:
-    """Every path of the management application, with a model's name in each gap."""
-    app = build(cast("House", None))
-    dashboard.add_to(app)
-    return [GAP.sub("alpha", path) for path in paths_of(app.routes)]
-
-
-def paths_of(routes: Iterable[BaseRoute]) -> Iterator[str]:
-    for route in routes:
-        if isinstance(route, Mount):
-            yield f"{route.path}/x"
-        elif isinstance(route, Route):
-            yield route.path
-        else:  # FastAPI keeps a router that was included as it is
-            yield from paths_of(cast(Any, route).original_router.routes)
 
 
 def said(method: str, path: str, *fields: str) -> bytes:

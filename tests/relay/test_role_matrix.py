@@ -1,0 +1,74 @@
+"""Roles × paths × methods × ways to name a model, judged by the configuration and the documentation alone."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+from tests.support.recording_server import Heard
+from tests.support.role_judge import complaint
+from tests.support.role_matrix import DEEP, QUICK, SITUATIONS, run
+from tests.support.role_oracle import Oracle
+from tests.support.role_reading import Request
+from tests.support.role_requests import Plan, bearer
+from tests.support.role_world import PEERS_SECRET, Seen, config
+
+IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
+CHAT = Request(
+    "POST", "/v1/chat/completions", (*bearer("key-of-inference-alpha"), ("Content-Type", "application/json"))
+)
+ALPHA, BETA, FAR = (replace(CHAT, body=b'{"model":"%b"}' % name) for name in (b"alpha", b"beta", b"far"))
+TOLD = Request("POST", "/v1/chat/completions")
+
+
+@pytest.mark.uncounted
+def test_nobody_gets_more_than_the_documentation_says() -> None:
+    """Every request is refused or reaches the server that it may, which is told what it may be told, and no secret."""
+    tally = run(Plan(seed=0, each=DEEP if IS_DEEP else QUICK))
+    print(tally)
+
+    assert tally.leaks == []
+    assert tally.requests > 5_000
+    assert len(tally.methods) > 3
+    assert min(tally.answers[status] for status in (200, 400, 401, 403, 404, 415)) > 5
+
+
+def oracle() -> Oracle:
+    return Oracle(config(1, 2), SITUATIONS[0].profile, SITUATIONS[0].running)
+
+
+def heard(server: str, **said: object) -> tuple[Heard]:
+    return (Heard(server, replace(TOLD, **said)),)  # type: ignore[arg-type]
+
+
+LEAKS = {
+    "another model": (BETA, Seen(200, heard("beta"), (), ())),
+    "another server": (ALPHA, Seen(200, heard("beta"), (), ())),
+    "another path": (ALPHA, Seen(200, heard("alpha", target="/slots"), (), ())),
+    "another method": (ALPHA, Seen(200, heard("alpha", method="DELETE"), (), ())),
+    "refused, and forwarded all the same": (BETA, Seen(403, heard("beta"), (), ())),
+    "refused, and loaded all the same": (BETA, Seen(403, (), ("beta",), ())),
+    "refused without need": (ALPHA, Seen(403, (), (), ())),
+    "stopped by the way": (ALPHA, Seen(200, heard("alpha"), (), ("beta",))),
+    "our key": (ALPHA, Seen(200, heard("alpha", fields=bearer("key-of-inference-alpha")), (), ())),
+    "a peer's key": (ALPHA, Seen(200, heard("alpha", fields=bearer(PEERS_SECRET)), (), ())),
+    "a peer's other model": (
+        replace(FAR, fields=(*bearer("key-of-admin"), CHAT.fields[1])),
+        Seen(200, heard("farm", fields=bearer(PEERS_SECRET), body=b'{"model":"near"}'), (), ()),
+    ),
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_leak_would_be_seen(leak: str) -> None:
+    """The judge that finds nothing is one that finds these."""
+    request, seen = LEAKS[leak]
+
+    assert complaint(oracle(), request, seen)
+
+
+def test_what_may_be_is_no_leak() -> None:
+    """A request of a key for the model that it is for, which was not running."""
+    assert complaint(oracle(), ALPHA, Seen(200, heard("alpha", body=ALPHA.body), ("alpha",), ())) == ""
+    assert complaint(oracle(), BETA, Seen(403, (), (), ())) == ""

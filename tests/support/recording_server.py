@@ -1,0 +1,82 @@
+"""Servers that answer everything and write down what reaches them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from tests.support.role_reading import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A request as a server received it."""
+
+    server: str
+    request: Request
+
+
+class RecordingServer(asyncio.Protocol):
+    """Answers everything with 200, and an upgrade with 101, after it has written it down."""
+
+    def __init__(self, name: str, heard: list[Heard]) -> None:
+        self._name, self._heard = name, heard
+        self._unread = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += data
+        while (taken := take_request(self._unread)) is not None:
+            request, self._unread = taken
+            self._heard.append(Heard(self._name, request))
+            self._transport.write(answer_to(request))
+            if request.values("upgrade"):
+                self._transport.close()
+
+
+def take_request(data: bytes) -> tuple[Request, bytes] | None:
+    head, end, rest = data.partition(b"\r\n\r\n")
+    if not end:
+        return None
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, target, _ = first.split(" ")
+    pairs = tuple((name, value) for name, _, value in (line.partition(": ") for line in lines))
+    request = Request(method, target, pairs)
+    if request.values("transfer-encoding"):
+        body, end, rest = rest.partition(b"0\r\n\r\n")
+        return (replace(request, body=unchunked(body)), rest) if end else None
+    size = int((request.values("content-length") or ["0"])[0])
+    return (replace(request, body=rest[:size]), rest[size:]) if len(rest) >= size else None
+
+
+def unchunked(data: bytes) -> bytes:
+    body = b""
+    while data:
+        size, _, data = data.partition(b"\r\n")
+        body, data = body + data[: int(size, 16)], data[int(size, 16) + 2 :]
+    return body
+
+
+def answer_to(request: Request) -> bytes:
+    if request.values("upgrade"):
+        return b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+    return b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + (b"" if request.method == "HEAD" else b"ok")
+
+
+def recorded(app: Asgi, heard: list[Heard]) -> Asgi:
+    """The management API, which writes down what it is asked."""
+
+    async def answered(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        pairs = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+        heard.append(Heard("hotseat", Request(scope.get("method", "GET"), scope["raw_path"].decode("latin-1"), pairs)))
+        await app(scope, receive, send)
+
+    return answered

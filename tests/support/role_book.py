@@ -1,0 +1,73 @@
+"""The configuration, as the oracle of roles looks things up in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RANKS = ("inference", "operate", "admin")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who a key belongs to."""
+
+    role: str
+    models: tuple[str, ...] = ()
+
+    def is_at_least(self, role: str) -> bool:
+        return RANKS.index(self.role) >= RANKS.index(role)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one name leads: a model of ours, or a model of a peer."""
+
+    name: str
+    server: str
+    told: str
+    """The name that the server must be told; empty: the client's."""
+    prefix: str = ""
+    is_peer: bool = False
+
+
+class Book:
+    """The configuration, looked up by name."""
+
+    def __init__(self, config: Mapping[str, Any], profile: str) -> None:
+        self.config = config
+        self.pins: dict[str, str | None] = config["profiles"][profile]["pins"] if profile else {}
+        self.places: dict[str, Place] = {}
+        """By its full name, whatever has a server."""
+        self.names: dict[str, str] = {}
+        """Every name that may be asked for, and the full name or selector that it stands for."""
+        for name, model in config["models"].items():
+            self.places[name] = Place(name, name, model.get("useModelName", ""))
+            self.names |= dict.fromkeys([name, *model.get("aliases", ())], name)
+        self.names |= {name: name for name in config["selectors"]}
+        self._add_peers(config["peers"])
+        self.holders = {key["key"]: Holder(key["role"], tuple(key.get("models", ()))) for key in config["apiKeys"]}
+
+    def _add_peers(self, peers: Mapping[str, Any]) -> None:
+        bare = [model for peer in peers.values() for model in peer["models"]]
+        for peer, told in peers.items():
+            prefix = "/" + told["proxy"].partition("//")[2].partition("/")[2]
+            for model in told["models"]:
+                full = f"{peer}/{model}"
+                self.places[full] = Place(full, peer, model, prefix.rstrip("/"), is_peer=True)
+                self.names[full] = full
+                if bare.count(model) == 1:
+                    self.names.setdefault(model, full)
+
+    def ends(self, name: str) -> list[Place]:
+        """Every server that this name may lead to, regardless of profiles; none for an unknown name."""
+        full = self.names.get(name, "")
+        selector = self.config["selectors"].get(full)
+        targets = selector["targets"] if selector else [full]
+        return [self.places[self.names[target]] for target in targets if target in self.names]
+
+    def may_ask(self, holder: Holder, name: str | None) -> bool:
+        return not holder.models or self.names.get(name or "") in {self.names[each] for each in holder.models}

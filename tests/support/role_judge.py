@@ -1,0 +1,112 @@
+"""Whether what came of a request is one of the outcomes that the oracle allows, and whether a secret went astray."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from tests.support.role_oracle import ANY, Forwarded, Own, Refused
+from tests.support.role_reading import body_names, names_in_any_case, secrets
+from tests.support.role_world import KEYS, PEERS_SECRET
+
+if TYPE_CHECKING:
+    from tests.support.recording_server import Heard
+    from tests.support.role_oracle import Oracle, Outcome
+    from tests.support.role_reading import Request
+    from tests.support.role_world import Seen
+
+OURS = frozenset(str(key["key"]) for key in KEYS)
+
+
+def complaint(oracle: Oracle, request: Request, seen: Seen) -> str:
+    """What is wrong, in a sentence; empty where nothing is."""
+    if wrong := misplaced_secret(seen) or shown_too_much(oracle, request, seen):
+        return wrong
+    outcomes = oracle.outcomes(request)
+    if any(fits(outcome, request, seen) for outcome in outcomes):
+        return ""
+    return f"{kind_of(seen)}: expected one of {list(dict.fromkeys(map(str, outcomes)))}"
+
+
+def kind_of(seen: Seen) -> str:
+    servers = [heard.server for heard in seen.heard]
+    return f"{seen.status} from {servers} started={seen.started} stopped={seen.stopped}"
+
+
+def fits(outcome: Outcome, request: Request, seen: Seen) -> bool:
+    match outcome:
+        case Refused(statuses):
+            return seen.status in statuses and not (passed_on(seen) or seen.started or seen.stopped or changed(seen))
+        case Own(starts, stops):
+            return is_own(seen) and set(seen.started) <= {starts} and (stops == ANY or set(seen.stopped) <= {stops})
+        case Forwarded():
+            return is_forwarded(outcome, request, seen)
+
+
+def passed_on(seen: Seen) -> list[Heard]:
+    return [heard for heard in seen.heard if heard.server != "hotseat"]
+
+
+def changed(seen: Seen) -> bool:
+    """Was the management API asked to change something, and did it do so?"""
+    return any(heard.request.method not in ("GET", "HEAD", "OPTIONS") for heard in seen.heard) and seen.status < 400
+
+
+def is_own(seen: Seen) -> bool:
+    return not passed_on(seen) and seen.status not in (401, 403) and len(seen.heard) <= 1
+
+
+def is_forwarded(outcome: Forwarded, request: Request, seen: Seen) -> bool:
+    if len(seen.heard) != 1 or seen.status not in (200, 101):
+        return False
+    (heard,) = seen.heard
+    told = told_names(heard.request, with_query=outcome.must_be_named)
+    return (
+        not seen.stopped
+        and set(seen.started) <= {outcome.starts}
+        and heard.server == outcome.server
+        and heard.request.method == request.method
+        and is_same_target(heard.request, outcome)
+        and set(told) <= outcome.names
+        and (bool(told) or not outcome.must_be_named)
+    )
+
+
+def is_same_target(heard: Request, outcome: Forwarded) -> bool:
+    """To the byte; what a peer is told in the query may be changed or left out."""
+    if not outcome.must_be_named:
+        return heard.target == outcome.target
+    return heard.path == outcome.target.partition("?")[0]
+
+
+def told_names(heard: Request, *, with_query: bool) -> list[str]:
+    names = body_names(heard)[0]
+    if with_query:
+        names += [value for key, value in parse_qsl(heard.query, keep_blank_values=True) if key == "model"]
+        names += names_in_any_case(heard.body)
+        names += ["one that we cannot read"] * len(heard.values("content-encoding"))
+    return names
+
+
+def misplaced_secret(seen: Seen) -> str:
+    """Our keys go nowhere, and a peer's key to that peer alone, in place of whatever the client sent."""
+    for heard in passed_on(seen):
+        said = str(heard.request)
+        if any(secret in said for secret in OURS):
+            return f"our key reached {heard.server}"
+        if PEERS_SECRET in said and heard.server != "farm":
+            return f"the peer's key reached {heard.server}"
+        if heard.server == "farm" and set(secrets(heard.request)) != {PEERS_SECRET}:
+            return f"the peer was sent {secrets(heard.request)} in place of its key"
+    return ""
+
+
+def shown_too_much(oracle: Oracle, request: Request, seen: Seen) -> str:
+    """The list of models shows a key those that it is for."""
+    holder = oracle.holder(request)
+    if request.path.rstrip("/") != "/v1/models" or seen.status != 200 or passed_on(seen) or not seen.body or not holder:
+        return ""
+    listed = [entry["id"] for entry in json.loads(seen.body)["data"]]
+    foreign = [name for name in listed if not oracle.book.may_ask(holder, name)]
+    return f"the list shows {foreign}" if foreign else ""

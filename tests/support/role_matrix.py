@@ -1,0 +1,104 @@
+"""Every caller, every path, every method, every way to name a model: what came of each request, and what was wrong.
+
+`just roles [--each N] [--seed N]` runs it and says in one line how much was tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import uvloop
+from tests.support.role_judge import complaint
+from tests.support.role_requests import Plan, requests
+from tests.support.role_world import Situation, world
+from tests.support.routes import own_routes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.support.role_requests import Trial
+    from tests.support.role_world import Seen, World
+
+SITUATIONS = (
+    Situation("", running=("alpha",)),
+    Situation("night", running=("beta",)),
+    Situation("", running=(), default="beta"),
+    Situation("night", running=("alpha", "beta"), default="alpha"),
+)
+QUICK, DEEP = 2, 24
+"""Requests of each caller to each path, in one of the situations each."""
+
+
+@dataclass
+class Tally:
+    requests: int = 0
+    answers: Counter[int] = field(default_factory=Counter)
+    callers: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+    methods: set[str] = field(default_factory=set)
+    namings: set[str] = field(default_factory=set)
+    leaks: list[str] = field(default_factory=list)
+
+    def add(self, trial: Trial, seen: Seen) -> None:
+        self.requests += 1
+        self.answers[seen.status] += 1
+        self.callers.add(trial.caller)
+        self.paths.add(trial.path)
+        self.methods.add(trial.request.method)
+        self.namings.add(trial.naming)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.requests} requests: {len(self.callers)} callers × {len(self.paths)} paths × "
+            f"{len(self.methods)} methods × {len(self.namings)} ways to name a model, {len(self.leaks)} leaks"
+        )
+
+
+def run(plan: Plan) -> Tally:
+    """In each situation a share of all trials."""
+    tally = Tally()
+    trials = list(requests(plan, own_routes()))
+    with (
+        patch("hotseat.process_lives.BREATH_S", 0.0),  # no real server has to be given time before it is stopped
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        for number, situation in enumerate(SITUATIONS):
+            runner.run(try_all(trials[number :: len(SITUATIONS)], situation, tally))
+    return tally
+
+
+async def try_all(trials: Sequence[Trial], situation: Situation, tally: Tally) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        async with world(Path(folder), situation) as here:
+            for trial in trials:
+                for _ in ("new", "known"):  # a head that was read before takes a shorter way
+                    await try_one(trial, here, tally)
+
+
+async def try_one(trial: Trial, here: World, tally: Tally) -> None:
+    seen = await here.ask(trial.request)
+    tally.add(trial, seen)
+    if wrong := complaint(here.oracle, trial.request, seen):
+        tally.leaks.append(f"{here.situation}\n{trial.caller}: {trial.request}\n{seen}\n{wrong}")
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--each", type=int, default=DEEP, help="requests of each caller to each path")
+    options.add_argument("--seed", type=int, default=0)
+    chosen = options.parse_args()
+    tally = run(Plan(chosen.seed, chosen.each))
+    print(*tally.leaks, tally, sep="\n\n" if tally.leaks else "")
+    return 1 if tally.leaks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""What may come of a request, by the configuration and the documented rules alone: no code of hotseat is asked.
+
+Where the documentation leaves a choice, every reading of it that does no harm is among the outcomes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote
+
+from tests.support.role_book import RANKS, Book, Holder, Place
+from tests.support.role_reading import Request, body_names, can_be_renamed, is_doubtful, must_be_refused, secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+INFERENCE_PATHS = frozenset(
+    f"/{path}"
+    for path in (
+        *("v1/chat/completions", "v1/completions", "v1/embeddings", "v1/responses", "v1/rerank"),
+        *("v1/messages", "v1/messages/count_tokens", "v1/images/generations", "v1/images/edits"),
+        *("v1/audio/transcriptions", "v1/audio/translations", "v1/audio/speech"),
+        *("completion", "completions", "chat/completions", "embedding", "embeddings", "infill", "rerank", "reranking"),
+        *("tokenize", "detokenize", "apply-template", "inference", "generate", "embed", "pooling", "score", "classify"),
+        *("sdapi/v1/txt2img", "sdapi/v1/img2img"),
+    )
+)
+"""Posted."""
+SUBSCRIBED_PATHS = frozenset({"/v1/realtime", "/v1/audio/voices"})
+"""Read."""
+DESCRIBING_PATHS = frozenset({"/health", "/v1/health", "/props", "/models", "/v1/models"})
+"""Read, and not asked of peers."""
+READ_METHODS = ("GET", "HEAD")
+FOR_ALL_MODELS = (
+    r"(POST|DELETE) /hotseat/yield",
+    r"POST /hotseat/profiles/.+",
+    r"DELETE /hotseat/profiles",
+    r"(PUT|DELETE) /hotseat/fleet/hosts/[^/]+/(cordon|drain)",
+)
+"""Changes for which the role `operate` is enough, with a key for all models."""
+OPERATED = (r"POST /hotseat/reload",)
+"""And with any key."""
+OF_A_MODEL = (r"DELETE /hotseat/requests/[^/]+", r"POST /hotseat/fleet/models/.+/move")
+"""And with a key for that model. All other changes under /hotseat/ need `admin`."""
+OWN_PATHS = ("/health", "/running", "/metrics", "/swagger", "/v1/models")
+KEYLESS = ("/health", "/hotseat/ready")
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nobody has heard of it, and nothing was done."""
+
+    statuses: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Answered by hotseat itself, which may have started or stopped this model."""
+
+    starts: str = ""
+    stops: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """One server received it, with this target, and was told one of these names, if any."""
+
+    server: str
+    target: str
+    names: frozenset[str]
+    must_be_named: bool = False
+    starts: str = ""
+
+
+Outcome = Refused | Own | Forwarded
+
+
+def refused(*statuses: int) -> Refused:
+    return Refused(frozenset(statuses))
+
+
+class Oracle:
+    def __init__(self, config: Mapping[str, Any], profile: str, running: tuple[str, ...]) -> None:
+        self.book = Book(config, profile)
+        self.running = running
+        self.default = config.get("defaultModel", "")
+        added = frozenset(config["inferencePaths"])
+        self.for_peers = {"POST": INFERENCE_PATHS | added, "GET": SUBSCRIBED_PATHS | added}
+        self.for_all = {"POST": self.for_peers["POST"], "GET": self.for_peers["GET"] | DESCRIBING_PATHS}
+
+    def outcomes(self, request: Request) -> list[Outcome]:
+        """Each of which is right."""
+        malformed = [refused(400)] if is_doubtful(request) else []
+        if must_be_refused(request.path):
+            return [refused(400, 401, 429)]
+        if len(request.values("authorization")) > 1 or len(request.values("x-api-key")) > 1:
+            return [refused(400)]
+        if request.values("upgrade"):  # our own pages have no websockets
+            malformed.append(refused(403))
+        holder = self.holder(request)
+        if holder is None:
+            return [*malformed, *self._of_a_stranger(request)]
+        return [*malformed, *self._of(holder, request)]
+
+    def holder(self, request: Request) -> Holder | None:
+        """Of two keys that with the higher role counts, and of equals that in `Authorization`."""
+        known = [self.book.holders[secret] for secret in secrets(request) if secret in self.book.holders]
+        return max(known, key=lambda holder: RANKS.index(holder.role), default=None)
+
+    def _of_a_stranger(self, request: Request) -> list[Outcome]:
+        if request.method in READ_METHODS and request.path.rstrip("/") in KEYLESS:
+            is_exact = request.method == "GET" and request.path in KEYLESS
+            return [Own()] if is_exact else [Own(), refused(401, 429)]
+        return [refused(401, 429)]
+
+    def _of(self, holder: Holder, request: Request) -> list[Outcome]:
+        path = request.path
+        if path.startswith("/upstream/"):
+            return self._under_a_name(holder, request)
+        if path.startswith("/hotseat/"):
+            return self._under_hotseat(holder, request.method, path)
+        bare = path.rstrip("/") or "/"
+        if bare in OWN_PATHS or path.startswith("/v1/models/"):
+            return self._contract(holder, request, bare)
+        if bare in ("/", "/ui", "/hotseat"):  # a browser is led to the dashboard
+            led = [Own()] if request.method in READ_METHODS else []
+            return [*led, *self._forwarded(holder, request, path, self._asked(request))]
+        return self._forwarded(holder, request, path, self._asked(request))
+
+    # What hotseat answers itself
+
+    def _contract(self, holder: Holder, request: Request, bare: str) -> list[Outcome]:
+        if request.method not in READ_METHODS:  # not documented: ours and refused, or the model server's
+            ours: list[Outcome] = [refused(403, 404, 405)] if request.method != "OPTIONS" else [refused(403), Own()]
+            if holder.is_at_least("operate"):
+                ours.append(Own())
+            return [*ours, *self._forwarded(holder, request, request.path, self._asked(request))]
+        if bare == "/metrics" and not holder.is_at_least("operate"):
+            return [refused(403)]
+        if bare.startswith("/v1/models/"):
+            name = unquote(bare.removeprefix("/v1/models/"))
+            return [Own()] if self.book.may_ask(holder, self.book.pins.get(name, name)) else [refused(403, 404)]
+        return [Own()]
+
+    def _under_hotseat(self, holder: Holder, method: str, path: str) -> list[Outcome]:
+        if path.rstrip("/") == "/hotseat/ready" and method in READ_METHODS:
+            return [Own()]
+        if not holder.is_at_least("operate"):
+            return [refused(403)]
+        if method in READ_METHODS:
+            return [Own()]
+        if method == "OPTIONS":
+            return [Own(), refused(403, 405)]
+        stops = ANY if unquote(path).rstrip("/") == "/hotseat/yield" else ""
+        exact, decoded = (self._changes(holder, method, each.rstrip("/")) for each in (path, unquote(path)))
+        done: list[Outcome] = [Own(stops=stops)]
+        return done if exact == decoded == {True} else [*(done if True in decoded else ()), refused(400, 403, 404, 405)]
+
+    def _changes(self, holder: Holder, method: str, path: str) -> set[bool]:
+        """Whether this holder may do it; both where that depends on what it is done to."""
+
+        def is_one_of(forms: tuple[str, ...]) -> bool:
+            return any(re.fullmatch(form, f"{method} {path}") for form in forms)
+
+        if holder.models and is_one_of(FOR_ALL_MODELS):
+            return {False}
+        if holder.models and is_one_of(OF_A_MODEL):
+            return {True, False}
+        return {holder.is_at_least("admin") or is_one_of((*FOR_ALL_MODELS, *OPERATED, *OF_A_MODEL))}
+
+    # What is passed on
+
+    def _under_a_name(self, holder: Holder, request: Request) -> list[Outcome]:
+        rest = request.path.removeprefix("/upstream/")
+        found: list[Outcome] = []
+        for name, after in self._named_in(rest):
+            if request.method == "DELETE" and after in ("", "/"):
+                found += self._acted_on(holder, name, "stops")
+            elif request.method in READ_METHODS and after in ("/load", "/load/"):
+                found += self._acted_on(holder, name, "starts")
+            else:
+                if not after:
+                    found.append(refused(301, 302, 307, 308))
+                found += self._forwarded(holder, request, after or "/", [name])
+        return found or [refused(400, 403, 404, 405)]
+
+    def _named_in(self, rest: str) -> list[tuple[str, str]]:
+        """The longest name that the rest of a path begins with, as it is written and as it is decoded."""
+        cuts = [mark.start() for mark in re.finditer(r"/|$", rest)]
+        plain = [(rest[:cut], rest[cut:]) for cut in cuts if rest[:cut] in self.book.names]
+        decoded = [(unquote(rest[:cut]), rest[cut:]) for cut in cuts if unquote(rest[:cut]) in self.book.names]
+        return list(dict.fromkeys(plain[-1:] + decoded[-1:]))
+
+    def _acted_on(self, holder: Holder, name: str, what: str) -> list[Outcome]:
+        """A load or an unload, of the model itself whatever profile is active."""
+        if not holder.is_at_least("operate"):
+            return [refused(403)]
+        if not self.book.may_ask(holder, name):
+            return [refused(403)]
+        ends = self.book.ends(name)
+        if self.book.names[name] in self.book.config["models"]:
+            return [Own(**{what: ends[0].name})]
+        return [Own(), refused(400, 403, 404, 409), *(Own(**{what: end.name}) for end in ends if not end.is_peer)]
+
+    def _asked(self, request: Request) -> list[str]:
+        """The name that decides, or each that might where the documentation does not say."""
+        in_query = [value for key, value in parse_qsl(request.query, keep_blank_values=True) if key == "model"]
+        in_body, is_sure = body_names(request)
+        if in_body and in_body[-1] and is_sure:
+            return in_body[-1:]
+        if in_body or len(in_query) > 1:
+            return list(dict.fromkeys([*in_body, *in_query, ""]))
+        return in_query or [""]
+
+    def _forwarded(self, holder: Holder, request: Request, path: str, asked: Iterable[str]) -> list[Outcome]:
+        if not is_listed(self.for_all, request.method, path) and not holder.is_at_least("operate"):
+            return [refused(403, *([400, 404] if self._may_lead_nowhere(asked) else []))]
+        return [outcome for name in asked for outcome in self._led(holder, request, path, name)]
+
+    def _may_lead_nowhere(self, asked: Iterable[str]) -> bool:
+        return any(self.book.pins.get(name, name) not in self.book.names for name in asked)
+
+    def _led(self, holder: Holder, request: Request, path: str, name: str) -> list[Outcome]:
+        if not name:
+            return self._unnamed(holder, request, path)
+        if name not in self.book.names:
+            return [refused(404, 400, 403)] if holder.models else [refused(404)]
+        if name in self.book.pins:
+            return self._pinned(holder, request, path, name)
+        if not self.book.may_ask(holder, name):
+            return [refused(403)]
+        found = [outcome for end in self.book.ends(name) for outcome in self._sent(request, path, end, name)]
+        if self.book.names[name] in self.book.pins:  # a pin of the model; this is its alias
+            found += self._pinned(holder, request, path, self.book.names[name])
+        return found
+
+    def _pinned(self, holder: Holder, request: Request, path: str, name: str) -> list[Outcome]:
+        to = self.book.pins[name]
+        if to is None:
+            return [refused(403, 404, 405, 503)]
+        if not self.book.may_ask(holder, to):
+            return [refused(403)]
+        return [outcome for end in self.book.ends(to) for outcome in self._sent(request, path, end, name)]
+
+    def _unnamed(self, holder: Holder, request: Request, path: str) -> list[Outcome]:
+        found: list[Outcome] = []
+        is_v1 = path.startswith("/v1/")
+        if is_v1 and self.default:
+            found += self._led(holder, request, path, self.default)
+            if self.default in self.book.pins and self.book.may_ask(holder, self.default):  # not said which counts
+                found += self._sent(request, path, self.book.places[self.default], "")
+        if is_v1 and (not self.default or not request.body):
+            found.append(refused(400))
+        if not is_v1 or request.method != "POST":
+            if not self.running:
+                found.append(refused(400, 403, 404, 503))
+            for model in self.running:
+                may = self.book.may_ask(holder, model)
+                found += self._sent(request, path, self.book.places[model], "") if may else [refused(403)]
+        return found
+
+    def _sent(self, request: Request, path: str, place: Place, name: str) -> list[Outcome]:
+        target = place.prefix + path + request.target[len(request.path) :]
+        if place.is_peer:
+            return self._sent_to_peer(request, path, place, target)
+        said, is_sure = body_names(request)
+        names = {place.told} if place.told and is_sure else {*said, name, place.name, place.told}
+        outcome = Forwarded(place.server, target, frozenset(names), starts=place.name)
+        if request.path.startswith("/upstream/") and re.search(r"\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$", path):
+            return [outcome if place.name in self.running else refused(404, 409, 503)]
+        return [outcome]
+
+    def _sent_to_peer(self, request: Request, path: str, place: Place, target: str) -> list[Outcome]:
+        if not is_listed(self.for_peers, request.method, path):
+            return [refused(403)]
+        if not can_be_renamed(request):
+            return [refused(400, 415)]
+        return [Forwarded(place.server, target, frozenset({place.told}), must_be_named=True)]
+
+
+def is_listed(paths: Mapping[str, frozenset[str]], method: str, path: str) -> bool:
+    return path in paths.get("GET" if method == "HEAD" else method, ())
