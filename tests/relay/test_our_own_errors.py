@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.puppets import come_true, spec
 from tests.support.raising import Calls
-from tests.support.relay_house import HELLO, chat, chunked, get
+from tests.support.relay_house import HELLO, chat, chunked, get, post
 from tests.support.transport import End
 
-from hotseat.catalog.spec import Timeouts
-from hotseat.relay import answer, exchange, reading
+from hotseat.catalog.spec import LoadingState, Timeouts
+from hotseat.relay import answer, exchange, reading, waiting
 from hotseat.relay.client import ClientConnection
+from hotseat.relay.passage import Passage
 from hotseat.relay.pool import Pool
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
@@ -174,3 +175,41 @@ async def test_a_timer_that_raises(
 
     assert (await client.message()).status == 500
     await come_true(lambda: house.in_flight() == 0)
+
+
+async def test_a_host_that_cannot_be_told_that_a_request_is_over(
+    open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client has its answer and its key its place, whatever else is not given back."""
+    house = await open_house(access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
+    broken = Calls(raising=0).around("come_back", Passage.come_back)
+    monkeypatch.setattr(exchange.Exchange, "_passage", Passage(None, "alpha", "me", None))  # type: ignore[arg-type]
+    monkeypatch.setattr(Passage, "come_back", broken)
+    [account] = house.relay.rules.accounts.all()
+    _, answered = await house.exchange(chat("alpha", "Authorization: Bearer k"))
+
+    assert answered.status == 200
+    assert (account.requests, account.in_flight) == (1, 0)
+
+
+async def test_a_lease_that_cannot_be_given_back(open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever had begun to tell its client why it waits says no more, and its key has its place back."""
+    monkeypatch.setattr("hotseat.relay.waiting.GRACE_S", 0.0)
+    monkeypatch.setattr("hotseat.relay.waiting.EVERY_S", 0.01)
+    told = Calls()
+    monkeypatch.setattr(waiting.EarlyAnswer, "_say", told.around("_say", waiting.EarlyAnswer._say))
+    slow = spec("slow", loading_state=LoadingState.COMMENTS)
+    house = await open_house(models=(slow,), access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
+    [account] = house.relay.rules.accounts.all()
+    body = b'{"model":"slow","stream":true}'
+    client = await house.send(post(body, "Content-Type: application/json", "Authorization: Bearer k"))
+    await client.read_until(b": slow: ")
+    monkeypatch.setattr(
+        house.dispatcher, "leave", Calls(raising=0, when="after").around("leave", house.dispatcher.leave)
+    )
+    client.hang_up()
+    await come_true(lambda: account.in_flight == 0)
+    said = len(told.made)
+    await asyncio.sleep(0.05)
+
+    assert len(told.made) == said

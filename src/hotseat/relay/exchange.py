@@ -1,8 +1,8 @@
 """One request from its name to its last byte: name it, ask for a lease, forward, relay, give the lease back.
 
-There is one door out. Whatever happens, `_leave` gives the lease back and `_note` writes the request down, once. The
-lease ends when the upstream's message is complete; the exchange ends when the client's connection has taken it.
-Otherwise one client that does not read its last buffer would block every swap.
+Whatever happens, `_give_back` returns all that it took and `_note` writes the request down, once. The lease ends when
+the upstream's message is complete; the exchange ends when the client's connection has taken it. Otherwise one
+client that does not read its last buffer would block every swap.
 
 Whatever calls it from outside calls a method that cannot raise: an error of ours ends the exchange (`crashed`).
 """
@@ -107,6 +107,8 @@ class Exchange:
     """Its way through the fleet; None where there is none, or it came from a host of it."""
     _elsewhere: Elsewhere | None = None
     """The host that it was passed on to."""
+    _abroad: ModelName | None = None
+    """The model of a peer among whose requests it counts."""
     _early: EarlyAnswer | None = None
     _head: ResponseHead | None = None
     _granted_at: Instant | None = None
@@ -184,6 +186,7 @@ class Exchange:
         """To a peer: it is always there for us, so there is nothing to wait for."""
         self.request.address_peer(remote)
         self._relay.abroad[remote.name] += 1
+        self._abroad = remote.name
         self._granted_at = self._relay.now()
         self._forward(remote.address)
 
@@ -578,8 +581,6 @@ class Exchange:
         """The client hung up: stop the upstream's work now, or leave the line."""
         if self._stage is not OVER:
             self._over(499, self._relay.now())
-            if self._early is not None:
-                self._early.stop()
 
     @guarded
     def client_is_full(self) -> None:
@@ -626,11 +627,7 @@ class Exchange:
         if is_told:
             return
         self._stage = OVER  # on its way out: nobody knows what the client has
-        if self._ticket is not None:
-            self._relay.dispatcher.leave(self._ticket)
-        if self._visit is not None:
-            attempt(self._visit.ended, self._relay.now())
-        attempt(self._relay.bodies.forget, self.request.body)
+        attempt(self._give_back, self._relay.now())
         attempt(self._client.abort)
 
     def _last_words(self, error: HotseatError) -> bytes:
@@ -653,31 +650,44 @@ class Exchange:
 
     def _over(self, status: int, now: Instant, *, is_answered: bool = False) -> None:
         self._stage = OVER
+        self._give_back(now, is_answered=is_answered)
+        try:
+            if self.request.destination.rule.is_action:
+                audit.note(self.request, self._peer, status)
+            if self._spec is not None:
+                self._note(self._spec.name, status, now)
+        except Exception:  # of whoever keeps books: the client gets its answer all the same
+            log.exception("an error in hotseat itself request=%s", self.request.id.decode())
+
+    def _give_back(self, now: Instant, *, is_answered: bool = False) -> None:
+        """Whatever it took: each once, however often this is called, and also where giving back another raises."""
         if self._pending is not None:
             self._stop_clock()
         if self._limit is not None:
             self._limit.cancel()
+        if self._early is not None:
+            attempt(self._early.stop)
         connection, self._connection = self._connection, None
         if connection is not None and connection.serves(self):
             connection.release()
-        if self._ticket is not None:
-            self._relay.dispatcher.leave(self._ticket, is_answered)
         try:
-            if self._passage is not None:
-                self._passage.come_back()
-            if self._visit is not None:
-                self._visit.ended(now)
-            if self.request.destination.rule.is_action:
-                audit.note(self.request, self._peer, status)
-            if self._spec is not None:
-                if isinstance(self._spec, RemoteModel) and self._granted_at is not None:  # else it never left
-                    self._relay.abroad[self._spec.name] -= 1
-                self._note(self._spec.name, status, now)
-        except Exception:  # of whoever keeps books: the client gets its answer all the same
-            log.exception("an error in hotseat itself request=%s", self.request.id.decode())
+            if self._ticket is not None:
+                self._relay.dispatcher.leave(self._ticket, is_answered)
+        finally:
+            self._give_back_counts(now)
+
+    def _give_back_counts(self, now: Instant) -> None:
+        """As what it counts: at another host, at a peer, with its key, among the bodies."""
+        if self._passage is not None:
+            attempt(self._passage.come_back)
+        if self._visit is not None:
+            attempt(self._visit.ended, now)
+        if self._abroad is not None:
+            self._relay.abroad[self._abroad] -= 1
+            self._abroad = None
         body = self.request.body
         if body.counted or body.is_spooled:
-            self._relay.bodies.forget(body)
+            attempt(self._relay.bodies.forget, body)
 
     def _note(self, model: ModelName, status: int, now: Instant) -> None:
         began = self.request.began
