@@ -242,8 +242,8 @@ class Exchange:
         )
 
     def last_piece(self, model: ModelName) -> object:
-        """What came last from the model's server; None where nothing came, or where it is about another model."""
-        is_about_it = self._spec is not None and self._spec.name == model
+        """What came last from the model's server here; None where nothing came, or where it is about another model."""
+        is_about_it = self._upstream is not None and self._spec is not None and self._spec.name == model
         return self._connection.last_piece() if is_about_it and self._connection is not None else None
 
     # The fleet

@@ -144,7 +144,9 @@ class UpstreamConnection(asyncio.Protocol):
         return now < self._rest_until and not self._transport.is_closing()
 
     def last_piece(self) -> object:
-        """What came last of the present answer's body; None before that."""
+        """What came last of the present answer; None before that. While it is we who do not read: another each time."""
+        if self._is_held:
+            return object()
         return self._pieces[-1] if self._pieces else None
 
     @property
@@ -205,6 +207,7 @@ class UpstreamConnection(asyncio.Protocol):
             if self._stage is BODY:
                 self._body_received(exchange, data)
             elif self._stage is TUNNEL:
+                self._keep(data)
                 exchange.from_upstream(data)
             else:
                 self._head_received(exchange, data)
@@ -323,6 +326,8 @@ class UpstreamConnection(asyncio.Protocol):
         if not exchange.wants_tunnel:
             raise UpstreamError("the upstream switched protocols though nobody asked")
         self._stage = TUNNEL
+        if data:
+            self._keep(data)
         exchange.switched(head, data)
 
     def _begin_known(self, exchange: Exchange, known: KnownResponse, length: int, data: bytes) -> None:

@@ -2,7 +2,8 @@
 
 A sign of life is a byte of one of its answers or any answer to its health check. A server with one thread answers
 nobody while it computes, so processor time counts too, for ten times as long: a driver that lost its device may spin.
-Nothing is measured as long as bytes come or the server is unused. Who has no health check is not judged.
+Nothing is measured as long as bytes come or the server is unused. Who has no health check is not judged, nor whoever
+cannot write on because a client does not read.
 """
 
 from __future__ import annotations

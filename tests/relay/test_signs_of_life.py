@@ -1,0 +1,102 @@
+"""What the relay knows of a model server's life: what came of it last, for whoever looks whether it still works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.passed_on import SECRET
+from tests.support.puppets import come_true
+from tests.support.relay_house import HELLO, chat, get
+from tests.support.scripted_upstream import on_a_port
+
+from hotseat.host_proof import FleetSecret, Signer
+from hotseat.terms import HostName, ModelName
+from hotseat.whereabouts import Elsewhere
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.support.relay_house import RelayHouse
+    from tests.support.scripted_upstream import ScriptedUpstream
+
+    from hotseat.whereabouts import Where
+
+ALPHA = ModelName("alpha")
+HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\nhello"
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+WEBSOCKET = get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: x")
+
+
+def pieces(house: RelayHouse) -> list[object]:
+    return house.relay.last_pieces(ALPHA)
+
+
+async def test_each_piece_of_an_answer_is_a_sign(house: RelayHouse) -> None:
+    _, call = await house.reached(chat("alpha"))
+    assert pieces(house) == []
+    await call.say(HALF)
+    await come_true(lambda: pieces(house) == [b"hello"])
+    await call.say(b"again")
+
+    await come_true(lambda: pieces(house) == [b"again"])
+    assert house.relay.last_pieces(ModelName("beta")) == []
+
+
+async def test_what_comes_through_a_websocket_is_a_sign(house: RelayHouse) -> None:
+    _, call = await house.reached(WEBSOCKET)
+    await call.say(SWITCHED)
+    await call.say(b"one")
+    await come_true(lambda: pieces(house) == [b"one"])
+    await call.say(b"two")
+
+    await come_true(lambda: pieces(house) == [b"two"])
+
+
+async def test_a_server_is_not_silent_while_nobody_reads_what_it_says(house: RelayHouse) -> None:
+    """Its client takes no more, so we do not read; one with a single thread can do nothing else meanwhile."""
+    _, call = await house.reached(chat("alpha"))
+    await call.say(HALF)
+    await come_true(lambda: pieces(house) == [b"hello"])
+    [before], [same] = pieces(house), pieces(house)
+    [client] = house.relay._clients
+    client.pause_writing()
+    [held], [held_still] = pieces(house), pieces(house)
+
+    assert before is same
+    assert before is not held is not held_still
+
+
+class OneHost:
+    """A fleet that sends every request to one other host."""
+
+    name = HostName("here")
+    signer = Signer(FleetSecret([SECRET]))
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+
+    def whither(self, *_: object) -> Where:
+        return self._where
+
+    def sent(self, *_: object) -> None: ...
+    def came_back(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+async def other() -> AsyncIterator[ScriptedUpstream]:
+    server = on_a_port()
+    yield server
+    await server.aclose()
+
+
+async def test_the_server_of_another_host_says_nothing_of_ours(house: RelayHouse, other: ScriptedUpstream) -> None:
+    """Though both serve the same model."""
+    house.relay.hosts = OneHost(Elsewhere(HostName("there"), other.address))  # type: ignore[assignment]  # all it is asked
+    client = await house.send(chat("alpha"))
+    call = await other.call()
+    await call.say(HELLO[:-1])
+    await client.read_until(b"hell")
+
+    assert pieces(house) == []
+    await call.say(HELLO[-1:])
