@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -63,3 +64,12 @@ def host_of(name: object) -> str:
         return LOCAL
     host = str(name[0])
     return host[len(MAPPED) :] if host.startswith(MAPPED) and "." in host else host
+
+
+def ip_of(peer: str) -> IPv4Address | IPv6Address | None:
+    """The address that a peer's host is, an IPv4 address within an IPv6 one as itself; None for a unix socket."""
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return None
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address

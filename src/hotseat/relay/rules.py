@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hotseat.accounts import Accounts
 from hotseat.errors import HotseatError, TooLarge
 from hotseat.relay.access import Gate
+from hotseat.relay.arrivals import ip_of
 from hotseat.relay.authority import reduce_absolute
 from hotseat.relay.cors import Cors
 from hotseat.relay.fellows import Fellows
@@ -117,7 +118,7 @@ class Rules:
         """Is this the address of a proxy whose X-Forwarded fields we believe?"""
         if not self._trusted:
             return False
-        address = _address(peer)
+        address = ip_of(peer)
         return address is not None and any(address in network for network in self._trusted)
 
     def client_of(self, head: RequestHead, verdict: Verdict, peer: str) -> ClientId:
@@ -128,16 +129,6 @@ class Rules:
         if named:
             return ClientId(named[:LONGEST_CLIENT].decode("latin-1"))
         return ClientId(verdict.holder or peer)
-
-
-def _address(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """None for a unix socket. On a socket for both, an IPv4 address is shown as an IPv6 one."""
-    try:
-        address = ipaddress.ip_address(peer)
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return mapped or address
 
 
 def network_of(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

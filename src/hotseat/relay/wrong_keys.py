@@ -6,12 +6,13 @@ the same address, and a request that is let in pays nothing.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections import Counter
+from ipaddress import IPv6Address, ip_network
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ForeignHost, HostUnproven, TooManyWrongKeys, Unauthorized
+from hotseat.relay.arrivals import ip_of
 from hotseat.relay.head import PROOF
 
 if TYPE_CHECKING:
@@ -70,14 +71,10 @@ class WrongKeys:
 
 def counted_as(peer: str) -> str:
     """An address, or the network of one where a single machine has many."""
-    try:
-        address = ipaddress.ip_address(peer)
-    except ValueError:
-        return peer  # of a unix socket
-    if isinstance(address, ipaddress.IPv4Address):
-        return peer
-    mapped = address.ipv4_mapped
-    return str(mapped or ipaddress.ip_network((address, NETWORK_BITS), strict=False))
+    address = ip_of(peer)
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, NETWORK_BITS), strict=False))
+    return peer if address is None else str(address)
 
 
 def _is_guess(error: HotseatError, head: RequestHead) -> bool:
