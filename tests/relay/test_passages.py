@@ -381,12 +381,13 @@ def deaf() -> Iterator[Address]:
 
 async def test_a_host_where_the_model_fails_is_remembered(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
     """This client hears why; the next one need not, even if the fleet hears nothing of that host for a while."""
-    house, hosts = await joined(open_house, at("b", boxes[0]))
-    client = await house.send(chat("far"))
-    await (await boxes[0].call()).say(FAILED)
+    house, hosts = await joined(open_house, *[at("b", boxes[0])] * 2)
+    for _ in range(2):  # the second time the head of the answer is known already
+        client = await house.send(chat("far"))
+        await (await boxes[0].call()).say(FAILED)
 
-    assert (await client.message()).status == 503
-    assert hosts.failures == ["far at b"]
+        assert (await client.message()).status == 503
+    assert hosts.failures == ["far at b", "far at b"]
 
 
 async def test_a_model_server_cannot_turn_a_request_away(open_house: OpenHouse) -> None:

@@ -491,7 +491,7 @@ class Exchange:
         relay, asked = self._relay, self.request.head
         may_need_cors = b"origin" in asked.known
         crowd = told_crowd(self.request, self._spec, relay.dispatcher)
-        is_news = self._waited_for or (self._elsewhere is not None and known.head.line) or crowd
+        is_news = self._waited_for or (self._elsewhere is not None and known.head.tells_of_host) or crowd
         if self._closes or asked.http10 or relay.is_draining or may_need_cors or is_news:
             self.head_received(known.with_length(length))
             return self.write(data)

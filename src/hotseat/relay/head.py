@@ -259,6 +259,11 @@ class ResponseHead:
         return int(said) if said.isdigit() else None
 
     @property
+    def tells_of_host(self) -> bool:
+        """Does a host say something of itself, beside the answer?"""
+        return LINE in self.known or self.is_failed_start
+
+    @property
     def is_turned_away(self) -> bool:
         return NOT_HERE in self.known
 
