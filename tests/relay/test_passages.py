@@ -307,6 +307,26 @@ async def test_a_body_that_cannot_be_changed_after_hosts_agreed_is_refused(open_
     assert answered.status == 413
 
 
+async def test_a_body_that_is_changed_for_another_host_counts_where_it_is(
+    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+) -> None:
+    """It came back from the disk, so it takes memory; at the end it takes neither."""
+    selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
+    models = (spec("alpha", changes=BodyChanges(model_name="alpha")), spec("beta"))
+    house, _ = await joined(open_house, at("b", boxes[0]), selectors=selectors, models=models)
+    form = b"{" + b" " * (2 << 20) + b'"model": "best"}'
+    head = b"POST /completion HTTP/1.1\r\nHost: box\r\nContent-Length: %d\r\n\r\n" % len(form)
+    client = await house.send(head + form)
+    call = await boxes[0].call()
+    bodies = house.relay.bodies
+
+    assert json.loads(call.request.body) == {"model": "alpha"}
+    assert (bodies.on_disk, bodies.in_memory) == (0, len(call.request.body))
+    await call.say(HELLO)
+    await client.message()
+    assert (bodies.on_disk, bodies.in_memory) == (0, 0)
+
+
 async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
     open_house: OpenHouse, boxes: list[ScriptedUpstream]
 ) -> None:

@@ -167,9 +167,7 @@ class Exchange:
         assert spec is not None
         try:
             if spec.changes is not UNCHANGED:
-                self.request.change_body(spec.changes)
-                if self.request.body.counted_on_disk:  # it may have come back into memory
-                    self._relay.bodies.count(self.request.body)
+                self._change_body(spec.changes)
             if isinstance(spec, RemoteModel):
                 return self._go_abroad(spec)
             if isinstance(spec, FleetModel):
@@ -181,6 +179,11 @@ class Exchange:
             return self._wait_for_lease(spec)
         except HotseatError as error:
             return self._refuse(error)
+
+    def _change_body(self, changes: BodyChanges) -> None:
+        self.request.change_body(changes)
+        if self.request.body.counted_on_disk:  # it may have come back into memory
+            self._relay.bodies.count(self.request.body)
 
     def _go_abroad(self, remote: RemoteModel) -> None:
         """To a peer: it is always there for us, so there is nothing to wait for."""
@@ -262,7 +265,7 @@ class Exchange:
         """To a host that changes the body itself: only what a selector was called must not arrive there."""
         assert self._spec is not None
         if self._spec.changes.model_name == self._spec.name:
-            self.request.change_body(BodyChanges(model_name=self._spec.name))
+            self._change_body(BodyChanges(model_name=self._spec.name))
         self._granted_at = self._relay.now()
         self._elsewhere = where
         self._forward(where.address)
