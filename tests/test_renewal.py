@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from tests.support.config_desk import Desk
 
+from hotseat.catalog.catalog import compare
 from hotseat.renewal import Renewal
 from hotseat.settings import Fleet
 from hotseat.shelf.stock import Stock
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from hotseat.catalog.catalog import Catalog, CatalogChange
     from hotseat.config.load import Loaded
     from hotseat.renewal import Owner
 
@@ -30,12 +32,21 @@ class House:
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self.outcomes: list[bool] = []
+        self.taken_up: list[Loaded] = []
 
     def load(self) -> Loaded:
         return self._loaded
 
     def in_use(self) -> frozenset[str]:
         return frozenset()
+
+    def renew_certificate(self) -> None: ...
+
+    def take_up(self, loaded: Loaded) -> None:
+        self.taken_up.append(loaded)
+
+    def change_catalog(self, catalog: Catalog) -> CatalogChange:
+        return compare(catalog, catalog)
 
     def reloaded(self, *, success: bool) -> None:
         self.outcomes.append(success)
@@ -55,3 +66,21 @@ async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkey
     assert "fleet.secret" in result.complaints[0]
     assert renewal.settings is begun.settings
     assert house.outcomes == [False]
+
+
+async def test_a_fleet_secret_that_stays_in_force_stays_withheld(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file names another variable now, but the old secret is believed until the next start."""
+    monkeypatch.chdir(tmp_path)
+    desk, environ = Desk(tmp_path), {"OLD": "0123456789abcdef-old", "NEW": "0123456789abcdef-new"}
+    begun, renewed = (
+        desk.load(f"{MODEL}fleet: {{nats: 'nats://127.0.0.1:9', name: gpu1, secret: '${{env.{name}}}'}}\n", environ)
+        for name in ("OLD", "NEW")
+    )
+    house = House(renewed)
+    await Renewal(begun, Stock(), cast("Owner", house)).reload()
+    [taken_up] = house.taken_up
+
+    assert taken_up.settings.fleet == begun.settings.fleet
+    assert taken_up.withheld_env == {"OLD", "NEW"}

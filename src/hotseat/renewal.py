@@ -109,7 +109,7 @@ class Renewal:
             self._owner.renew_certificate()
         except (OSError, ssl.SSLError) as problem:
             return self._kept_old(f"cannot use the certificate: {problem}")
-        return self._apply(replace(loaded, settings=settings))
+        return self._apply(replace(loaded, settings=settings, withheld_env=self._withheld(loaded)))
 
     def _kept_old(self, *complaints: str) -> ReloadResult:
         self._refused = complaints
@@ -126,6 +126,11 @@ class Renewal:
         if settings.fleet != now.fleet:  # it has a secret, so it is not shown
             log.warning("fleet takes effect at the next start only")
         return replace(settings, listen=now.listen, fleet=now.fleet)
+
+    def _withheld(self, loaded: Loaded) -> frozenset[str]:
+        """A fleet that stays as it was at the start keeps its secrets, whatever the file names now."""
+        stays = loaded.settings.fleet != self.settings.fleet
+        return loaded.withheld_env | self.loaded.withheld_env if stays else loaded.withheld_env
 
     def _apply(self, loaded: Loaded) -> ReloadResult:
         self.loaded, self._refused = loaded, ()
