@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MODELS = {"qwen": {"cmd": "serve ${PORT}"}}
+SECRET = "shared-by-all-hosts"
 
 
 def test_a_second_host_of_the_same_name_does_not_start(tmp_path: Path) -> None:
     """It names the other one's address and what to change, without a trace, and leaves nothing behind."""
     with nats_cluster(tmp_path, 1) as (nats,):
-        config = {"models": MODELS, "fleet": {"nats": nats.url, "name": "gpu1"}}
+        config = {"models": MODELS, "fleet": {"nats": nats.url, "name": "gpu1", "secret": SECRET}}
         for name in ("first", "second"):
             (tmp_path / name).mkdir()
         with Hotseat(config, tmp_path / "first") as first:
@@ -33,7 +34,7 @@ def test_a_second_host_of_the_same_name_does_not_start(tmp_path: Path) -> None:
 
 def test_a_host_starts_without_nats_and_says_that_it_is_apart(tmp_path: Path) -> None:
     """Whoever loses NATS and its host in one power failure gets the host back at least."""
-    config = {"models": MODELS, "fleet": {"nats": f"nats://127.0.0.1:{free_port()}", "name": "gpu1"}}
+    config = {"models": MODELS, "fleet": {"nats": f"nats://127.0.0.1:{free_port()}", "name": "gpu1", "secret": SECRET}}
     with Hotseat(config, tmp_path) as hotseat:
         eventually(lambda: "apart from the fleet" in hotseat.log())
 

@@ -10,10 +10,16 @@ BELOW_THE_KERNELS_CHOICE = range(10_000, 32_768)
 """From here up the kernel takes ports for connections: one of those may be gone before the server listens."""
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A port on which nothing listens, at any address of this machine."""
+    """A port on which nothing listens, at any address of this machine, and that was not given to anybody else here."""
     while True:
         port = random.choice(BELOW_THE_KERNELS_CHOICE)
+        if port in _given:
+            continue
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("", port))
+            _given.add(port)
             return port

@@ -21,21 +21,25 @@ LONGEST_PATH = 200
 def note(request: Request, peer: str, status: int) -> None:
     """The path without its query, which may hold what is nobody's business."""
     path = one_line(request.head.target.partition(b"?")[0].decode("latin-1"), LONGEST_PATH)
-    did, name = quoted(f"{request.head.method.decode()} {path}"), request.id.decode()
+    did, name = Quoted(f"{request.head.method.decode()} {path}"), request.id.decode()
     about = who(request.verdict), peer, did, status, name
     if request.verdict.from_host:
-        log.info("audit who=%s from=%s did=%s status=%d request=%s for=%s", *about, quoted(request.client))
+        log.info("audit who=%s from=%s did=%r status=%d request=%s for=%r", *about, Quoted(request.client))
     else:
-        log.info("audit who=%s from=%s did=%s status=%d request=%s", *about)
+        log.info("audit who=%s from=%s did=%r status=%d request=%s", *about)
 
 
 def who(verdict: Verdict) -> str:
     """A key or a host of the fleet, each by its kind and its name in quotes, so that neither is taken for the other."""
     if verdict.from_host:
-        return f"host:{quoted(verdict.from_host)}"
-    return f"key:{quoted(verdict.holder)}" if verdict.account is not None else "anybody"
+        return f"host:{Quoted(verdict.from_host)!r}"
+    return f"key:{Quoted(verdict.holder)!r}" if verdict.account is not None else "anybody"
 
 
-def quoted(text: str) -> str:
-    """In double quotes, as JSON: nothing in it can look like its end, or like another line."""
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+class Quoted(str):
+    """In a line of text it stands in double quotes, as JSON: nothing in it can look like its end, or another line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return json.dumps(self, ensure_ascii=not self.isprintable())
