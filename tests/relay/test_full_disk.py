@@ -6,9 +6,10 @@ import resource
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
+from tests.support.puppets import come_true, spec
 from tests.support.relay_house import HELLO, get, turns
 
+from hotseat.catalog.spec import BodyChanges
 from hotseat.relay.body import IN_MEMORY, Body
 from hotseat.settings import Limits
 
@@ -103,3 +104,14 @@ async def test_one_address_cannot_have_all_uploads(open_house: OpenHouse) -> Non
 
     assert refused.status == 429
     assert not other.is_spoken_to
+
+
+async def test_an_upload_that_is_refused_as_it_is_changed_makes_room(open_house: OpenHouse) -> None:
+    """It was read back into memory for that, and counts neither there nor on the disk when it is over."""
+    changed = spec("alpha", changes=BodyChanges(strip=("x",)))
+    house = await open_house(models=(changed,), limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
+    body = b'{"no end": '.ljust(UPLOAD, b"1")
+    refused = await house.refusal(get("/up?model=alpha", f"Content-Length: {UPLOAD}", method="POST") + body)
+
+    assert refused.status == 400
+    assert (house.relay.bodies.on_disk, house.relay.bodies.in_memory) == (0, 0)

@@ -689,7 +689,7 @@ class Exchange:
             self._relay.abroad[self._abroad] -= 1
             self._abroad = None
         body = self.request.body
-        if body.counted or body.is_spooled:
+        if body.counted or body.counted_on_disk or body.is_spooled:
             attempt(self._relay.bodies.forget, body)
 
     def _note(self, model: ModelName, status: int, now: Instant) -> None:
