@@ -161,6 +161,15 @@ async def test_hop_by_hop_fields_of_an_answer_end_here(house: RelayHouse) -> Non
     assert answered.all("Set-Cookie") == ["a", "b"]
 
 
+@pytest.mark.parametrize("named", [b"Content-Length", b"close, content-length", b"Transfer-Encoding"])
+async def test_framing_that_is_named_in_connection_stays(house: RelayHouse, named: bytes) -> None:
+    """Without its length a client would take the next answer for more of this one."""
+    connection = b"Connection: %b\r\nContent" % named
+    answered = [(await house.exchange(get(), HELLO.replace(b"Content", connection, 1)))[1] for _ in range(2)]
+
+    assert [(each["Content-Length"], each.body) for each in answered] == [("5", b"hello")] * 2
+
+
 async def test_an_upstream_that_closes_does_not_close_the_client(house: RelayHouse) -> None:
     """The client's connection is its own."""
     client, call = await house.reached(get())

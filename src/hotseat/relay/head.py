@@ -336,7 +336,7 @@ def _relayed_fields(head: ResponseHead, dechunk: bool, says_own_origin: bool) ->
     # Browsers refuse an answer that names two origins, and model servers often name one themselves.
     ends_here = HOP_BY_HOP | SAID_BY_US | {ALLOW_ORIGIN} if says_own_origin else HOP_BY_HOP | SAID_BY_US
     if b"connection" in head.known:
-        ends_here = ends_here | named_in_connection(head.fields)
+        ends_here = ends_here | (named_in_connection(head.fields) - {b"content-length"})  # frames the answer, for all
     # A body relayed chunk by chunk keeps its coding and its trailers; both belong together.
     kept = (b"transfer-encoding", b"trailer")
     return [
