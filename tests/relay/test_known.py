@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NAMED = b'{"model":"alpha"}'
 START = b"POST /v1/x HTTP/1.1\r\nHost: box"
+JSON = "Content-Type: application/json"
+TWO_NAMES = "/v1/x?model=alpha"
 KEYS = Access(api_keys=(ApiKey("secret"),))
 
 
@@ -158,6 +160,19 @@ async def test_a_repeated_head_is_recognised_whatever_its_length(house: RelayHou
     assert recalled == [False, True, True]
     assert [each.body for each in asked] == [NAMED, NAMED, NAMED + b"  "]
     assert [each["Content-Length"] for each in asked] == ["17", "17", "19"]
+
+
+@pytest.mark.parametrize("empty", [post(b"", JSON, target=TWO_NAMES), get(TWO_NAMES, JSON, method="POST")])
+async def test_a_head_without_a_body_says_nothing_of_one_with_a_body(house: RelayHouse, empty: bytes) -> None:
+    """The model that a body names counts, also where the same head came without a body before."""
+    for _ in range(2):
+        await house.exchange(empty)
+    client = await house.send(post(b'{"model":"beta"}', JSON, target=TWO_NAMES))
+    call = await house.upstreams["beta"].call()
+    await call.say(HELLO)
+
+    assert (await client.message()).status == 200
+    assert call.request.body == b'{"model":"beta"}'
 
 
 NEVER_LEARNED = {

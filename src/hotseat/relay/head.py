@@ -100,11 +100,16 @@ class RequestHead:
         return b"json" in self.known.get(b"content-type", b"").lower()
 
     @property
+    def announces_names(self) -> bool:
+        """Does it say that its body, if there is one, is JSON or a form, which may name a model?"""
+        return self.boundary is not None or self.is_json
+
+    @property
     def has_readable_body(self) -> bool:
         """Is there a body that says it is JSON or a form? Then the model that it names counts."""
         if not self.has_body or self.known.get(b"content-encoding", b"identity").lower() != b"identity":
             return False
-        return self.boundary is not None or self.is_json
+        return self.announces_names
 
     @property
     def is_websocket(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hotseat.relay.head import PROOF, ResponseHead, response_bytes
 from hotseat.relay.ids import USUAL, split_id
+from hotseat.relay.naming import MANAGEMENT
 from hotseat.relay.request import Request
 
 if TYPE_CHECKING:
@@ -134,9 +135,12 @@ class KnownRequest:
         return Request(request_id, self.head, self.destination, self.verdict, body, client, now, self.keep_alive, self)
 
 
-def may_be_learned(head: RequestHead, length: int | None) -> bool:
+def may_be_learned(head: RequestHead, destination: Destination, length: int | None) -> bool:
     """Is the length that was cut out all there is to this request's framing, and nothing to be answered before it?"""
     if head.chunked or head.http10 or head.wants_continue or b"upgrade" in head.known:
+        return False
+    # With a body the same head may mean the model that is named there.
+    if not head.has_body and head.announces_names and destination.road is not MANAGEMENT:
         return False
     # An id that passes as it came would be taken for part of the head, and a second one before it would be lost.
     return head.length == length and head.id_header is USUAL

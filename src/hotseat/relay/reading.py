@@ -265,7 +265,7 @@ class RequestReader:
 
     def _learn(self, request: Request, new: ToLearn) -> None:
         key, _, request_id, proof = key_of(new.lines)
-        if not may_be_learned(request.head, new.length) or request_id != id_in(request.head):
+        if not may_be_learned(request.head, request.destination, new.length) or request_id != id_in(request.head):
             return  # or spelled in a way in which the name would not be found the next time
         if proof != request.head.known.get(PROOF, b""):
             return  # the same for the proof, which must never be compared: it is for this request alone
