@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.passed_on import passed_on
 from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, get, post
+from tests.support.relay_house import HELLO, chat, chunked, get, post, turns
 
 from hotseat.accounts import HELD
 from hotseat.relay.rules import Rules
@@ -18,6 +19,7 @@ from hotseat.terms import HostName
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
+    from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 
     from hotseat.accounts import Account
@@ -153,6 +155,46 @@ async def test_an_upload_that_is_too_slow_gives_its_place_back(open_house: OpenH
 
     assert (await client.message()).status == 408
     assert account(house).in_flight == 0
+
+
+async def half_taken(house: RelayHouse, requests: bytes) -> tuple[Wire, Call]:
+    """A client that reads nothing, and the call that it waits for: a part of the answer is in hotseat's own buffer."""
+    client = await house.client(receive_buffer=4096)
+    await client.send(requests)
+    call = await house.alpha.call()
+    [connection] = [each._transport for each in house.relay._clients]
+    connection.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    await call.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while connection.get_write_buffer_size() < 20_000:  # the kernel still takes some
+        await call.say(chunked(b"x" * 4096).removesuffix(chunked()))
+        await turns()
+    return client, call
+
+
+async def test_an_upload_gives_its_place_back_though_its_client_did_not_read(open_house: OpenHouse) -> None:
+    """Whoever hangs up has left, also where what was answered before cannot be delivered."""
+    house = await house_with_one_place(open_house, is_known=False)
+    client, call = await half_taken(house, chat("alpha", BEARER + "k"))
+    await call.say(chunked())
+    await come_true(lambda: account(house).in_flight == 0)
+    await client.send(LARGE[:-1])
+    await come_true(lambda: account(house).in_flight == 1)
+    client.say_goodbye()
+
+    await come_true(lambda: account(house).in_flight == 0)
+    assert house.relay.bodies.in_memory == 0
+
+
+async def test_what_waits_behind_an_answer_that_is_cut_gives_its_place_back(open_house: OpenHouse) -> None:
+    """Also where the client takes its time to read what it was sent before."""
+    house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=2),)))
+    _, call = await half_taken(house, chat("alpha", BEARER + "k") + LARGE)
+    during = account(house).in_flight
+    call.hang_up()
+
+    await come_true(lambda: account(house).in_flight == 0)
+    assert during == 2
+    assert house.relay.clients == 1
 
 
 async def test_an_upload_behind_a_request_that_is_served_takes_its_place_when_it_is_read(open_house: OpenHouse) -> None:

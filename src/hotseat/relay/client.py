@@ -133,7 +133,7 @@ class ClientConnection(asyncio.Protocol):
         """A hang-up. The transport would tell of the loss only after the client had read all that was written."""
         self._abandon()
         self._stage = DISCARDING
-        self._drop_queue()
+        self._forget_all()
         self._expect_within(self._relay.rules.limits.idle_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -141,8 +141,7 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = NEVER
         self._relay.part(self)
         self._abandon()
-        self._reader.forget()
-        self._drop_queue()
+        self._forget_all()
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -231,8 +230,7 @@ class ClientConnection(asyncio.Protocol):
     def _linger(self) -> None:
         """Say that we are done, let the client finish its sentence, then close."""
         self._stage = DISCARDING
-        self._reader.forget()
-        self._drop_queue()
+        self._forget_all()
         self._buffered_at_check = 0  # whoever still reads its answer has as much time for it as anybody
         if not self._transport.can_write_eof():  # TLS has no half-closed connections
             self._transport.close()
@@ -291,7 +289,10 @@ class ClientConnection(asyncio.Protocol):
         self._exchange = Exchange(self._relay, self, request, self.peer)
         self._exchange.begin()
 
-    def _drop_queue(self) -> None:
+    def _forget_all(self) -> None:
+        """Nothing that was read of further requests is answered. Now: the end of the connection may be long in coming,
+        because a client that does not read keeps it."""
+        self._reader.forget()
         for item in self._queue:
             if isinstance(item, Request):
                 self._relay.forget(item)
@@ -382,6 +383,7 @@ class ClientConnection(asyncio.Protocol):
         """Break off visibly: without its last chunk, or by a reset where a clean end would look like the whole."""
         self._exchange = None
         self._stage = DISCARDING
+        self._forget_all()
         if last_words:
             self._transport.write(last_words)
         if looks_complete:
