@@ -286,6 +286,18 @@ async def test_forms_as_clients_write_them_reach_a_peer(
     assert b"\r\n\r\nfar\r\n" in call.request.body
 
 
+async def test_a_form_that_names_its_character_set_reaches_a_peer(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+    """Before its boundary or behind it."""
+    house = await open_house(models=(HIGH,), remotes=far(box.address))
+    for kind in ("charset=utf-8; boundary=xyz", "boundary=xyz; charset=utf-8"):
+        fields = f"Content-Type: multipart/form-data; {kind}"
+        await house.send(post(form(NAMED), fields, target="/upstream/far/v1/audio/transcriptions"))
+        call = await box.call()
+        await call.say(HELLO)
+
+        assert b"\r\n\r\nfar\r\n" in call.request.body
+
+
 async def test_a_peer_that_ignores_case_hears_one_name(open_house: OpenHouse, box: ScriptedUpstream) -> None:
     """Programs in Go take `Model` for `model`, the last one wherever there are several."""
     house = await open_house(models=(HIGH,), remotes=far(box.address))

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from hotseat.relay.head import RequestHead
 
 _FORM_IN_ONE_LINE = b"application/x-www-form-urlencoded"
+_CHARSET = rb";[ \t]*charset=[\w-]+"
 _PLAIN_FORM = re.compile(
-    rb"multipart/form-data;[ \t]*boundary=(?:\"[^\"\\]+\"|[^\s\";,]+)(?:;[ \t]*charset=[\w-]+)?", re.I
+    rb"multipart/form-data(?:%b)?;[ \t]*boundary=(?:\"[^\"\\]+\"|[^\s\";,]+)(?:%b)?" % (_CHARSET, _CHARSET), re.I
 )
 _PLAIN_DISPOSITION = re.compile(
     rb"content-disposition: ?form-data; ?name=(?:\"([^\"\\\r\n]*)\"|([^\s;\"\\=*]+))"
