@@ -15,12 +15,14 @@ from tests.support.relay_house import HELLO, chat, chunked, get, post
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.relay.client import ClientConnection
-from hotseat.settings import KiB, Limits, MiB
+from hotseat.settings import KiB, MiB
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
     from tests.support.relay_house import RelayHouse
+
+pytestmark = pytest.mark.uncounted
 
 MOST_S = 0.1
 FORM = "Content-Type: multipart/form-data; boundary=A"
@@ -42,11 +44,12 @@ class Stopwatch:
         monkeypatch.setattr(ClientConnection, "data_received", timed)
 
 
-LARGEST = Limits().json_body - KiB
+LARGE = 8 * MiB
+"""Of JSON; what the largest that is allowed takes is told in SECURITY.md."""
 
 
 def json_of(filling: bytes, model: str = "nobody") -> bytes:
-    body = b'{"model":"%b","x":[%b0]}' % (model.encode(), filling * (LARGEST // len(filling)))
+    body = b'{"model":"%b","x":[%b0]}' % (model.encode(), filling * (LARGE // len(filling)))
     return post(body, "Content-Type: application/json")
 
 
@@ -62,8 +65,8 @@ def json_of(filling: bytes, model: str = "nobody") -> bytes:
         pytest.param(json_of(b'{"a":[0]},' + b"  " * 10), 404, id="many objects"),
         pytest.param(json_of(b'"' + rb"\u0041" * 100 + b'",'), 404, id="many escapes"),
         pytest.param(json_of(b'"' + b"A" * MiB + b'",'), 404, id="long texts"),
-        pytest.param(post(b'{"model":' + b"[" * LARGEST), 400, id="deeply nested"),
-        pytest.param(post(b"{" + b'"model":"nobody",' * (LARGEST // 17) + b'"x":0}'), 404, id="many models"),
+        pytest.param(post(b'{"model":' + b"[" * LARGE), 400, id="deeply nested"),
+        pytest.param(post(b"{" + b'"model":"nobody",' * (LARGE // 17) + b'"x":0}'), 404, id="many models"),
         pytest.param(get("/x", *(f"A{n}: b" for n in range(3_000))), 400, id="many fields"),
         pytest.param(get("/x", *["A: " + "b" * 31 * KiB]), 400, id="a long field"),
         pytest.param(get("/%2e" * 8_000), 400, id="many segments"),
@@ -93,8 +96,8 @@ def members(count: int, between: str = ":") -> bytes:
         pytest.param(json_of(b"[0],[]," + b" " * 30, "alpha"), 200, id="many lists"),
         pytest.param(json_of(b'"' + b"A" * MiB + b'",', "alpha"), 200, id="long texts"),
         pytest.param(members(60_000), 200, id="many members"),
-        pytest.param(members(1_200_000), 413, id="too many members"),
-        pytest.param(members(800_000, " \r\n : \t"), 413, id="too many members with blanks"),
+        pytest.param(members(700_000), 413, id="too many members"),
+        pytest.param(members(400_000, " \r\n : \t"), 413, id="too many members with blanks"),
     ],
 )
 async def test_no_body_that_is_changed_holds_others_up(
@@ -107,9 +110,9 @@ async def test_no_body_that_is_changed_holds_others_up(
 
 
 async def shortest(house: RelayHouse, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int) -> float:
-    """The CPU time of the longest callback, in the best of three tries: others on the machine empty the caches."""
+    """The CPU time of the longest callback, in the best of five tries: others on the machine empty the caches."""
     best_s = math.inf
-    for _ in range(3):
+    for _ in range(5):
         watch = Stopwatch(monkeypatch)
         client = await house.client()
         sending = Tasks().start(client.send(sent), "send")
