@@ -45,7 +45,7 @@ class Stopwatch:
 
 
 LARGE = 8 * MiB
-"""Of JSON; what the largest that is allowed takes is told in SECURITY.md."""
+"""Of JSON. Half of what is allowed unless set: beyond it a tenth of a second is not promised, see SECURITY.md."""
 
 
 def json_of(filling: bytes, model: str = "nobody") -> bytes:
