@@ -14,16 +14,18 @@ from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.errors import ClientError, HotseatError, UnknownModel
+from hotseat.relay.json_work import MOST_MEMBERS, SMALL
 from hotseat.relay.naming import (
     Destination,
     Road,
     find_road,
-    lenient_model_in_json,
+    model_and_members,
     model_in_json,
     name_for_v1,
     with_model_in_query,
 )
 from hotseat.relay.paths import rule_of_ours
+from hotseat.relay.rewrite import rewrite_json
 from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
@@ -401,7 +403,7 @@ def test_no_target_causes_anything_but_a_refusal(method: bytes, target: bytes) -
 def test_the_model_member_names_the_model(body: bytes, named: str | None) -> None:
     """The last top-level `model` counts; without one nobody is named."""
     assert model_in_json(body) == named
-    assert lenient_model_in_json(body) == named
+    assert model_and_members(body)[0] == named
 
 
 @pytest.mark.parametrize(
@@ -427,12 +429,29 @@ def test_the_model_member_names_the_model(body: bytes, named: str | None) -> Non
     ],
 )
 def test_a_body_that_cannot_name_a_model_is_400(body: bytes, told: str) -> None:
-    """Under /v1/ the client hears what is wrong; elsewhere such a body simply names nobody."""
-    with pytest.raises(ClientError, match=told) as refusal:
-        model_in_json(body)
+    """Under /v1/ the client hears what is wrong, however large the body is."""
+    for read in (model_in_json, model_and_members):
+        with pytest.raises(ClientError, match=told) as refusal:
+            read(body)
 
-    assert refusal.value.status == 400
-    assert lenient_model_in_json(body) is None
+        assert refusal.value.status == 400
+
+
+def test_a_large_body_is_decoded_once_for_its_model_and_its_changes() -> None:
+    """The members that were read for the model are all that a change needs."""
+    body = b'{"model": "alpha", "prompt": "%b"}' % (b"a" * SMALL)
+
+    model, members = model_and_members(body)
+
+    assert model == "alpha"
+    assert rewrite_json(b"", BodyChanges(strip=("prompt",)), members) == b'{"model":"alpha"}'
+
+
+def test_a_body_with_very_many_members_is_looked_through_only() -> None:
+    """Nothing is kept of it but its model."""
+    body = b'{"x":"%b","model":"alpha"}' % (b":" * MOST_MEMBERS)
+
+    assert model_and_members(body) == ("alpha", None)
 
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)

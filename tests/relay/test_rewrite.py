@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotseat.catalog.spec import BodyChanges
-from hotseat.errors import ClientError
+from hotseat.errors import ClientError, TooLarge
+from hotseat.relay.json_work import SMALL
 from hotseat.relay.rewrite import rewrite_json
 
 
@@ -115,3 +116,10 @@ def test_what_is_set_is_what_arrives(members: dict[str, Any], value: Any) -> Non
     sent = json.loads(rewrite_json(json.dumps(members).encode(), BodyChanges(set={"added": value})))
 
     assert sent == {**members, "added": value}
+
+
+@pytest.mark.parametrize("changes", [BodyChanges(strip=("a.b",)), BodyChanges(set={"a.b": 1})])
+def test_a_large_object_inside_a_body_is_not_changed(changes: BodyChanges) -> None:
+    """Each path into it would decode all of it again while nobody else is served."""
+    with pytest.raises(TooLarge, match="`a` in the request body is larger than 256 KiB"):
+        rewrite_json(b'{"a":{"x":"%b"}}' % (b"x" * SMALL), changes)

@@ -168,6 +168,7 @@ class Exchange:
         try:
             if spec.changes is not UNCHANGED:
                 self._change_body(spec.changes)
+            self.request.members = None
             if isinstance(spec, RemoteModel):
                 return self._go_abroad(spec)
             if isinstance(spec, FleetModel):
@@ -258,6 +259,7 @@ class Exchange:
 
     def _find_host(self, hosts: Hosts, spec: ModelSpec | FleetModel) -> None:
         self._stage = WAITING
+        self.request.members = None
         self._passage = Passage(hosts, spec.name, self.request.client, self)
         self._passage.find()
 

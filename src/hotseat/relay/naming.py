@@ -10,21 +10,27 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
 from hotseat.errors import ClientError, UnknownModel, did_you_mean
 from hotseat.relay.json_errors import why_not_json
-from hotseat.relay.json_work import SMALL, check_values
+from hotseat.relay.json_work import SMALL, check_values, has_few_members
 from hotseat.relay.paths import ONLY_LISTED, READING, STRICTEST, PathTable, is_ours, rule_of_ours, without_slash
+from hotseat.relay.rewrite import read_members
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.leads import Lead
     from hotseat.relay.head import RequestHead
     from hotseat.relay.paths import PathRule
+    from hotseat.relay.rewrite import Members
+
+Decoded = TypeVar("Decoded")
 
 UPSTREAM = b"/upstream/"
 FRONT_DOORS = frozenset((b"/", b"/ui"))
@@ -192,15 +198,7 @@ def model_in_json(body: bytes) -> str | None:
     """The `model` member, the last one where there are several; None where there is none; raises for anything odd."""
     if len(body) > SMALL:
         check_values(body)
-    try:
-        model = _read_named(body).model
-    except msgspec.ValidationError as problem:
-        raise ClientError(f"the request body must be a JSON object with a string as `model`: {problem}") from problem
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        why = f"is not valid JSON: {why_not_json(problem, body)}" if body else EMPTY
-        raise ClientError(f"the request body {why}") from problem
-    except RecursionError as problem:
-        raise ClientError("the request body is nested too deeply") from problem
+    model = _decoded_json(body, _read_named).model
     if model is msgspec.UNSET:
         return None
     if not model:
@@ -208,12 +206,29 @@ def model_in_json(body: bytes) -> str | None:
     return model
 
 
-def lenient_model_in_json(body: bytes) -> str | None:
-    """The `model` of a body that may be anything at all; None unless it is an object that names one."""
+def model_and_members(body: bytes) -> tuple[str | None, Members | None]:
+    """As `model_in_json`, for a large body: also its members, so that it is decoded once for its model and its changes.
+
+    An object with too many members to be changed is only looked through, and has none.
+    """
+    if not has_few_members(body):
+        return model_in_json(body), None
+    check_values(body)
+    members = _decoded_json(body, read_members)
+    named = members.get("model")
+    return model_in_json(b'{"model":%b}' % bytes(named)) if named is not None else None, members
+
+
+def _decoded_json(body: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
     try:
-        return model_in_json(body)
-    except ClientError:
-        return None
+        return decode(body)
+    except msgspec.ValidationError as problem:
+        raise ClientError(f"the request body must be a JSON object with a string as `model`: {problem}") from problem
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        why = f"is not valid JSON: {why_not_json(problem, body)}" if body else EMPTY
+        raise ClientError(f"the request body {why}") from problem
+    except RecursionError as problem:
+        raise ClientError("the request body is nested too deeply") from problem
 
 
 def name_for_v1(named: str | None, catalog: Catalog) -> Lead:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.leads import Selector
 from hotseat.catalog.spec import UNCHANGED
-from hotseat.errors import Forbidden, TooLarge, UnsupportedEncoding
+from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
 from hotseat.relay.body import PIECE
 from hotseat.relay.head import SWITCH, forwarded_fields, lines_about_client, upstream_lines
-from hotseat.relay.naming import MODEL_IN_BODY, lenient_model_in_json, model_in_json, with_model_in_query
+from hotseat.relay.json_work import SMALL
+from hotseat.relay.naming import MODEL_IN_BODY, model_and_members, model_in_json, with_model_in_query
 from hotseat.relay.plain_bodies import names_one_model
 from hotseat.relay.refusals import dialect_of
 from hotseat.relay.rewrite import BEFORE_AN_OBJECT, rewrite_json
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hotseat.relay.known import KnownRequest
     from hotseat.relay.naming import Destination
     from hotseat.relay.paths import Dialect
+    from hotseat.relay.rewrite import Members
     from hotseat.settings import ErrorFormat
     from hotseat.terms import Address, Bytes, ClientId, Instant
 
@@ -49,6 +51,8 @@ class Request:
     """Where this head was read before: what was found out then."""
     visit: Visit | None = None
     """Its place in the account of the key that came along, taken at its head; None where its body is small."""
+    members: Members | None = None
+    """Of a large JSON body, between the look at its model and its change; while a request waits it keeps none."""
 
     @property
     def must_name_model(self) -> bool:
@@ -57,14 +61,25 @@ class Request:
     def named_model(self) -> str | None:
         """The model that the body names; raises where it must name one and cannot be read."""
         if self.known is not None and self.known.names_in_json:
-            return model_in_json(self.body.whole())
+            return self._model_in(self.body.whole())
         if b"content-encoding" in self.head.known:
             self._refuse_compressed()
         if self.body.form is not None:
             return next((field.value for field in self.body.form.fields()), None)
         if self.body.is_spooled and (self.body.size > MOST_UNDECLARED or not self._begins_like_json()):
             return None
-        return model_in_json(self.body.copied()) if self.must_name_model else lenient_model_in_json(self.body.copied())
+        try:
+            return self._model_in(self.body.copied())
+        except ClientError:
+            if self.must_name_model:
+                raise
+            return None  # the body may be anything at all
+
+    def _model_in(self, body: bytes) -> str | None:
+        if len(body) <= SMALL:
+            return model_in_json(body)
+        model, self.members = model_and_members(body)
+        return model
 
     def _refuse_compressed(self) -> None:
         coding = self.head.known[b"content-encoding"].lower()
@@ -116,7 +131,7 @@ class Request:
             if self.body.size > MOST_UNDECLARED:
                 text = f"the body looks like JSON and is larger than {MOST_UNDECLARED} bytes"
                 raise TooLarge(f"{text}. Send it with `Content-Type: application/json`.")
-        self.body.replace(rewrite_json(self.body.whole(), changes))
+        self.body.replace(rewrite_json(self.body.whole(), changes, self.members))
 
     def _begins_like_json(self) -> bool:
         """Does the body begin like an object? Where nothing but blanks is in sight of what rests on disk, it may."""

@@ -5,35 +5,38 @@ Members are kept as raw bytes, so that big integers, long floats and nested text
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hotseat.errors import ClientError
 from hotseat.relay.json_errors import why_not_json
-from hotseat.relay.json_work import SMALL, check_members, check_values
+from hotseat.relay.json_work import SMALL, check_inner, check_members, check_values
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import BodyChanges
 
 Members = dict[str, msgspec.Raw]
 
-_read_members = msgspec.json.Decoder(Members).decode
+read_members = msgspec.json.Decoder(Members).decode
 _write = msgspec.json.encode
 
+_OTHER_MODELS = {"".join(letters) for letters in product(*zip("model", "MODEL", strict=True))} - {"model"}
 _NULL = msgspec.Raw(b"null")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BEFORE_AN_OBJECT = b" \t\r\n\x00\xef\xbb\xbf\xfe\xff"
 
 
-def rewrite_json(body: bytes, changes: BodyChanges) -> bytes:
-    """The body with the model renamed, members stripped and members set, in this order; no object: as it came."""
+def rewrite_json(body: bytes, changes: BodyChanges, members: Members | None = None) -> bytes:
+    """The body with the model renamed, members stripped and members set, in this order; no object: as it came.
+
+    Where the body was decoded already, `members` are its members.
+    """
     if not changes:
         return body
-    if len(body) > SMALL:
-        check_values(body)
-        check_members(body)
-    members = _members_of(body)
+    if members is None:
+        members = _members_to_change(body)
     if members is None:
         return body
     if changes.model_name:
@@ -47,9 +50,16 @@ def rewrite_json(body: bytes, changes: BodyChanges) -> bytes:
     return _write(members)
 
 
+def _members_to_change(body: bytes) -> Members | None:
+    if len(body) > SMALL:
+        check_members(body)
+        check_values(body)
+    return _members_of(body)
+
+
 def _members_of(raw: bytes) -> Members | None:
     try:
-        return _read_members(raw.removeprefix(_BYTE_ORDER_MARK))
+        return read_members(raw.removeprefix(_BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         # An upstream with a more generous parser might still read it: then a stripped parameter would slip through.
         if raw.lstrip(BEFORE_AN_OBJECT).startswith(b"{"):
@@ -59,9 +69,8 @@ def _members_of(raw: bytes) -> Members | None:
 
 def _name(members: Members, model: str) -> None:
     """Servers written in Go take a member for `model` that differs from it in case only."""
-    for name in [name for name in members if len(name) == len("model") and name != "model"]:
-        if name.lower() == "model":
-            del members[name]
+    for name in _OTHER_MODELS & members.keys():
+        del members[name]
     members["model"] = _raw(model)
 
 
@@ -75,7 +84,7 @@ def _strip(members: Members, steps: list[str]) -> bool:
     first, *further = steps
     if not further:
         return members.pop(first, None) is not None
-    inner = _members_of(bytes(members.get(first, _NULL)))
+    inner = _inner_members(members, first)
     if inner is None or not _strip(inner, further):
         return False
     members[first] = _raw(inner)
@@ -87,9 +96,15 @@ def _set(members: Members, steps: list[str], value: Any) -> None:
     if not further:
         members[first] = _raw(value)
         return
-    inner = _members_of(bytes(members.get(first, _NULL))) or {}
+    inner = _inner_members(members, first) or {}
     _set(inner, further, value)
     members[first] = _raw(inner)
+
+
+def _inner_members(members: Members, name: str) -> Members | None:
+    raw = bytes(members.get(name, _NULL))
+    check_inner(raw, name)
+    return _members_of(raw)
 
 
 def _raw(value: Any) -> msgspec.Raw:
