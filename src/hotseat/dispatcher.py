@@ -16,7 +16,6 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, Protocol, assert_never, cast
 
-from hotseat.bulkhead import attempt
 from hotseat.catalog.catalog import CatalogChange, compare
 from hotseat.errors import Dismissed, UnknownTicket, Unloaded, broken
 from hotseat.process_lives import ProcessLives
@@ -46,6 +45,7 @@ from hotseat.scheduling.events import (
     UnloadRequested,
 )
 from hotseat.swaps import SwapDiary
+from hotseat.tasks import attempt
 from hotseat.terms import ClientId, TicketId
 from hotseat.traffic import Traffic
 

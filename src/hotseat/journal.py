@@ -12,9 +12,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.bulkhead import attempt
 from hotseat.scheduling.commands import Grant, WakeAt
 from hotseat.scheduling.events import ClockReached, Event, RequestArrived, RequestLeft
+from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence

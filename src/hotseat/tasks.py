@@ -1,15 +1,17 @@
-"""Background work with an owner: whoever starts a task here also ends it, and no failure goes unseen."""
+"""Background work with an owner, and calls that may raise: no failure goes unseen, and none ends what goes on beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 
 class Tasks:
@@ -37,3 +39,13 @@ class Tasks:
         self._running.discard(task)
         if not task.cancelled() and (problem := task.exception()):
             log.error("background work failed task=%s", task.get_name(), exc_info=problem)
+
+
+def attempt(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
+    """Call it; where it raises, log the error with its traceback and return False."""
+    try:
+        call(*args, **kwargs)
+    except Exception:
+        log.exception("an error in hotseat itself call=%s", getattr(call, "__qualname__", call))
+        return False
+    return True

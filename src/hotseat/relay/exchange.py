@@ -15,7 +15,6 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
 from hotseat.activity import UnderWay
-from hotseat.bulkhead import attempt
 from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, FELLOW_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
 from hotseat.errors import HotseatError, LoadFailed, UnknownModel, UpstreamError, broken
@@ -31,6 +30,7 @@ from hotseat.relay.upstream import DechunkingConnection, UpstreamConnection
 from hotseat.relay.usage import tokens_in
 from hotseat.relay.waiting import EarlyAnswer, after_grace, can_begin_early
 from hotseat.settings import Role
+from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
     import asyncio

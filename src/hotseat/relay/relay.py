@@ -10,7 +10,6 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.bulkhead import attempt
 from hotseat.relay.arrivals import Arrivals
 from hotseat.relay.bodies import Bodies
 from hotseat.relay.client import ClientConnection
@@ -31,7 +30,7 @@ from hotseat.relay.pool import Pool
 from hotseat.relay.selecting import choose
 from hotseat.relay.tls import BACKLOG, TlsListener
 from hotseat.relay.wrong_keys import WrongKeys
-from hotseat.tasks import Tasks
+from hotseat.tasks import Tasks, attempt
 
 if TYPE_CHECKING:
     import ssl
