@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotseat.accounts import Account, Accounts, Meter
+from hotseat.activity.usage import Account, Accounts, Meter
 from hotseat.errors import Forbidden, OverLimit
 from hotseat.settings import ApiKey
 

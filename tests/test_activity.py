@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from hotseat.activity import KEPT, LONGEST_PATH, Activity, Tokens
-from hotseat.terms import ClientId, ModelName
+from hotseat.activity.recent import KEPT, LONGEST_PATH, Activity, Tokens
+from hotseat.identifiers import ClientId, ModelName
 
 QWEN, SOMEONE = ModelName("qwen"), ClientId("someone")
 

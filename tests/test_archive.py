@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.activity import KEPT, Activity, Tokens
-from hotseat.archive import FORMAT, Archive, Archivist
+from hotseat.activity.recent import KEPT, Activity, Tokens
+from hotseat.activity.store import FORMAT, Archive, Archivist
 from hotseat.errors import HotseatError
+from hotseat.identifiers import ClientId, ModelName
 from hotseat.settings import ActivityKept
-from hotseat.terms import ClientId, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +107,7 @@ async def test_nobody_else_may_read_it(desk: Desk) -> None:
 
 async def test_the_old_and_the_many_are_forgotten(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both bounds hold."""
-    monkeypatch.setattr("hotseat.archive.TIDY_EVERY_S", -1.0)
+    monkeypatch.setattr("hotseat.activity.store.TIDY_EVERY_S", -1.0)
     desk.finish(LLAMA)
     await desk.archivist.close()
     desk.now += 31 * A_DAY_S

@@ -13,22 +13,22 @@ from tests.support.playbook import upstream_of
 from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat.dispatcher import STUCK_S, Dispatcher
+from hotseat.dispatch.dispatcher import STUCK_S, Dispatcher
+from hotseat.dispatch.journal import Journal
+from hotseat.dispatch.server_tasks import BREATH_S
 from hotseat.errors import Dismissed, LoadFailed, NotRunning, ShuttingDown, UnknownModel
-from hotseat.journal import Journal
-from hotseat.process_lives import BREATH_S
+from hotseat.identifiers import ClientId, LaunchId, ModelName
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
-from hotseat.terms import ClientId, LaunchId, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.errors import HotseatError
-    from hotseat.terms import TicketId, Upstream
+    from hotseat.identifiers import TicketId, Upstream
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 HOUSE = one_at_a_time("qwen", "llama")

@@ -13,7 +13,7 @@ from tests.support.client import PATIENCE_S
 from tests.support.hotseat import PROGRAM
 from tests.support.ports import free_port
 
-from hotseat.greeting import LONGEST, Greeting, url_of
+from hotseat.daemon.banner import LONGEST, Greeting, url_of
 from hotseat.settings import Access, ApiKey
 
 if TYPE_CHECKING:

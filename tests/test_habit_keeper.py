@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hotseat.habit_keeper import BETWEEN_SAVES_S, HabitKeeper
-from hotseat.journal import Entry
-from hotseat.keeper import Keeper
+from hotseat.dispatch.journal import Entry
+from hotseat.identifiers import Address, LaunchId, ModelName, Upstream
 from hotseat.scheduling.events import ClockReached, UpstreamReady
 from hotseat.scheduling.habits import Habits
-from hotseat.terms import Address, LaunchId, ModelName, Upstream
+from hotseat.state.learned_store import Keeper
+from hotseat.state.model_stats_store import BETWEEN_SAVES_S, HabitKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,13 +13,13 @@ from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.catalog.groups import Group
-from hotseat.dispatcher import Dispatcher
-from hotseat.homecoming import Homecoming
-from hotseat.journal import Journal
+from hotseat.dispatch.default_model import Homecoming
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -117,7 +117,7 @@ async def test_a_default_that_cannot_come_back_is_told(caplog: pytest.LogCapture
     """Nobody waits for it, so the log is the only one to tell."""
     async with opened(HOUSE, broken=("home",)) as dispatcher:
         await dispatcher.load(GUEST)
-        with caplog.at_level(logging.WARNING, "hotseat.homecoming"):
+        with caplog.at_level(logging.WARNING, "hotseat.dispatch.default_model"):
             await running_after(dispatcher, 61)
 
     assert "return to the default model failed model=home" in caplog.text

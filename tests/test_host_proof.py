@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotseat import host_proof
 from hotseat.errors import HostUnproven
-from hotseat.host_proof import MOST_SKEW_S, FleetSecret, Hmac, LogLimit, ProofChecker, Signer
-from hotseat.terms import HostName
+from hotseat.fleet import host_proof
+from hotseat.fleet.host_proof import MOST_SKEW_S, FleetSecret, Hmac, LogLimit, ProofChecker, Signer
+from hotseat.identifiers import HostName
 
 A, B = HostName("a"), HostName("b")
 OLD, NEW = "o" * 32, "n" * 32

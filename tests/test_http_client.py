@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.dialling import Dialler
-from hotseat.http_client import LONGEST_HEAD, fetch
-from hotseat.terms import Address
+from hotseat.identifiers import Address
+from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.http_client import LONGEST_HEAD, fetch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

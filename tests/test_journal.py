@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from tests.support.playbook import arrives, leaves, load, upstream_of
 
+from hotseat.dispatch.journal import BEHIND, KEPT, Entry, Gap, Journal, is_routine
 from hotseat.errors import Busy
-from hotseat.journal import BEHIND, KEPT, Entry, Gap, Journal, is_routine
+from hotseat.identifiers import ModelName, TicketId
 from hotseat.scheduling.commands import Grant, Refuse, WakeAt
 from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, ShutdownRequested
-from hotseat.terms import ModelName, TicketId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

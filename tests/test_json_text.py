@@ -8,7 +8,7 @@ import pytest
 
 from hotseat.estimates.lines import CannotEstimate
 from hotseat.fleet.records import HostRecord, decoded
-from hotseat.json_text import parsed
+from hotseat.net.json_text import parsed
 from hotseat.shelf import ollama
 from hotseat.simulation.trace import TraceError, parse
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.hotseat import Hotseat
 
-from hotseat.keeper import MOST, Keeper, state_directory
+from hotseat.state.learned_store import MOST, Keeper, state_directory
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat.leaving import FELLOWS_HEAR_S, LATELY_S, Leaving
+from hotseat.daemon.shutdown import FELLOWS_HEAR_S, LATELY_S, Leaving
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,18 +12,18 @@ from tests.support.puppets import Puppets
 from tests.support.raising import Calls
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat.dispatcher import Dispatcher
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.errors import HotseatError
-from hotseat.journal import Journal
+from hotseat.identifiers import ClientId, ModelName
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
-from hotseat.terms import ClientId, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from hotseat.terms import TicketId, Upstream
+    from hotseat.identifiers import TicketId, Upstream
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 HANDS = ("start", "watch", "ask_slots", "stop", "put_to_sleep", "wake_up", "read_ahead")

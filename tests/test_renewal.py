@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 from tests.support.config_desk import Desk
 
 from hotseat.catalog.catalog import compare
-from hotseat.renewal import Renewal
+from hotseat.config.reload import Renewal
+from hotseat.identifiers import HostName
 from hotseat.settings import Fleet
 from hotseat.shelf.stock import Stock
-from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog, CatalogChange
     from hotseat.config.load import Loaded
-    from hotseat.renewal import Owner
+    from hotseat.config.reload import Owner
 
 MODEL = "models: {qwen: {cmd: 'serve ${PORT}'}}\n"
 FLEET = "fleet: {nats: 'nats://127.0.0.1:9', secret: 0123456789abcdef0123456789abcdef}\n"

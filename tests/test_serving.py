@@ -17,9 +17,9 @@ from tests.support.names import standing_for
 from tests.support.passed_on import passed_on
 
 from hotseat.app import FAILED, INVALID, serve
-from hotseat.doors import bound
-from hotseat.file_limit import OPEN_MAX, file_limit, raise_file_limit
-from hotseat.options import ServeOptions
+from hotseat.config.options import ServeOptions
+from hotseat.daemon.file_limit import OPEN_MAX, file_limit, raise_file_limit
+from hotseat.net.listeners import bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from hotseat.dispatch.swap_log import BETWEEN_WARNINGS_S, SwapDiary
+from hotseat.identifiers import ClientId, ModelName
 from hotseat.scheduling.commands import Evicted, ReportSwap
-from hotseat.swaps import BETWEEN_WARNINGS_S, SwapDiary
-from hotseat.terms import ClientId, ModelName
 
 if TYPE_CHECKING:
     import pytest

@@ -15,7 +15,7 @@ from tests.support.hotseat import PROGRAM
 from tests.support.processes import all_pids, environment
 
 from hotseat.cli.client import Server
-from hotseat.systemd import Systemd, handed_sockets, most_exposed
+from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed
 from hotseat.upstreams.processes import MARKER
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from tests.support.catalogs import model, one_at_a_time
 from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat import traffic as traffic_module
-from hotseat.dispatcher import Dispatcher
-from hotseat.journal import Journal
+from hotseat.dispatch import request_trace as traffic_module
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
+from hotseat.dispatch.request_trace import Missed, Passage, Traffic
+from hotseat.identifiers import ClientId, ModelName, TicketId
 from hotseat.scheduling.events import RequestArrived, RequestLeft
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
-from hotseat.terms import ClientId, ModelName, TicketId
-from hotseat.traffic import Missed, Passage, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pytest
 
     from hotseat.errors import HotseatError
-    from hotseat.terms import Upstream
+    from hotseat.identifiers import Upstream
 
 QWEN, ANN = ModelName("qwen"), ClientId("ann")
 

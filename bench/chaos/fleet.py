@@ -18,8 +18,8 @@ from tests.support.nats import nats_servers
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.records import Wish, encoded
 from hotseat.fleet.store import Bucket
+from hotseat.identifiers import HostName
 from hotseat.settings import Fleet as FleetSettings
-from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bench.estimates.cases import Case
 
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 MIB = 1 << 20
 READY_S, ANSWER_S = 60.0, 300.0

@@ -17,8 +17,8 @@ from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.membership import RENEW_S
 from hotseat.fleet.records import Claim, HostRecord, Residence, encoded
 from hotseat.fleet.store import LEASE_S, Bucket, CaughtUp, Removed, StoreError, Written
+from hotseat.identifiers import HostName, ModelName, Seconds
 from hotseat.settings import Fleet
-from hotseat.terms import HostName, ModelName, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

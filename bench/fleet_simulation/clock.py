@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.terms import Instant
+    from hotseat.identifiers import Instant
 
 
 class Clock:

@@ -19,7 +19,7 @@ from hotseat.fleet.placement import Load, Serve, place
 from hotseat.fleet.records import HostRecord, Residence, Room, encoded
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import Bucket, Revision, Written
-from hotseat.terms import ClientId, HostName, ModelName
+from hotseat.identifiers import ClientId, HostName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable

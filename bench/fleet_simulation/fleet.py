@@ -22,7 +22,7 @@ from hotseat.fleet.records import CatalogRecord, Claim, Offer, encoded
 from hotseat.fleet.replicas import one_more, to_spare
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import LEASE_S, Bucket, Removed, Revision, Written
-from hotseat.terms import HostName
+from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
     from bench.fleet_simulation.figures import Figures
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bench.fleet_simulation.workload import Ask, Workload
 
     from hotseat.fleet.store import Change
-    from hotseat.terms import ClientId, ModelName, Seconds
+    from hotseat.identifiers import ClientId, ModelName, Seconds
 
 GROUPS = 2
 STORE_S, HOP_S = 0.002, 0.001

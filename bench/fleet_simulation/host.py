@@ -17,6 +17,7 @@ from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import TOGETHER, Groups
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.fleet.records import HostRecord, Residence, Room
+from hotseat.identifiers import LOCAL_HOST, Address, ClientId, DeviceName, Place, TicketId, Upstream
 from hotseat.scheduling.commands import Grant, Refuse, StartUpstream, StopUpstream, WakeAt
 from hotseat.scheduling.events import (
     CatalogChanged,
@@ -30,16 +31,15 @@ from hotseat.scheduling.events import (
 )
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.terms import LOCAL_HOST, Address, ClientId, DeviceName, Place, TicketId, Upstream
 
 if TYPE_CHECKING:
     from bench.fleet_simulation.clock import Clock
     from bench.fleet_simulation.workload import Ask, Machine, Model
 
+    from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
     from hotseat.scheduling.state import ModelState
-    from hotseat.terms import Instant, LaunchId, ModelName, Seconds
 
 GIB = 1 << 30
 GPU = DeviceName("gpu0")

@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from hotseat.fleet.placement import Nowhere, Serve, place
-from hotseat.terms import ClientId
+from hotseat.identifiers import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hotseat.fleet.placement import Decision
     from hotseat.fleet.roster import Roster
-    from hotseat.terms import Instant
+    from hotseat.identifiers import Instant
 
 NOBODY = ClientId("")
 

@@ -13,12 +13,12 @@ from math import pi, sin
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.terms import ClientId, HostName, ModelName
+from hotseat.identifiers import ClientId, HostName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.terms import Instant, Seconds
+    from hotseat.identifiers import Instant, Seconds
 
 SIZES_GIB = ((5, 0.5), (9, 0.25), (18, 0.15), (40, 0.08), (70, 0.02))
 """Of models, with their share."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from hotseat.terms import Bytes, Seconds
+    from hotseat.identifiers import Bytes, Seconds
 
 MIB = 1 << 20
 EVERY_S: Seconds = 0.02

@@ -11,7 +11,7 @@ from tests.support.llama import REPOSITORY
 if TYPE_CHECKING:
     from bench.room.journey import Outcome
 
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 PAGE = REPOSITORY / "docs/reference/room.md"
 

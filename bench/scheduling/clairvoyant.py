@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from bench.scheduling.peer import Peer, Standing
 from bench.scheduling.policies import least_recent
 
+from hotseat.identifiers import ModelName
 from hotseat.simulation.trace import Open
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
+    from hotseat.identifiers import Instant, Seconds
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
     from hotseat.simulation.trace import Trace
-    from hotseat.terms import Instant, Seconds
 
 NEVER: Instant = float("inf")
 LONG_AGO: Instant = float("-inf")

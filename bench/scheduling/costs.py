@@ -11,20 +11,20 @@ from bench.scheduling.runs import ROOMY_LINE
 from bench.scheduling.workloads import agents
 
 from hotseat.catalog.catalog import Policy
+from hotseat.identifiers import ClientId, ModelName, TicketId
 from hotseat.scheduling.commands import Grant, StartUpstream
 from hotseat.scheduling.events import RequestArrived, RequestLeft, UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.house import NOWHERE, Turns, play
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.trace import Memory, Model, Trace
-from hotseat.terms import ClientId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hotseat.identifiers import Instant
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
-    from hotseat.terms import Instant
 
 SOMEBODY = ClientId("somebody")
 PROBES = 200

@@ -9,17 +9,17 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from hotseat.identifiers import Instant, LaunchId, ModelName, TicketId
 from hotseat.scheduling.commands import Cause, Command, Grant, StartUpstream, StopUpstream, WakeAt
 from hotseat.scheduling.events import RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
 from hotseat.simulation.house import NOWHERE
-from hotseat.terms import Instant, LaunchId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.identifiers import Bytes, Place
     from hotseat.scheduling.events import Event
-    from hotseat.terms import Bytes, Place
 
 
 class Standing(Enum):

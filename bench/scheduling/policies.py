@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.terms import ModelName
+    from hotseat.identifiers import ModelName
 
 
 def fifo(peer: Peer) -> None:

@@ -29,9 +29,9 @@ from tests.support.stage import Stage
 from hotseat.catalog.sleeping import SleepLevel, step_of
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.config.sleeping import SERVERS
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import PutToSleep, WakeUp
 from hotseat.scheduling.events import UpstreamAsleep, UpstreamAwake
-from hotseat.terms import ModelName
 from hotseat.upstreams.supervisor import open_supervisor
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from bench.scheduling.tables import Rows
 
+    from hotseat.identifiers import Bytes, Seconds
     from hotseat.scheduling.events import UpstreamReady
-    from hotseat.terms import Bytes, Seconds
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/reference/sleep.md"

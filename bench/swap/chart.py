@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from bench.swap.record import Record
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 WIDTH, NAMES, NUMBERS = 800, 190, 80
 ROW, BAR, HEADING, GAP = 24, 16, 30, 16

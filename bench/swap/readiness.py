@@ -17,7 +17,7 @@ from tests.support.stage import Stage, model
 from hotseat.upstreams.supervisor import open_supervisor
 
 if TYPE_CHECKING:
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 SHORTEST_S, LONGEST_S = 0.05, 2.0
 LEAST_S, PART = 0.010, 0.02

@@ -13,7 +13,7 @@ from bench.swap.spans import PARTS, Swap
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 
 @dataclass(frozen=True, slots=True)

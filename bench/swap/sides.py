@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.support.client import Stream
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 REST, TINY, BIG = "beta", "alpha", "big"
 PATIENCE_S: Seconds = 60.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 PARTS = {
     "decide": "from the client's sending to the decision: the old model leaves",

@@ -17,40 +17,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotseat import __version__, dashboard
-from hotseat.accounts import Accounts
-from hotseat.activity import Activity
+from hotseat.activity.recent import Activity
+from hotseat.activity.store import Archive, Archivist
+from hotseat.activity.usage import Accounts
 from hotseat.api.app import build
 from hotseat.api.house import House
 from hotseat.api.server import served
-from hotseat.archive import Archive, Archivist
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_to_serve
+from hotseat.config.options import ServeOptions, load
+from hotseat.config.reload import Renewal
 from hotseat.config.units import is_loopback
-from hotseat.dispatcher import Dispatcher
-from hotseat.doors import bound, tls_context
+from hotseat.daemon.banner import Greeting, url_of
+from hotseat.daemon.file_limit import most_connections, raise_file_limit
+from hotseat.daemon.shutdown import Leaving
+from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed
+from hotseat.dispatch.default_model import Homecoming
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.errors import HotseatError
-from hotseat.fellowship import joined
-from hotseat.file_limit import most_connections, raise_file_limit
 from hotseat.fleet.membership import NameTaken
+from hotseat.fleet.node import joined
 from hotseat.fleet.store import StoreError
-from hotseat.greeting import Greeting, url_of
-from hotseat.habit_keeper import HabitKeeper
 from hotseat.hardware.ram import Ram
-from hotseat.homecoming import Homecoming
-from hotseat.journal import Journal
-from hotseat.keeper import LEARNED, Keeper, state_directory
-from hotseat.leaving import Leaving
+from hotseat.identifiers import Address
 from hotseat.memory.steward import Steward
-from hotseat.options import ServeOptions, load
+from hotseat.net.listeners import bound, tls_context
 from hotseat.relay.fellows import Fellows
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
-from hotseat.renewal import Renewal
 from hotseat.scheduling.events import CatalogChanged, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.shelf.stock import Stock
-from hotseat.systemd import Systemd, handed_sockets, most_exposed
+from hotseat.state.learned_store import LEARNED, Keeper, state_directory
+from hotseat.state.model_stats_store import HabitKeeper
 from hotseat.tasks import Tasks
 from hotseat.telemetry import logs
 from hotseat.telemetry.descriptors import watch_descriptors
@@ -62,7 +63,6 @@ from hotseat.telemetry.log_page import LogPage
 from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metrics import Metrics
 from hotseat.telemetry.stdout_writer import StdoutWriter
-from hotseat.terms import Address
 from hotseat.upstreams.echo import Echo
 from hotseat.upstreams.liveness import Liveness
 from hotseat.upstreams.output import Outputs
@@ -72,14 +72,14 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncGenerator, Coroutine, Iterable
 
-    from hotseat.activity import UnderWay
+    from hotseat.activity.recent import UnderWay
     from hotseat.catalog.catalog import Catalog, CatalogChange
     from hotseat.config.load import Loaded
-    from hotseat.fellowship import Fellowship
+    from hotseat.dispatch.journal import Entry
     from hotseat.fleet.desk import Desk
-    from hotseat.journal import Entry
+    from hotseat.fleet.node import Fellowship
+    from hotseat.identifiers import ModelName, Seconds
     from hotseat.settings import Settings
-    from hotseat.terms import ModelName, Seconds
 
 log = logging.getLogger(__name__)
 

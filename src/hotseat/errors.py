@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 
 LONGEST_LINE = 400

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.terms import Bytes, HostName, Seconds
+    from hotseat.identifiers import Bytes, HostName, Seconds
 
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
 

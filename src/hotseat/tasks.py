@@ -1,4 +1,4 @@
-"""Background work with an owner, and calls that may raise: no failure goes unseen, and none ends what goes on beside it."""
+"""Background work with an owner, and calls that may raise: no failure goes unseen, and none ends anything else."""
 
 from __future__ import annotations
 

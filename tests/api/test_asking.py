@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from tests.support.puppets import come_true
 
-from hotseat.accounts import HELD
-from hotseat.activity import Tokens, UnderWay
+from hotseat.activity.recent import Tokens, UnderWay
+from hotseat.activity.usage import HELD
 from hotseat.api.asking import path_of
-from hotseat.dispatcher import OPERATOR
+from hotseat.dispatch.dispatcher import OPERATOR
+from hotseat.identifiers import ClientId, ModelName, TicketId
 from hotseat.relay.head import read_head
 from hotseat.settings import ApiKey, Role
-from hotseat.terms import ClientId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from tests.support.management import Management
 
     from hotseat.errors import HotseatError
-    from hotseat.terms import Upstream
+    from hotseat.identifiers import Upstream
 
 ALPHA, SOMEONE = ModelName("alpha"), ClientId("someone")
 

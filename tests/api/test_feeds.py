@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.puppets import catalog, come_true, spec
 
-from hotseat import journal as journal_module
 from hotseat.api import feeds
 from hotseat.api.feeds import missed_since
-from hotseat.journal import Gap, Journal
+from hotseat.dispatch import journal as journal_module
+from hotseat.dispatch.journal import Gap, Journal
 from hotseat.scheduling.events import CatalogChanged, ShutdownRequested
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from tests.support.company import MODELS, Company, company
 from tests.support.management import Management, application, around, served
 from tests.support.puppets import Puppets, come_true
 
-from hotseat.accounts import HELD
+from hotseat.activity.usage import HELD
+from hotseat.identifiers import ModelName
 from hotseat.settings import ApiKey, Role
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

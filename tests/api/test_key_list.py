@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.accounts import HELD
+from hotseat.activity.usage import HELD
 from hotseat.settings import ApiKey, Role
 from hotseat.telemetry.key_page import KeyPage
 

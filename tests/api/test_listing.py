@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.puppets import come_true, spec
 
-from hotseat.accounts import HELD
+from hotseat.activity.usage import HELD
 from hotseat.catalog.leads import RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, Capabilities
+from hotseat.identifiers import Address, ModelName
 from hotseat.settings import ApiKey
-from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
     from tests.support.management import Management

@@ -10,14 +10,14 @@ import httpx2
 import pytest
 from tests.support.puppets import come_true
 
-from hotseat.dispatcher import OPERATOR
+from hotseat.dispatch.dispatcher import OPERATOR
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
     from tests.support.management import Management
 
     from hotseat.errors import HotseatError
-    from hotseat.terms import Upstream
+    from hotseat.identifiers import Upstream
 
 
 async def test_nothing_runs_at_first(house: Management) -> None:

@@ -10,8 +10,8 @@ from tests.support.management import Management, management
 from tests.support.puppets import come_true
 
 from hotseat.catalog.spec import Footprint, Source
+from hotseat.identifiers import LaunchId, ModelName
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
-from hotseat.terms import LaunchId, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,10 +12,10 @@ from tests.support.puppets import come_true
 from hotseat.api import observing
 from hotseat.api.house import ReloadResult
 from hotseat.catalog.catalog import CatalogChange
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.view import ModelView, View
 from hotseat.settings import Readiness, Settings
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.puppets import come_true
 
-from hotseat.terms import ClientId, ModelName
+from hotseat.identifiers import ClientId, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.support.management import Management
 
     from hotseat.errors import HotseatError
-    from hotseat.terms import Upstream
+    from hotseat.identifiers import Upstream
 
 ALPHA = ModelName("alpha")
 

@@ -9,7 +9,7 @@ import pytest
 from hotseat.catalog.catalog import Catalog, CatalogChange, compare
 from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.errors import UnknownModel
-from hotseat.terms import LOCAL_HOST, DeviceName, ModelName, Place
+from hotseat.identifiers import LOCAL_HOST, DeviceName, ModelName, Place
 
 
 def spec(name: str, *aliases: str, unlisted: bool = False, command: str = "server") -> ModelSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
-from hotseat.terms import ModelName
+from hotseat.identifiers import ModelName
 
 
 def names(*members: str) -> tuple[ModelName, ...]:

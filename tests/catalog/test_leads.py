@@ -10,7 +10,7 @@ from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.leads import FleetModel, Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import UNCHANGED, BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.errors import UnknownModel
-from hotseat.terms import Address, ModelName
+from hotseat.identifiers import Address, ModelName
 
 RECIPE = LaunchRecipe(argv=("server",), proxy="http://127.0.0.1:1")
 QWEN = ModelSpec(

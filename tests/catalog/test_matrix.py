@@ -6,7 +6,7 @@ import pytest
 
 from hotseat.catalog.groups import TOGETHER, Groups
 from hotseat.catalog.matrix import Matrix
-from hotseat.terms import ModelName
+from hotseat.identifiers import ModelName
 
 
 def names(text: str) -> tuple[ModelName, ...]:

@@ -19,7 +19,7 @@ from hotseat.catalog.template import (
     split_command,
     without_comments,
 )
-from hotseat.terms import Address
+from hotseat.identifiers import Address
 
 RECIPE = LaunchRecipe(
     argv=("server", "--port", "${PORT}"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from hotseat.activity import Tokens
-from hotseat.terms import ClientId, ModelName
+from hotseat.activity.recent import Tokens
+from hotseat.identifiers import ClientId, ModelName
 
 if TYPE_CHECKING:
     from tests.support.desk import Desk

@@ -15,7 +15,7 @@ from tests.support.puppets import come_true
 from hotseat.api.house import ReloadResult
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.catalog.leads import Profile
-from hotseat.terms import ModelName
+from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
     from tests.support.desk import Desk, Typed

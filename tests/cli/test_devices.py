@@ -10,7 +10,7 @@ from tests.support.machines import GiB
 
 from hotseat.cli.devices import described, row
 from hotseat.hardware.reading import DeviceReading, Reading, Use
-from hotseat.terms import DeviceName
+from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:
     from tests.support.desk import Desk, Typed

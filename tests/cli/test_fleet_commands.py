@@ -13,7 +13,7 @@ from tests.support.desk import Desk, completed
 from tests.support.management import application, around, served
 from tests.support.puppets import come_true
 
-from hotseat.terms import HostName, ModelName
+from hotseat.identifiers import HostName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,9 +13,9 @@ from tests.support.hotseat import PROGRAM, Hotseat
 from tests.support.puppets import come_true
 
 from hotseat.cli.record import Watched
+from hotseat.identifiers import ClientId, ModelName
 from hotseat.simulation.trace import Closed, parse
 from hotseat.tasks import Tasks
-from hotseat.terms import ClientId, ModelName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.support.desk import Desk, Typed
 
     from hotseat.errors import HotseatError
-    from hotseat.terms import Upstream
+    from hotseat.identifiers import Upstream
 
 QWEN = ModelName("qwen")
 

@@ -9,7 +9,7 @@ from tests.support.machines import GiB, Pool
 
 from hotseat.cli.room import devices
 from hotseat.hardware.machine import Machine
-from hotseat.terms import RAM, DeviceName
+from hotseat.identifiers import RAM, DeviceName
 
 
 @dataclass

@@ -12,8 +12,8 @@ from hotseat.catalog.spec import Replicas
 from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.fleet import at_servers, refuse_fleet, with_address
 from hotseat.config.resolved import resolved
+from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, Fleet, NatsLogin, Settings
-from hotseat.terms import HostName, ModelName
 
 if TYPE_CHECKING:
     from tests.support.config_desk import Desk

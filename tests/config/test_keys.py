@@ -16,8 +16,8 @@ from hotseat.config.document import Document
 from hotseat.config.load import read
 from hotseat.config.specs import preferred_ports
 from hotseat.config.validate import validate
+from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
 from hotseat.settings import ActivityKept, ApiKey, ErrorFormat, Limits, LogFormat, Logging, Role, Settings
-from hotseat.terms import LOCAL_HOST, DeviceName, Place
 
 if TYPE_CHECKING:
     from tests.support.config_desk import Desk

@@ -11,7 +11,7 @@ from hotseat.catalog.leads import Strategy
 from hotseat.catalog.spec import Capabilities, Timeouts
 from hotseat.config.load import read
 from hotseat.config.resolved import resolved
-from hotseat.terms import Address
+from hotseat.identifiers import Address
 
 if TYPE_CHECKING:
     from tests.support.config_desk import Desk

@@ -13,8 +13,8 @@ from tests.support.shelves import put
 from hotseat.catalog.sleeping import Ask, Run
 from hotseat.config.load import read
 from hotseat.config.resolved import resolved
+from hotseat.identifiers import ModelName
 from hotseat.shelf.stock import Stock
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ import yaml
 from hotseat.catalog.catalog import Policy
 from hotseat.cli.check import check
 from hotseat.config.load import Loaded, read
+from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
 from hotseat.settings import ApiKey, ErrorFormat, Role
-from hotseat.terms import LOCAL_HOST, DeviceName, Place
 
 if TYPE_CHECKING:
     from tests.support.config_desk import Desk

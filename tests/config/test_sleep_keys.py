@@ -8,7 +8,7 @@ import pytest
 
 from hotseat.catalog.sleeping import Ask, Run, Sleep, SleepLevel
 from hotseat.config.resolved import resolved
-from hotseat.terms import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
+from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
     from tests.support.config_desk import Desk

@@ -14,7 +14,7 @@ from hotseat.fleet.holdings import Held
 from hotseat.fleet.placement import Load
 from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.store import Bucket, Conflict, Revision
-from hotseat.terms import HostName, ModelName
+from hotseat.identifiers import HostName, ModelName
 
 KEY = key_of(QWEN, 0)
 A, B, C = map(HostName, "abc")

@@ -11,9 +11,9 @@ from hotseat.catalog.leads import Selector, Strategy
 from hotseat.catalog.spec import Footprint, Replicas, Source
 from hotseat.fleet.describing import Identity, catalog_record, digest_of, gist, host_record
 from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, Room, decoded, encoded
+from hotseat.identifiers import ClientId, DeviceName, HostName, ModelName, TicketId
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
-from hotseat.terms import ClientId, DeviceName, HostName, ModelName, TicketId
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog

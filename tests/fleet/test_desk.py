@@ -15,9 +15,9 @@ from hotseat.errors import CannotMove, FleetApart, HostSilent, LoadFailed, Unkno
 from hotseat.fleet.claims import key_of
 from hotseat.fleet.records import Claim, Wish, encoded
 from hotseat.fleet.store import Bucket
-from hotseat.fleet_view import Agreement, HostStanding, Order, Standing
+from hotseat.fleet.view import Agreement, HostStanding, Order, Standing
+from hotseat.identifiers import HostName, ModelName
 from hotseat.tasks import Tasks
-from hotseat.terms import HostName, ModelName
 
 if TYPE_CHECKING:
     from tests.support.company import Company

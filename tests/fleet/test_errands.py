@@ -16,8 +16,8 @@ from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.replicas import too_many
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import Bucket, Removed, Revision, Written
+from hotseat.identifiers import HostName, ModelName
 from hotseat.tasks import Tasks
-from hotseat.terms import HostName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

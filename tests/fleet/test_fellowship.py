@@ -11,24 +11,24 @@ import pytest
 from tests.support.puppets import Puppets, catalog, come_true, spec
 
 from hotseat.catalog.spec import Replicas
-from hotseat.dispatcher import Dispatcher
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.errors import HotseatError, NowhereToGo
-from hotseat.fellowship import Fellowship
 from hotseat.fleet import errands
 from hotseat.fleet.inprocess import Board, InProcess
+from hotseat.fleet.node import Fellowship
 from hotseat.fleet.records import HostRecord, Wish, encoded
+from hotseat.fleet.route import HERE, Elsewhere
 from hotseat.fleet.store import Bucket
-from hotseat.journal import Journal
+from hotseat.identifiers import ClientId, HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
-from hotseat.terms import ClientId, HostName, ModelName
-from hotseat.whereabouts import HERE, Elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.whereabouts import Where
+    from hotseat.fleet.route import Where
 
     Open = Callable[..., Awaitable["Host"]]
 

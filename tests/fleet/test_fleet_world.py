@@ -19,7 +19,7 @@ from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Offer, Room,
 from hotseat.fleet.replicas import to_keep
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Change, Removed, Revision, Written
-from hotseat.terms import ClientId, HostName, ModelName
+from hotseat.identifiers import ClientId, HostName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

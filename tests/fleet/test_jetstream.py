@@ -24,9 +24,9 @@ from hotseat.fleet.jetstream.link import Link
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.pauses import Pauses
 from hotseat.fleet.store import LIVES_S, BegunAnew, Bucket, CaughtUp, Conflict, StoreError
+from hotseat.identifiers import HostName
 from hotseat.settings import Fleet, NatsLogin
 from hotseat.tasks import Tasks
-from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

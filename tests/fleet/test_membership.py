@@ -17,9 +17,9 @@ from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.membership import BETWEEN_S, RENEW_S, Membership, NameTaken
 from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, decoded, encoded
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Written
-from hotseat.fleet_view import Standing
+from hotseat.fleet.view import Standing
+from hotseat.identifiers import HostName, ModelName
 from hotseat.tasks import Tasks
-from hotseat.terms import HostName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,8 +13,8 @@ from hotseat.fleet.membership import Membership
 from hotseat.fleet.pauses import Pauses
 from hotseat.fleet.records import CatalogRecord, HostRecord
 from hotseat.fleet.store import BegunAnew, Bucket, Removed, Written
-from hotseat.fleet_view import Standing
-from hotseat.terms import HostName
+from hotseat.fleet.view import Standing
+from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Callable

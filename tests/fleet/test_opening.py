@@ -13,8 +13,8 @@ from tests.support.nats_jwt import papers
 
 from hotseat.fleet.opening import open_store
 from hotseat.fleet.store import Bucket, StoreError
+from hotseat.identifiers import HostName
 from hotseat.settings import Fleet, NatsLogin
-from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, Heard, host, men
 from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Nowhere, Serve, place
 from hotseat.fleet.records import Offer
 from hotseat.fleet.store import Bucket
-from hotseat.terms import ClientId, HostName, ModelName
+from hotseat.identifiers import ClientId, HostName, ModelName
 
 NOBODY = ClientId("")
 SEVERAL = menu(qwen=offer(most=4))

@@ -9,7 +9,7 @@ from tests.support.fleet import QWEN, Heard, host, menu, offer, there
 
 from hotseat.fleet.placement import Load, Serve, place
 from hotseat.fleet.replicas import Spare, one_more, to_keep, to_spare, too_many
-from hotseat.terms import ClientId, HostName
+from hotseat.identifiers import ClientId, HostName
 
 if TYPE_CHECKING:
     from hotseat.fleet.records import HostRecord, Residence

@@ -14,8 +14,8 @@ from tests.support.reader import blocks_of
 
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.store import Bucket, CaughtUp, Removed, Written
+from hotseat.identifiers import HostName
 from hotseat.settings import Fleet, NatsLogin
-from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

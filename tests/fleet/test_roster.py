@@ -8,7 +8,7 @@ from tests.support.fleet import LLAMA, MENU, QWEN, Heard, host, menu, offer, the
 from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
-from hotseat.terms import HostName
+from hotseat.identifiers import HostName
 
 A, B, HERE = map(HostName, ("a", "b", "here"))
 

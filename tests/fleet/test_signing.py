@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fleets import Watching
 
+from hotseat.fleet.host_proof import FleetSecret
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.records import HostRecord, Wish, encoded
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket, CaughtUp, Conflict, Removed, Written
-from hotseat.host_proof import FleetSecret
-from hotseat.terms import HostName
+from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
     from hotseat.fleet.store import Change

@@ -22,9 +22,10 @@ from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.config.complaints import ConfigError
 from hotseat.config.load import read
 from hotseat.config.resolved import resolved
-from hotseat.dispatcher import Dispatcher
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.errors import ClientError, HotseatError, UpstreamError
-from hotseat.journal import Journal
+from hotseat.identifiers import Address, ModelName
 from hotseat.relay.answer import Answer, Switched
 from hotseat.relay.authority import reduce_absolute
 from hotseat.relay.multipart import FormReader
@@ -35,7 +36,6 @@ from hotseat.relay.rules import Rules
 from hotseat.relay.upstream import FINAL
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import KiB, Limits, Settings
-from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable

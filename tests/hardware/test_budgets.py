@@ -7,7 +7,7 @@ from tests.support.machines import Pool
 from hotseat.hardware.budgets import CARD_KEPT, budgets_of
 from hotseat.hardware.machine import Machine
 from hotseat.hardware.reading import DeviceReading
-from hotseat.terms import RAM, DeviceName
+from hotseat.identifiers import RAM, DeviceName
 
 GiB = 1 << 30
 GPU0, GPU1 = DeviceName("gpu0"), DeviceName("gpu1")

@@ -10,13 +10,13 @@ from tests.support.machines import GiB
 from hotseat.catalog.spec import LaunchRecipe
 from hotseat.hardware.footprints import LIVES, Footprints, RecipeKey, key_of
 from hotseat.hardware.reading import Use
-from hotseat.keeper import Keeper
-from hotseat.terms import DeviceName, LaunchId
+from hotseat.identifiers import DeviceName, LaunchId
+from hotseat.state.learned_store import Keeper
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hotseat.keeper import Section
+    from hotseat.state.learned_store import Section
 
 GPU, RAM = DeviceName("gpu0"), DeviceName("ram")
 QWEN = key_of(LaunchRecipe(("llama-server", "-m", "qwen.gguf"), "http://127.0.0.1"))

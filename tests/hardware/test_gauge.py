@@ -11,7 +11,7 @@ from tests.support.puppets import come_true
 
 from hotseat.hardware.gauge import Gauge
 from hotseat.hardware.reading import DeviceReading, Reading
-from hotseat.terms import DeviceName
+from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:
     from collections.abc import Collection

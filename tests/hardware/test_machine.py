@@ -13,7 +13,7 @@ from hotseat.hardware.device import Slot
 from hotseat.hardware.machine import Machine, find_machine, named
 from hotseat.hardware.ram import Ram
 from hotseat.hardware.reading import DeviceReading, Use
-from hotseat.terms import RAM, DeviceName
+from hotseat.identifiers import RAM, DeviceName
 
 if TYPE_CHECKING:
     from pathlib import Path

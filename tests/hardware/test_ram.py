@@ -15,7 +15,7 @@ from tests.support.machines import GiB, KiB, MiB, write
 from hotseat.hardware.machine import Machine
 from hotseat.hardware.ram import Ram, resident, share_of, use_of_tree
 from hotseat.hardware.reading import DeviceReading, Use
-from hotseat.terms import DeviceName
+from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

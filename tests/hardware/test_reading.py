@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.machines import GiB
 
 from hotseat.hardware.reading import DeviceReading, Reading, Use, footprint, merged
-from hotseat.terms import DeviceName
+from hotseat.identifiers import DeviceName
 
 GPU, RAM = DeviceName("gpu0"), DeviceName("ram")
 

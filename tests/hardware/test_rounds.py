@@ -10,8 +10,8 @@ from tests.support.virtual_time import in_virtual_time
 
 from hotseat.hardware.reading import Reading, Use
 from hotseat.hardware.rounds import Measured, Rounds
+from hotseat.identifiers import DeviceName, ModelName
 from hotseat.tasks import Tasks
-from hotseat.terms import DeviceName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -12,7 +12,7 @@ from tests.support.virtual_time import in_virtual_time
 
 from hotseat.hardware.reading import DeviceReading
 from hotseat.hardware.settling import until_free
-from hotseat.terms import DeviceName
+from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:
     from collections.abc import Callable

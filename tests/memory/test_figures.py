@@ -15,9 +15,9 @@ from hotseat.estimates.lines import Backing, Estimate, Kind, Line, Where
 from hotseat.hardware.footprints import Footprints, key_of
 from hotseat.hardware.machine import Machine
 from hotseat.hardware.reading import Use
+from hotseat.identifiers import LOCAL_HOST, RAM, DeviceName, LaunchId, ModelName, Place
 from hotseat.memory.figures import Figures, is_unified, needed
 from hotseat.memory.guessing import Placing
-from hotseat.terms import LOCAL_HOST, RAM, DeviceName, LaunchId, ModelName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,14 +11,14 @@ from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.catalog.spec import Footprint, Source
-from hotseat.dispatcher import Dispatcher
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
 from hotseat.hardware.reading import DeviceReading
-from hotseat.journal import Journal
+from hotseat.identifiers import DeviceName, ModelName
 from hotseat.memory.hands import PatientHands
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
-from hotseat.terms import DeviceName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

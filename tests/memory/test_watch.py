@@ -10,17 +10,17 @@ from tests.support.catalogs import GIB, gpu, model, sleeps, with_budget
 from tests.support.puppets import FIRST_PID, Puppets
 
 from hotseat.catalog.spec import Footprint, Source
-from hotseat.dispatcher import Dispatcher
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.hardware.footprints import Footprints
 from hotseat.hardware.machine import Machine
 from hotseat.hardware.reading import DeviceReading, Reading, Use
 from hotseat.hardware.rounds import Measured
-from hotseat.journal import Journal
+from hotseat.identifiers import RAM, ClientId, DeviceName, LaunchId, ModelName, TicketId
 from hotseat.memory.figures import Figures
 from hotseat.memory.watch import MemoryWatch, left_by_others
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, RequestArrived, RequestLeft
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.terms import RAM, ClientId, DeviceName, LaunchId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping

@@ -14,7 +14,7 @@ from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, get
 from tests.support.transport import End
 
-from hotseat.doors import tls_context
+from hotseat.net.listeners import tls_context
 from hotseat.relay.arrivals import MOST_REFUSED, Arrivals, host_of
 from hotseat.relay.rules import Rules
 from hotseat.settings import Access, Limits, Settings

@@ -16,10 +16,10 @@ from tests.support.relay_house import get
 from tests.support.transport import within
 
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, Timeouts
-from hotseat.dialling import Dialler, Place
+from hotseat.identifiers import Address
+from hotseat.net.happy_eyeballs import Dialler, Place
 from hotseat.relay.pool import Pool
 from hotseat.relay.upstream import UpstreamConnection
-from hotseat.terms import Address
 
 if TYPE_CHECKING:
     from pathlib import Path

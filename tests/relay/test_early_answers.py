@@ -26,10 +26,10 @@ from tests.support.relay_house import HELLO, MODELS, chat, chunked, turns
 from tests.support.transport import PROMPTLY_S
 
 from hotseat.catalog.spec import LoadingState
+from hotseat.identifiers import ModelName
 from hotseat.relay.waiting import EVERY_S, GRACE_S, comment, reasoning
 from hotseat.settings import Access
 from hotseat.tasks import Tasks
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

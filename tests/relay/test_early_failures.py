@@ -11,7 +11,7 @@ from tests.support.puppets import catalog, come_true, spec
 from tests.support.relay_house import MODELS, chunked
 
 from hotseat.catalog.spec import LoadingState
-from hotseat.terms import ModelName
+from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

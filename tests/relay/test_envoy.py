@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.envoy import Envoy
 from hotseat.errors import HostSilent, NotRunning
-from hotseat.host_proof import FleetSecret, Signer
+from hotseat.fleet.client import Envoy
+from hotseat.fleet.host_proof import FleetSecret, Signer
+from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, ApiKey, Fleet, Settings
 from hotseat.tasks import Tasks
-from hotseat.terms import HostName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,8 +9,8 @@ from tests.support.passed_on import SECRET, passed_on
 from tests.support.puppets import come_true
 from tests.support.relay_house import chat
 
+from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
-from hotseat.terms import HostName, ModelName
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse

@@ -12,9 +12,9 @@ from tests.support.puppets import spec
 from tests.support.relay_house import HELLO, chunked, get, post
 
 from hotseat.catalog.spec import BodyChanges
+from hotseat.identifiers import Address
 from hotseat.relay.rules import Rules
 from hotseat.settings import Access, ApiKey, Role, Settings
-from hotseat.terms import Address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

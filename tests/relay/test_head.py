@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hotseat.errors import ClientError, TooLarge, UpstreamError
+from hotseat.identifiers import Address
 from hotseat.relay.head import read_head, read_response_head, response_bytes
-from hotseat.terms import Address
 
 HOST = (b"Host", b"box")
 

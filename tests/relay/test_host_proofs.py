@@ -11,11 +11,11 @@ from tests.support.passed_on import SECRET, passed_on
 from tests.support.relay_house import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
 
-from hotseat.host_proof import FleetSecret, ProofChecker
+from hotseat.fleet.host_proof import FleetSecret, ProofChecker
+from hotseat.fleet.route import HERE
+from hotseat.identifiers import HostName
 from hotseat.relay.fellows import said_by
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
-from hotseat.terms import HostName
-from hotseat.whereabouts import HERE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.support.scripted_upstream import ScriptedUpstream
     from tests.support.transport import Message
 
-    from hotseat.whereabouts import Where
+    from hotseat.fleet.route import Where
 
 KEYS = (ApiKey("ours", Role.ADMIN, name=" the boss "), ApiKey("chat", Role.INFERENCE, name="ann"))
 UNPROVEN = (

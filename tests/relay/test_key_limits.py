@@ -11,10 +11,10 @@ from tests.support.passed_on import passed_on
 from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, chunked, get, post, turns
 
-from hotseat.accounts import HELD
+from hotseat.activity.usage import HELD
+from hotseat.identifiers import HostName
 from hotseat.relay.rules import Rules
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
-from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 
-    from hotseat.accounts import Account
+    from hotseat.activity.usage import Account
 
 BEARER = "Authorization: Bearer "
 ANN = ApiKey("anns", Role.INFERENCE, "ann")

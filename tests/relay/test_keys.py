@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotseat.accounts import Accounts
+from hotseat.activity.usage import Accounts
 from hotseat.errors import ClientError, Forbidden, Unauthorized
 from hotseat.relay.keys import UNTOUCHED, Keys, Verdict
 from hotseat.settings import ApiKey, Role

@@ -12,7 +12,7 @@ from tests.support.ports import free_port
 from tests.support.relay_house import HELLO, get
 from tests.support.transport import Wire
 
-from hotseat.doors import bound
+from hotseat.net.listeners import bound
 
 if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse

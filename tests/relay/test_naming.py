@@ -14,6 +14,7 @@ from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.errors import ClientError, HotseatError, UnknownModel
+from hotseat.identifiers import Address, ModelName
 from hotseat.relay.json_work import MOST_MEMBERS, SMALL
 from hotseat.relay.naming import (
     Destination,
@@ -26,7 +27,6 @@ from hotseat.relay.naming import (
 )
 from hotseat.relay.paths import rule_of_ours
 from hotseat.relay.rewrite import rewrite_json
-from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable

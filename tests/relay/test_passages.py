@@ -19,12 +19,12 @@ from tests.support.transport import End, within
 from hotseat.catalog.leads import FleetModel, Selector, Strategy
 from hotseat.catalog.spec import FELLOW_TIMEOUTS, BodyChanges, Timeouts
 from hotseat.errors import HotseatError, NowhereToGo
-from hotseat.host_proof import FleetSecret, Signer
+from hotseat.fleet.host_proof import FleetSecret, Signer
+from hotseat.fleet.route import HERE, Elsewhere
+from hotseat.identifiers import Address, HostName, ModelName
 from hotseat.relay.confinement import SANDBOX
 from hotseat.settings import Access, ApiKey, Fleet, Settings
 from hotseat.tasks import Tasks
-from hotseat.terms import Address, HostName, ModelName
-from hotseat.whereabouts import HERE, Elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse
     from tests.support.scripted_upstream import ScriptedUpstream
 
-    from hotseat.terms import ClientId
-    from hotseat.whereabouts import Where
+    from hotseat.fleet.route import Where
+    from hotseat.identifiers import ClientId
 
 NOWHERE = Address("127.0.0.1", 1)
 FAILED = b"HTTP/1.1 503 x\r\nX-Error-Code: model_failed_to_start\r\nContent-Length: 4\r\n\r\nrest"

@@ -15,8 +15,8 @@ from tests.support.transport import PROMPTLY_S
 
 from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, Timeouts
+from hotseat.identifiers import Address, ModelName
 from hotseat.settings import Access, ApiKey, Role
-from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

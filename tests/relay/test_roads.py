@@ -9,11 +9,11 @@ import pytest
 from tests.support.puppets import come_true, spec
 from tests.support.relay_house import HELLO, chat, get, post
 
-from hotseat.accounts import SHOWN
+from hotseat.activity.usage import SHOWN
 from hotseat.catalog.catalog import Policy
 from hotseat.catalog.spec import BodyChanges
+from hotseat.identifiers import ModelName
 from hotseat.settings import Access, ApiKey, Settings
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ from tests.support.scripted_upstream import on_a_port
 
 from hotseat.catalog.leads import RemoteModel
 from hotseat.catalog.spec import BodyChanges
+from hotseat.identifiers import ModelName
 from hotseat.relay.confinement import SANDBOX
 from hotseat.relay.rules import Rules
 from hotseat.settings import Settings
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse

@@ -10,9 +10,9 @@ from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
 
-from hotseat.host_proof import FleetSecret, Signer
-from hotseat.terms import HostName, ModelName
-from hotseat.whereabouts import Elsewhere
+from hotseat.fleet.host_proof import FleetSecret, Signer
+from hotseat.fleet.route import Elsewhere
+from hotseat.identifiers import HostName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse
     from tests.support.scripted_upstream import ScriptedUpstream
 
-    from hotseat.whereabouts import Where
+    from hotseat.fleet.route import Where
 
 ALPHA = ModelName("alpha")
 HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\nhello"

@@ -14,7 +14,7 @@ from tests.support.processes import peak_memory, reset_peak_memory
 from tests.support.relay_house import get
 from tests.support.stubs import stub
 
-from hotseat.file_limit import highest_file_limit, most_connections, raise_file_limit
+from hotseat.daemon.file_limit import highest_file_limit, most_connections, raise_file_limit
 from hotseat.settings import KiB
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.certificate import CERTIFICATE
 from tests.support.relay_house import HELLO, chat
 
-from hotseat.doors import tls_context
+from hotseat.net.listeners import tls_context
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, get
 
 from hotseat.errors import UnknownTicket
-from hotseat.terms import ModelName
+from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse

@@ -11,9 +11,9 @@ from tests.support.relay_house import HELLO, chat, get, post
 from tests.support.transport import PROMPTLY_S, End, within
 
 from hotseat.catalog.spec import Timeouts
+from hotseat.identifiers import Address, ModelName
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.tasks import Tasks
-from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse

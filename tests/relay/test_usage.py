@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.relay_house import chat, chunked, get
 
-from hotseat.activity import Tokens
+from hotseat.activity.recent import Tokens
 from hotseat.relay.usage import LARGE, LAST_PIECES, ends_of, tokens_in
 
 if TYPE_CHECKING:

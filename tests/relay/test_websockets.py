@@ -14,8 +14,8 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 
+from hotseat.identifiers import Address, ModelName
 from hotseat.settings import Limits
-from hotseat.terms import Address, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.relay_house import HELLO, chat, get
 
+from hotseat.identifiers import HostName
 from hotseat.relay.wrong_keys import MOST_ADDRESSES, MOST_WRONG, THE_REST, counted_as
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
-from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse

@@ -29,6 +29,7 @@ from tests.support.playbook import (
 from hotseat.catalog.groups import TOGETHER, Group, Groups
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.errors import MakingWay, NeverFits, NoRoom
+from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
 from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
 from hotseat.scheduling.events import (
     DevicesChanged,
@@ -45,7 +46,6 @@ from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.room import needs
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import DeviceView
-from hotseat.terms import ClientId, LaunchId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage

@@ -21,8 +21,8 @@ from tests.support.playbook import (
 
 from hotseat.catalog.groups import Group
 from hotseat.errors import NeverFits
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from tests.support.playbook import Stage

@@ -20,8 +20,8 @@ from tests.support.playbook import (
     stops,
 )
 
+from hotseat.identifiers import ClientId, ModelName
 from hotseat.scheduling.habits import FRESH, KEPT_CLIENTS, KEPT_GAPS, UNKNOWN_LOAD_S, UNKNOWN_STOP_S, Habit, Habits
-from hotseat.terms import ClientId, ModelName
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage

@@ -8,12 +8,12 @@ import pytest
 from tests.support.catalogs import in_sets, level, model, one_at_a_time, with_budget
 from tests.support.playbook import upstream_of
 
+from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
 from hotseat.scheduling import invariants
 from hotseat.scheduling.invariants import BrokenPromise
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.line import Ticket, Wish
 from hotseat.scheduling.state import ModelState, State
-from hotseat.terms import ClientId, LaunchId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from collections.abc import Callable

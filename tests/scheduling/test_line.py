@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hotseat.identifiers import ClientId, ModelName, TicketId
 from hotseat.scheduling.line import Line, Ticket, Wish
-from hotseat.terms import ClientId, ModelName, TicketId
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.identifiers import Instant, Place, TicketId
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.events import RequestLeft, UpstreamExited
     from hotseat.scheduling.line import Ticket
     from hotseat.scheduling.plan import Prospect
-    from hotseat.terms import Instant, Place, TicketId
 
 pytestmark = pytest.mark.uncounted
 

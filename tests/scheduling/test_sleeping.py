@@ -45,10 +45,10 @@ from tests.support.playbook import (
 
 from hotseat.catalog.spec import Source
 from hotseat.errors import Unloaded
+from hotseat.identifiers import HOST_MEMORY, LaunchId, ModelName
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, WayMade
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.terms import HOST_MEMORY, LaunchId, ModelName
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.catalogs import one_at_a_time
 from tests.support.rush_hour import Pace, RushHour
 
-from hotseat.terms import ModelName
+from hotseat.identifiers import ModelName
 
 pytestmark = pytest.mark.uncounted
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hotseat.identifiers import LaunchId, ModelName, TicketId
 from hotseat.simulation.bound import bound_s, claims, worst_share_of_bound
 from hotseat.simulation.run import Request, Run, Stay
 from hotseat.simulation.trace import Memory, Model, Open, Trace
-from hotseat.terms import LaunchId, ModelName, TicketId
 
 A, B = ModelName("A"), ModelName("B")
 TRACE = Trace(

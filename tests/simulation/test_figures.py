@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hotseat.identifiers import LaunchId, ModelName, TicketId
 from hotseat.simulation.figures import figures, jain, quantile, stalled_s
 from hotseat.simulation.run import Request, Run, Stay
-from hotseat.terms import LaunchId, ModelName, TicketId
 
 A = ModelName("A")
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.catalog.catalog import Policy
+from hotseat.identifiers import LaunchId, ModelName, TicketId
 from hotseat.scheduling.commands import Cause, Confirm, StartUpstream, StopUpstream, WakeAt
 from hotseat.scheduling.events import ClockReached, RequestArrived
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.house import Standstill, Turns, play
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.trace import Closed, Job, Memory, Model, Open, Pool, Step, Trace
-from hotseat.terms import LaunchId, ModelName, TicketId
 
 if TYPE_CHECKING:
     from hotseat.scheduling.commands import Command

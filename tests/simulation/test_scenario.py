@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hotseat.catalog.catalog import Policy
+from hotseat.identifiers import ModelName
 from hotseat.simulation.scenario import GIB, catalog_of, place, with_memory, with_patience
 from hotseat.simulation.trace import Group, Memory, Model, Scheduler, Trace
-from hotseat.terms import ModelName
 
 A, B = ModelName("A"), ModelName("B")
 MODELS = (Model("A", 1.0, slots=2, size=20.0, ttl=60.0, urgency=4.0, pinned=True), Model("B", 1.0, size={"gpu1": 2.5}))

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from hotseat.identifiers import LaunchId, ModelName, TicketId
 from hotseat.simulation.run import Request, Run, Stay
 from hotseat.simulation.timeline import clock, phases, timeline
-from hotseat.terms import LaunchId, ModelName, TicketId
 
 SVG = "{http://www.w3.org/2000/svg}"
 ODD = ModelName('a<b>&"c')

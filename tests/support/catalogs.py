@@ -10,7 +10,7 @@ from hotseat.catalog.groups import TOGETHER, Group, Groups
 from hotseat.catalog.matrix import Matrix
 from hotseat.catalog.sleeping import Ask, Sleep, SleepLevel
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
-from hotseat.terms import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
+from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,8 @@ from tests.support.catalogs import (
 from tests.support.world import Life, World
 
 from hotseat.catalog.groups import Group
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.line import PLACES
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

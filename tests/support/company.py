@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.puppets import Puppets, catalog, come_true, spec
 
-from hotseat.dispatcher import Dispatcher
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.errors import HostSilent
-from hotseat.fellowship import Fellowship
 from hotseat.fleet.inprocess import Board, InProcess
-from hotseat.journal import Journal
+from hotseat.fleet.node import Fellowship
+from hotseat.identifiers import HostName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
-from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.fleet.desk import Desk
-    from hotseat.terms import ModelName
+    from hotseat.identifiers import ModelName
 
 SECRET = "hush"
 MODELS = (spec("qwen", aliases=("q",)), spec("llama"))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Offer, Residence, Room, Wish, encoded
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import Bucket, Change, Removed, Revision, Written
-from hotseat.terms import ClientId, DeviceName, HostName, ModelName
+from hotseat.identifiers import ClientId, DeviceName, HostName, ModelName
 
 if TYPE_CHECKING:
     import msgspec
 
-    from hotseat.terms import Instant
+    from hotseat.identifiers import Instant
 
 GIB = 1 << 30
 GPU = DeviceName("gpu0")

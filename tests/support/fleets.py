@@ -12,8 +12,8 @@ from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.pauses import Pauses
 from hotseat.fleet.store import Bucket
+from hotseat.identifiers import HostName
 from hotseat.settings import Fleet
-from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

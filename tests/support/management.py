@@ -12,13 +12,13 @@ import uvicorn
 from tests.support.puppets import Puppets, come_true
 
 from hotseat import dashboard
-from hotseat.accounts import Accounts
-from hotseat.activity import Activity
+from hotseat.activity.recent import Activity
+from hotseat.activity.store import Archive, Archivist
+from hotseat.activity.usage import Accounts
 from hotseat.api.app import build
 from hotseat.api.house import ConfigReport, House, ReloadResult
-from hotseat.archive import Archive, Archivist
-from hotseat.dispatcher import Dispatcher
-from hotseat.journal import Journal
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import ActivityKept, Settings
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from hotseat.activity import UnderWay
+    from hotseat.activity.recent import UnderWay
     from hotseat.api.house import FleetDesk
     from hotseat.catalog.catalog import Catalog
-    from hotseat.terms import ModelName
+    from hotseat.identifiers import ModelName
 
 STARTED_AT = 1_700_000_000.5
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.ports import free_port
 
-from hotseat.dialling import Place
+from hotseat.net.happy_eyeballs import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tests.support.catalogs import GIB, gpu
 
 from hotseat.errors import HotseatError, LoadFailed
+from hotseat.identifiers import Address, ClientId, LaunchId, ModelName, TicketId, Upstream
 from hotseat.scheduling import invariants
 from hotseat.scheduling.commands import (
     Cause,
@@ -53,14 +54,13 @@ from hotseat.scheduling.events import (
     WakeFailed,
 )
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.terms import Address, ClientId, LaunchId, ModelName, TicketId, Upstream
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.sleeping import SleepLevel
+    from hotseat.identifiers import Instant, Seconds
     from hotseat.scheduling.lifecycle import Phase
     from hotseat.scheduling.view import ModelView
-    from hotseat.terms import Instant, Seconds
 
 Sketch: TypeAlias = Callable[["Playbook"], Event]
 """A fact about the present process of a model, whichever launch that is."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.errors import LoadFailed
+from hotseat.identifiers import Address, ModelName, Upstream
 from hotseat.scheduling.events import (
     SleepFailed,
     SlotsLearned,
@@ -18,7 +19,6 @@ from hotseat.scheduling.events import (
     UpstreamReady,
     WakeFailed,
 )
-from hotseat.terms import Address, ModelName, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,13 +13,13 @@ from tests.support.puppets import Puppets, catalog, come_true, spec
 from tests.support.scripted_upstream import ScriptedUpstream, on_a_path, on_a_port
 from tests.support.transport import Wire
 
-from hotseat.dispatcher import Dispatcher
-from hotseat.journal import Journal
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
+from hotseat.identifiers import Address, ModelName, Upstream
 from hotseat.relay.relay import SWEEP_S, Relay
 from hotseat.relay.rules import Rules
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.terms import Address, ModelName, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Message
 
-    from hotseat.activity import Asked, Tokens
+    from hotseat.activity.recent import Asked, Tokens
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.identifiers import ClientId
     from hotseat.scheduling.commands import StartUpstream
     from hotseat.scheduling.events import UpstreamFailed
     from hotseat.settings import Settings
-    from hotseat.terms import ClientId
 
 OUR_ID = b"box-7"
 """What this house calls every request that has no name."""

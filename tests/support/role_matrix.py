@@ -67,7 +67,9 @@ def run(plan: Plan) -> Tally:
     tally = Tally()
     trials = list(requests(plan, own_routes()))
     with (
-        patch("hotseat.process_lives.BREATH_S", 0.0),  # no real server has to be given time before it is stopped
+        patch(
+            "hotseat.dispatch.server_tasks.BREATH_S", 0.0
+        ),  # no real server has to be given time before it is stopped
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         for number, situation in enumerate(SITUATIONS):

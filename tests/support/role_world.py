@@ -19,13 +19,13 @@ from tests.support.role_oracle import Oracle
 from tests.support.transport import Wire
 
 from hotseat.config.load import read
-from hotseat.dispatcher import Dispatcher
-from hotseat.journal import Journal
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
+from hotseat.identifiers import Address, ModelName, Upstream
 from hotseat.relay.relay import Relay
 from hotseat.relay.rules import Rules
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.terms import Address, ModelName, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

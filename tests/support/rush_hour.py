@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.support.world import Server
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.terms import Instant, ModelName, Seconds, TicketId
+    from hotseat.identifiers import Instant, ModelName, Seconds, TicketId
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from tests.support.transport import DEADLINE_S, PROMPTLY_S, End, Wire, within
 
+from hotseat.identifiers import Address
 from hotseat.tasks import Tasks
-from hotseat.terms import Address
 
 if TYPE_CHECKING:
     from pathlib import Path

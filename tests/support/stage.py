@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+from hotseat.identifiers import LaunchId, ModelName
 from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
 from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
-from hotseat.terms import LaunchId, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
+from hotseat.identifiers import HOST_MEMORY, Address, ClientId, TicketId, Upstream
 from hotseat.scheduling import invariants
 from hotseat.scheduling.commands import (
     Cause,
@@ -51,15 +52,14 @@ from hotseat.scheduling.events import (
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.line import PLACES, Wish
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.terms import HOST_MEMORY, Address, ClientId, TicketId, Upstream
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
+    from hotseat.identifiers import Bytes, Instant, LaunchId, ModelName, Place, Seconds
     from hotseat.scheduling.view import View
-    from hotseat.terms import Bytes, Instant, LaunchId, ModelName, Place, Seconds
 
 NEVER: Instant = float("inf")
 ROUNDS = 200

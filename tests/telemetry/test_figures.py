@@ -11,12 +11,13 @@ from scripts.make_docs import DOCS
 from tests.support.catalogs import sleeps
 from tests.support.puppets import Puppets, catalog, come_true, spec
 
-from hotseat.accounts import Accounts
-from hotseat.activity import Tokens
-from hotseat.dispatcher import Dispatcher
+from hotseat.activity.recent import Tokens
+from hotseat.activity.usage import Accounts
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
-from hotseat.fleet_view import Agreement, FleetView, HostStanding, HostView, Resident, Standing
-from hotseat.journal import Journal
+from hotseat.fleet.view import Agreement, FleetView, HostStanding, HostView, Resident, Standing
+from hotseat.identifiers import HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import View
 from hotseat.settings import ApiKey
@@ -26,7 +27,6 @@ from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.log_page import LogPage
 from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metrics import Metrics
-from hotseat.terms import HostName, ModelName
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

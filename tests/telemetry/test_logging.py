@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hotseat.identifiers import ModelName
 from hotseat.settings import LogFormat, Logging
 from hotseat.telemetry.json_lines import server_line
 from hotseat.telemetry.logs import TIME_FORMATS, is_text, set_up, stamped
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.puppets import Puppets, catalog, come_true, spec
 
-from hotseat.activity import Tokens
-from hotseat.dispatcher import Dispatcher
+from hotseat.activity.recent import Tokens
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.errors import HotseatError, LoadFailed, Unloaded
-from hotseat.journal import Journal
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.telemetry.metrics import Metrics
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.stage import model, soon
 
+from hotseat.identifiers import Address, LaunchId, ModelName, Upstream
 from hotseat.scheduling.view import InUse
-from hotseat.terms import Address, LaunchId, ModelName, Upstream
 from hotseat.upstreams import liveness
 from hotseat.upstreams.liveness import COMPUTING, LIMIT_S, LOOKS, Liveness
 

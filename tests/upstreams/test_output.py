@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.stage import model
 
-from hotseat.terms import ModelName
+from hotseat.identifiers import ModelName
 from hotseat.upstreams.echo import LONGEST_LINE, Echo
 from hotseat.upstreams.output import KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.terms import Address
+from hotseat.identifiers import Address
 from hotseat.upstreams import props
 from hotseat.upstreams.props import total_slots
 

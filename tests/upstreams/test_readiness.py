@@ -12,9 +12,9 @@ from tests.support.certificate import CERTIFICATE
 from tests.support.names import FIRST, SECOND, black_hole, port_of, two
 from tests.support.stage import model, played_by
 
-from hotseat import http_client
-from hotseat.dialling import Dialler
-from hotseat.terms import Address
+from hotseat.identifiers import Address
+from hotseat.net import http_client
+from hotseat.net.happy_eyeballs import Dialler
 from hotseat.upstreams import readiness
 from hotseat.upstreams.readiness import Readiness, pause
 

@@ -14,9 +14,9 @@ from bench.swap.cache import make_cold, resident_share
 from tests.support.llama import REPOSITORY
 from tests.support.stage import GUARD_INTERPRETER, Stage, model, soon
 
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import ReadAhead
 from hotseat.tasks import Tasks
-from hotseat.terms import ModelName
 from hotseat.upstreams import reading_ahead
 from hotseat.upstreams.reading_ahead import BLOCK, Pace, ReadingAhead
 from hotseat.upstreams.supervisor import open_supervisor

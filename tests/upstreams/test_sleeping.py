@@ -18,9 +18,9 @@ from tests.support.stage import PYTHON, model
 from hotseat.catalog.sleeping import SleepLevel, step_of
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.config.sleeping import SERVERS
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import PutToSleep, WakeUp
 from hotseat.scheduling.events import SleepFailed, UpstreamAsleep, UpstreamAwake, WakeFailed
-from hotseat.terms import ModelName
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage

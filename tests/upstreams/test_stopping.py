@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pytest
     from tests.support.stage import Stage
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 TRIES = 3
 """On a busy machine one of them may be held up."""

@@ -10,8 +10,8 @@ import pytest
 from tests.support.processes import command_line
 from tests.support.stage import model, soon
 
+from hotseat.identifiers import ModelName
 from hotseat.tasks import Tasks
-from hotseat.terms import ModelName
 from hotseat.upstreams.taking_in import taken_in, weight_of
 
 if TYPE_CHECKING:

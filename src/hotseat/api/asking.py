@@ -11,12 +11,12 @@ from hotseat.api.context import Asker, Here
 from hotseat.api.management import UNKNOWN, Responses
 from hotseat.api.shapes import Failure, FinishedRequest, History, Requests, RequestUnderWay, Result
 from hotseat.errors import Forbidden
-from hotseat.terms import TicketId
+from hotseat.identifiers import TicketId
 
 if TYPE_CHECKING:
-    from hotseat.activity import Finished, UnderWay
+    from hotseat.activity.recent import Finished, UnderWay
     from hotseat.api.house import House
-    from hotseat.terms import ModelName
+    from hotseat.identifiers import ModelName
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 

@@ -13,8 +13,8 @@ from hotseat.errors import HostSilent
 
 if TYPE_CHECKING:
     from hotseat.api.house import FleetDesk
-    from hotseat.fleet_view import Sighting
-    from hotseat.terms import ModelName
+    from hotseat.fleet.view import Sighting
+    from hotseat.identifiers import ModelName
 
 BEST_FIRST = ("ready", "loading", "waking")
 

@@ -12,14 +12,14 @@ from hotseat.api.context import Here
 from hotseat.api.management import UNKNOWN, Responses
 from hotseat.api.patience import LiveStream, listening
 from hotseat.api.telling import as_sse
-from hotseat.journal import Gap
+from hotseat.dispatch.journal import Gap
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from hotseat.api.house import House, Logs
-    from hotseat.journal import Journal
-    from hotseat.terms import ModelName
+    from hotseat.dispatch.journal import Journal
+    from hotseat.identifiers import ModelName
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 

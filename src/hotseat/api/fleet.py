@@ -12,11 +12,11 @@ from hotseat.api.management import Responses
 from hotseat.api.patience import unless_gone
 from hotseat.api.shapes import Failure, Result
 from hotseat.errors import NotInAFleet
-from hotseat.fleet_view import Order
+from hotseat.fleet.view import Order
 
 if TYPE_CHECKING:
     from hotseat.api.house import FleetDesk, House
-    from hotseat.fleet_view import HostView
+    from hotseat.fleet.view import HostView
 
 router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
 

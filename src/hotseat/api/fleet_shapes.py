@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from hotseat.fleet_view import HostStanding, Standing
+from hotseat.fleet.view import HostStanding, Standing
 
 STANDING = "`apart`: NATS is away, so this host serves and passes on by what it knows."
 

@@ -10,13 +10,13 @@ from hotseat.catalog.catalog import CatalogChange
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from hotseat.accounts import Account
-    from hotseat.activity import Activity, Finished, UnderWay
-    from hotseat.dispatcher import Dispatcher
-    from hotseat.fleet_view import FleetView, Order, Sighting, Standing
-    from hotseat.journal import Journal
+    from hotseat.activity.recent import Activity, Finished, UnderWay
+    from hotseat.activity.usage import Account
+    from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.dispatch.journal import Journal
+    from hotseat.fleet.view import FleetView, Order, Sighting, Standing
+    from hotseat.identifiers import HostName, ModelName, Place, Seconds
     from hotseat.settings import Settings
-    from hotseat.terms import HostName, ModelName, Place, Seconds
 
 
 class Logs(Protocol):

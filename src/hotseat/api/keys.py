@@ -10,7 +10,7 @@ from hotseat.api.context import Here
 from hotseat.api.shapes import Key, KeyList
 
 if TYPE_CHECKING:
-    from hotseat.accounts import Account
+    from hotseat.activity.usage import Account
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 

@@ -29,7 +29,7 @@ from hotseat.api.shapes import (
 )
 from hotseat.api.telling import about, last_cause, told
 from hotseat.errors import ShuttingDown
-from hotseat.fleet_view import Standing
+from hotseat.fleet.view import Standing
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
 from hotseat.scheduling.lifecycle import Phase
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from hotseat.api.house import House
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.identifiers import Bytes, ModelName, Place, Seconds
     from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
     from hotseat.settings import Readiness
-    from hotseat.terms import Bytes, ModelName, Place, Seconds
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 

@@ -16,10 +16,10 @@ from fastapi.responses import Response
 from hotseat.api.context import Here
 from hotseat.api.feeds import EVENTS, HEARTBEAT, HEARTBEAT_S
 from hotseat.api.patience import LiveStream, lasting, listening
-from hotseat.journal import Entry, Gap
+from hotseat.dispatch.journal import Entry, Gap
+from hotseat.dispatch.request_trace import Missed, Passage
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
 from hotseat.scheduling.events import UpstreamExited, UpstreamReady
-from hotseat.traffic import Missed, Passage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hotseat.api.house import House
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.identifiers import LaunchId
     from hotseat.scheduling.view import View
-    from hotseat.terms import LaunchId
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 

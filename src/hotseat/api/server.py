@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from hotseat.terms import Address
+    from hotseat.identifiers import Address
 
 
 class ApiServer(uvicorn.Server):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from hotseat.api.fleet_shapes import Elsewhere, Membership
-from hotseat.fleet_view import Standing
+from hotseat.fleet.view import Standing
 from hotseat.scheduling.lifecycle import Phase
 
 # The contract's own

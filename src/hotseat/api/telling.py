@@ -11,18 +11,18 @@ from hotseat.api.shapes import Cause, JournalEntry
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.sleeping import SleepLevel
 from hotseat.catalog.spec import ModelSpec
+from hotseat.dispatch.journal import Gap
 from hotseat.errors import HotseatError
-from hotseat.journal import Gap
+from hotseat.identifiers import Address, Place
 from hotseat.scheduling.commands import StartUpstream, StopUpstream, WakeAt
-from hotseat.terms import Address, Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hotseat.journal import Entry
+    from hotseat.dispatch.journal import Entry
+    from hotseat.identifiers import ModelName
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
-    from hotseat.terms import ModelName
 
 
 def as_sse(item: Entry | Gap) -> str:

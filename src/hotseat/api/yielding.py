@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from hotseat.api.context import FOR_ALL_MODELS, Here
 from hotseat.api.shapes import Failure, Result
 from hotseat.errors import UnknownDevice, did_you_mean
-from hotseat.terms import LOCAL_HOST, DeviceName, Place
+from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
 
 router = APIRouter(prefix="/hotseat/yield", tags=["hotseat"], dependencies=[FOR_ALL_MODELS])
 

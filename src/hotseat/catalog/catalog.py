@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.leads import FleetModel, Lead, Profile, RemoteModel, Selector, Servable
     from hotseat.catalog.spec import Footprint
-    from hotseat.terms import Bytes, ModelName, Place, Seconds
+    from hotseat.identifiers import Bytes, ModelName, Place, Seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hotseat.catalog.matrix import Matrix
-    from hotseat.terms import ModelName
+    from hotseat.identifiers import ModelName
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from hotseat.catalog.spec import DEFAULT_TIMEOUTS, NOTHING, UNCHANGED, BodyChang
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.terms import Address, ModelName
+    from hotseat.identifiers import Address, ModelName
 
 
 @dataclass(frozen=True, slots=True)

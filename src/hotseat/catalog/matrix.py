@@ -15,7 +15,7 @@ from hotseat.catalog.spec import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hotseat.terms import ModelName
+    from hotseat.identifiers import ModelName
 
 
 @dataclass(frozen=True)

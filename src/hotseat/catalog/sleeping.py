@@ -12,7 +12,7 @@ from hotseat.catalog.template import split_command, unsealed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.terms import Bytes, Place, Seconds
+    from hotseat.identifiers import Bytes, Place, Seconds
 
 METHODS = ("GET", "POST", "PUT", "DELETE")
 LONGEST_S: Seconds = 120.0

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.sleeping import Sleep
-    from hotseat.terms import Bytes, ModelName, Place, Seconds
+    from hotseat.identifiers import Bytes, ModelName, Place, Seconds
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 

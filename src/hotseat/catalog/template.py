@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-from hotseat.terms import Address
+from hotseat.identifiers import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

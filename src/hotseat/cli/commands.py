@@ -101,8 +101,8 @@ def serve(
     """Run the server."""
     from hotseat import app as house
     from hotseat.config.fleet_form import nats_url
+    from hotseat.config.options import ServeOptions
     from hotseat.config.units import parse_listen
-    from hotseat.options import ServeOptions
     from hotseat.settings import LogFormat
 
     try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from hotseat.cli.client import Server
     from hotseat.hardware.reading import Reading
-    from hotseat.terms import DeviceName
+    from hotseat.identifiers import DeviceName
 
 UNKNOWN = "not told"
 

@@ -13,7 +13,7 @@ from hotseat.cli.examining import Finding, State
 from hotseat.cli.tables import without_escapes
 from hotseat.config.complaints import ConfigError
 from hotseat.config.load import Loaded, read
-from hotseat.greeting import url_of
+from hotseat.daemon.banner import url_of
 from hotseat.memory.steward import devices_for_models
 from hotseat.settings import Settings
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hotseat.cli.room import Device
+    from hotseat.identifiers import Bytes
     from hotseat.shelf.found import Found
-    from hotseat.terms import Bytes
 
 CONTEXTS = (32768, 16384, 8192, 4096)
 """Long enough for work with files at first; whoever needs more has memory to spare and raises it."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.hardware.machine import find_machine
-from hotseat.terms import RAM
+from hotseat.identifiers import RAM
 
 if TYPE_CHECKING:
     from hotseat.hardware.machine import Machine
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 GIB = 1 << 30
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hotseat.cli.room import Device
+    from hotseat.identifiers import Bytes
     from hotseat.shelf.found import Found
     from hotseat.shelf.naming import Named
-    from hotseat.terms import Bytes
 
 MIB, GIB = 1 << 20, 1 << 30
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")

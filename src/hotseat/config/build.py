@@ -17,6 +17,7 @@ from hotseat.config.matrix import MatrixMaker
 from hotseat.config.priorities import urgencies
 from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
+from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 from hotseat.settings import (
     Access,
     ActivityKept,
@@ -29,7 +30,6 @@ from hotseat.settings import (
     Settings,
     Shutdown,
 )
-from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

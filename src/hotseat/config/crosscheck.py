@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hotseat.config.complaints import Notebook, Path, dotted, nearest
 from hotseat.config.forms import Form, Ignored, Later
 from hotseat.config.units import size_text
-from hotseat.file_limit import highest_file_limit, most_connections
+from hotseat.daemon.file_limit import highest_file_limit, most_connections
+from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, Place
 from hotseat.settings import Limits
-from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from hotseat.config.fleet_form import FleetForm, SecretForm, is_host_name
 from hotseat.config.secrets import secret_in
 from hotseat.config.units import is_loopback
+from hotseat.identifiers import HostName
 from hotseat.settings import Fleet, NatsLogin
-from hotseat.terms import HostName
 
 if TYPE_CHECKING:
     from hotseat.config.complaints import Notebook

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from hotseat.catalog.template import address_of, split_url
 from hotseat.config.forms import AsList, AsMapping, AsText, Form, TextListOrMapping, TextOrMapping, Words
 from hotseat.config.secrets import is_key
-from hotseat.host_proof import MOST_SECRETS
+from hotseat.fleet.host_proof import MOST_SECRETS
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 LONGEST_NAME = 253

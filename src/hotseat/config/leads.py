@@ -12,7 +12,7 @@ from hotseat.catalog.spec import ModelSpec
 from hotseat.catalog.template import address_of
 from hotseat.config.complaints import dotted, nearest
 from hotseat.config.specs import body_changes, timeouts
-from hotseat.terms import Address, ModelName
+from hotseat.identifiers import Address, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.catalog.matrix import Matrix
 from hotseat.config.complaints import nearest
-from hotseat.terms import ModelName
+from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.accounts import digest_of
+from hotseat.activity.usage import digest_of
 from hotseat.config.complaints import nearest
 from hotseat.settings import ApiKey, Role
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from hotseat.catalog.sleeping import Sleep, SleepLevel, Step, step_of
 from hotseat.catalog.template import MODEL_ID, fill_hole, sealed, unsealed
 from hotseat.config.sleep_form import LevelForm, SleepForm
-from hotseat.terms import HOST_MEMORY, LOCAL_HOST, Bytes, DeviceName, Place
+from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, Bytes, DeviceName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from hotseat.catalog.spec import (
 )
 from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
 from hotseat.config.sleeping import SleepMaker
-from hotseat.terms import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
+from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hotseat.estimates.anatomy import Anatomy
     from hotseat.estimates.kv import CacheRules
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 FLOAT = 4
 HALF = 2

@@ -17,7 +17,7 @@ from hotseat.estimates.quants import QUANTS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

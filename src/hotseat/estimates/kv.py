@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hotseat.estimates.anatomy import Layer
     from hotseat.estimates.quants import Quant
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 PADDING = 256
 """llama-server rounds every cache up to this many cells."""

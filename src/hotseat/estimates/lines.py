@@ -11,7 +11,7 @@ from hotseat.errors import HotseatError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 
 class CannotEstimate(HotseatError):

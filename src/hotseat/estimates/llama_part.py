@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hotseat.estimates.anatomy import Anatomy
     from hotseat.estimates.gguf import Head, Tensor
     from hotseat.estimates.machine import Gpu
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 MIB = 1 << 20
 

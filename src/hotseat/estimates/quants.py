@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 
 class Quant(NamedTuple):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Set
 
     from hotseat.estimates.gguf import Tensor
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 AMX = {"F16": 0, "Q4_0": 0, "Q4_1": 0, "Q8_0": 4, "Q4_K": 4, "Q5_K": 4, "Q6_K": 0, "IQ4_XS": 2}
 """Formats for Intel's matrix tiles, with the bytes that each block grows by."""

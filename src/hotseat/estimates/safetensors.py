@@ -13,7 +13,7 @@ from hotseat.estimates.lines import CannotEstimate
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 LONGEST_HEAD = 100_000_000
 """The format's own bound."""

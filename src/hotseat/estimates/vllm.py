@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hotseat.estimates.command import Server
     from hotseat.estimates.machine import Files
     from hotseat.estimates.safetensors import Checkpoint
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 USUAL_SHARE = 0.9
 BLOCK = 16

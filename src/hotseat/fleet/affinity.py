@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hotseat.terms import HostName
+    from hotseat.identifiers import HostName
 
 
 def liking(subject: str, host: HostName) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hotseat.fleet.records import CatalogRecord
     from hotseat.fleet.store import Change, Store
-    from hotseat.terms import Instant, Seconds
+    from hotseat.identifiers import Instant, Seconds
 
 EARLY_S, LATE_S = 6 * 3600.0, 12 * 3600.0
 """A catalog lives for a day: it is renewed somewhere between."""

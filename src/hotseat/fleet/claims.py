@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.holdings import Held
     from hotseat.fleet.placement import Load
     from hotseat.fleet.store import Store, Written
-    from hotseat.terms import HostName, ModelName
+    from hotseat.identifiers import HostName, ModelName
 
 
 @dataclass(frozen=True, slots=True)

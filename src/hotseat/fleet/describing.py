@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.identifiers import Bytes, DeviceName, HostName, ModelName, Place, Seconds
     from hotseat.scheduling.view import ModelView, View
-    from hotseat.terms import Bytes, DeviceName, HostName, ModelName, Place, Seconds
 
 DIGITS = 32
 

@@ -10,8 +10,8 @@ from hotseat.fleet.errands import Ourselves
 from hotseat.fleet.moving import Mover
 from hotseat.fleet.picture import picture
 from hotseat.fleet.roster import NO_WISH
-from hotseat.fleet_view import Sighting
-from hotseat.terms import HostName
+from hotseat.fleet.view import Sighting
+from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from hotseat.fleet.moving import Envoy
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Store
-    from hotseat.fleet_view import FleetView, Order, Standing
-    from hotseat.terms import Instant, ModelName
+    from hotseat.fleet.view import FleetView, Order, Standing
+    from hotseat.identifiers import Instant, ModelName
 
 
 class Belonging(Ourselves, Protocol):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from hotseat.fleet.replicas import Spare
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Change, Revision, Store
+    from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.tasks import Tasks
-    from hotseat.terms import Instant, ModelName, Seconds
 
 log = logging.getLogger(__name__)
 

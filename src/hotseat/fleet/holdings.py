@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hotseat.fleet.records import Claim
     from hotseat.fleet.store import Revision
-    from hotseat.terms import HostName, Instant, ModelName, Seconds
+    from hotseat.identifiers import HostName, Instant, ModelName, Seconds
 
 CLAIM_S: Seconds = LEASE_S
 """A claim counts for so long since it was heard of: the store may be unable to tell that it has ended."""

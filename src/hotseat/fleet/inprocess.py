@@ -27,7 +27,7 @@ from hotseat.fleet.store import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
-    from hotseat.terms import Instant, Seconds
+    from hotseat.identifiers import Instant, Seconds
 
 
 class Board:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from hotseat.fleet.records import HostRecord, Residence
     from hotseat.fleet.store import Revision
-    from hotseat.terms import Bytes, DeviceName, HostName, Instant, ModelName, Seconds
+    from hotseat.identifiers import Bytes, DeviceName, HostName, Instant, ModelName, Seconds
 
 READY, LOADING, COLD, ASLEEP, RESTING = "ready", "loading", "cold", "asleep", "resting"
 COMING = (LOADING, COLD, ASLEEP)

@@ -14,7 +14,7 @@ from hotseat.fleet.catalog_lease import CatalogLease
 from hotseat.fleet.describing import gist
 from hotseat.fleet.records import HostRecord, decoded, encoded
 from hotseat.fleet.store import LEASE_S, Bucket, Change, Conflict, Store, StoreError, Written
-from hotseat.fleet_view import Standing
+from hotseat.fleet.view import Standing
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hotseat.fleet.records import CatalogRecord
     from hotseat.fleet.store import Revision
-    from hotseat.terms import Instant, Seconds
+    from hotseat.identifiers import Instant, Seconds
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.guide import Guide
     from hotseat.fleet.member import Member
     from hotseat.fleet.roster import Roster
-    from hotseat.terms import HostName, Instant, ModelName, Seconds
+    from hotseat.identifiers import HostName, Instant, ModelName, Seconds
 
 LOOK_S: Seconds = 0.1
 """Records of hosts come five times a second at most."""

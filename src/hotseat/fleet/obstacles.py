@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import HostRecord, Offer
     from hotseat.fleet.roster import Roster
-    from hotseat.terms import Instant, ModelName
+    from hotseat.identifiers import Instant, ModelName
 
 NAMED = 3
 """Of many hosts with the same trouble so many are named."""

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from hotseat.fleet.store import Store
+    from hotseat.identifiers import Seconds
     from hotseat.settings import Fleet
-    from hotseat.terms import Seconds
 
 FIRST_S: Seconds = 5.0
 """For NATS to answer at the start; after that we begin without it."""

@@ -8,13 +8,13 @@ from hotseat.errors import FleetApart
 from hotseat.fleet.picture import orders_in
 from hotseat.fleet.records import Wish, decoded, encoded
 from hotseat.fleet.store import Bucket, Conflict, StoreError
-from hotseat.fleet_view import Order
+from hotseat.fleet.view import Order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.fleet.store import Store, Written
-    from hotseat.terms import HostName
+    from hotseat.identifiers import HostName
 
     Orders = frozenset[Order]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 chance: Callable[[float, float], float] = SystemRandom().uniform
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.fleet_view import AbsentView, ClaimView, DeviceRoom, FleetView, HostStanding, HostView, Order, Resident
+from hotseat.fleet.view import AbsentView, ClaimView, DeviceRoom, FleetView, HostStanding, HostView, Order, Resident
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from hotseat.fleet.records import Residence, Wish
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.tally import Tally
-    from hotseat.fleet_view import Standing
-    from hotseat.terms import Instant
+    from hotseat.fleet.view import Standing
+    from hotseat.identifiers import Instant
 
 
 def picture(roster: Roster, tally: Tally, standing: Standing, now: Instant) -> FleetView:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import Offer
     from hotseat.fleet.roster import Roster
-    from hotseat.terms import ClientId, HostName, Instant, ModelName
+    from hotseat.identifiers import ClientId, HostName, Instant, ModelName
 
 GLANCED_AT = 128
 """Of many hosts that may load a model so many are compared: a decision must not take longer than a request. The best

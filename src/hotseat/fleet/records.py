@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from hotseat.terms import Bytes, DeviceName, HostName, ModelName, Seconds  # noqa: TC001 - msgspec reads them
+from hotseat.identifiers import Bytes, DeviceName, HostName, ModelName, Seconds  # noqa: TC001 - msgspec reads them
 
 
 class Residence(msgspec.Struct, frozen=True, omit_defaults=True):

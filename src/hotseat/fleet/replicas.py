@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import Residence
     from hotseat.fleet.roster import Roster
-    from hotseat.terms import HostName, Instant, ModelName, Seconds
+    from hotseat.identifiers import HostName, Instant, ModelName, Seconds
 
 UNUSED = BUSY
 """A replica that is waited for may cost others whatever models cost that are not in use;"""

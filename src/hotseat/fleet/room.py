@@ -12,11 +12,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.fleet.member import ASLEEP, COLD, LEAVING, LOADING, RESTING
+from hotseat.identifiers import Place
 from hotseat.scheduling import eviction
 from hotseat.scheduling.eviction import cheapest, cost, price_in_use, price_unused
 from hotseat.scheduling.habits import UNKNOWN_LOAD_S
 from hotseat.scheduling.linger import next_use_s
-from hotseat.terms import Place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import HostRecord, Offer, Residence
     from hotseat.fleet.roster import Roster
-    from hotseat.terms import Bytes, DeviceName, Instant, ModelName, Seconds
+    from hotseat.identifiers import Bytes, DeviceName, Instant, ModelName, Seconds
 
 TAKES_NO_ROOM = (COLD, RESTING)
 NEVER_ENOUGH = float("inf")

@@ -21,14 +21,14 @@ from hotseat.fleet.member import LEAVING, Member
 from hotseat.fleet.menu import Menu
 from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Wish, decoded
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
-from hotseat.terms import HostName
+from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hotseat.fleet.records import Offer, Residence
     from hotseat.fleet.store import Change
-    from hotseat.terms import Instant, ModelName
+    from hotseat.identifiers import Instant, ModelName
 
 NO_WISH = Wish()
 

@@ -11,15 +11,15 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from hotseat.fleet.host_proof import RECORD, LogLimit
 from hotseat.fleet.store import Bucket, Conflict, Removed, StoreError, Written
-from hotseat.host_proof import RECORD, LogLimit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from hotseat.fleet.host_proof import FleetSecret
     from hotseat.fleet.store import Change, Revision, Store
-    from hotseat.host_proof import FleetSecret
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NewType, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 Revision = NewType("Revision", int)
 """Of one key in one bucket; a later write has a higher one."""

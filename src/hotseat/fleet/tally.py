@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hotseat.fleet_view import Agreement
+from hotseat.fleet.view import Agreement
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from hotseat.fleet.claims import Agreed
-    from hotseat.terms import HostName
+    from hotseat.identifiers import HostName
 
 
 class Tally:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hotseat.hardware.reading import Use
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 Sysctl: TypeAlias = "Callable[[str], int | None]"
 

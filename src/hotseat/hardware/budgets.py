@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.terms import RAM
+from hotseat.identifiers import RAM
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from hotseat.hardware.reading import DeviceReading
-    from hotseat.terms import Bytes, DeviceName
+    from hotseat.identifiers import Bytes, DeviceName
 
 RAM_KEPT = 8
 """One part in so many of the RAM is left to everybody else on the machine."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hotseat.hardware.device import Slot
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 
 def memory_of(pids: Iterable[int], slot: Slot, regions: Sequence[str], proc: Path = PROC) -> Bytes:

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NewType, Protocol, TypeAlias
 
 from hotseat.hardware.reading import Use, merged
-from hotseat.terms import DeviceName
+from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.spec import LaunchRecipe
-    from hotseat.terms import LaunchId
+    from hotseat.identifiers import LaunchId
 
 RecipeKey = NewType("RecipeKey", str)
 Uses: TypeAlias = "Mapping[DeviceName, Use]"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hotseat.hardware.machine import Meter
     from hotseat.hardware.reading import DeviceReading
-    from hotseat.terms import DeviceName, Seconds
+    from hotseat.identifiers import DeviceName, Seconds
 
 log = logging.getLogger(__name__)
 

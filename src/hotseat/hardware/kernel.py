@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 PROC, SYS = Path("/proc"), Path("/sys")
 

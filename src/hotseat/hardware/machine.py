@@ -6,12 +6,12 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.elsewhere import ELSEWHERE
 from hotseat.hardware import amd, apple, nvidia
 from hotseat.hardware.census import census, trees
 from hotseat.hardware.ram import Ram
 from hotseat.hardware.reading import Reading
-from hotseat.terms import RAM, DeviceName
+from hotseat.identifiers import RAM, DeviceName
+from hotseat.model_servers.remote_launchers import ELSEWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hotseat.hardware.device import Device
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 log = logging.getLogger(__name__)
 

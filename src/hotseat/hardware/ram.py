@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 MARGIN = 20
 """One part in so many of all memory is left alone."""

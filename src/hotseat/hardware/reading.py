@@ -10,7 +10,7 @@ from hotseat.catalog.spec import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.terms import Bytes, DeviceName
+    from hotseat.identifiers import Bytes, DeviceName
 
 
 @dataclass(frozen=True, slots=True)

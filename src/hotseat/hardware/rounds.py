@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from hotseat.hardware.reading import Reading, Use
-    from hotseat.terms import DeviceName, ModelName, Seconds
+    from hotseat.identifiers import DeviceName, ModelName, Seconds
 
 
 @dataclass(frozen=True, slots=True)

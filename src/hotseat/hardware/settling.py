@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.hardware.reading import DeviceReading
-    from hotseat.terms import Bytes, DeviceName, Seconds
+    from hotseat.identifiers import Bytes, DeviceName, Seconds
 
 WITHIN_S: Seconds = 5.0
 FIRST_PAUSE_S: Seconds = 0.01

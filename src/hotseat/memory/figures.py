@@ -11,8 +11,8 @@ from hotseat.estimates.files import Disk
 from hotseat.estimates.lines import Backing, Where
 from hotseat.estimates.machine import Gpu
 from hotseat.hardware.footprints import key_of
+from hotseat.identifiers import LOCAL_HOST, RAM, Place
 from hotseat.memory.guessing import Guesses, Placing
-from hotseat.terms import LOCAL_HOST, RAM, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hotseat.hardware.footprints import Footprints, RecipeKey
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.reading import Use
-    from hotseat.terms import Bytes, DeviceName
+    from hotseat.identifiers import Bytes, DeviceName
 
 
 class Figures:

@@ -11,7 +11,7 @@ from hotseat.catalog.redaction import without
 from hotseat.catalog.template import PORT, fill_hole
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.lines import CannotEstimate, Where
-from hotseat.terms import LOCAL_HOST, RAM, Place
+from hotseat.identifiers import LOCAL_HOST, RAM, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.estimates.lines import Estimate
     from hotseat.estimates.machine import Files, Gpu
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
     Key: TypeAlias = tuple[object, ...]
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.hardware.settling import Freed, Watches
+    from hotseat.identifiers import Bytes, DeviceName, Instant, LaunchId, ModelName, Seconds
     from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
     from hotseat.scheduling.events import (
         SleepFailed,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         UpstreamReady,
         WakeFailed,
     )
-    from hotseat.terms import Bytes, DeviceName, Instant, LaunchId, ModelName, Seconds
 
 log = logging.getLogger(__name__)
 

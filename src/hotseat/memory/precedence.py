@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from hotseat.hardware.bystanders import Bystander
+    from hotseat.identifiers import Place, Seconds
     from hotseat.scheduling.events import Event
-    from hotseat.terms import Place, Seconds
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from hotseat.hardware.footprints import Footprints
 from hotseat.hardware.gauge import Gauge
 from hotseat.hardware.machine import find_machine
 from hotseat.hardware.rounds import Rounds
-from hotseat.keeper import LEARNED, Keeper, state_directory
 from hotseat.memory.figures import Figures
 from hotseat.memory.hands import PatientHands
 from hotseat.memory.precedence import Precedence
@@ -24,6 +23,7 @@ from hotseat.scheduling.events import (
     UpstreamFailed,
     UpstreamReady,
 )
+from hotseat.state.learned_store import LEARNED, Keeper, state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.reading import DeviceReading, Reading
+    from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
     from hotseat.memory.hands import Hands
     from hotseat.memory.watch import House
     from hotseat.scheduling.events import Event
     from hotseat.settings import Settings
     from hotseat.tasks import Tasks
-    from hotseat.terms import Bytes, DeviceName, ModelName, Seconds
 
 SECTION = "memory"
 """Of what was learned."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 from hotseat.catalog.spec import Source
 from hotseat.hardware.footprints import key_of
 from hotseat.hardware.reading import folded
+from hotseat.identifiers import LOCAL_HOST, RAM, Place
 from hotseat.memory.figures import is_unified
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.room import in_gib
-from hotseat.terms import LOCAL_HOST, RAM, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from hotseat.hardware.footprints import Footprints
     from hotseat.hardware.reading import Reading
     from hotseat.hardware.rounds import Measured
+    from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
     from hotseat.memory.figures import Figures
     from hotseat.scheduling.events import Event
     from hotseat.scheduling.view import ModelView, View
-    from hotseat.terms import Bytes, DeviceName, ModelName, Seconds
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from hotseat.errors import UpstreamError
 from hotseat.relay.head import SWITCHING, read_response_head
 
 if TYPE_CHECKING:
+    from hotseat.identifiers import Bytes
     from hotseat.relay.head import Field, ResponseHead
-    from hotseat.terms import Bytes
 
 MOST_BETWEEN_CHUNKS: Bytes = 1 << 20
 """Of sizes, extensions and trailers. More than one read brings, because a read may end just behind a chunk."""

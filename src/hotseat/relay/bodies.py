@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from hotseat.errors import Busy
 
 if TYPE_CHECKING:
+    from hotseat.identifiers import Bytes
     from hotseat.relay.body import Body
     from hotseat.settings import Limits
-    from hotseat.terms import Bytes
 
 MOST_IN_MEMORY: Bytes = 512 << 20
 """Of request bodies, all clients together."""

@@ -16,7 +16,7 @@ from hotseat.relay.multipart import FormReader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 IN_MEMORY: Bytes = 1 << 20
 PIECE: Bytes = 256 << 10

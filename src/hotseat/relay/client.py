@@ -31,11 +31,11 @@ from hotseat.relay.request import Request, dialect_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.activity import UnderWay
+    from hotseat.activity.recent import UnderWay
+    from hotseat.identifiers import Bytes, Instant, ModelName, Seconds
     from hotseat.relay.arrivals import Excess
     from hotseat.relay.head import RequestHead
     from hotseat.relay.relay import Relay
-    from hotseat.terms import Bytes, Instant, ModelName, Seconds
 
 NEVER: Instant = float("inf")
 MOST_AHEAD: Bytes = 64 << 10

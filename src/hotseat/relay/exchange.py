@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
-from hotseat.activity import UnderWay
+from hotseat.activity.recent import UnderWay
 from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, FELLOW_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
 from hotseat.errors import HotseatError, LoadFailed, UnknownModel, UpstreamError, broken
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from hotseat.accounts import Visit
-    from hotseat.activity import Tokens
+    from hotseat.activity.recent import Tokens
+    from hotseat.activity.usage import Visit
     from hotseat.catalog.leads import Servable
     from hotseat.catalog.spec import Timeouts
+    from hotseat.fleet.route import Elsewhere
+    from hotseat.identifiers import Address, Instant, ModelName, Seconds, TicketId, Upstream
     from hotseat.relay.known import KnownResponse
     from hotseat.relay.passage import Hosts
     from hotseat.relay.relay import Relay
     from hotseat.relay.request import Request
     from hotseat.relay.sides import Client
-    from hotseat.terms import Address, Instant, ModelName, Seconds, TicketId, Upstream
-    from hotseat.whereabouts import Elsewhere
 
 log = logging.getLogger(__name__)
 

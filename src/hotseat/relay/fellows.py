@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from hotseat.errors import HostUnproven, HotseatError, NotHere, ShuttingDown, UnknownModel
-from hotseat.host_proof import FleetSecret, LogLimit, ProofChecker
+from hotseat.fleet.host_proof import FleetSecret, LogLimit, ProofChecker
 from hotseat.relay.head import BLANKS, FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, PROOF
 from hotseat.relay.keys import Verdict
 from hotseat.relay.naming import Destination, Road
@@ -21,10 +21,10 @@ from hotseat.settings import Role
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
+    from hotseat.identifiers import ClientId, HostName, ModelName, Seconds
     from hotseat.relay.head import RequestHead
     from hotseat.relay.paths import PathTable
     from hotseat.settings import Fleet
-    from hotseat.terms import ClientId, HostName, ModelName, Seconds
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from hotseat.relay.naming import MODEL_IN_BODY, name_for_v1
 if TYPE_CHECKING:
     from hotseat.catalog.leads import Lead
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.dispatcher import Dispatcher
+    from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.identifiers import Address
     from hotseat.relay.request import Request
     from hotseat.relay.rules import Rules
-    from hotseat.terms import Address
 
 
 def lead_of(request: Request, dispatcher: Dispatcher) -> Lead:

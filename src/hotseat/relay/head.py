@@ -19,7 +19,7 @@ from hotseat.relay.multipart import boundary_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hotseat.terms import Address
+    from hotseat.identifiers import Address
 
 Field = tuple[bytes, bytes]
 

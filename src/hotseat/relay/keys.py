@@ -13,14 +13,14 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
-from hotseat.accounts import HELD
+from hotseat.activity.usage import HELD
 from hotseat.errors import Forbidden, Unauthorized
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hotseat.accounts import Account
+    from hotseat.activity.usage import Account
 
 RANK = {role: rank for rank, role in enumerate(Role)}
 

@@ -18,12 +18,12 @@ from hotseat.relay.request import Request
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
+    from hotseat.identifiers import Address, Bytes, ClientId, Instant, Seconds
     from hotseat.relay.body import Body
     from hotseat.relay.head import RequestHead
     from hotseat.relay.keys import Verdict
     from hotseat.relay.naming import Destination
     from hotseat.relay.rules import Rules
-    from hotseat.terms import Address, Bytes, ClientId, Instant, Seconds
 
 MOST_KNOWN = 512
 LONGEST_KNOWN: Bytes = 4 << 10

@@ -9,9 +9,9 @@ from hotseat.relay.refusals import one_line
 
 if TYPE_CHECKING:
     from hotseat.catalog.leads import Servable
-    from hotseat.dispatcher import Dispatcher
+    from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.identifiers import Seconds
     from hotseat.relay.request import Request
-    from hotseat.terms import Seconds
 
 WORTH_TELLING_S: Seconds = 0.1
 """Who waited for less does not wonder why."""

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError
-from hotseat.whereabouts import Here
+from hotseat.fleet.route import Here
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-    from hotseat.host_proof import Signer
+    from hotseat.fleet.host_proof import Signer
+    from hotseat.fleet.route import Elsewhere, Where
+    from hotseat.identifiers import ClientId, HostName, ModelName
     from hotseat.relay.head import ResponseHead
-    from hotseat.terms import ClientId, HostName, ModelName
-    from hotseat.whereabouts import Elsewhere, Where
 
 
 class Hosts(Protocol):

@@ -8,7 +8,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS
-from hotseat.dialling import Dialler
+from hotseat.net.happy_eyeballs import Dialler
 from hotseat.relay.known import KnownResponse, Memory
 from hotseat.tasks import Tasks
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.catalog.spec import Timeouts
+    from hotseat.identifiers import Address, Instant, Seconds
     from hotseat.relay.upstream import UpstreamConnection
-    from hotseat.terms import Address, Instant, Seconds
 
 log = logging.getLogger(__name__)
 

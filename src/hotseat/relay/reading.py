@@ -33,11 +33,11 @@ from hotseat.relay.rules import too_large
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
+    from hotseat.identifiers import Bytes, ClientId, Seconds
     from hotseat.relay.head import Field, RequestHead
     from hotseat.relay.known import Memory
     from hotseat.relay.relay import Relay
     from hotseat.relay.rules import Rules
-    from hotseat.terms import Bytes, ClientId, Seconds
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from hotseat.relay.paths import Dialect, dialect_of_path
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 LONGEST_HEADER = 500
 SHORTEST_RETRY_S, LONGEST_RETRY_S = 1, 60

@@ -35,17 +35,17 @@ from hotseat.tasks import Tasks, attempt
 if TYPE_CHECKING:
     import ssl
 
-    from hotseat.activity import Asked, Tokens, UnderWay
+    from hotseat.activity.recent import Asked, Tokens, UnderWay
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.leads import Selector, Servable
-    from hotseat.dispatcher import Dispatcher
+    from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.fleet.route import Elsewhere
+    from hotseat.identifiers import Address, ClientId, ModelName, Seconds
     from hotseat.relay.arrivals import Excess
     from hotseat.relay.body import Body
     from hotseat.relay.passage import Hosts
     from hotseat.relay.request import Request
     from hotseat.relay.rules import Rules
-    from hotseat.terms import Address, ClientId, ModelName, Seconds
-    from hotseat.whereabouts import Elsewhere
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,10 @@ from hotseat.relay.rewrite import BEFORE_AN_OBJECT, rewrite_json
 from hotseat.settings import MiB
 
 if TYPE_CHECKING:
-    from hotseat.accounts import Visit
+    from hotseat.activity.usage import Visit
     from hotseat.catalog.leads import Lead, RemoteModel
     from hotseat.catalog.spec import BodyChanges
+    from hotseat.identifiers import Address, Bytes, ClientId, Instant
     from hotseat.relay.body import Body
     from hotseat.relay.head import RequestHead
     from hotseat.relay.keys import Verdict
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from hotseat.relay.paths import Dialect
     from hotseat.relay.rewrite import Members
     from hotseat.settings import ErrorFormat
-    from hotseat.terms import Address, Bytes, ClientId, Instant
 
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 MOST_UNDECLARED: Bytes = 16 * MiB

@@ -7,8 +7,9 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hotseat.accounts import Accounts
+from hotseat.activity.usage import Accounts
 from hotseat.errors import HotseatError, TooLarge
+from hotseat.identifiers import ClientId
 from hotseat.relay.access import Gate
 from hotseat.relay.arrivals import ip_of
 from hotseat.relay.authority import reduce_absolute
@@ -20,15 +21,14 @@ from hotseat.relay.origins import Origins
 from hotseat.relay.own_names import own_names
 from hotseat.relay.paths import PathTable, needs_no_key
 from hotseat.relay.request import must_stay_in_memory
-from hotseat.terms import ClientId
 
 if TYPE_CHECKING:
+    from hotseat.identifiers import Bytes
     from hotseat.relay.head import RequestHead
     from hotseat.relay.keys import Verdict
     from hotseat.relay.naming import Destination
     from hotseat.relay.request import Request
     from hotseat.settings import Settings
-    from hotseat.terms import Bytes
 
 MAPPED_BITS = 96
 """How much of an IPv6 address says that the rest is an IPv4 address."""

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hotseat.catalog.leads import Selector, Servable
+    from hotseat.identifiers import ModelName
     from hotseat.scheduling.view import View
-    from hotseat.terms import ModelName
 
 RUNNING = (Phase.READY, Phase.LOADING)
 WARM = (*RUNNING, Phase.ASLEEP)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.errors import HotseatError
-    from hotseat.terms import Instant
+    from hotseat.identifiers import Instant
 
 
 class Client(Protocol):

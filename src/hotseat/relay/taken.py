@@ -11,7 +11,7 @@ import struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 BYTES_ACKED = 120
 """Where Linux has `tcpi_bytes_acked` in its struct tcp_info."""

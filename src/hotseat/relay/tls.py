@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
+    from hotseat.identifiers import Seconds
     from hotseat.relay.relay import Relay
-    from hotseat.terms import Seconds
 
 BACKLOG = 4096
 AGAIN_S: Seconds = 0.1

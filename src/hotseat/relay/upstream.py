@@ -22,12 +22,12 @@ from hotseat.relay.usage import LARGE, LAST_PIECES, ends_of
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import Timeouts
+    from hotseat.identifiers import Address, Bytes, Instant, Seconds
     from hotseat.relay.body import Body
     from hotseat.relay.exchange import Exchange
     from hotseat.relay.head import ResponseHead
     from hotseat.relay.known import KnownResponse
     from hotseat.relay.pool import Pool
-    from hotseat.terms import Address, Bytes, Instant, Seconds
 
 LARGEST_HEAD = 64 << 10
 MOST_INTERIM_HEADS = 16

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hotseat.activity import Tokens
+from hotseat.activity.recent import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
     Read = Callable[[bytes, int], re.Match[bytes] | None]
 

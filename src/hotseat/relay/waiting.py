@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
+    from hotseat.identifiers import Bytes, Instant, Seconds
     from hotseat.relay.head import ResponseHead
     from hotseat.relay.relay import Relay
     from hotseat.relay.request import Request
     from hotseat.relay.sides import Client
-    from hotseat.terms import Bytes, Instant, Seconds
 
 GRACE_S: Seconds = 2.0
 """How long a request waits in silence: quick loads and quick refusals keep their own status."""

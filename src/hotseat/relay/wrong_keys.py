@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.errors import HotseatError
+    from hotseat.identifiers import Instant, Seconds
     from hotseat.relay.head import RequestHead
-    from hotseat.terms import Instant, Seconds
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hotseat.identifiers import ClientId
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import ClientId
 
 SHARE = 3
 """A client may wait this many times as often as there is room left: alone it has three quarters of a line, and whoever

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.terms import Instant, ModelName, TicketId
+    from hotseat.identifiers import Instant, ModelName, TicketId
 
 
 class Claim(NamedTuple):

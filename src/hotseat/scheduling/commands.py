@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
-    from hotseat.terms import ClientId, Instant, LaunchId, ModelName, Seconds, TicketId, Upstream
+    from hotseat.identifiers import ClientId, Instant, LaunchId, ModelName, Seconds, TicketId, Upstream
 
 
 @dataclass(frozen=True, slots=True)

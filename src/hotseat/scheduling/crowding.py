@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.identifiers import Bytes, Instant, Place, Seconds
     from hotseat.scheduling.moves import Moves
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Bytes, Instant, Place, Seconds
 
 LOOK_AGAIN_S: Seconds = 1.0
 """While too much is taken by models in use: the end of a request is told to nobody."""

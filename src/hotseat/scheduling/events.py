@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.errors import LoadFailed
-    from hotseat.terms import Bytes, ClientId, LaunchId, ModelName, Place, Seconds, TicketId, Upstream
+    from hotseat.identifiers import Bytes, ClientId, LaunchId, ModelName, Place, Seconds, TicketId, Upstream
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from hotseat.scheduling.room import takes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from hotseat.identifiers import Bytes, Instant, ModelName, Place, Seconds
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Bytes, Instant, ModelName, Place, Seconds
 
 Model = TypeVar("Model")
 

@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, field
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from hotseat.terms import ModelName
+from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.terms import Bytes, ClientId, Instant, Seconds
+    from hotseat.identifiers import Bytes, ClientId, Instant, Seconds
 
 UNKNOWN_LOAD_S: Seconds = 20.0
 """A guess for a house that has never loaded anything."""

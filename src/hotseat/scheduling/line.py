@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.terms import ClientId, Instant, ModelName, TicketId
+    from hotseat.identifiers import ClientId, Instant, ModelName, TicketId
 
 PLACES = 8
 """In the line of one model, for each client: more than a person or an agent uses, less than a batch wants."""

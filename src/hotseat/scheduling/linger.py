@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hotseat.identifiers import Seconds
     from hotseat.scheduling.habits import Habit
-    from hotseat.terms import Seconds
 
 EVIDENCE = 2
 """Fewer returns than this say nothing: a cold start behaves like a house without any of this."""

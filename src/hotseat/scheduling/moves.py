@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
+    from hotseat.identifiers import Instant, ModelName, Seconds, TicketId, Upstream
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Instant, ModelName, Seconds, TicketId, Upstream
 
 FIRST_REST_S: Seconds = 2.0
 LONGEST_REST_S: Seconds = 60.0

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from hotseat.catalog.sleeping import Sleep, SleepLevel
+    from hotseat.identifiers import Seconds
     from hotseat.scheduling.habits import Nap
-    from hotseat.terms import Seconds
 
 TRIES = 2
 """How often a level is tried before it is judged: the first time a server may have to set memory aside."""

@@ -13,9 +13,9 @@ from hotseat.scheduling.waiting import served_in_s, waits
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from hotseat.identifiers import Instant
     from hotseat.scheduling.state import ModelState, State
     from hotseat.scheduling.waiting import Wait
-    from hotseat.terms import Instant
 
 
 # Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.

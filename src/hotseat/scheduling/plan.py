@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import NeverFits, NoRoom
+    from hotseat.identifiers import Bytes, Instant, ModelName, Place
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Bytes, Instant, ModelName, Place
 
     Models: TypeAlias = list[ModelState]
     Holds: TypeAlias = tuple[Hold, ...]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.errors import NeverFits, NoRoom
+from hotseat.identifiers import HOST_MEMORY
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.terms import HOST_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hotseat.catalog.groups import Group
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.identifiers import Bytes, ModelName, Place, Seconds
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Bytes, ModelName, Place, Seconds
 
 NEVER_FITS_HINT = "Raise the budget, unpin a model or choose a smaller quantisation."
 OTHERS_S: Seconds = 30.0

@@ -51,11 +51,11 @@ from hotseat.scheduling.waiting import newcomer_waits_s
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
+    from hotseat.identifiers import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.habits import Habits
     from hotseat.scheduling.state import ModelState
     from hotseat.scheduling.view import View
-    from hotseat.terms import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
 
 AboutSleep: TypeAlias = UpstreamAsleep | UpstreamAwake | SleepFailed | WakeFailed
 AboutLaunch: TypeAlias = (

@@ -19,9 +19,9 @@ from hotseat.scheduling.turns import NEVER, slots
 from hotseat.scheduling.waiting import waited_for
 
 if TYPE_CHECKING:
+    from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.scheduling.moves import Moves
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Instant, ModelName, Seconds
 
 
 def settle(moves: Moves) -> Instant:

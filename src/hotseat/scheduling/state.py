@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hotseat.identifiers import LaunchId
 from hotseat.scheduling.claims import Claim, Claims
 from hotseat.scheduling.habits import Habit, Habits
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.line import Line, Ticket, Wish
 from hotseat.scheduling.napping import Times, worth_it
-from hotseat.terms import LaunchId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+    from hotseat.identifiers import Bytes, Instant, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Cause, Evicted
     from hotseat.scheduling.events import WayMade
-    from hotseat.terms import Bytes, Instant, ModelName, Place, Seconds, TicketId, Upstream
 
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)

@@ -19,9 +19,9 @@ from hotseat.scheduling.room import fits_beside, is_in_the_way
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Instant, ModelName, Seconds
 
 NEVER: Instant = float("inf")
 CROWDED_SLOTS = 8

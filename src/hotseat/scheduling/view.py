@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.spec import Footprint
-    from hotseat.scheduling.lifecycle import Phase
-    from hotseat.terms import (
+    from hotseat.identifiers import (
         Bytes,
         ClientId,
         Instant,
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
         TicketId,
         Upstream,
     )
+    from hotseat.scheduling.lifecycle import Phase
 
 
 @dataclass(frozen=True, slots=True)

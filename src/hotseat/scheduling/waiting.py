@@ -14,9 +14,9 @@ from hotseat.scheduling.room import Floor, is_in_the_way
 from hotseat.scheduling.turns import LONGEST_STRETCH, Hold, Keeps, slots
 
 if TYPE_CHECKING:
+    from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.scheduling.line import Ticket
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.terms import Instant, ModelName, Seconds
 
 
 @dataclass(frozen=True, slots=True)

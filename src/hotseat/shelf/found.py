@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 
 class Role(Enum):

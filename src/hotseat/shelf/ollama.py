@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hotseat.estimates.lines import CannotEstimate
-from hotseat.json_text import parsed
+from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 SETTLED_S: Seconds = 2.0
 HELPERS = (Role.PROJECTOR, Role.DRAFT)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from hotseat.terms import Instant, Seconds
+    from hotseat.identifiers import Instant, Seconds
 
 DEEPEST = 8
 MOST_ENTRIES = 200_000

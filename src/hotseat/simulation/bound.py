@@ -18,9 +18,9 @@ from hotseat.simulation.trace import jobs_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.simulation.run import Request, Run, Stay
     from hotseat.simulation.trace import Trace
-    from hotseat.terms import Instant, ModelName, Seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hotseat.identifiers import Instant, Seconds
     from hotseat.simulation.run import Request, Run
-    from hotseat.terms import Instant, Seconds
 
 
 @dataclass(frozen=True, slots=True)

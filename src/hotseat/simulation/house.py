@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
+from hotseat.identifiers import Address, ClientId, ModelName, TicketId, Upstream
 from hotseat.scheduling.commands import (
     Confirm,
     Cut,
@@ -30,16 +31,15 @@ from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft,
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.simulation.replay import Replay, replays
 from hotseat.simulation.run import Request, Run, Stay
-from hotseat.terms import Address, ClientId, ModelName, TicketId, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from hotseat.identifiers import Instant
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
     from hotseat.scheduling.scheduler import Scheduler
     from hotseat.simulation.trace import Job, Model, Trace
-    from hotseat.terms import Instant
 
 PATIENCE = 1000
 """How often a decider may want to be woken in the same moment: more often it goes round in circles."""

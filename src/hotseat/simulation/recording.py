@@ -17,7 +17,7 @@ from hotseat.simulation.trace import Client, Closed, Group, Memory, Model, Open,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hotseat.terms import Bytes, Instant, Seconds
+    from hotseat.identifiers import Bytes, Instant, Seconds
 
 GIB = 1 << 30
 UNKNOWN_LOAD_S: Seconds = 20.0

@@ -9,7 +9,7 @@ from hotseat.simulation.trace import Client, Closed, Job, Open, Pool, Step
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hotseat.terms import Instant
+    from hotseat.identifiers import Instant
 
 
 class Replay:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hotseat.terms import Instant, LaunchId, ModelName, TicketId
+    from hotseat.identifiers import Instant, LaunchId, ModelName, TicketId
 
 
 @dataclass(slots=True)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+from hotseat.identifiers import LOCAL_HOST, DeviceName, ModelName, Place
 from hotseat.simulation.trace import FIRST_DEVICE
-from hotseat.terms import LOCAL_HOST, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hotseat.identifiers import Bytes
     from hotseat.simulation.trace import Model, Trace
-    from hotseat.terms import Bytes
 
 GIB = 1 << 30
 

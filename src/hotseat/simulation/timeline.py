@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hotseat.identifiers import Instant, ModelName
     from hotseat.simulation.run import Run, Stay
-    from hotseat.terms import Instant, ModelName
 
 WIDTH, NAMES, MARGIN = 1000, 150, 20
 LANE, BAR, TICK = 40, 14, 8

@@ -12,7 +12,7 @@ from enum import Enum
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from hotseat.errors import HotseatError
-from hotseat.fleet_view import Agreement, Standing
+from hotseat.fleet.view import Agreement, Standing
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
 

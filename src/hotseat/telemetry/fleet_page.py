@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
-from hotseat.fleet_view import Agreement, HostStanding
+from hotseat.fleet.view import Agreement, HostStanding
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.telemetry import figures
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from hotseat.fleet_view import FleetView
+    from hotseat.fleet.view import FleetView
 
 
 class FleetPage(Collector):

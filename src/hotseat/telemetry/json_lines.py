@@ -14,7 +14,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hotseat.terms import ModelName
+    from hotseat.identifiers import ModelName
 
 _PLACE = r"%[-#0 +]*\d*(?:\.\d+)?[a-z]"
 _PLACES = re.compile(rf"(?: (\w+)=)?{_PLACE}")

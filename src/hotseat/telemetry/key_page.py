@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from hotseat.accounts import Account
+    from hotseat.activity.usage import Account
 
 
 class KeyPage(Collector):

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from prometheus_client.registry import Collector
 
-    from hotseat.activity import Tokens
-    from hotseat.journal import Entry
+    from hotseat.activity.recent import Tokens
+    from hotseat.dispatch.journal import Entry
+    from hotseat.identifiers import Instant, LaunchId, ModelName
     from hotseat.scheduling.view import View
-    from hotseat.terms import Instant, LaunchId, ModelName
 
 
 class Metrics:

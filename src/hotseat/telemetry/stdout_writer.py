@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.terms import Bytes, Seconds
+    from hotseat.identifiers import Bytes, Seconds
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
     from hotseat.upstreams.link import Ward
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from hotseat.upstreams.plain_text import plain_line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.terms import Bytes, ModelName
+    from hotseat.identifiers import Bytes, ModelName
 
 LONGEST_LINE = 16 << 10
 """Bytes; a longer line becomes several."""

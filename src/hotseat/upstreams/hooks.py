@@ -7,9 +7,9 @@ import signal
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from hotseat.catalog.sleeping import Ask, Run
-from hotseat.dialling import Dialler
-from hotseat.http_client import fetch
-from hotseat.json_text import parsed
+from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.http_client import fetch
+from hotseat.net.json_text import parsed
 from hotseat.upstreams.child import describe
 from hotseat.upstreams.props import body_of
 from hotseat.upstreams.readiness import pause
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hotseat.catalog.sleeping import Step
-    from hotseat.terms import Address
+    from hotseat.identifiers import Address
     from hotseat.upstreams.link import Ward
 
 MOST_TOLD = 200

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.redaction import secrets_in, without
 from hotseat.catalog.template import PID, PORT, fill, fill_hole
-from hotseat.dialling import Dialler
 from hotseat.errors import LoadFailed
+from hotseat.identifiers import Address, Upstream
+from hotseat.net.happy_eyeballs import Dialler
 from hotseat.tasks import Tasks
-from hotseat.terms import Address, Upstream
 from hotseat.upstreams.child import Child
 from hotseat.upstreams.hooks import StepFailed, perform, until_sleeping
 from hotseat.upstreams.link import Order
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.catalog.template import FilledRecipe
-    from hotseat.terms import Bytes, ModelName, Seconds
+    from hotseat.identifiers import Bytes, ModelName, Seconds
     from hotseat.upstreams.guarding import Guard
     from hotseat.upstreams.link import Ward
     from hotseat.upstreams.output import Output

@@ -7,7 +7,7 @@ import socket
 import struct
 from ipaddress import ip_address
 
-from hotseat.elsewhere import ELSEWHERE
+from hotseat.model_servers.remote_launchers import ELSEWHERE
 from hotseat.upstreams.processes import PROC, group_of, marker_of, parent_of, processes
 from hotseat.upstreams.sock_diag import listening
 

@@ -15,8 +15,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.catalog.template import PORT, fill_hole
-from hotseat.dialling import Dialler
-from hotseat.http_client import fetch
+from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.http_client import fetch
 from hotseat.scheduling.events import UpstreamUnresponsive
 from hotseat.tasks import Tasks
 from hotseat.upstreams.processes import processor_time
@@ -24,8 +24,8 @@ from hotseat.upstreams.processes import processor_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds
     from hotseat.scheduling.view import InUse
-    from hotseat.terms import Instant, LaunchId, ModelName, Seconds
 
 log = logging.getLogger(__name__)
 

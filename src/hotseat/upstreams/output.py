@@ -19,7 +19,7 @@ from hotseat.upstreams.plain_text import plain_line
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
-    from hotseat.terms import ModelName, Seconds
+    from hotseat.identifiers import ModelName, Seconds
 
 KEPT = 256 << 10
 BEHIND = 256 << 10

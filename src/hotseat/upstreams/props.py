@@ -5,12 +5,12 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from hotseat.dialling import Dialler
-from hotseat.http_client import fetch
-from hotseat.json_text import parsed
+from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.http_client import fetch
+from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:
-    from hotseat.terms import Address, Seconds
+    from hotseat.identifiers import Address, Seconds
 
 LLAMA_SERVER = "llama.cpp"
 """What it calls itself in the field `Server`."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from hotseat.dialling import Dialler
-from hotseat.http_client import connected, fetch
+from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.http_client import connected, fetch
 
 if TYPE_CHECKING:
-    from hotseat.terms import Address, Seconds
+    from hotseat.identifiers import Address, Seconds
 
 PROBE_TIMEOUT_S = 2.0
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from hotseat.terms import Bytes, Seconds
+    from hotseat.identifiers import Bytes, Seconds
 
 PIECE: Bytes = 128 << 10
 BLOCK: Bytes = 4 << 20

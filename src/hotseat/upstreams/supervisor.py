@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from hotseat.identifiers import Bytes, LaunchId, ModelName
     from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
-    from hotseat.terms import Bytes, LaunchId, ModelName
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from hotseat.upstreams.processes import PROC, children
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hotseat.terms import Bytes
+    from hotseat.identifiers import Bytes
 
 SMALLEST: Bytes = 1 << 20
 """Smaller files that a command names are templates and certificates, not weights."""

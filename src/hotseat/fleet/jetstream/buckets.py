@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from nats.js import JetStreamContext
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 log = logging.getLogger(__name__)
 

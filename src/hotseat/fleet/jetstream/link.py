@@ -17,8 +17,8 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from hotseat.identifiers import Seconds
     from hotseat.settings import Fleet
-    from hotseat.terms import Seconds
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
     from hotseat.fleet.store import Change
+    from hotseat.identifiers import Seconds
     from hotseat.settings import Fleet
-    from hotseat.terms import Seconds
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
     from hotseat.fleet.store import Bucket
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 log = logging.getLogger(__name__)
 

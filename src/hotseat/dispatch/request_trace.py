@@ -16,9 +16,9 @@ from hotseat.scheduling.events import RequestArrived, RequestLeft
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
+    from hotseat.identifiers import ClientId, Instant, ModelName, TicketId
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
-    from hotseat.terms import ClientId, Instant, ModelName, TicketId
 
 BEHIND = 4096
 """How many passages a watcher may lag behind before it is told how many it missed."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.terms import Bytes, DeviceName, HostName, ModelName, Seconds
+    from hotseat.identifiers import Bytes, DeviceName, HostName, ModelName, Seconds
 
 
 class Standing(Enum):

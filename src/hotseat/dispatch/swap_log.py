@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hotseat.identifiers import Instant, Seconds
     from hotseat.scheduling.commands import Evicted, ReportSwap
-    from hotseat.terms import Instant, Seconds
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from hotseat.scheduling.room import Occupancy
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
-    from hotseat.dispatcher import Dispatcher
-    from hotseat.journal import Entry
+    from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.dispatch.journal import Entry
+    from hotseat.identifiers import LaunchId, ModelName
     from hotseat.scheduling.view import View
     from hotseat.tasks import Tasks
-    from hotseat.terms import LaunchId, ModelName
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.terms import ClientId, ModelName, Seconds, TicketId
+    from hotseat.identifiers import ClientId, ModelName, Seconds, TicketId
 
 KEPT = 1000
 LONGEST_PATH = 200

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from hotseat.terms import Address, HostName
+    from hotseat.identifiers import Address, HostName
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog, CatalogChange
     from hotseat.config.load import Loaded, LookAgain
+    from hotseat.identifiers import ModelName, Seconds
     from hotseat.settings import Settings
     from hotseat.shelf.stock import Stock
-    from hotseat.terms import ModelName, Seconds
 
 log = logging.getLogger(__name__)
 

@@ -28,9 +28,9 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds
     from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, WakeUp
     from hotseat.scheduling.events import Event
-    from hotseat.terms import Instant, LaunchId, ModelName, Seconds
 
 log = logging.getLogger(__name__)
 

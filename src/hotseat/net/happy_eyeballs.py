@@ -20,7 +20,7 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hotseat.terms import Address, Seconds
+    from hotseat.identifiers import Address, Seconds
 
     Resolve = Callable[[str, int], Awaitable[list["Place"]]]
 

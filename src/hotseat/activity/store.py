@@ -13,17 +13,17 @@ import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from hotseat.activity import Finished, Tokens
+from hotseat.activity.recent import Finished, Tokens
 from hotseat.errors import HotseatError
-from hotseat.terms import ClientId, ModelName
+from hotseat.identifiers import ClientId, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from hotseat.activity import Activity
+    from hotseat.activity.recent import Activity
+    from hotseat.identifiers import Seconds
     from hotseat.settings import ActivityKept
-    from hotseat.terms import Seconds
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from hotseat.scheduling.events import UpstreamAwake, UpstreamReady
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.journal import Entry
-    from hotseat.keeper import Section
+    from hotseat.dispatch.journal import Entry
+    from hotseat.identifiers import Instant, Seconds
     from hotseat.scheduling.habits import Habits
-    from hotseat.terms import Instant, Seconds
+    from hotseat.state.learned_store import Section
 
 BETWEEN_SAVES_S: Seconds = 60.0
 

@@ -14,8 +14,8 @@ from hotseat.errors import Forbidden, OverLimit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.settings import ApiKey
-    from hotseat.terms import Instant, ModelName, Seconds
 
 SHOWN = 8
 """Hexadecimal digits of a key's digest: enough to tell holders apart, not enough to guess a key by."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from hotseat.terms import Seconds
+    from hotseat.identifiers import Seconds
 
 FIRST_FD = 3
 LISTENS_WITHIN_S: Seconds = 0.1

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hotseat.terms import Instant, Seconds
+    from hotseat.identifiers import Instant, Seconds
 
 LATELY_S: Seconds = 60.0
 """Whoever asks more rarely than this would hear of it too late anyway."""

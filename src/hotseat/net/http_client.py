@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from hotseat.dialling import Dialler
-    from hotseat.terms import Address, Bytes, Seconds
+    from hotseat.identifiers import Address, Bytes, Seconds
+    from hotseat.net.happy_eyeballs import Dialler
 
 MOST_BYTES: Bytes = 1 << 20
 LONGEST_HEAD: Bytes = 64 << 10

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hotseat.catalog.template import address_of
-from hotseat.dialling import Dialler
 from hotseat.errors import HostSilent, NotRunning
-from hotseat.http_client import fetch
-from hotseat.json_text import parsed
+from hotseat.identifiers import ClientId
+from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.http_client import fetch
+from hotseat.net.json_text import parsed
 from hotseat.relay.fellows import OPERATE, line_of_proof, lines_for_fellow, said_by
-from hotseat.terms import ClientId
 
 if TYPE_CHECKING:
-    from hotseat.host_proof import Signer
-    from hotseat.terms import Bytes, HostName, ModelName, Seconds
+    from hotseat.fleet.host_proof import Signer
+    from hotseat.identifiers import Bytes, HostName, ModelName, Seconds
 
 STORY_S: Seconds = 2.0
 """Whoever asks why waits no longer for another host's answer."""

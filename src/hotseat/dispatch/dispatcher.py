@@ -17,8 +17,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, Protocol, assert_never, cast
 
 from hotseat.catalog.catalog import CatalogChange, compare
+from hotseat.dispatch.request_trace import Traffic
+from hotseat.dispatch.server_tasks import ProcessLives
+from hotseat.dispatch.swap_log import SwapDiary
 from hotseat.errors import Dismissed, UnknownTicket, Unloaded, broken
-from hotseat.process_lives import ProcessLives
+from hotseat.identifiers import ClientId, TicketId
 from hotseat.scheduling.commands import (
     Command,
     Confirm,
@@ -44,21 +47,18 @@ from hotseat.scheduling.events import (
     ShutdownRequested,
     UnloadRequested,
 )
-from hotseat.swaps import SwapDiary
 from hotseat.tasks import attempt
-from hotseat.terms import ClientId, TicketId
-from hotseat.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.dispatch.journal import Journal
+    from hotseat.dispatch.server_tasks import Hands
     from hotseat.errors import HotseatError
-    from hotseat.journal import Journal
-    from hotseat.process_lives import Hands
+    from hotseat.identifiers import Instant, ModelName, Seconds, Upstream
     from hotseat.scheduling.scheduler import Scheduler
     from hotseat.scheduling.view import View
-    from hotseat.terms import Instant, ModelName, Seconds, Upstream
 
 log = logging.getLogger(__name__)
 

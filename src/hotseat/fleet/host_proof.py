@@ -19,7 +19,7 @@ from hotseat.errors import HostUnproven
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hotseat.terms import HostName, Seconds
+    from hotseat.identifiers import HostName, Seconds
 
     Clock = Callable[[], Seconds]
 

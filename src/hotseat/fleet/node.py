@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from hotseat import __version__
 from hotseat.catalog.leads import FleetModel
-from hotseat.envoy import Envoy
+from hotseat.fleet.client import Envoy
 from hotseat.fleet.describing import Identity, catalog_record, digest_of, host_record
 from hotseat.fleet.desk import Desk
 from hotseat.fleet.errands import Errands
 from hotseat.fleet.guide import Guide
+from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.membership import Membership
 from hotseat.fleet.opening import open_store
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket
-from hotseat.host_proof import FleetSecret, Signer
 from hotseat.scheduling.events import RequestArrived, RequestLeft
 from hotseat.tasks import Tasks
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.dispatcher import Dispatcher
+    from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.dispatch.journal import Entry
     from hotseat.fleet.moving import Envoy as SpeaksWithHosts
     from hotseat.fleet.records import CatalogRecord, HostRecord
     from hotseat.fleet.store import Change, Store
-    from hotseat.fleet_view import Standing
-    from hotseat.journal import Entry
+    from hotseat.fleet.view import Standing
+    from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.settings import Fleet
-    from hotseat.terms import Instant, ModelName, Seconds
 
 FRESH_S: Seconds = 0.1
 """What this host thinks of itself when it places a request is no older."""

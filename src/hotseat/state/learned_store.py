@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotseat.json_text import parsed
+from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,1 @@
+"""Carries out what the scheduler decides, and records it."""
