@@ -165,7 +165,7 @@ def test_no_secret_is_printed_or_served(house: Hotseat) -> None:
     answers = [*used(house), *served(house)]
     eventually(lambda: "started as" in house.log())
     commands = [*said_by_commands(house, OURS["plain key"])]
-    ours = [command_line(pid) for pid in (house.process.pid, *house.processes("hotseat.upstreams.guard"))]
+    ours = [command_line(pid) for pid in (house.process.pid, *house.processes("hotseat.model_servers.guard_process"))]
     leaks = [leak for text in (*answers, *commands, *ours) for leak in found(text, OURS, SERVERS, CLIENTS)]
 
     assert leaks == []

@@ -16,7 +16,7 @@ from tests.support.processes import all_pids, environment
 
 from hotseat.cli.client import Server
 from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed
-from hotseat.upstreams.processes import MARKER
+from hotseat.model_servers.os_processes import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

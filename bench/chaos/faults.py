@@ -160,6 +160,6 @@ class HouseInjector(Injector):
         await self._house.start()
 
     async def _kill_guard(self) -> None:
-        for pid in self._house.processes("hotseat.upstreams.guard"):
+        for pid in self._house.processes("hotseat.model_servers.guard_process"):
             send_signal(pid, signal.SIGKILL)
         await asyncio.sleep(0.5)

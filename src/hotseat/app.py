@@ -42,6 +42,10 @@ from hotseat.fleet.store import StoreError
 from hotseat.hardware.ram import Ram
 from hotseat.identifiers import Address
 from hotseat.memory.steward import Steward
+from hotseat.model_servers.liveness import Liveness
+from hotseat.model_servers.output import Outputs
+from hotseat.model_servers.stdout_copy import Echo
+from hotseat.model_servers.supervisor import Supervisor, open_supervisor
 from hotseat.net.listeners import bound, tls_context
 from hotseat.relay.fellows import Fellows
 from hotseat.relay.relay import Relay
@@ -63,10 +67,6 @@ from hotseat.telemetry.log_page import LogPage
 from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metrics import Metrics
 from hotseat.telemetry.stdout_writer import StdoutWriter
-from hotseat.upstreams.echo import Echo
-from hotseat.upstreams.liveness import Liveness
-from hotseat.upstreams.output import Outputs
-from hotseat.upstreams.supervisor import Supervisor, open_supervisor
 
 if TYPE_CHECKING:
     import socket

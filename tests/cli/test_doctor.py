@@ -18,8 +18,8 @@ from tests.support.shelves import put
 
 from hotseat.cli import examining
 from hotseat.cli.examining import AMD, NVIDIA, State
+from hotseat.model_servers.os_processes import MARKER, marker_of
 from hotseat.settings import Access, ApiKey, Settings
-from hotseat.upstreams.processes import MARKER, marker_of
 
 if TYPE_CHECKING:
     from pathlib import Path

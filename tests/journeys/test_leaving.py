@@ -42,7 +42,7 @@ def test_sigterm_lets_a_stream_finish(serve: Callable[..., Hotseat]) -> None:
 
 
 def guard_of(house: Hotseat) -> int:
-    (guard,) = house.processes("hotseat.upstreams.guard")
+    (guard,) = house.processes("hotseat.model_servers.guard_process")
     return guard
 
 

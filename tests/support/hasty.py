@@ -6,7 +6,7 @@ from functools import partial
 
 from hotseat import app
 from hotseat.cli import main
-from hotseat.upstreams.liveness import Liveness
+from hotseat.model_servers.liveness import Liveness
 
 LIMIT_S = 2.0
 

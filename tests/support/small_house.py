@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.stage import GUARD_INTERPRETER, Stage, model
 
-from hotseat.upstreams.supervisor import open_supervisor
+from hotseat.model_servers.supervisor import open_supervisor
 
 
 async def keep_house(parts: list[dict[str, Any]], records: Path) -> None:

@@ -18,8 +18,8 @@ from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.upstreams.output import Output
-    from hotseat.upstreams.supervisor import Supervisor
+    from hotseat.model_servers.output import Output
+    from hotseat.model_servers.supervisor import Supervisor
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.stage import GUARD_INTERPRETER, Stage
 
-from hotseat.upstreams.processes import children
-from hotseat.upstreams.supervisor import open_supervisor
+from hotseat.model_servers.os_processes import children
+from hotseat.model_servers.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.stage import GUARD_INTERPRETER, is_alive, soon
 
-from hotseat.upstreams.guarding import Guard
-from hotseat.upstreams.link import Order
-from hotseat.upstreams.processes import children
+from hotseat.model_servers.guard_client import Guard
+from hotseat.model_servers.guard_link import Order
+from hotseat.model_servers.os_processes import children
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

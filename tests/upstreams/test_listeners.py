@@ -12,8 +12,8 @@ from tests.support.cast import HEALTHY
 from tests.support.ports import free_port
 from tests.support.stage import model, played_by
 
-from hotseat.upstreams import listeners, sock_diag
-from hotseat.upstreams.listeners import is_of_launch, name_of, owner_of, stranger_on
+from hotseat.model_servers import port_owner, sock_diag
+from hotseat.model_servers.port_owner import is_of_launch, name_of, owner_of, stranger_on
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ def test_other_machines_and_names_are_not_looked_into() -> None:
 
 def test_where_the_system_tells_nothing_nobody_is_a_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS, which has no /proc."""
-    monkeypatch.setattr(listeners, "PROC", str(tmp_path))
+    monkeypatch.setattr(port_owner, "PROC", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert stranger_on("127.0.0.1", server.getsockname()[1], 1, "") is None
 
@@ -100,8 +100,8 @@ def test_the_kernel_and_its_table_tell_of_the_same_listeners(family: socket.Addr
     """Where one of them is forbidden, the other serves as well."""
     with socket.create_server((host, 0), family=family) as server:
         port = server.getsockname()[1]
-        asked = listeners.listeners(family, port)
-        read = listeners.in_table("tcp" if family == socket.AF_INET else "tcp6", port)
+        asked = port_owner.listeners(family, port)
+        read = port_owner.in_table("tcp" if family == socket.AF_INET else "tcp6", port)
 
     assert [(address, inode) for address, inodes in asked.items() for inode in inodes] == read
     assert len(read) == 1
@@ -117,7 +117,7 @@ def test_where_the_kernel_may_not_be_asked_its_table_is_read(monkeypatch: pytest
 
 
 def test_a_question_that_the_kernel_refuses_is_an_error() -> None:
-    """Not an answer without listeners."""
+    """Not an answer without port_owner."""
     with pytest.raises(OSError, match="No such file or directory"):
         sock_diag.listening(socket.AF_APPLETALK)
 

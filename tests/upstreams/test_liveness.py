@@ -13,9 +13,9 @@ import pytest
 from tests.support.stage import model, soon
 
 from hotseat.identifiers import Address, LaunchId, ModelName, Upstream
+from hotseat.model_servers import liveness
+from hotseat.model_servers.liveness import COMPUTING, LIMIT_S, LOOKS, Liveness
 from hotseat.scheduling.view import InUse
-from hotseat.upstreams import liveness
-from hotseat.upstreams.liveness import COMPUTING, LIMIT_S, LOOKS, Liveness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,10 +18,10 @@ from tests.support.client import eventually
 from tests.support.processes import all_pids, command_line, environment
 from tests.support.stage import GUARD_INTERPRETER, Stage, is_alive, model, played_by, soon
 
-from hotseat.upstreams.descendants import Record, present_era, start_of, write
-from hotseat.upstreams.leftovers import recorded
-from hotseat.upstreams.processes import children
-from hotseat.upstreams.supervisor import open_supervisor
+from hotseat.model_servers.descendants import Record, present_era, start_of, write
+from hotseat.model_servers.orphans import recorded
+from hotseat.model_servers.os_processes import children
+from hotseat.model_servers.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

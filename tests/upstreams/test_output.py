@@ -11,8 +11,8 @@ import pytest
 from tests.support.stage import model
 
 from hotseat.identifiers import ModelName
-from hotseat.upstreams.echo import LONGEST_LINE, Echo
-from hotseat.upstreams.output import KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
+from hotseat.model_servers.output import KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
+from hotseat.model_servers.stdout_copy import LONGEST_LINE, Echo
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage

@@ -10,8 +10,8 @@ import pytest
 from tests.support.ports import free_port
 from tests.support.stage import model, played_by
 
-from hotseat.upstreams import ports as ports_module
-from hotseat.upstreams.ports import Loan, Ports
+from hotseat.model_servers import ports as ports_module
+from hotseat.model_servers.ports import Loan, Ports
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage

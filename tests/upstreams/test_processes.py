@@ -1,4 +1,4 @@
-"""What the system tells of processes, and what we make of it where it tells less."""
+"""What the system tells of os_processes, and what we make of it where it tells less."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import pytest
 from tests.support.client import eventually
 from tests.support.stage import PYTHON
 
-from hotseat.upstreams import processes
-from hotseat.upstreams.child import describe
-from hotseat.upstreams.processes import (
+from hotseat.model_servers import os_processes
+from hotseat.model_servers.os_processes import (
     MARKER,
     children,
     collect_one,
@@ -26,6 +25,7 @@ from hotseat.upstreams.processes import (
     session_of,
     signal_group,
 )
+from hotseat.model_servers.server_process import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def test_children_are_read_from_the_threads_where_the_kernel_lists_them(
     for thread, listed in (("7", "8 9 "), ("71", "10 ")):
         (tmp_path / "7" / "task" / thread).mkdir(parents=True)
         (tmp_path / "7" / "task" / thread / "children").write_text(listed)
-    monkeypatch.setattr(processes, "PROC", str(tmp_path))
+    monkeypatch.setattr(os_processes, "PROC", str(tmp_path))
 
     assert sorted(children(7)) == [8, 9, 10]
 
@@ -81,14 +81,14 @@ def test_children_are_found_by_asking_all_where_it_does_not(tmp_path: Path, monk
     for pid, parent in ((8, 7), (9, 7), (10, 1)):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "stat").write_text(f"{pid} (a ) S 1 (b) S {parent} 1 1 0")
-    monkeypatch.setattr(processes, "PROC", str(tmp_path))
+    monkeypatch.setattr(os_processes, "PROC", str(tmp_path))
 
     assert sorted(children(7)) == [8, 9]
 
 
 def test_without_a_process_table_nobody_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS."""
-    monkeypatch.setattr(processes, "PROC", str(tmp_path / "proc"))
+    monkeypatch.setattr(os_processes, "PROC", str(tmp_path / "proc"))
 
     assert children(os.getpid()) == []
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.identifiers import Address
-from hotseat.upstreams import props
-from hotseat.upstreams.props import total_slots
+from hotseat.model_servers import llama_props
+from hotseat.model_servers.llama_props import total_slots
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,6 +72,6 @@ async def test_nobody_listens() -> None:
 
 async def test_a_server_that_never_ends_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not waited for."""
-    monkeypatch.setattr(props, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(llama_props, "PATIENCE_S", 0.05)
     async with server(OK + b"{", hangs=True) as address:
         assert await total_slots(address) is None

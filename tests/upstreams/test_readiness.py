@@ -13,10 +13,10 @@ from tests.support.names import FIRST, SECOND, black_hole, port_of, two
 from tests.support.stage import model, played_by
 
 from hotseat.identifiers import Address
+from hotseat.model_servers import readiness
+from hotseat.model_servers.readiness import Readiness, pause
 from hotseat.net import http_client
 from hotseat.net.happy_eyeballs import Dialler
-from hotseat.upstreams import readiness
-from hotseat.upstreams.readiness import Readiness, pause
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ from tests.support.llama import REPOSITORY
 from tests.support.stage import GUARD_INTERPRETER, Stage, model, soon
 
 from hotseat.identifiers import ModelName
+from hotseat.model_servers import readahead
+from hotseat.model_servers.readahead import BLOCK, Pace, ReadingAhead
+from hotseat.model_servers.supervisor import open_supervisor
 from hotseat.scheduling.commands import ReadAhead
 from hotseat.tasks import Tasks
-from hotseat.upstreams import reading_ahead
-from hotseat.upstreams.reading_ahead import BLOCK, Pace, ReadingAhead
-from hotseat.upstreams.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ async def test_files_that_cannot_be_read_are_left_to_the_server(weights: Path) -
 
 async def test_without_such_a_call_nothing_is_read(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS has none."""
-    monkeypatch.setattr(reading_ahead, "IS_POSSIBLE", False)
+    monkeypatch.setattr(readahead, "IS_POSSIBLE", False)
     reading = ReadingAhead(("server", "-m", str(weights)), lambda: PLENTY)
     await reading.run()
 

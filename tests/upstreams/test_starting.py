@@ -12,10 +12,10 @@ import pytest
 from tests.support.stage import is_alive, model, soon
 
 from hotseat.errors import LoadFailed
+from hotseat.model_servers.launch import deadline_s
+from hotseat.model_servers.os_processes import MARKER, children
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import SlotsLearned, UpstreamFailed
-from hotseat.upstreams.launch import deadline_s
-from hotseat.upstreams.processes import MARKER, children
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,7 +182,7 @@ async def test_a_start_that_raises_what_nobody_foresaw_leaves_no_process(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bug of ours is nobody's server."""
-    monkeypatch.setattr("hotseat.upstreams.launch.stranger_on", lambda *of_whom: 1 // 0)
+    monkeypatch.setattr("hotseat.model_servers.launch.stranger_on", lambda *of_whom: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         await stage.supervisor.start(stage.next_start(model("dutiful")))
 

@@ -11,8 +11,8 @@ from tests.support.processes import command_line
 from tests.support.stage import model, soon
 
 from hotseat.identifiers import ModelName
+from hotseat.model_servers.load_progress import taken_in, weight_of
 from hotseat.tasks import Tasks
-from hotseat.upstreams.taking_in import taken_in, weight_of
 
 if TYPE_CHECKING:
     from pathlib import Path

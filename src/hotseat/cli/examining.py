@@ -18,9 +18,9 @@ from hotseat.cli.problems import Problem
 from hotseat.config.complaints import Severity
 from hotseat.config.exposure import refuse_open
 from hotseat.config.units import is_loopback, size_text
-from hotseat.upstreams.listeners import ancestry, owner_of, told
-from hotseat.upstreams.processes import PROC, marker_of, processes
-from hotseat.upstreams.provisions import environment, find_program
+from hotseat.model_servers.launch_env import environment, find_program
+from hotseat.model_servers.os_processes import PROC, marker_of, processes
+from hotseat.model_servers.port_owner import ancestry, owner_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
 
 ENOUGH_DESCRIPTORS = 4096
-GUARD = b"hotseat.upstreams.guard"
+GUARD = b"hotseat.model_servers.guard_process"
 SERVING = re.compile(rb"hotseat\0serve\b")
 UNAUTHORIZED = 401
 

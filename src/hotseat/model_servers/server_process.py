@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hotseat.identifiers import Seconds
-    from hotseat.upstreams.link import Ward
+    from hotseat.model_servers.guard_link import Ward
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import socket
 import struct
 from ipaddress import ip_address
 
+from hotseat.model_servers.os_processes import PROC, group_of, marker_of, parent_of, processes
 from hotseat.model_servers.remote_launchers import ELSEWHERE
-from hotseat.upstreams.processes import PROC, group_of, marker_of, parent_of, processes
-from hotseat.upstreams.sock_diag import listening
+from hotseat.model_servers.sock_diag import listening
 
 LISTENING = "0A"
 

@@ -8,6 +8,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
+from hotseat.model_servers.guard_client import ISOLATED, Guard
+from hotseat.model_servers.launch import Launch, Trouble
+from hotseat.model_servers.llama_props import LLAMA_SERVER, total_slots
+from hotseat.model_servers.orphans import end_leftovers, private_folder
+from hotseat.model_servers.output import Outputs
+from hotseat.model_servers.ports import Ports
+from hotseat.model_servers.readahead import ReadingAhead
 from hotseat.scheduling.events import (
     SleepFailed,
     SlotsLearned,
@@ -18,13 +25,6 @@ from hotseat.scheduling.events import (
     UpstreamReady,
     WakeFailed,
 )
-from hotseat.upstreams.guarding import ISOLATED, Guard
-from hotseat.upstreams.launch import Launch, Trouble
-from hotseat.upstreams.leftovers import end_leftovers, private_folder
-from hotseat.upstreams.output import Outputs
-from hotseat.upstreams.ports import Ports
-from hotseat.upstreams.props import LLAMA_SERVER, total_slots
-from hotseat.upstreams.reading_ahead import ReadingAhead
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence

@@ -1,8 +1,8 @@
 """The guard: a small process of its own that is the parent of every model server, so that none outlives hotseat.
 
-guarding.py is hotseat's side of the socket. The guard starts programs on request, tells of their end at once and ends
+guard_client.py is hotseat's side of the socket. The guard starts programs on request, tells of their end at once and ends
 whatever they left behind. When the socket closes, because hotseat was killed perhaps, it ends everything and leaves.
-It runs in an isolated interpreter without site-packages: standard library, processes.py and descendants.py only.
+It runs in an isolated interpreter without site-packages: standard library, os_processes.py and descendants.py only.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import sys
 import time
 from typing import Any
 
-from hotseat.upstreams.descendants import Register
-from hotseat.upstreams.processes import (
+from hotseat.model_servers.descendants import Register
+from hotseat.model_servers.os_processes import (
     MARKER,
     become_subreaper,
     children,

@@ -7,19 +7,19 @@ import signal
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from hotseat.catalog.sleeping import Ask, Run
+from hotseat.model_servers.llama_props import body_of
+from hotseat.model_servers.readiness import pause
+from hotseat.model_servers.server_process import describe
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.net.http_client import fetch
 from hotseat.net.json_text import parsed
-from hotseat.upstreams.child import describe
-from hotseat.upstreams.props import body_of
-from hotseat.upstreams.readiness import pause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hotseat.catalog.sleeping import Step
     from hotseat.identifiers import Address
-    from hotseat.upstreams.link import Ward
+    from hotseat.model_servers.guard_link import Ward
 
 MOST_TOLD = 200
 

@@ -14,7 +14,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hotseat.upstreams.plain_text import plain_line
+from hotseat.model_servers.plain_text import plain_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable

@@ -11,17 +11,17 @@ from hotseat.catalog.redaction import secrets_in, without
 from hotseat.catalog.template import PID, PORT, fill, fill_hole
 from hotseat.errors import LoadFailed
 from hotseat.identifiers import Address, Upstream
+from hotseat.model_servers.guard_link import Order
+from hotseat.model_servers.launch_env import environment, find_program
+from hotseat.model_servers.load_progress import taken_in, weight_of
+from hotseat.model_servers.output import Pipe
+from hotseat.model_servers.port_owner import is_loopback, owner_of, stranger_on, told
+from hotseat.model_servers.ports import is_taken
+from hotseat.model_servers.readiness import Readiness, accepts, doors
+from hotseat.model_servers.server_process import Child
+from hotseat.model_servers.sleep_hooks import StepFailed, perform, until_sleeping
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.tasks import Tasks
-from hotseat.upstreams.child import Child
-from hotseat.upstreams.hooks import StepFailed, perform, until_sleeping
-from hotseat.upstreams.link import Order
-from hotseat.upstreams.listeners import is_loopback, owner_of, stranger_on, told
-from hotseat.upstreams.output import Pipe
-from hotseat.upstreams.ports import is_taken
-from hotseat.upstreams.provisions import environment, find_program
-from hotseat.upstreams.readiness import Readiness, accepts, doors
-from hotseat.upstreams.taking_in import taken_in, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.catalog.template import FilledRecipe
     from hotseat.identifiers import Bytes, ModelName, Seconds
-    from hotseat.upstreams.guarding import Guard
-    from hotseat.upstreams.link import Ward
-    from hotseat.upstreams.output import Output
-    from hotseat.upstreams.ports import Loan, Ports
+    from hotseat.model_servers.guard_client import Guard
+    from hotseat.model_servers.guard_link import Ward
+    from hotseat.model_servers.output import Output
+    from hotseat.model_servers.ports import Loan, Ports
 
 log = logging.getLogger(__name__)
 

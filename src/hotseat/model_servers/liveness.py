@@ -15,11 +15,11 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.catalog.template import PORT, fill_hole
+from hotseat.model_servers.os_processes import processor_time
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.net.http_client import fetch
 from hotseat.scheduling.events import UpstreamUnresponsive
 from hotseat.tasks import Tasks
-from hotseat.upstreams.processes import processor_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -11,7 +11,7 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from hotseat.upstreams.processes import PROC, processes, stat_of
+from hotseat.model_servers.os_processes import PROC, processes, stat_of
 
 ENDING = ".json"
 

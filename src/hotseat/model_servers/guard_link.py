@@ -1,4 +1,4 @@
-"""One guard process and the socket to it, from its start to its burial. guard.py is the other end.
+"""One guard process and the socket to it, from its start to its burial. guard_process.py is the other end.
 
 Facts come as lines of JSON, requests go the same way; a request to spawn carries the descriptor of the output pipe.
 """
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotseat.upstreams.processes import MARKER, children, kill_each, processes, session_of, signal_group
+from hotseat.model_servers.os_processes import MARKER, children, kill_each, processes, session_of, signal_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-PROGRAM = "import sys; sys.path.append(sys.argv[1]); from hotseat.upstreams.guard import main; main()"
+PROGRAM = "import sys; sys.path.append(sys.argv[1]); from hotseat.model_servers.guard_process import main; main()"
 HOME = str(Path(__file__).parents[2])
 SWEEP_S = 0.005
 

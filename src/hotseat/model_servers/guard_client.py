@@ -12,9 +12,9 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from hotseat.model_servers.guard_link import Link, Order, Ward
+from hotseat.model_servers.os_processes import become_subreaper
 from hotseat.tasks import Tasks
-from hotseat.upstreams.link import Link, Order, Ward
-from hotseat.upstreams.processes import become_subreaper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,12 +11,12 @@ import contextlib
 import logging
 from pathlib import Path
 
-from hotseat.upstreams.descendants import ENDING, present_era, read
-from hotseat.upstreams.processes import PROC, kill_each, marker_of, parent_of, processes
+from hotseat.model_servers.descendants import ENDING, present_era, read
+from hotseat.model_servers.os_processes import PROC, kill_each, marker_of, parent_of, processes
 
 log = logging.getLogger(__name__)
 
-GUARD = b"hotseat.upstreams.guard"
+GUARD = b"hotseat.model_servers.guard_process"
 
 
 def private_folder(path: Path | None) -> str:

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from hotseat.upstreams.taking_in import weights
+from hotseat.model_servers.load_progress import weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.estimates.files import PART
-from hotseat.upstreams.processes import PROC, children
+from hotseat.model_servers.os_processes import PROC, children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
