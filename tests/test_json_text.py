@@ -8,8 +8,8 @@ import pytest
 
 from hotseat.estimates.lines import CannotEstimate
 from hotseat.fleet.records import HostRecord, decoded
+from hotseat.model_files import ollama
 from hotseat.net.json_text import parsed
-from hotseat.shelf import ollama
 from hotseat.simulation.trace import TraceError, parse
 
 if TYPE_CHECKING:

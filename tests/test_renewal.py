@@ -10,8 +10,8 @@ from tests.support.config_desk import Desk
 from hotseat.catalog.catalog import compare
 from hotseat.config.reload import Renewal
 from hotseat.identifiers import HostName
+from hotseat.model_files.folder import Stock
 from hotseat.settings import Fleet
-from hotseat.shelf.stock import Stock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -42,6 +42,7 @@ from hotseat.fleet.store import StoreError
 from hotseat.hardware.ram import Ram
 from hotseat.identifiers import Address
 from hotseat.memory.steward import Steward
+from hotseat.model_files.folder import Stock
 from hotseat.model_servers.liveness import Liveness
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.stdout_copy import Echo
@@ -53,7 +54,6 @@ from hotseat.relay.rules import Rules
 from hotseat.scheduling.events import CatalogChanged, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.shelf.stock import Stock
 from hotseat.state.learned_store import LEARNED, Keeper, state_directory
 from hotseat.state.model_stats_store import HabitKeeper
 from hotseat.tasks import Tasks

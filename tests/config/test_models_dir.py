@@ -14,7 +14,7 @@ from hotseat.catalog.sleeping import Ask, Run
 from hotseat.config.load import read
 from hotseat.config.resolved import resolved
 from hotseat.identifiers import ModelName
-from hotseat.shelf.stock import Stock
+from hotseat.model_files.folder import Stock
 
 if TYPE_CHECKING:
     from pathlib import Path

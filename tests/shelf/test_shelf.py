@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.shelves import model_bytes, put, put_checkpoint, put_ollama
 
-from hotseat.shelf.found import Engine, Role
-from hotseat.shelf.places import ollama_stores, usual_folders
-from hotseat.shelf.shelf import look
-from hotseat.shelf.walk import Bounds
+from hotseat.model_files.found import Engine, Role
+from hotseat.model_files.search import look
+from hotseat.model_files.usual_folders import ollama_stores, usual_folders
+from hotseat.model_files.walk import Bounds
 
 if TYPE_CHECKING:
     from pathlib import Path

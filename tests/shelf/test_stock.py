@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.shelves import model_bytes, put
 
-from hotseat.shelf.reading import read_gguf
-from hotseat.shelf.stock import SETTLED_S, Stock
+from hotseat.model_files.file_kind import read_gguf
+from hotseat.model_files.folder import SETTLED_S, Stock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hotseat.shelf.found import Found
+    from hotseat.model_files.found import Found
 
 NOW = 1_800_000_000.0
 
@@ -86,7 +86,7 @@ def test_a_head_is_read_once(tmp_path: Path, stock: Stock, monkeypatch: pytest.M
         reads.append(path.name)
         return read_gguf(path)
 
-    monkeypatch.setattr("hotseat.shelf.stock.read_gguf", noted)
+    monkeypatch.setattr("hotseat.model_files.folder.read_gguf", noted)
     for _ in range(3):
         stock.look(tmp_path)
     put_old(tmp_path / "n.gguf", age=30.0)

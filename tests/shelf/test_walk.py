@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.shelves import put, put_checkpoint
 
-from hotseat.shelf.walk import Bounds, look_into
+from hotseat.model_files.walk import Bounds, look_into
 
 if TYPE_CHECKING:
     from pathlib import Path

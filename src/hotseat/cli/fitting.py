@@ -11,14 +11,14 @@ from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
 from hotseat.estimates.lines import CannotEstimate, Where
 from hotseat.estimates.machine import Gpu
-from hotseat.shelf.found import Engine, Role
+from hotseat.model_files.found import Engine, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hotseat.cli.room import Device
     from hotseat.identifiers import Bytes
-    from hotseat.shelf.found import Found
+    from hotseat.model_files.found import Found
 
 CONTEXTS = (32768, 16384, 8192, 4096)
 """Long enough for work with files at first; whoever needs more has memory to spare and raises it."""

@@ -19,14 +19,14 @@ from hotseat.cli.writing import Draft, text_of
 from hotseat.config.complaints import ConfigError
 from hotseat.config.load import read
 from hotseat.errors import did_you_mean
-from hotseat.shelf.found import Engine, LeftOut
-from hotseat.shelf.places import ollama_stores, usual_folders
-from hotseat.shelf.shelf import Shelf, look
+from hotseat.model_files.found import Engine, LeftOut
+from hotseat.model_files.search import Shelf, look
+from hotseat.model_files.usual_folders import ollama_stores, usual_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hotseat.shelf.found import Found
+    from hotseat.model_files.found import Found
 
 UNFIT_FOR_YAML = ("${", "\n", "\r")
 """Signs of a path that a configuration would read as something else."""

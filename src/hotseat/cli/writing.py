@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from hotseat.cli.fitting import Fitted, fitted, shares
 from hotseat.config.units import size_text
-from hotseat.shelf.found import Engine, Role
+from hotseat.model_files.found import Engine, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hotseat.cli.room import Device
     from hotseat.identifiers import Bytes
-    from hotseat.shelf.found import Found
-    from hotseat.shelf.naming import Named
+    from hotseat.model_files.found import Found
+    from hotseat.model_files.model_names import Named
 
 MIB, GIB = 1 << 20, 1 << 30
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")

@@ -17,7 +17,7 @@ from hotseat.config.macros import expand_all
 from hotseat.config.merge import merge
 from hotseat.config.models_dir import folder_of, with_files
 from hotseat.config.validate import validate, without_foreign_keys
-from hotseat.shelf.stock import offered_by
+from hotseat.model_files.folder import offered_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

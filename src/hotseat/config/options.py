@@ -13,8 +13,8 @@ from hotseat.memory.steward import devices_for_models
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hotseat.model_files.folder import Stock
     from hotseat.settings import LogFormat
-    from hotseat.shelf.stock import Stock
 
 
 @dataclass(frozen=True, slots=True)

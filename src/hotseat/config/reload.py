@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog, CatalogChange
     from hotseat.config.load import Loaded, LookAgain
     from hotseat.identifiers import ModelName, Seconds
+    from hotseat.model_files.folder import Stock
     from hotseat.settings import Settings
-    from hotseat.shelf.stock import Stock
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.estimates.lines import CannotEstimate
-from hotseat.shelf.found import Found, Role
-from hotseat.shelf.naming import named
-from hotseat.shelf.reading import read_gguf
-from hotseat.shelf.walk import look_into
+from hotseat.model_files.file_kind import read_gguf
+from hotseat.model_files.found import Found, Role
+from hotseat.model_files.model_names import named
+from hotseat.model_files.walk import look_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

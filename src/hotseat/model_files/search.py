@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hotseat.estimates.lines import CannotEstimate
-from hotseat.shelf import ollama
-from hotseat.shelf.found import Found, LeftOut, Role
-from hotseat.shelf.naming import Named, named
-from hotseat.shelf.pairing import paired
-from hotseat.shelf.reading import read_checkpoint, read_gguf, read_whisper
-from hotseat.shelf.walk import Bounds, look_into
+from hotseat.model_files import ollama
+from hotseat.model_files.companions import paired
+from hotseat.model_files.file_kind import read_checkpoint, read_gguf, read_whisper
+from hotseat.model_files.found import Found, LeftOut, Role
+from hotseat.model_files.model_names import Named, named
+from hotseat.model_files.walk import Bounds, look_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

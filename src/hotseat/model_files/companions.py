@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hotseat.shelf.found import Found, Role
+from hotseat.model_files.found import Found, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

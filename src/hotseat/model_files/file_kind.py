@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hotseat.estimates.files import PART, Disk
 from hotseat.estimates.gguf_anatomy import anatomy_of
 from hotseat.estimates.lines import CannotEstimate
-from hotseat.shelf.found import Engine, Found, Role
+from hotseat.model_files.found import Engine, Found, Role
 
 if TYPE_CHECKING:
     from hotseat.estimates.gguf import Head

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
-from hotseat.shelf.reading import QUANT
+from hotseat.model_files.file_kind import QUANT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hotseat.shelf.found import Found
+    from hotseat.model_files.found import Found
 
 UNFIT = re.compile(r"[^A-Za-z0-9._:/-]+")
 """What is tiresome to type or has a meaning in a shell, an address or YAML."""
