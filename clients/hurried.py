@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from hotseat.cli import main
-from hotseat.relay import waiting
+from hotseat.relay.exchange import early_stream
 
 if __name__ == "__main__":
     speed = float(sys.argv.pop(1))
-    waiting.GRACE_S /= speed
-    waiting.EVERY_S /= speed
+    early_stream.GRACE_S /= speed
+    early_stream.EVERY_S /= speed
     main()

@@ -48,9 +48,9 @@ from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.stdout_copy import Echo
 from hotseat.model_servers.supervisor import Supervisor, open_supervisor
 from hotseat.net.listeners import bound, tls_context
-from hotseat.relay.fellows import Fellows
-from hotseat.relay.relay import Relay
-from hotseat.relay.rules import Rules
+from hotseat.relay.access.host_requests import Fellows
+from hotseat.relay.access.policy import Rules
+from hotseat.relay.server import Relay
 from hotseat.scheduling.events import CatalogChanged, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler

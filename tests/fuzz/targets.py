@@ -26,22 +26,22 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import ClientError, HotseatError, UpstreamError
 from hotseat.identifiers import Address, ModelName
-from hotseat.relay.answer import Answer, Switched
-from hotseat.relay.authority import reduce_absolute
-from hotseat.relay.multipart import FormReader
-from hotseat.relay.naming import Road, find_road, model_in_json
-from hotseat.relay.reading import RequestReader
-from hotseat.relay.relay import Relay
-from hotseat.relay.rules import Rules
-from hotseat.relay.upstream import FINAL
+from hotseat.relay.access.authority import reduce_absolute
+from hotseat.relay.access.policy import Rules
+from hotseat.relay.downstream.request_reader import RequestReader
+from hotseat.relay.http.multipart import FormReader
+from hotseat.relay.routing.model_name import Road, find_road, model_in_json
+from hotseat.relay.server import Relay
+from hotseat.relay.upstream.connection import FINAL
+from hotseat.relay.upstream.response_reader import Answer, Switched
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import KiB, Limits, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.relay.head import RequestHead
-    from hotseat.relay.request import Request
+    from hotseat.relay.exchange.request import Request
+    from hotseat.relay.http.head import RequestHead
 
     Outcome = tuple[object, ...]
 

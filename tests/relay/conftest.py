@@ -48,13 +48,13 @@ async def open_house(tmp_path: Path) -> AsyncIterator[OpenHouse]:
 @pytest.fixture(autouse=True)
 def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that a busy machine makes are no waits worth telling."""
-    monkeypatch.setattr("hotseat.relay.own_lines.WORTH_TELLING_S", 5.0)
+    monkeypatch.setattr("hotseat.relay.http.own_headers.WORTH_TELLING_S", 5.0)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever cannot be reached is tried only once more."""
-    monkeypatch.setattr("hotseat.relay.exchange.UNREACHABLE_S", 0.0)
+    monkeypatch.setattr("hotseat.relay.exchange.exchange.UNREACHABLE_S", 0.0)
 
 
 @pytest.fixture

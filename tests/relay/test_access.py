@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotseat.errors import ClientError, Forbidden
-from hotseat.relay.access import MOST_REMEMBERED, Gate
-from hotseat.relay.authority import reduce_absolute
-from hotseat.relay.head import RequestHead
-from hotseat.relay.origins import Origins
-from hotseat.relay.own_names import own_names
+from hotseat.relay.access.authority import reduce_absolute
+from hotseat.relay.access.origin import MOST_REMEMBERED, Gate
+from hotseat.relay.access.own_names import own_names
+from hotseat.relay.access.page_rights import Origins
+from hotseat.relay.http.head import RequestHead
 from hotseat.settings import Access
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotseat.errors import UpstreamError
-from hotseat.relay.answer import Answer, DechunkedAnswer
+from hotseat.relay.upstream.response_reader import Answer, DechunkedAnswer
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 SIZES = st.one_of(

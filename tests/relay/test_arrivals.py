@@ -15,8 +15,8 @@ from tests.support.relay_house import HELLO, chat, get
 from tests.support.transport import End
 
 from hotseat.net.listeners import tls_context
-from hotseat.relay.arrivals import MOST_REFUSED, Arrivals, host_of
-from hotseat.relay.rules import Rules
+from hotseat.relay.access.policy import Rules
+from hotseat.relay.downstream.connection_count import MOST_REFUSED, Arrivals, host_of
 from hotseat.settings import Access, Limits, Settings
 
 if TYPE_CHECKING:

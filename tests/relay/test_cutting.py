@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.relay_house import HELLO, chat, chunked, get, post, turns
 
-from hotseat.relay.known import Memory
-from hotseat.relay.rules import Rules
+from hotseat.relay.access.policy import Rules
+from hotseat.relay.http.head_cache import Memory
 
 if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse

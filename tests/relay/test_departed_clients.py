@@ -15,7 +15,7 @@ from tests.support.relay_house import HELLO, chat, get
 from tests.support.transport import End
 
 from hotseat.net.listeners import tls_context
-from hotseat.relay.client import MOST_AHEAD
+from hotseat.relay.downstream.connection import MOST_AHEAD
 from hotseat.settings import Limits
 
 if TYPE_CHECKING:

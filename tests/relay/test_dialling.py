@@ -18,8 +18,8 @@ from tests.support.transport import within
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, Timeouts
 from hotseat.identifiers import Address
 from hotseat.net.happy_eyeballs import Dialler, Place
-from hotseat.relay.pool import Pool
-from hotseat.relay.upstream import UpstreamConnection
+from hotseat.relay.upstream.connection import UpstreamConnection
+from hotseat.relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import pytest
 from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat
 
-from hotseat.relay.dying import is_dying
+from hotseat.relay.upstream.exiting import is_dying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

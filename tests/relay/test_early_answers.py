@@ -27,7 +27,7 @@ from tests.support.transport import PROMPTLY_S
 
 from hotseat.catalog.spec import LoadingState
 from hotseat.identifiers import ModelName
-from hotseat.relay.waiting import EVERY_S, GRACE_S, comment, reasoning
+from hotseat.relay.exchange.early_stream import EVERY_S, GRACE_S, comment, reasoning
 from hotseat.settings import Access
 from hotseat.tasks import Tasks
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.routes import own_routes
 
-from hotseat.relay.access import STATIC_PAGES
+from hotseat.relay.access.origin import STATIC_PAGES
 
 if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse

@@ -13,7 +13,7 @@ from tests.support.relay_house import HELLO, chunked, get, post
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import Address
-from hotseat.relay.rules import Rules
+from hotseat.relay.access.policy import Rules
 from hotseat.settings import Access, ApiKey, Role, Settings
 
 if TYPE_CHECKING:

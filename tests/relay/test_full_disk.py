@@ -10,7 +10,7 @@ from tests.support.puppets import come_true, spec
 from tests.support.relay_house import HELLO, get, turns
 
 from hotseat.catalog.spec import BodyChanges
-from hotseat.relay.body import IN_MEMORY, Body
+from hotseat.relay.http.body import IN_MEMORY, Body
 from hotseat.settings import Limits
 
 if TYPE_CHECKING:

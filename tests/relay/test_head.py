@@ -6,7 +6,7 @@ import pytest
 
 from hotseat.errors import ClientError, TooLarge, UpstreamError
 from hotseat.identifiers import Address
-from hotseat.relay.head import read_head, read_response_head, response_bytes
+from hotseat.relay.http.head import read_head, read_response_head, response_bytes
 
 HOST = (b"Host", b"box")
 

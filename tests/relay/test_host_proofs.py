@@ -14,7 +14,7 @@ from tests.support.scripted_upstream import on_a_port
 from hotseat.fleet.host_proof import FleetSecret, ProofChecker
 from hotseat.fleet.route import HERE
 from hotseat.identifiers import HostName
-from hotseat.relay.fellows import said_by
+from hotseat.relay.access.host_requests import said_by
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ async def test_one_warning_names_whoever_is_not_believed(
     house, _ = await joined(open_house)
     for _ in range(3):
         await house.refusal(chat("alpha", *passed_on(sender="gpu9", secrets=("another",))))
-    warnings = [record.getMessage() for record in caplog.records if record.name == "hotseat.relay.fellows"]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "hotseat.relay.access.host_requests"]
 
     assert len(warnings) == 1
     assert "gpu9" in warnings[0]

@@ -14,7 +14,7 @@ from tests.support.puppets import spec
 from tests.support.relay_house import HELLO, chat, chunked, get, post
 
 from hotseat.catalog.spec import BodyChanges
-from hotseat.relay.client import ClientConnection
+from hotseat.relay.downstream.connection import ClientConnection
 from hotseat.settings import KiB, Limits, MiB
 from hotseat.tasks import Tasks
 

@@ -9,7 +9,7 @@ from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, chunked, get, turns
 from tests.support.transport import End
 
-from hotseat.relay.upstream import LARGEST_HEAD, MOST_INTERIM_HEADS
+from hotseat.relay.upstream.connection import LARGEST_HEAD, MOST_INTERIM_HEADS
 
 if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, OUR_ID, chat, chunked, get
 
-from hotseat.relay.ids import LONGEST, numbered, split_id
+from hotseat.relay.http.request_id import LONGEST, numbered, split_id
 
 if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse

@@ -13,7 +13,7 @@ from tests.support.relay_house import HELLO, chat, chunked, get, post, turns
 
 from hotseat.activity.usage import HELD
 from hotseat.identifiers import HostName
-from hotseat.relay.rules import Rules
+from hotseat.relay.access.policy import Rules
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hotseat.activity.usage import Accounts
 from hotseat.errors import ClientError, Forbidden, Unauthorized
-from hotseat.relay.keys import UNTOUCHED, Keys, Verdict
+from hotseat.relay.access.api_keys import UNTOUCHED, Keys, Verdict
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from tests.support.relay_house import HELLO, MODELS, chat, get, post, turns
 from tests.support.transport import End
 
 from hotseat.catalog.spec import BodyChanges
-from hotseat.relay.known import LONGEST_KNOWN, MOST_KNOWN, Memory, Outline, split_length
-from hotseat.relay.rules import Rules
+from hotseat.relay.access.policy import Rules
+from hotseat.relay.http.head_cache import LONGEST_KNOWN, MOST_KNOWN, Memory, Outline, split_length
 from hotseat.settings import Access, ApiKey, Limits, Settings
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse
     from tests.support.transport import Message
 
-    from hotseat.relay.known import KnownRequest
+    from hotseat.relay.http.head_cache import KnownRequest
 
 NAMED = b'{"model":"alpha"}'
 START = b"POST /v1/x HTTP/1.1\r\nHost: box"
@@ -310,7 +310,7 @@ async def test_a_known_head_with_an_absurd_length_is_refused(house: RelayHouse, 
 
 async def test_all_known_bodies_together_have_a_limit(house: RelayHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many large requests at once do not take all memory, though their heads are known."""
-    monkeypatch.setattr("hotseat.relay.bodies.MOST_IN_MEMORY", 100_000)
+    monkeypatch.setattr("hotseat.relay.downstream.body_limits.MOST_IN_MEMORY", 100_000)
     body = b'{"model":"slow","x":"%b"}' % (b"a" * 60_000)
     learning = await house.send(post(body))
     await come_true(lambda: house.waiting() == 1)

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hotseat.errors import ClientError
-from hotseat.relay.body import IN_MEMORY, Body
-from hotseat.relay.multipart import MOST_FIELDS, MOST_PARTS, Field, FormReader, boundary_of
+from hotseat.relay.http.body import IN_MEMORY, Body
+from hotseat.relay.http.multipart import MOST_FIELDS, MOST_PARTS, Field, FormReader, boundary_of
 from hotseat.settings import KiB, MiB
 
 AUDIO = bytes(range(256)) * 40

@@ -15,8 +15,9 @@ from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.errors import ClientError, HotseatError, UnknownModel
 from hotseat.identifiers import Address, ModelName
-from hotseat.relay.json_work import MOST_MEMBERS, SMALL
-from hotseat.relay.naming import (
+from hotseat.relay.http.json_limits import MOST_MEMBERS, SMALL
+from hotseat.relay.http.json_rewrite import rewrite_json
+from hotseat.relay.routing.model_name import (
     Destination,
     Road,
     find_road,
@@ -25,8 +26,7 @@ from hotseat.relay.naming import (
     name_for_v1,
     with_model_in_query,
 )
-from hotseat.relay.paths import rule_of_ours
-from hotseat.relay.rewrite import rewrite_json
+from hotseat.relay.routing.paths import rule_of_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,13 +13,15 @@ from tests.support.relay_house import HELLO, chat, chunked, get, post
 from tests.support.transport import End
 
 from hotseat.catalog.spec import LoadingState, Timeouts
-from hotseat.relay import answer, exchange, reading, waiting
-from hotseat.relay.client import ClientConnection
-from hotseat.relay.passage import Passage
-from hotseat.relay.pool import Pool
-from hotseat.relay.relay import Relay
-from hotseat.relay.rules import Rules
-from hotseat.relay.upstream import UpstreamConnection
+from hotseat.relay.access.policy import Rules
+from hotseat.relay.downstream import request_reader
+from hotseat.relay.downstream.connection import ClientConnection
+from hotseat.relay.exchange import early_stream, exchange
+from hotseat.relay.exchange.fleet_hop import Passage
+from hotseat.relay.server import Relay
+from hotseat.relay.upstream import response_reader
+from hotseat.relay.upstream.connection import UpstreamConnection
+from hotseat.relay.upstream.pool import Pool
 from hotseat.settings import Access, ApiKey, Role, Settings
 from hotseat.tasks import Tasks
 
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 PARTS: tuple[tuple[object, str], ...] = (
-    (answer.Answer, "on_header"),
-    (answer.Answer, "follow"),
+    (response_reader.Answer, "on_header"),
+    (response_reader.Answer, "follow"),
     (ClientConnection, "exchange_ended"),
     (ClientConnection, "refuse"),
     (exchange, "lead_of"),
@@ -46,8 +48,8 @@ PARTS: tuple[tuple[object, str], ...] = (
     (exchange.Exchange, "ended"),
     (Pool, "rest"),
     (Pool, "take"),
-    (reading, "read_head"),
-    (reading, "road_for"),
+    (request_reader, "read_head"),
+    (request_reader, "road_for"),
     (Relay, "is_current"),
     (Relay, "upstream_head"),
     (Rules, "identify"),
@@ -194,10 +196,10 @@ async def test_a_host_that_cannot_be_told_that_a_request_is_over(
 
 async def test_a_lease_that_cannot_be_given_back(open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever had begun to tell its client why it waits says no more, and its key has its place back."""
-    monkeypatch.setattr("hotseat.relay.waiting.GRACE_S", 0.0)
-    monkeypatch.setattr("hotseat.relay.waiting.EVERY_S", 0.01)
+    monkeypatch.setattr("hotseat.relay.exchange.early_stream.GRACE_S", 0.0)
+    monkeypatch.setattr("hotseat.relay.exchange.early_stream.EVERY_S", 0.01)
     told = Calls()
-    monkeypatch.setattr(waiting.EarlyAnswer, "_say", told.around("_say", waiting.EarlyAnswer._say))
+    monkeypatch.setattr(early_stream.EarlyAnswer, "_say", told.around("_say", early_stream.EarlyAnswer._say))
     slow = spec("slow", loading_state=LoadingState.COMMENTS)
     house = await open_house(models=(slow,), access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
     [account] = house.relay.rules.accounts.all()

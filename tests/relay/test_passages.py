@@ -22,7 +22,7 @@ from hotseat.errors import HotseatError, NowhereToGo
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.route import HERE, Elsewhere
 from hotseat.identifiers import Address, HostName, ModelName
-from hotseat.relay.confinement import SANDBOX
+from hotseat.relay.access.sandbox import SANDBOX
 from hotseat.settings import Access, ApiKey, Fleet, Settings
 from hotseat.tasks import Tasks
 
@@ -251,7 +251,7 @@ async def test_a_host_leaves_just_as_its_connection_is_used_again(
     open_house: OpenHouse, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel says that nothing of the request was taken, so the next host may have it."""
-    monkeypatch.setattr("hotseat.relay.upstream.is_untaken", lambda *_: True)
+    monkeypatch.setattr("hotseat.relay.upstream.connection.is_untaken", lambda *_: True)
     house, hosts = await joined(open_house, at("a", boxes[0]), at("a", boxes[0]), at("b", boxes[1]))
     client = await house.send(chat("far"))
     await (await boxes[0].call()).say(HELLO)
@@ -361,7 +361,7 @@ async def test_a_host_that_does_not_take_a_connection_is_passed_over_soon(
     open_house: OpenHouse, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long a model's own server may take: nothing was sent, so the next one may have it."""
-    monkeypatch.setattr("hotseat.relay.exchange.FELLOW_TIMEOUTS", replace(FELLOW_TIMEOUTS, connect_s=0.2))
+    monkeypatch.setattr("hotseat.relay.exchange.exchange.FELLOW_TIMEOUTS", replace(FELLOW_TIMEOUTS, connect_s=0.2))
     with deaf() as address:
         house, hosts = await joined(open_house, at("deaf", address), at("b", boxes[0]))
         client = await house.send(chat("far"))

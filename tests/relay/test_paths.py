@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.puppets import catalog, spec
 
-from hotseat.relay.naming import Road, find_road
-from hotseat.relay.paths import Dialect, PathTable, needs_no_key
+from hotseat.relay.routing.model_name import Road, find_road
+from hotseat.relay.routing.paths import Dialect, PathTable, needs_no_key
 from hotseat.settings import Role
 
 CATALOG = catalog(spec("m"), spec("org/m"))

@@ -11,7 +11,7 @@ import pytest
 from tests.support.relay_house import HELLO, chat, chunked, get, post
 from tests.support.transport import End
 
-from hotseat.relay.body import Body
+from hotseat.relay.http.body import Body
 from hotseat.settings import Access, Limits
 from hotseat.tasks import Tasks
 
@@ -157,7 +157,7 @@ async def test_a_compressed_body_is_refused_unless_the_url_names_the_model(house
 
 async def test_all_bodies_together_have_a_limit(house: RelayHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many large requests at once do not take all memory: the last ones are asked to come again."""
-    monkeypatch.setattr("hotseat.relay.bodies.MOST_IN_MEMORY", 1000)
+    monkeypatch.setattr("hotseat.relay.downstream.body_limits.MOST_IN_MEMORY", 1000)
     first = await house.send(post(b"a" * 600)[:-1])
     second = await house.send(post(b"a" * 600)[:-1])
     answered = await second.message()

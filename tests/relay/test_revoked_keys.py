@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.support.puppets import come_true
 from tests.support.relay_house import HELLO, chat, get, turns
 
-from hotseat.relay.rules import Rules
+from hotseat.relay.access.policy import Rules
 from hotseat.settings import Access, ApiKey, Role, Settings
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.errors import ClientError, TooLarge
-from hotseat.relay.json_work import SMALL
-from hotseat.relay.rewrite import rewrite_json
+from hotseat.relay.http.json_limits import SMALL
+from hotseat.relay.http.json_rewrite import rewrite_json
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from tests.support.scripted_upstream import on_a_port
 from hotseat.catalog.leads import RemoteModel
 from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import ModelName
-from hotseat.relay.confinement import SANDBOX
-from hotseat.relay.rules import Rules
+from hotseat.relay.access.policy import Rules
+from hotseat.relay.access.sandbox import SANDBOX
 from hotseat.settings import Settings
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tests.support.puppets import spec
 from hotseat.catalog.leads import RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import Address, ModelName
-from hotseat.relay.selecting import choose
+from hotseat.relay.routing.selector import choose
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.view import ModelView, View
 

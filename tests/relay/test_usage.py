@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.relay_house import chat, chunked, get
 
 from hotseat.activity.recent import Tokens
-from hotseat.relay.usage import LARGE, LAST_PIECES, ends_of, tokens_in
+from hotseat.relay.exchange.token_usage import LARGE, LAST_PIECES, ends_of, tokens_in
 
 if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse

@@ -11,7 +11,7 @@ from tests.support.puppets import come_true
 from tests.support.relay_house import post, turns
 from tests.support.transport import End
 
-from hotseat.relay.waiting import GRACE_S
+from hotseat.relay.exchange.early_stream import GRACE_S
 
 if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse

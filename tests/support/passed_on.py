@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.identifiers import HostName
-from hotseat.relay.fellows import said_by
+from hotseat.relay.access.host_requests import said_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,8 +16,8 @@ from tests.support.transport import Wire
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream
-from hotseat.relay.relay import SWEEP_S, Relay
-from hotseat.relay.rules import Rules
+from hotseat.relay.access.policy import Rules
+from hotseat.relay.server import SWEEP_S, Relay
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
 

@@ -22,8 +22,8 @@ from hotseat.config.load import read
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream
-from hotseat.relay.relay import Relay
-from hotseat.relay.rules import Rules
+from hotseat.relay.access.policy import Rules
+from hotseat.relay.server import Relay
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
 

@@ -1,7 +1,8 @@
 """The guard: a small process of its own that is the parent of every model server, so that none outlives hotseat.
 
-guard_client.py is hotseat's side of the socket. The guard starts programs on request, tells of their end at once and ends
-whatever they left behind. When the socket closes, because hotseat was killed perhaps, it ends everything and leaves.
+guard_client.py is hotseat's side of the socket. The guard starts programs on request, reports their end at once and
+ends whatever they left behind. When the socket closes, for example because hotseat was killed, the guard ends every
+program and exits.
 It runs in an isolated interpreter without site-packages: standard library, os_processes.py and descendants.py only.
 """
 

@@ -1,0 +1,145 @@
+"""Errors as bytes: the one place that turns a HotseatError into an HTTP answer or a frame of a stream.
+
+Some SDKs hide a plain text, so each caller is answered in the dialect it understands; X-Error-Code and X-Error-Message
+carry code and text for clients that look at headers only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hotseat.errors import HostUnproven, HotseatError, NotHere
+from hotseat.relay.routing.paths import Dialect, dialect_of_path
+from hotseat.settings import ErrorFormat
+
+if TYPE_CHECKING:
+    from hotseat.identifiers import Seconds
+
+LONGEST_HEADER = 500
+SHORTEST_RETRY_S, LONGEST_RETRY_S = 1, 60
+
+
+def dialect_of(path: bytes, stainless: bool, user_agent: bytes, format: ErrorFormat) -> Dialect:  # noqa: A002 - the key's own name
+    """How the caller of this path reads errors; always plain text outside /v1/."""
+    dialect = dialect_of_path(_path_at_the_model(path))
+    if dialect is Dialect.TEXT:
+        return dialect
+    if format is not ErrorFormat.AUTO:
+        return Dialect.OPENAI if format is ErrorFormat.OPENAI else Dialect.TEXT
+    if dialect is Dialect.ANTHROPIC:
+        return dialect
+    speaks_openai = stainless or user_agent.startswith((b"OpenAI/", b"ai-sdk/")) or b" ai-sdk/" in user_agent
+    return Dialect.OPENAI if speaks_openai else Dialect.TEXT
+
+
+def answer(error: HotseatError, dialect: Dialect, *, request_id: bytes, close: bool, head_only: bool = False) -> bytes:
+    """The complete HTTP/1.1 response that tells a client what went wrong."""
+    message = encodable(error.message)
+    body = msgspec.json.encode(_shaped(message, error.code, error.status, dialect))
+    head = [
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        f"X-Error-Code: {error.code}",
+        f"X-Error-Message: {one_line(message, LONGEST_HEADER)}",
+        f"X-Request-Id: {request_id.decode()}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        *_advice(error),
+        *(["Connection: close"] if close else []),
+    ]
+    return "\r\n".join([*head, "", ""]).encode("ascii") + (b"" if head_only else body)
+
+
+def stream_error(message: str, code: str, dialect: Dialect) -> bytes:
+    """The last frame of an event stream that broke after its head; never the frame of a clean end."""
+    shape = Dialect.ANTHROPIC if dialect is Dialect.ANTHROPIC else Dialect.OPENAI
+    return _as_event(_shaped(encodable(message), code, HotseatError.status, shape), shape)
+
+
+def passed_on_error(body: bytes, dialect: Dialect) -> bytes | None:
+    """The same with an upstream's own error, whose type and code some callers act on; None where there is none."""
+    try:
+        error = _read_said(body).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(error.get("message"), str):
+        return None
+    if dialect is Dialect.ANTHROPIC:
+        return _as_event({"type": "error", "error": {"type": "api_error", **error}}, dialect)
+    return _as_event({"error": error}, dialect)
+
+
+class _Said(msgspec.Struct):
+    error: dict[str, Any]
+
+
+_read_said = msgspec.json.Decoder(_Said).decode
+
+
+def _as_event(shaped: dict[str, Any], dialect: Dialect) -> bytes:
+    event = b"event: error\n" if dialect is Dialect.ANTHROPIC else b""
+    return event + b"data: " + msgspec.json.encode(shaped) + b"\n\n"
+
+
+def one_line(text: str, limit: int) -> str:
+    """The beginning of a text in printable ASCII, fit for a header."""
+    return _UNPRINTABLE.sub("?", " ".join(text[: 4 * limit].split()))[:limit].rstrip()
+
+
+_UNPRINTABLE = re.compile(r"[^ -~]")
+
+_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_ANTHROPIC_TYPES = {**_OPENAI_TYPES, 404: "not_found_error", 413: "request_too_large"}
+
+# A browser then asks for a name and a password, so that a protected dashboard can be opened at all.
+_CHALLENGES = ('WWW-Authenticate: Bearer realm="hotseat"', 'WWW-Authenticate: Basic realm="hotseat"')
+# A window that a foreign page opened shows the refusal at our address, and would ask a model for the icon to it.
+_NO_ICON = ("Content-Security-Policy: sandbox; default-src 'none'",)
+_FOR_BROWSERS: dict[int, tuple[str, ...]] = {HTTPStatus.UNAUTHORIZED: _CHALLENGES, HTTPStatus.FORBIDDEN: _NO_ICON}
+
+
+def _path_at_the_model(path: bytes) -> bytes:
+    path = path.partition(b"?")[0]
+    if not path.startswith(b"/upstream/"):
+        return path
+    inner = path.find(b"/v1/", len(b"/upstream/"))
+    return path[inner:] if inner > 0 else path
+
+
+def _shaped(message: str, code: str, status: int, dialect: Dialect) -> dict[str, Any]:
+    if dialect is Dialect.TEXT:
+        return {"error": message}
+    if dialect is Dialect.ANTHROPIC:
+        kind = _ANTHROPIC_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
+        return {"type": "error", "error": {"type": kind, "message": message}}
+    kind = _OPENAI_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def _advice(error: HotseatError) -> list[str]:
+    advice = list(_FOR_BROWSERS.get(error.status, ()))
+    if isinstance(error, NotHere):
+        advice.append("Hotseat-Not-Here: 1")
+    if isinstance(error, HostUnproven):
+        advice.append("Hotseat-Not-Here: unproven")
+    if error.retry_helps is not None:
+        advice.append(f"x-should-retry: {'true' if error.retry_helps else 'false'}")
+    if error.retry_after is not None:
+        advice.append(f"Retry-After: {_whole_seconds(error.retry_after)}")
+    return advice
+
+
+def _whole_seconds(wait: Seconds) -> int:
+    # Some clients sleep whatever we say, others give up above two minutes.
+    return math.ceil(min(max(wait, SHORTEST_RETRY_S), LONGEST_RETRY_S))
+
+
+def encodable(text: str) -> str:
+    """Lone surrogates, as undecodable output of a process leaves them, have no place in JSON."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,1 @@
+"""Who may ask: origins, keys, hosts of a fleet, and what pages of model servers may do."""

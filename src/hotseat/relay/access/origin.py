@@ -1,0 +1,151 @@
+"""Who may speak to us at all: Host, Origin and Sec-Fetch-Site, looked at before anything has an effect.
+
+A web page can make its reader's browser call any address, and can make a name of its own point at this host. Both
+are told by headers a page cannot forge. Keys are checked in api_keys.py; a page whose name was made to point here has
+none, so a request with a valid key may use any Host.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from hotseat.errors import ClientError, Forbidden, ForeignHost
+from hotseat.relay.access.authority import address_in, looks_like_an_ip, parsed
+from hotseat.relay.access.page_rights import ANY, EVERYTHING, SANDBOXED, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from hotseat.relay.access.authority import Authority
+    from hotseat.relay.access.page_rights import Origins
+    from hotseat.relay.http.head import RequestHead
+    from hotseat.settings import Access
+
+MOST_REMEMBERED = 1024
+LONGEST_QUOTE = 120
+
+OWN_SITE = (None, b"same-origin", b"none")
+STATIC_PAGES = (b"/hotseat/ui/", b"/hotseat/assets/")
+# What a page of any site can send without asking first.
+PLAIN_FORMS = (b"text/plain", b"application/x-www-form-urlencoded")
+LOCAL_SUFFIXES = (".localhost", ".local", ".internal")
+"""Reserved for names within a machine, on its link and in a private network: nobody can register them."""
+
+
+class Gate:
+    """Remembers who was let in, so that the usual request costs one look-up."""
+
+    def __init__(
+        self,
+        access: Access,
+        origins: Origins,
+        listen: tuple[str, int],
+        fleet_address: str = "",
+        own_names: Collection[str] = (),
+    ) -> None:
+        """`fleet_address` is where other hosts of the fleet reach us: they call us by that name."""
+        entries = [_PORT.sub("", entry.lower()) for entry in access.allowed_hosts]
+        # The address we listen on is no name by which we are called: 0.0.0.0 stays refused.
+        called = (listen[0].lower(), urlsplit(fleet_address).hostname or "", *own_names)
+        own = [name for name in called if name and not looks_like_an_ip(name)]
+        self._names = frozenset(("localhost", *own, *(entry.removeprefix(".") for entry in entries)))
+        self._suffixes = (
+            *LOCAL_SUFFIXES,
+            *(entry.removeprefix("*") for entry in entries if entry.startswith((".", "*."))),
+        )
+        self._any_host = ANY in entries
+        self._origins = origins
+        self._welcome: set[tuple[bytes, bytes | None, bytes | None]] = set()
+
+    def check(self, head: RequestHead, host: bytes, has_key: Callable[[], bool]) -> None:
+        """Returns for those who may ask this; raises what to tell the others."""
+        known = head.known
+        origin, site = known.get(b"origin"), known.get(b"sec-fetch-site")
+        caller = (host, origin, site)
+        if caller not in self._welcome and self._let_in(head, host, has_key):
+            self._remember(caller)
+        if origin is not None or site is not None:
+            _check_is_no_plain_form(head)
+
+    def _let_in(self, head: RequestHead, host: bytes, has_key: Callable[[], bool]) -> bool:
+        """Raises for those who may not ask this; says whether the same caller may ask anything."""
+        here, origin, site = _read_host(host), head.known.get(b"origin"), head.known.get(b"sec-fetch-site")
+        is_known = self._any_host or self._is_known(here.name)
+        if not is_known and not has_key():
+            raise ForeignHost(
+                f'Host "{here.name}" is not known here. If it is a name of this host, add it to allowedHosts '
+                "in the configuration."
+            )
+        if origin is not None:
+            return self._check_origin(head, origin, here) and is_known
+        if site not in OWN_SITE:
+            _check_is_page(head)
+            return False
+        return is_known
+
+    def _remember(self, caller: tuple[bytes, bytes | None, bytes | None]) -> None:
+        if len(self._welcome) >= MOST_REMEMBERED:
+            self._welcome.clear()
+        self._welcome.add(caller)
+
+    def _is_known(self, name: str) -> bool:
+        bare = name.removesuffix(".")
+        if bare in self._names or bare.endswith(self._suffixes):
+            return True
+        if looks_like_an_ip(bare):
+            return _is_usable_ip(bare)
+        return "." not in name
+
+    def _check_origin(self, head: RequestHead, origin: bytes, here: Authority) -> bool:
+        """Raises for pages that may not ask this; says whether they may ask anything."""
+        page, shown = self._origins.page(origin, here), _quoted(origin)
+        if page is Page.FOREIGN:
+            raise Forbidden(
+                f'Pages of origin "{shown}" may not use this address. If you trust them, add "{shown}" to '
+                "allowedOrigins in the configuration."
+            )
+        if not self._origins.may_ask(page, head):
+            way_out = f' If you trust them with that, add "{shown}" to allowedOrigins in the configuration.'
+            way_out = "" if origin.lower() == SANDBOXED else way_out  # named or not, it manages nothing
+            raise Forbidden(f'Pages of origin "{shown}" may only ask models here, not manage them.{way_out}')
+        return page in EVERYTHING
+
+
+_PORT = re.compile(r"(?<![:0-9]):[0-9]+$")
+
+
+def _read_host(host: bytes) -> Authority:
+    here = parsed(host)
+    if here is None:
+        raise ClientError("the Host header must be a name or an address, with or without a port")
+    return here
+
+
+def _is_usable_ip(name: str) -> bool:
+    """An address cannot be made to point elsewhere, but 0.0.0.0 reaches this host past a browser's own guards."""
+    address = address_in(name)
+    return address is not None and not address.is_unspecified
+
+
+def _check_is_page(head: RequestHead) -> None:
+    """Following a link from elsewhere may open what is only read."""
+    path = head.target.partition(b"?")[0]
+    is_static = path == b"/swagger" or path.startswith(STATIC_PAGES)
+    if is_static and head.known.get(b"sec-fetch-mode") == b"navigate" and head.method in (b"GET", b"HEAD"):
+        return
+    raise Forbidden(
+        "Pages of other sites may not use this address. If you trust one, add its origin to allowedOrigins "
+        "in the configuration."
+    )
+
+
+def _check_is_no_plain_form(head: RequestHead) -> None:
+    content_type = head.known.get(b"content-type", b"")
+    if head.target.startswith(b"/v1/") and content_type.lstrip().lower().startswith(PLAIN_FORMS):
+        raise Forbidden(f'A browser must send application/json here, not "{_quoted(content_type)}".')
+
+
+def _quoted(raw: bytes) -> str:
+    return raw[:LONGEST_QUOTE].decode("ascii", "replace")

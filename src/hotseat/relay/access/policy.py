@@ -1,0 +1,144 @@
+"""What the configuration says about clients, made ready for use; replaced whole when the configuration changes."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hotseat.activity.usage import Accounts
+from hotseat.errors import HotseatError, TooLarge
+from hotseat.identifiers import ClientId
+from hotseat.relay.access.api_keys import Keys
+from hotseat.relay.access.authority import reduce_absolute
+from hotseat.relay.access.cors import Cors
+from hotseat.relay.access.host_requests import Fellows
+from hotseat.relay.access.origin import Gate
+from hotseat.relay.access.own_names import own_names
+from hotseat.relay.access.page_rights import Origins
+from hotseat.relay.downstream.connection_count import ip_of
+from hotseat.relay.exchange.request import must_stay_in_memory
+from hotseat.relay.http.head import FOR_CLIENT
+from hotseat.relay.routing.paths import PathTable, needs_no_key
+
+if TYPE_CHECKING:
+    from hotseat.identifiers import Bytes
+    from hotseat.relay.access.api_keys import Verdict
+    from hotseat.relay.exchange.request import Request
+    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.routing.model_name import Destination
+    from hotseat.settings import Settings
+
+MAPPED_BITS = 96
+"""How much of an IPv6 address says that the rest is an IPv4 address."""
+LONGEST_CLIENT = 64
+"""Bytes of a header that name a client: what is kept per client must not grow with what clients send."""
+
+
+class Rules:
+    def __init__(self, settings: Settings, accounts: Accounts | None = None, fellows: Fellows | None = None) -> None:
+        self.settings = settings
+        self.accounts = accounts or Accounts()
+        self.has_keys = bool(settings.access.api_keys)
+        self.limits = settings.limits
+        self.error_format = settings.error_format
+        self.paths = PathTable(settings.inference_paths)
+        origins = Origins(settings.access.allowed_origins, self.paths)
+        self.cors = Cors(origins)
+        self.confines_pages = not settings.trust_pages
+        """Of model servers: they have our address, and with it all that our own pages may do."""
+        fleet_address = settings.fleet.address if settings.fleet else ""
+        self._gate = Gate(settings.access, origins, settings.listen, fleet_address, own_names())
+        self._fellows = fellows or Fellows(settings.fleet)
+        self.is_proven_again = self._fellows.is_proven_again
+        self._keys = Keys(self.accounts.open(settings.access.api_keys))
+        self._client_header = settings.access.client_header.lower().encode()
+        self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
+        self._trusted = tuple(map(network_of, settings.access.trusted_proxies))
+
+    @property
+    def has_secrets(self) -> bool:
+        """Is there anything to guess?"""
+        return bool(self.settings.access.api_keys) or self.settings.fleet is not None
+
+    def check_sender(self, head: RequestHead) -> None:
+        """Host and Origin, looked at before anything has an effect; raises what to tell strangers."""
+        # An HTTP/1.0 client may leave Host out; no browser does, so there is nothing to protect it from.
+        host = head.known.get(b"host", b"localhost")
+        head.target = reduce_absolute(head.target, host)
+        self._gate.check(head, host, partial(self._has_key, head))
+
+    def _has_key(self, head: RequestHead) -> bool:
+        return self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key")).account is not None
+
+    def identify(self, head: RequestHead) -> Verdict:
+        """Who asks; raises 401 where keys are configured and this is not one of them. Hosts of the fleet have none."""
+        if (fellow := self._fellows.verdict(head)) is not None:
+            return fellow
+        verdict = self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key"))
+        if not needs_no_key(head.method, head.target.partition(b"?")[0]):
+            self._keys.check_known(verdict)
+        return verdict
+
+    def check_may_ask(self, verdict: Verdict, destination: Destination) -> None:
+        """Judged on what will be forwarded, not on what was asked; raises 403."""
+        self._keys.check_role(verdict, destination.rule.role)
+        if verdict.account is not None and destination.lead is not None:
+            verdict.account.check_may_use(destination.lead.name)
+
+    def objection(self, request: Request, model: str) -> HotseatError | None:
+        """What these rules say against a request that earlier ones let in; nothing where it came without a key."""
+        if request.verdict.account is None:
+            return None
+        try:
+            verdict = self.identify(request.head)
+            self.check_may_ask(verdict, request.destination)
+            if verdict.account is not None and model:
+                verdict.account.check_may_use(model)
+        except HotseatError as error:
+            return error
+        return None
+
+    def most_bytes(self, head: RequestHead, destination: Destination) -> Bytes:
+        """How large the body may be; raises if it says that it is larger."""
+        most = self.limits.json_body if must_stay_in_memory(head, destination) else self.limits.body
+        if head.length is not None and head.length > most:
+            raise too_large(most)
+        return most
+
+    def may_start(self, head: RequestHead, destination: Destination) -> bool:
+        """A browser that fetches the icons of a page under /upstream/ must not swap models for them."""
+        if not head.target.startswith(b"/upstream/"):
+            return True
+        path = destination.target.partition(b"?")[0]
+        return not any(pattern.search(path) for pattern in self._ignored)
+
+    def trusts(self, peer: str) -> bool:
+        """Is this the address of a proxy whose X-Forwarded fields we believe?"""
+        if not self._trusted:
+            return False
+        address = ip_of(peer)
+        return address is not None and any(address in network for network in self._trusted)
+
+    def client_of(self, head: RequestHead, verdict: Verdict, peer: str) -> ClientId:
+        """Who asks, for fairness: by the header an operator chose, else by the key, else by the address."""
+        if verdict.from_host:
+            return ClientId(head.known.get(FOR_CLIENT, b"")[:LONGEST_CLIENT].decode("latin-1"))
+        named = head.known.get(self._client_header) if self._client_header else None
+        if named:
+            return ClientId(named[:LONGEST_CLIENT].decode("latin-1"))
+        return ClientId(verdict.holder or peer)
+
+
+def network_of(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """A network; one of IPv4 that is written as a part of IPv6 is that of IPv4, as its peers are."""
+    network = ipaddress.ip_network(entry, strict=False)
+    if isinstance(network, ipaddress.IPv4Network) or network.prefixlen < MAPPED_BITS:
+        return network
+    mapped = network.network_address.ipv4_mapped
+    return network if mapped is None else ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
+
+
+def too_large(most: Bytes) -> TooLarge:
+    return TooLarge(f"the body is larger than {most} bytes. Raise limits.body or limits.jsonBody, or send less.")

@@ -1,0 +1,85 @@
+"""Wrong keys, counted by address: whoever guesses is told to wait, and the log says so.
+
+Only requests that were refused for their key come here, so a right key is never slowed down, whoever else guesses at
+the same address, and a request that is let in pays nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from ipaddress import IPv6Address, ip_network
+from typing import TYPE_CHECKING
+
+from hotseat.errors import ForeignHost, HostUnproven, TooManyWrongKeys, Unauthorized
+from hotseat.relay.downstream.connection_count import ip_of
+from hotseat.relay.http.head import PROOF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.errors import HotseatError
+    from hotseat.identifiers import Instant, Seconds
+    from hotseat.relay.http.head import RequestHead
+
+log = logging.getLogger(__name__)
+
+MOST_WRONG = 20
+"""Wrong keys of one address in a minute, before it is told to wait."""
+MINUTE: Seconds = 60.0
+MOST_ADDRESSES = 1024
+"""Counted apart; whoever comes after them in the same minute is counted with the rest."""
+THE_REST = "other addresses"
+NETWORK_BITS = 64
+"""Of an IPv6 address: who has one has the whole network."""
+
+
+class WrongKeys:
+    """Minutes begin with the first wrong key; in a quiet time there is nothing here, not even a timer."""
+
+    def __init__(self, now: Callable[[], Instant], later: Callable[[Seconds, Callable[[], None]], object]) -> None:
+        self._now, self._later = now, later
+        self._counts: Counter[str] = Counter()
+        self._ends_at: Instant = 0.0
+
+    def answer(self, error: HotseatError, head: RequestHead, peer: str) -> HotseatError:
+        """The refusal, or that this address has to wait."""
+        if not _is_guess(error, head):
+            return error
+        if self._count(counted_as(peer)) <= MOST_WRONG or isinstance(error, HostUnproven):
+            return error  # a host whose proof is wrong is always told so: then it asks another
+        return TooManyWrongKeys(
+            "too many wrong API keys came from this address; a right one is let in at any time",
+            retry_after=max(1.0, self._ends_at - self._now()),
+        )
+
+    def _count(self, address: str) -> int:
+        if not self._counts:
+            self._ends_at = self._now() + MINUTE
+            self._later(MINUTE, self.end_minute)
+        if address not in self._counts and len(self._counts) >= MOST_ADDRESSES:
+            address = THE_REST
+        self._counts[address] += 1
+        return self._counts[address]
+
+    def end_minute(self) -> None:
+        """One line for each address that sent wrong keys, and a new beginning."""
+        counts, self._counts = self._counts, Counter()
+        for address, count in counts.items():
+            log.warning("wrong API keys were sent from=%s count=%d in_s=%d", address, count, MINUTE)
+
+
+def counted_as(peer: str) -> str:
+    """An address, or the network of one where a single machine has many."""
+    address = ip_of(peer)
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, NETWORK_BITS), strict=False))
+    return peer if address is None else str(address)
+
+
+def _is_guess(error: HotseatError, head: RequestHead) -> bool:
+    """Who sends no key guesses none: a browser asks that way first."""
+    known = head.known
+    if isinstance(error, Unauthorized | ForeignHost):
+        return b"authorization" in known or b"x-api-key" in known
+    return PROOF in known

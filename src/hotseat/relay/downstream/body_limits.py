@@ -1,0 +1,61 @@
+"""What request bodies take together: memory, and room on the disk. Counted as they come, not when they are whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hotseat.errors import Busy
+
+if TYPE_CHECKING:
+    from hotseat.identifiers import Bytes
+    from hotseat.relay.http.body import Body
+    from hotseat.settings import Limits
+
+MOST_IN_MEMORY: Bytes = 512 << 20
+"""Of request bodies, all clients together."""
+
+
+class Bodies:
+    def __init__(self) -> None:
+        self.in_memory: Bytes = 0
+        """The small ones not counted."""
+        self.on_disk: Bytes = 0
+        self._on_disk_of: Counter[str] = Counter()
+        """By the address that sends them."""
+
+    def count(self, body: Body) -> None:
+        """What it takes now, in place of what it took before."""
+        self.in_memory += body.in_memory - body.counted
+        body.counted = body.in_memory
+        if body.is_spooled or body.counted_on_disk:
+            self._count_on_disk(body, body.on_disk)
+
+    def _count_on_disk(self, body: Body, size: Bytes) -> None:
+        more = size - body.counted_on_disk
+        body.counted_on_disk = size
+        self.on_disk += more
+        self._on_disk_of[body.sender] += more
+        if not self._on_disk_of[body.sender]:
+            del self._on_disk_of[body.sender]
+
+    def check(self, body: Body, limits: Limits, *, is_proxy: bool) -> None:
+        """Raises where they take too much. One address may have half of the disk's part, a proxy all of it."""
+        if self.in_memory > MOST_IN_MEMORY:
+            raise Busy("too many large requests at once. Ask again in a moment.", retry_after=1)
+        if body.is_spooled:
+            self._check_disk(self._on_disk_of[body.sender], limits, is_proxy)
+
+    def _check_disk(self, of_sender: Bytes, limits: Limits, is_proxy: bool) -> None:
+        most = limits.most_uploads
+        if self.on_disk > most:
+            raise Busy(f"all uploads together are larger than {most} bytes (limits.uploads). Ask again.", retry_after=1)
+        if of_sender > max(most // 2, limits.body) and not is_proxy:
+            raise Busy("the uploads of this address take half of limits.uploads. Ask again.", retry_after=1)
+
+    def forget(self, body: Body) -> None:
+        self.in_memory -= body.counted
+        body.counted = 0
+        if body.counted_on_disk:
+            self._count_on_disk(body, 0)
+        body.close()

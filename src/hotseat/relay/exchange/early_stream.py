@@ -1,0 +1,204 @@
+"""An answer that begins before its model does: whoever asked for a stream is told, again and again, why it waits.
+
+It promises a 200 that cannot be taken back, so it is off by default (`sendLoadingState`) and begins only after a
+grace. What goes wrong later is told in an error event and a visible cut. What follows is framed by us: the upstream's
+own head came too late to be anybody's framing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hotseat.catalog.spec import LoadingState
+from hotseat.error_bodies import encodable, one_line, passed_on_error, stream_error
+from hotseat.relay.http.head import read_response_head, response_bytes
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.errors import HotseatError
+    from hotseat.identifiers import Bytes, Instant, Seconds
+    from hotseat.relay.exchange.client_side import Client
+    from hotseat.relay.exchange.request import Request
+    from hotseat.relay.http.head import ResponseHead
+    from hotseat.relay.server import Relay
+
+GRACE_S: Seconds = 2.0
+"""How long a request waits in silence: quick loads and quick refusals keep their own status."""
+EVERY_S: Seconds = 5.0
+"""Between two signs of life: well below the read timeout of any client or proxy."""
+
+CHATS = frozenset((b"/v1/chat/completions", b"/chat/completions"))
+EVENT_STREAMS = CHATS.union(
+    (b"/v1/completions", b"/v1/responses", b"/v1/messages", b"/completions", b"/completion", b"/infill")
+)
+"""Where `stream` means server-sent events. Elsewhere it may mean audio or lines of JSON."""
+
+HEAD = read_response_head(
+    200,
+    b"OK",
+    [(b"Content-Type", b"text/event-stream"), (b"Cache-Control", b"no-cache"), (b"Transfer-Encoding", b"chunked")],
+)
+LAST_CHUNK = b"0\r\n\r\n"
+MOST_KEPT: Bytes = 64 << 10
+"""Of an answer that is told instead of passed on."""
+LONGEST_TOLD = 500
+BAD_GATEWAY = 502
+
+
+def after_grace(relay: Relay, begin: Callable[[], None]) -> asyncio.TimerHandle:
+    """Begin the answer unless the model is there in time, in which case whoever waits cancels this."""
+    return relay.later(GRACE_S, begin)
+
+
+class _Asked(msgspec.Struct, gc=False):
+    stream: bool = False
+
+
+_read_asked = msgspec.json.Decoder(_Asked).decode
+
+
+def can_begin_early(request: Request) -> bool:
+    """Is the answer to this request, if all goes well, an event stream in chunks?"""
+    path = request.destination.target.partition(b"?")[0]
+    if request.head.method != b"POST" or request.head.http10 or path not in EVENT_STREAMS or request.body.is_spooled:
+        return False
+    try:
+        return _read_asked(request.body.whole()).stream
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def can_continue(head: ResponseHead) -> bool:
+    """Can an event stream that was begun without the upstream go on with this answer of the upstream?"""
+    is_plain = b"content-encoding" not in head.known
+    return 200 <= head.status < 300 and head.is_event_stream and is_plain and not head.has_no_body
+
+
+class EarlyAnswer:
+    """Between an exchange and its client from the end of the grace on."""
+
+    __slots__ = (
+        "_client",
+        "_dialect",
+        "_goes_on",
+        "_head",
+        "_id",
+        "_kept",
+        "_later",
+        "_sign",
+        "_timer",
+        "_who",
+        "_why",
+    )
+
+    def __init__(self, relay: Relay, client: Client, request: Request, spec: ModelSpec, why: Callable[[], str]) -> None:
+        self._client = client
+        self._dialect = request.dialect(relay.rules.error_format)
+        self._id = request.id
+        self._sign = sign_for(spec, request)
+        self._who = spec.name
+        self._why = why
+        self._later = relay.later
+        self._timer: asyncio.TimerHandle
+        self._head: ResponseHead | None = None
+        self._goes_on = False
+        self._kept = b""
+
+    def begin(self, cors: list[bytes], *, close: bool) -> None:
+        ours = [b"X-Request-Id: %b" % self._id]
+        head = response_bytes(HEAD, cors, dechunk=False, close=close, http10=False, confine=True, ours=ours)
+        self._client.write(head)
+        self._show_life()
+
+    def stop(self) -> None:
+        """Show no more signs of life."""
+        self._timer.cancel()
+
+    def _show_life(self) -> None:
+        self._timer = self._later(EVERY_S, self._show_life)
+        if not self._client.is_full:  # a client that reads nothing would find hundreds of them later
+            self._say(self._sign(self._why()))
+
+    def _say(self, data: bytes) -> None:
+        self._client.write(chunk(data))
+
+    # What the exchange has to tell
+
+    @property
+    def status(self) -> int:
+        """What became of the request, for the books."""
+        assert self._head is not None
+        return self._head.status if self._goes_on or self._head.status >= 400 else BAD_GATEWAY
+
+    def head_received(self, head: ResponseHead) -> None:
+        self._head = head
+        self._goes_on = can_continue(head)
+
+    def write(self, data: bytes) -> None:
+        """The next piece of the upstream's body, without its framing."""
+        if not data:
+            return
+        if self._goes_on:
+            self.stop()
+            self._say(data)
+        else:
+            self._kept = (self._kept + data)[:MOST_KEPT]
+
+    def ended(self, *, keep_alive: bool, now: Instant) -> None:
+        """The upstream's message is complete."""
+        self.stop()
+        if not self._goes_on:
+            return self._cut(self._unfit())
+        self._client.write(LAST_CHUNK)
+        return self._client.exchange_ended(keep_alive=keep_alive, now=now)
+
+    def refuse(self, error: HotseatError) -> None:
+        self.stop()
+        self._cut(stream_error(error.message, error.code, self._dialect))
+
+    def _cut(self, event: bytes) -> None:
+        # The blank line ends whatever event was under way; the missing last chunk shows that this is no proper end.
+        self._client.cut(chunk(b"\n\n" + event), looks_complete=False)
+
+    def _unfit(self) -> bytes:
+        """The upstream's own error where it has one, else what it answered instead of a stream."""
+        assert self._head is not None
+        head = self._head
+        if head.status >= 400 and (event := passed_on_error(self._kept, self._dialect)):
+            return event
+        kind = head.known.get(b"content-type", b"no content type").decode("latin-1")
+        said = one_line(self._kept.decode("utf-8", "replace"), LONGEST_TOLD)
+        told = f"{self._who} answered {head.status} with {kind} instead of an event stream: {said}"
+        return stream_error(told, "upstream_failed", self._dialect)
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+# Signs of life
+
+
+def sign_for(spec: ModelSpec, request: Request) -> Callable[[str], bytes]:
+    """How this client is told why it waits; only chats have a place for reasoning."""
+    is_chat = request.destination.target.partition(b"?")[0] in CHATS
+    as_reasoning = spec.loading_state is LoadingState.REASONING and is_chat
+    make = reasoning if as_reasoning else comment
+    return lambda why: make(spec.name, encodable(" ".join(why.split())))
+
+
+def comment(model: str, why: str) -> bytes:
+    return f": {model}: {why}\n\n".encode()
+
+
+def reasoning(model: str, why: str) -> bytes:
+    # Without a role: the model's own first piece has one, and some clients add up what they are given.
+    choice = {"index": 0, "delta": {"reasoning_content": f"{model}: {why}\n"}, "finish_reason": None}
+    piece = {"id": "chatcmpl-hotseat", "object": "chat.completion.chunk", "created": int(time.time())}
+    return b"data: %b\n\n" % msgspec.json.encode({**piece, "model": model, "choices": [choice]})

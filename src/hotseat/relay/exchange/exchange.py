@@ -1,0 +1,710 @@
+"""One request from its name to its last byte: name it, ask for a lease, forward, relay, give the lease back.
+
+Whatever happens, `_give_back` returns all that it took and `_note` writes the request down, once. The lease ends when
+the upstream's message is complete; the exchange ends when the client's connection has taken it. Otherwise one
+client that does not read its last buffer would block every swap.
+
+Whatever calls it from outside calls a method that cannot raise: an error of ours ends the exchange (`crashed`).
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
+
+from hotseat.activity.recent import UnderWay
+from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
+from hotseat.catalog.spec import DEFAULT_TIMEOUTS, FELLOW_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
+from hotseat.error_bodies import stream_error
+from hotseat.errors import HotseatError, LoadFailed, UnknownModel, UpstreamError, broken
+from hotseat.relay.access import audit
+from hotseat.relay.exchange.early_stream import EarlyAnswer, after_grace, can_begin_early
+from hotseat.relay.exchange.fleet_hop import Passage
+from hotseat.relay.exchange.token_usage import tokens_in
+from hotseat.relay.http.head import SWITCHING, ResponseHead, response_bytes
+from hotseat.relay.http.own_headers import lines_about_waiting, told_crowd, told_name
+from hotseat.relay.routing.model_name import MANAGEMENT
+from hotseat.relay.routing.route import check_may_start, lead_of, running_server
+from hotseat.relay.upstream.connection import DechunkingConnection, UpstreamConnection
+from hotseat.relay.upstream.exiting import is_dying
+from hotseat.settings import Role
+from hotseat.tasks import attempt
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from hotseat.activity.recent import Tokens
+    from hotseat.activity.usage import Visit
+    from hotseat.catalog.leads import Servable
+    from hotseat.catalog.spec import Timeouts
+    from hotseat.fleet.route import Elsewhere
+    from hotseat.identifiers import Address, Instant, ModelName, Seconds, TicketId, Upstream
+    from hotseat.relay.exchange.client_side import Client
+    from hotseat.relay.exchange.fleet_hop import Hosts
+    from hotseat.relay.exchange.request import Request
+    from hotseat.relay.http.head_cache import KnownResponse
+    from hotseat.relay.server import Relay
+
+log = logging.getLogger(__name__)
+
+UNREACHABLE_S: Seconds = 1.0
+"""How long a ready upstream may refuse connections before that is the answer."""
+DIAL_AGAIN_S: Seconds = 0.05
+
+
+class Stage(Enum):
+    NAMING = "naming"
+    WAITING = "waiting"
+    DIALLING = "dialling"
+    FORWARDED = "forwarded"
+    ANSWERING = "answering"
+    OVER = "over"
+
+
+# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+NAMING: Final = Stage.NAMING
+WAITING: Final = Stage.WAITING
+DIALLING: Final = Stage.DIALLING
+FORWARDED: Final = Stage.FORWARDED
+ANSWERING: Final = Stage.ANSWERING
+OVER: Final = Stage.OVER
+
+
+P = ParamSpec("P")
+
+
+def guarded(step: Callable[Concatenate[Exchange, P], None]) -> Callable[Concatenate[Exchange, P], None]:
+    """For what timers, connections and others call: nobody above could answer the client."""
+
+    @wraps(step)
+    def run(exchange: Exchange, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            step(exchange, *args, **kwargs)
+        except Exception as problem:
+            exchange.crashed(problem)
+
+    return run
+
+
+class Exchange:
+    # Defaults of the class instead of the instance: of a thousand exchanges a second most never touch them.
+    _stage = NAMING
+    _spec: Servable | None = None
+    _ticket: TicketId | None = None
+    _upstream: Upstream | None = None
+    _connection: UpstreamConnection | None = None
+    _kind: type[UpstreamConnection] = UpstreamConnection
+    _pending: asyncio.Task[None] | asyncio.TimerHandle | None = None
+    """The end of the grace, the attempt to reach the upstream or the next one, or the end of our patience with it."""
+    _limit: asyncio.TimerHandle | None = None
+    """The end of the time for which it may use the model."""
+    _visit: Visit | None = None
+    """Its place in the account of the key that came along; None where there are no keys."""
+    _passage: Passage | None = None
+    """Its way through the fleet; None where there is none, or it came from a host of it."""
+    _elsewhere: Elsewhere | None = None
+    """The host that it was passed on to."""
+    _abroad: ModelName | None = None
+    """The model of a peer among whose requests it counts."""
+    _early: EarlyAnswer | None = None
+    _head: ResponseHead | None = None
+    _granted_at: Instant | None = None
+    _waited_for = ""
+    """What kept it from being granted at once."""
+    _first_byte_at: Instant | None = None
+    _tokens: Tokens | None = None
+    _unreachable_since: Instant | None = None
+    _was_sent = False
+    _dechunks = False
+    _chunks = False
+    """Is the client told the end of an answer that the upstream ends by hanging up?"""
+
+    def __init__(self, relay: Relay, client: Client, request: Request, peer: str) -> None:
+        self._relay = relay
+        self._client = client
+        self.write = client.write
+        """To the client: the body is relayed by this alone."""
+        self.request = request
+        self._peer = peer
+        if request.visit is not None:
+            self._visit = request.visit
+        if request.head.http10:
+            self._kind = DechunkingConnection
+        self._closes = not request.keep_alive
+
+    # The way in
+
+    def begin(self) -> None:
+        try:  # as `guarded` does, but quicker: every request comes this way
+            self._begin()
+        except Exception as problem:
+            self.crashed(problem)
+
+    def _begin(self) -> None:
+        try:
+            if self.request.destination.road is MANAGEMENT:
+                return self._forward(self._relay.management)
+            lead = lead_of(self.request, self._relay.dispatcher)
+            if (account := self.request.verdict.account) is not None:
+                if self._visit is None:
+                    self._visit = account.enter(lead.name, self._relay.now())
+                else:
+                    account.check_may_use(lead.name)
+                    self._visit.model = lead.name
+            spec = self._spec = self._relay.choose(lead) if isinstance(lead, Selector) else lead
+            if (hosts := self._relay.hosts) is not None and not isinstance(spec, RemoteModel) and self._may_travel():
+                return self._find_host(hosts, spec)
+        except HotseatError as error:
+            return self._refuse(error)
+        return self.serve_here()
+
+    def serve_here(self) -> None:
+        """With a model of ours, or of a peer's."""
+        spec = self._spec
+        assert spec is not None
+        try:
+            if spec.changes is not UNCHANGED:
+                self._change_body(spec.changes)
+            self.request.members = None
+            if isinstance(spec, RemoteModel):
+                return self._go_abroad(spec)
+            if isinstance(spec, FleetModel):
+                raise UnknownModel(f'model "{spec.name}" is not defined on this host.')
+            if self.request.destination.lead is not None:
+                check_may_start(spec, self.request, self._relay.rules, self._relay.dispatcher)
+            if spec.ignore_websockets and self.request.head.is_websocket:
+                return self._forward(running_server(spec, self._relay.dispatcher))
+            return self._wait_for_lease(spec)
+        except HotseatError as error:
+            return self._refuse(error)
+
+    def _change_body(self, changes: BodyChanges) -> None:
+        self.request.change_body(changes)
+        if self.request.body.counted_on_disk:  # it may have come back into memory
+            self._relay.bodies.count(self.request.body)
+
+    def _go_abroad(self, remote: RemoteModel) -> None:
+        """To a peer: it is always there for us, so there is nothing to wait for."""
+        self.request.address_peer(remote)
+        self._relay.abroad[remote.name] += 1
+        self._abroad = remote.name
+        self._granted_at = self._relay.now()
+        self._forward(remote.address)
+
+    def _wait_for_lease(self, spec: ModelSpec) -> None:
+        self._stage = WAITING
+        request = self.request
+        ticket = self._relay.dispatcher.ask(
+            spec.name, request.client, self, takes_slot=request.destination.rule.takes_slot
+        )
+        if self._stage is OVER:
+            return self._relay.dispatcher.leave(ticket)  # it crashed as it was granted, and could not name its lease
+        self._ticket = ticket
+        if self._upstream is not None:  # granted before `ask` returned
+            self._forward(self._upstream.address)
+        elif spec.loading_state is not LoadingState.OFF and self._early is None:
+            self._pending = after_grace(self._relay, partial(self._begin_early, spec))
+        return None
+
+    @guarded
+    def _begin_early(self, spec: ModelSpec) -> None:
+        """The wait is long: where that is wished and possible, the answer begins without the model."""
+        self._pending = None
+        if not can_begin_early(self.request):
+            return
+        self._closes = self._closes or self._relay.is_draining
+        self._early = EarlyAnswer(self._relay, self._client, self.request, spec, self._why)
+        self._early.begin(self._relay.rules.cors.lines(self.request.head), close=self._closes)
+        self.write = self._early.write
+        self._kind = DechunkingConnection
+        self.request.ask_for_plain()
+
+    def _why(self) -> str:
+        if self._upstream is None and self._spec is not None:
+            return self._relay.dispatcher.why(self._spec.name)
+        return "it has the request and has not answered yet"
+
+    def under_way(self) -> UnderWay | None:
+        """What it is about and how far it is; None for what is no model's matter."""
+        if self._spec is None or self._ticket is None:
+            return None
+        request, now = self.request, self._relay.now()
+        return UnderWay(
+            ticket=self._ticket,
+            id=request.id,
+            model=self._spec.name,
+            client=request.client,
+            method=request.head.method,
+            target=request.head.target,
+            waited_s=(self._granted_at or now) - request.began,
+            first_byte_s=None if self._first_byte_at is None else self._first_byte_at - request.began,
+            seconds=now - request.began,
+            is_waiting=self._stage is WAITING,
+        )
+
+    def last_piece(self, model: ModelName) -> object:
+        """What came last from the model's server here; None where nothing came, or where it is about another model."""
+        is_about_it = self._upstream is not None and self._spec is not None and self._spec.name == model
+        return self._connection.last_piece() if is_about_it and self._connection is not None else None
+
+    # The fleet
+
+    def _may_travel(self) -> bool:
+        """Not what a host passed on already, nor what must not start a model anywhere."""
+        request = self.request
+        return not request.verdict.from_host and self._relay.rules.may_start(request.head, request.destination)
+
+    def _find_host(self, hosts: Hosts, spec: ModelSpec | FleetModel) -> None:
+        self._stage = WAITING
+        self.request.members = None
+        self._passage = Passage(hosts, spec.name, self.request.client, self)
+        self._passage.find()
+
+    def travel(self, where: Elsewhere) -> None:
+        """To a host that changes the body itself: only what a selector was called must not arrive there."""
+        assert self._spec is not None
+        if self._spec.changes.model_name == self._spec.name:
+            self._change_body(BodyChanges(model_name=self._spec.name))
+        self._granted_at = self._relay.now()
+        self._elsewhere = where
+        self._forward(where.address)
+
+    def is_turned_away(self, head: ResponseHead) -> bool:
+        """Did the host that we passed it on to do nothing for it? Then it is on its way to the next."""
+        if self._elsewhere is None or not head.is_turned_away:
+            return False
+        self._connection, self._was_sent = None, False
+        self._next_host(head.unproven)
+        return True
+
+    def _next_host(self, unproven: str = "") -> None:
+        assert self._passage is not None
+        self._elsewhere = None
+        self._stop_clock()
+        self._passage.turned_away(unproven)
+
+    # The dispatcher's answers
+
+    def granted(self, upstream: Upstream, because: str = "") -> None:
+        try:  # as `guarded` does, but quicker: every request comes this way
+            self._granted_at = self._relay.now()
+            if because:
+                self._waited_for = because
+            if self._visit is not None:
+                self._count_device_time(self._visit)
+            self._upstream = upstream
+            if self._ticket is not None:
+                self._stop_clock()
+                self._forward(upstream.address)
+        except Exception as problem:
+            self.crashed(problem)
+
+    def _count_device_time(self, visit: Visit) -> None:
+        assert isinstance(self._spec, ModelSpec)
+        meter = self._relay.rules.accounts.meter(self._spec.name)
+        visit.granted(meter, len(self._spec.memory or ()) or 1, self._relay.now())
+
+    def confirmed(self) -> None:
+        raise AssertionError("only an operator's wish is confirmed")
+
+    @guarded
+    def refused(self, error: HotseatError) -> None:
+        if isinstance(error, LoadFailed) and self._may_see_output():
+            error = error.for_operators()
+        self._refuse(error)
+
+    def _may_see_output(self) -> bool:
+        """Of model servers. A host of the fleet does not say on whose behalf it asks."""
+        verdict = self.request.verdict
+        is_operator = verdict.account is None or verdict.account.key.role is not Role.INFERENCE
+        return is_operator and not verdict.from_host
+
+    @guarded
+    def cut(self, error: HotseatError) -> None:
+        self._break(error)
+
+    def judge_again(self) -> bool:
+        """The rules have changed: end it where they no longer allow it, and say so."""
+        error = self._relay.rules.objection(self.request, "" if self._visit is None else self._visit.model)
+        if error is None or self._stage is OVER:
+            return False
+        self._break(error)
+        return True
+
+    # To the upstream
+
+    def _forward(self, address: Address) -> None:
+        connection = self._relay.pool.take(address) if self._kind is UpstreamConnection else None
+        if connection is not None:
+            self._send(connection)
+        else:
+            self._dial(address)
+
+    def _dial(self, address: Address) -> None:
+        self._stage = DIALLING
+        timeouts = self._timeouts()
+        self._pending = self._relay.pool.dial(address, self._kind, self._connected, self._not_connected, timeouts)
+
+    def _timeouts(self) -> Timeouts:
+        if self._elsewhere is not None:
+            return FELLOW_TIMEOUTS
+        return DEFAULT_TIMEOUTS if self._spec is None else self._spec.timeouts
+
+    @guarded
+    def _connected(self, connection: UpstreamConnection) -> None:
+        self._pending = None
+        if self.server_is_dying:  # its listener may outlive its connections by a moment
+            connection.close()
+            return self._not_connected("it is ending")
+        self._send(connection)
+        if self._client.is_full:  # of an answer that began early
+            connection.pause()
+        return None
+
+    @guarded
+    def _not_connected(self, problem: str) -> None:
+        """Perhaps the server has just died and nobody knows yet: if nothing was sent, ask once more in a moment."""
+        self._pending = None
+        if self._elsewhere is not None and not self._was_sent:
+            return self._next_host()
+        now = self._relay.now()
+        self._unreachable_since = self._unreachable_since or now
+        spec, is_early = self._spec, now - self._unreachable_since <= UNREACHABLE_S
+        # What may have reached a server, over a connection that broke, must not reach another one.
+        if not isinstance(spec, ModelSpec) or self._ticket is None or self._was_sent or not is_early:
+            return self._break(UpstreamError(f"{self._who()} cannot be reached: {problem}."))
+        self._stage = WAITING
+        self._pending = self._relay.later(DIAL_AGAIN_S, partial(self._ask_again, spec))
+        return None
+
+    @guarded
+    def _ask_again(self, spec: ModelSpec) -> None:
+        """Give the lease back and stand in line anew: a dead server is started again for whoever waits."""
+        self._pending = None
+        ticket, self._ticket = self._ticket, None
+        self._upstream = None
+        if ticket is not None:
+            self._relay.dispatcher.leave(ticket)
+        self._wait_for_lease(spec)
+
+    def _send(self, connection: UpstreamConnection) -> None:
+        self._stage = FORWARDED
+        self._was_sent = True
+        self._connection = connection
+        spec = self._spec
+        key = spec.api_key if isinstance(spec, RemoteModel) else ""
+        limit_s = spec.max_request_s if isinstance(spec, ModelSpec) and self._elsewhere is None else None
+        if limit_s is not None and self._limit is None:
+            self._limit = self._relay.later(limit_s, self._takes_too_long, limit_s)
+        # Another host counts this itself, when it is the server's turn: there a request may wait in line first.
+        head_s = self._timeouts().response_header_s
+        if head_s is not None:
+            self._pending = self._relay.later(head_s, self._is_too_slow, head_s)
+        if self._elsewhere is not None and spec is not None:
+            head = self._relay.fellow_head(self.request, self._elsewhere, self._peer, spec.name)
+        else:
+            head = self._relay.upstream_head(self.request, connection.address, self._peer, key)
+        connection.send(self, head, self.request.body)
+
+    @guarded
+    def _is_too_slow(self, limit_s: Seconds) -> None:
+        self._break(UpstreamError(f"{self._who()} did not answer within {limit_s:g} s (timeouts.responseHeader)."))
+
+    @guarded
+    def _takes_too_long(self, limit_s: Seconds) -> None:
+        text = f"{self._who()} was used for {limit_s:g} s, longer than one request may (maxRequestDuration)."
+        self._break(UpstreamError(text))
+
+    def _stop_clock(self) -> None:
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+
+    # From the upstream
+
+    @property
+    def wants_head_only(self) -> bool:
+        return self.request.head.method == b"HEAD"
+
+    @property
+    def only_reads(self) -> bool:
+        """May it be asked twice without anything being done twice?"""
+        return self.request.head.method in (b"GET", b"HEAD")
+
+    @property
+    def is_feed(self) -> bool:
+        """Does it watch hotseat itself: events or logs, as long as there are any?"""
+        return self._spec is None and self._head is not None and self._head.is_event_stream
+
+    @property
+    def response_ends_with_connection(self) -> bool:
+        return self._head is not None and self._head.ends_with_the_connection
+
+    @property
+    def server_is_dying(self) -> bool:
+        pid = self._upstream.pid if self._upstream is not None else None
+        return pid is not None and is_dying(pid)
+
+    def head_received(self, head: ResponseHead) -> None:
+        self._stage = ANSWERING
+        self._stop_clock()
+        self._head = head
+        self._first_byte_at = self._relay.now()
+        if self._elsewhere is not None and self._passage is not None:
+            self._passage.answered(head)
+        if self._early is not None:
+            return self._early.head_received(head)
+        http10 = self.request.head.http10
+        endless = head.ends_with_the_connection and not self.wants_head_only
+        self._dechunks, self._chunks = head.is_chunked and http10, endless and not http10
+        self._closes = self._closes or (endless and http10) or self._dechunks or self._relay.is_draining
+        cors, ours = self._relay.rules.cors.lines(self.request.head), self._own_lines(head)
+        if self._chunks:
+            ours.append(b"Transfer-Encoding: chunked")
+            self.write = self._write_chunk
+        return self._client.write(
+            response_bytes(
+                head,
+                cors,
+                dechunk=self._dechunks,
+                close=self._closes,
+                http10=http10,
+                confine=self._spec is not None and self._relay.rules.confines_pages,
+                ours=ours,
+            )
+        )
+
+    def _write_chunk(self, data: bytes) -> None:
+        """If we were killed now, the kernel would close the connection in our name: that must not look like the end."""
+        if data:
+            self._client.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def _own_lines(self, head: ResponseHead) -> list[bytes]:
+        waited_s = 0.0 if self._granted_at is None else self._granted_at - self.request.began
+        lines = lines_about_waiting(self._waited_for, waited_s)
+        if name := told_name(self.request):
+            lines.append(b"%b: %b" % (head.id_header, name))
+        if crowd := told_crowd(self.request, self._spec, self._relay.dispatcher):
+            lines.append(b"Hotseat-Line: %d" % crowd)
+        return lines
+
+    def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
+        """The same for a head that was read before: if the client wants nothing special, it is ready as it is."""
+        relay, asked = self._relay, self.request.head
+        may_need_cors = b"origin" in asked.known
+        crowd = told_crowd(self.request, self._spec, relay.dispatcher)
+        is_news = self._waited_for or (self._elsewhere is not None and known.head.tells_of_host) or crowd
+        if self._closes or asked.http10 or relay.is_draining or may_need_cors or is_news:
+            self.head_received(known.with_length(length))
+            return self.write(data)
+        self._stage = ANSWERING
+        if self._pending is not None:
+            self._stop_clock()
+        self._head = known.head
+        self._first_byte_at = relay.now()
+        lines = known.confined if self._spec is not None and relay.rules.confines_pages else known.plain
+        return self.write(known.with_body(lines, told_name(self.request), length, data))
+
+    def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
+        """The upstream's message is complete and handed to the client's connection; these were the last of it."""
+        assert self._head is not None
+        if pieces and self._spec is not None:
+            self._tokens = tokens_in(pieces)
+        self._connection = None
+        if self._early is not None:
+            self._over(self._early.status, now, is_answered=True)
+            return self._early.ended(keep_alive=not self._closes, now=now)
+        if self._chunks:
+            self._client.write(b"0\r\n\r\n")
+        self._over(self._head.status, now, is_answered=True)
+        return self._client.exchange_ended(keep_alive=not self._closes, now=now)
+
+    @guarded
+    def ended_by_hanging_up(self, now: Instant, pieces: Sequence[bytes]) -> None:
+        """The same where the end of its connection is the end of the answer."""
+        self.ended(now, pieces)
+
+    @guarded
+    def failed(self, error: UpstreamError) -> None:
+        self._break(UpstreamError(f"{self._who()} failed: {error.message}."))
+
+    @guarded
+    def connection_lost(self, *, may_retry: bool) -> None:
+        assert self._connection is not None
+        self._stop_clock()
+        if self.server_is_dying:
+            self._relay.pool.leave(self._connection.address)
+        if may_retry:
+            if self._elsewhere is not None:  # nothing of it was taken there, so another host may have it
+                self._was_sent = False
+            return self._dial(self._connection.address)
+        when = "before it answered" if self._head is None else "in the middle of its answer"
+        return self._break(UpstreamError(f"{self._who()} closed the connection {when}.{self._hint()}"))
+
+    # A websocket: bytes both ways, with the lease held
+
+    @property
+    def wants_tunnel(self) -> bool:
+        return self.request.head.is_websocket
+
+    def switched(self, head: ResponseHead, data: bytes) -> None:
+        self.head_received(head)
+        self._client.become_tunnel()
+        self.from_upstream(data)
+
+    def from_upstream(self, data: bytes) -> None:
+        self._client.tunnel_used()
+        self.write(data)
+
+    @guarded
+    def from_client(self, data: bytes) -> None:
+        assert self._connection is not None
+        self._client.tunnel_used()
+        self._connection.forward(data)
+
+    @guarded
+    def upstream_is_full(self) -> None:
+        self._client.hold()
+
+    @guarded
+    def upstream_has_room(self) -> None:
+        self._client.go_on()
+
+    @guarded
+    def tunnel_ended(self) -> None:
+        """The upstream closed it."""
+        self._over(SWITCHING, self._relay.now(), is_answered=True)
+        self._client.tunnel_ended()
+
+    # From the client
+
+    @guarded
+    def abandoned(self) -> None:
+        """The client hung up: stop the upstream's work now, or leave the line."""
+        if self._stage is not OVER:
+            self._over(499, self._relay.now())
+
+    @guarded
+    def client_is_full(self) -> None:
+        if self._connection is not None:
+            self._connection.pause()
+
+    @guarded
+    def client_has_room(self) -> None:
+        if self._connection is not None:
+            self._connection.resume()
+
+    # The way out
+
+    def _refuse(self, error: HotseatError) -> None:
+        if self._stage is OVER:
+            return None
+        keep_alive = self.request.keep_alive and not self._relay.is_draining
+        now = self._relay.now()
+        self._over(error.status, now)
+        if self._early is not None:
+            return self._early.refuse(error)
+        self._client.refuse(error, keep_alive=keep_alive)
+        return self._client.exchange_ended(keep_alive=keep_alive, now=now)
+
+    def _break(self, error: HotseatError) -> None:
+        """An error while that is still possible, else a visible cut."""
+        if self._stage is OVER:
+            return None
+        log.info("request failed request=%s model=%s error=%r", self.request.id.decode(), self._who(), error.message)
+        if self._head is None or self._early is not None:
+            return self._refuse(error)
+        last_words = self._last_words(error)
+        looks_complete = self._ends_with_the_connection
+        self._over(error.status, self._relay.now())
+        return self._client.cut(last_words, looks_complete=looks_complete)
+
+    def crashed(self, problem: Exception) -> None:
+        """An error of ours: told while that is possible, else a visible cut. The lease is given back in any case."""
+        log.error("an error in hotseat itself request=%s", self.request.id.decode(), exc_info=problem)
+        was_over, connection = self._stage is OVER, self._connection
+        is_told = attempt(self._break, broken(problem)) and not was_over
+        if connection is not None:  # also one that was taken and not used yet
+            connection.release()
+        if is_told:
+            return
+        self._stage = OVER  # on its way out: nobody knows what the client has
+        attempt(self._give_back, self._relay.now())
+        attempt(self._client.abort)
+
+    def _last_words(self, error: HotseatError) -> bytes:
+        """An error event, where the stream is at a place that can take one."""
+        assert self._head is not None
+        assert self._connection is not None
+        if not self._head.is_event_stream:
+            return b""
+        event = b"\n\n" + stream_error(error.message, error.code, self.request.dialect(self._relay.rules.error_format))
+        if self._ends_with_the_connection:
+            return event
+        at_a_chunk = self._chunks or self._connection.is_between_chunks
+        return b"%x\r\n%b\r\n" % (len(event), event) if at_a_chunk else b""
+
+    @property
+    def _ends_with_the_connection(self) -> bool:
+        """Does nothing but our hanging up tell the client where the answer ends?"""
+        assert self._head is not None
+        return self._dechunks or (self._head.ends_with_the_connection and not self._chunks)
+
+    def _over(self, status: int, now: Instant, *, is_answered: bool = False) -> None:
+        self._stage = OVER
+        self._give_back(now, is_answered=is_answered)
+        try:
+            if self.request.destination.rule.is_action:
+                audit.note(self.request, self._peer, status)
+            if self._spec is not None:
+                self._note(self._spec.name, status, now)
+        except Exception:  # of whoever keeps books: the client gets its answer all the same
+            log.exception("an error in hotseat itself request=%s", self.request.id.decode())
+
+    def _give_back(self, now: Instant, *, is_answered: bool = False) -> None:
+        """Whatever it took: each once, however often this is called, and also where giving back another raises."""
+        if self._pending is not None:
+            self._stop_clock()
+        if self._limit is not None:
+            self._limit.cancel()
+        if self._early is not None:
+            attempt(self._early.stop)
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.serves(self):
+            connection.release()
+        try:
+            if self._ticket is not None:
+                self._relay.dispatcher.leave(self._ticket, is_answered)
+        finally:
+            self._give_back_counts(now)
+
+    def _give_back_counts(self, now: Instant) -> None:
+        """As what it counts: at another host, at a peer, with its key, among the bodies."""
+        if self._passage is not None:
+            attempt(self._passage.come_back)
+        if self._visit is not None:
+            attempt(self._visit.ended, now)
+        if self._abroad is not None:
+            self._relay.abroad[self._abroad] -= 1
+            self._abroad = None
+        body = self.request.body
+        if body.counted or body.counted_on_disk or body.is_spooled:
+            attempt(self._relay.bodies.forget, body)
+
+    def _note(self, model: ModelName, status: int, now: Instant) -> None:
+        began = self.request.began
+        waited = (self._granted_at or now) - began
+        first_byte = None if self._first_byte_at is None else self._first_byte_at - began
+        seconds, it = now - began, self.request
+        self._relay.ledger.finished(model, status, waited, first_byte, seconds, it.client, it.head, it.id, self._tokens)
+
+    def _who(self) -> str:
+        if self._elsewhere is not None and self._spec is not None:
+            return f"{self._spec.name} on {self._elsewhere.host}"
+        return "hotseat's own API" if self._spec is None else self._spec.name
+
+    def _hint(self) -> str:
+        return f" See `hotseat logs {self._spec.name}`." if isinstance(self._spec, ModelSpec) else ""

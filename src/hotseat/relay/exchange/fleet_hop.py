@@ -1,0 +1,147 @@
+"""A request's way to the host that serves it: asked for, perhaps waited for, and asked for again if it is turned away.
+
+A host that turned somebody away is left out for a while, so it ends: with a host, with this one, or with nobody.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.errors import HotseatError
+from hotseat.fleet.route import Here
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+
+    from hotseat.fleet.host_proof import Signer
+    from hotseat.fleet.route import Elsewhere, Where
+    from hotseat.identifiers import ClientId, HostName, ModelName
+    from hotseat.relay.http.head import ResponseHead
+
+
+class Hosts(Protocol):
+    """The fleet, as the relay sees it."""
+
+    name: HostName
+    signer: Signer
+
+    def whither(self, model: ModelName, client: ClientId) -> Where | None:
+        """Who serves it; None where hosts must agree first. Raises where nobody can."""
+        ...
+
+    def agree(
+        self,
+        model: ModelName,
+        client: ClientId,
+        agreed: Callable[[Where | HotseatError], None],
+    ) -> asyncio.Task[None]:
+        """The same, after asking the others; `agreed` is called once, unless the task is cancelled."""
+        ...
+
+    def sent(self, host: HostName, model: ModelName) -> None: ...
+    def came_back(self, host: HostName, model: ModelName) -> None: ...
+    def turned_away(self, host: HostName) -> None:
+        """It could not be reached, or would not take a request."""
+        ...
+
+    def disbelieved(self, host: HostName, because: str) -> None:
+        """It does not believe that this host passed the request on."""
+        ...
+
+    def failed(self, host: HostName, model: ModelName) -> None:
+        """It cannot start the model."""
+        ...
+
+    def told(self, host: HostName, model: ModelName, load: int) -> None:
+        """So many requests use or want the model there."""
+        ...
+
+
+class Traveller(Protocol):
+    """Whose way it is."""
+
+    def serve_here(self) -> None: ...
+    def travel(self, where: Elsewhere) -> None: ...
+    def refused(self, error: HotseatError) -> None: ...
+    def crashed(self, problem: Exception) -> None:
+        """An error of ours kept it from going anywhere."""
+
+
+class Passage:
+    def __init__(self, hosts: Hosts, model: ModelName, client: ClientId, traveller: Traveller) -> None:
+        self._hosts, self._model, self._client, self._traveller = hosts, model, client, traveller
+        self._at: Elsewhere | None = None
+        self._agreeing: asyncio.Task[None] | None = None
+
+    @property
+    def host(self) -> HostName | None:
+        """Where the request is; None: here, or nowhere yet."""
+        return None if self._at is None else self._at.host
+
+    def find(self) -> None:
+        """Ends with the request on its way, waiting for an agreement, or refused: whatever goes wrong, it ends."""
+        with self._refusing():
+            where = self._hosts.whither(self._model, self._client)
+            if where is None:
+                self._agreeing = self._hosts.agree(self._model, self._client, self._agreed)
+                self._agreeing.add_done_callback(self._agreement_ended)
+            else:
+                self._go(where)
+
+    def turned_away(self, unproven: str = "") -> None:
+        """That host did nothing for it, perhaps because it does not believe us: the next one."""
+        assert self._at is not None
+        if unproven:
+            self._hosts.disbelieved(self._at.host, unproven)
+        self._hosts.turned_away(self._at.host)
+        self.come_back()
+        self.find()
+
+    def answered(self, head: ResponseHead) -> None:
+        """What that host says of itself beside its answer: whoever comes next may go elsewhere for it."""
+        assert self._at is not None
+        if head.is_failed_start:
+            self._hosts.failed(self._at.host, self._model)
+        if (load := head.line) is not None:
+            self._hosts.told(self._at.host, self._model, load)
+
+    def come_back(self) -> None:
+        """It is over, or goes elsewhere. Safe to call twice."""
+        if self._agreeing is not None:
+            self._agreeing.cancel()
+            self._agreeing = None
+        if self._at is not None:
+            self._hosts.came_back(self._at.host, self._model)
+            self._at = None
+
+    def _agreed(self, where: Where | HotseatError) -> None:
+        self._agreeing = None
+        if isinstance(where, HotseatError):
+            return self._traveller.refused(where)
+        with self._refusing():
+            self._go(where)
+        return None
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Nobody above here answers the client: callers are callbacks of connections and of tasks."""
+        try:
+            yield
+        except HotseatError as error:
+            self._traveller.refused(error)
+        except Exception as problem:
+            self._traveller.crashed(problem)
+
+    def _agreement_ended(self, agreeing: asyncio.Task[None]) -> None:
+        """Where that raised instead of telling the outcome, nobody else would ever answer."""
+        if not agreeing.cancelled() and isinstance(problem := agreeing.exception(), Exception):
+            self._traveller.crashed(problem)
+
+    def _go(self, where: Where) -> None:
+        if isinstance(where, Here):
+            return self._traveller.serve_here()
+        self._hosts.sent(where.host, self._model)
+        self._at = where
+        return self._traveller.travel(where)

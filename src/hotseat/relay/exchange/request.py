@@ -1,0 +1,202 @@
+"""One request as it was received: its head, where it goes, its body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.leads import Selector
+from hotseat.catalog.spec import UNCHANGED
+from hotseat.error_bodies import dialect_of
+from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
+from hotseat.relay.http.body import PIECE
+from hotseat.relay.http.head import SWITCH, forwarded_fields, lines_about_client, upstream_lines
+from hotseat.relay.http.json_limits import SMALL
+from hotseat.relay.http.json_rewrite import BEFORE_AN_OBJECT, rewrite_json
+from hotseat.relay.http.plain_bodies import names_one_model
+from hotseat.relay.routing.model_name import MODEL_IN_BODY, model_and_members, model_in_json, with_model_in_query
+from hotseat.settings import MiB
+
+if TYPE_CHECKING:
+    from hotseat.activity.usage import Visit
+    from hotseat.catalog.leads import Lead, RemoteModel
+    from hotseat.catalog.spec import BodyChanges
+    from hotseat.identifiers import Address, Bytes, ClientId, Instant
+    from hotseat.relay.access.api_keys import Verdict
+    from hotseat.relay.http.body import Body
+    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.http.head_cache import KnownRequest
+    from hotseat.relay.http.json_rewrite import Members
+    from hotseat.relay.routing.model_name import Destination
+    from hotseat.relay.routing.paths import Dialect
+    from hotseat.settings import ErrorFormat
+
+MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
+MOST_UNDECLARED: Bytes = 16 * MiB
+"""Of JSON that does not say so and therefore went to disk: how much of it is read back into memory."""
+UNSURE = "the body is compressed, or a form that servers read in different ways, so it may name another model than"
+
+
+@dataclass(slots=True)
+class Request:
+    id: bytes
+    head: RequestHead
+    destination: Destination
+    verdict: Verdict
+    body: Body
+    client: ClientId
+    began: Instant
+    keep_alive: bool = True
+    known: KnownRequest | None = None
+    """Where this head was read before: what was found out then."""
+    visit: Visit | None = None
+    """Its place in the account of the key that came along, taken at its head; None where its body is small."""
+    members: Members | None = None
+    """Of a large JSON body, between the look at its model and its change; while a request waits it keeps none."""
+
+    @property
+    def must_name_model(self) -> bool:
+        return must_name_model(self.head, self.destination)
+
+    def named_model(self) -> str | None:
+        """The model that the body names; raises where it must name one and cannot be read."""
+        if self.known is not None and self.known.names_in_json:
+            return self._model_in(self.body.whole())
+        if b"content-encoding" in self.head.known:
+            self._refuse_compressed()
+        if self.body.form is not None:
+            return next((field.value for field in self.body.form.fields()), None)
+        if self.body.is_spooled and (self.body.size > MOST_UNDECLARED or not self._begins_like_json()):
+            return None
+        try:
+            return self._model_in(self.body.copied())
+        except ClientError:
+            if self.must_name_model:
+                raise
+            return None  # the body may be anything at all
+
+    def _model_in(self, body: bytes) -> str | None:
+        if len(body) <= SMALL:
+            return model_in_json(body)
+        model, self.members = model_and_members(body)
+        return model
+
+    def _refuse_compressed(self) -> None:
+        coding = self.head.known[b"content-encoding"].lower()
+        if coding != b"identity" and self.must_name_model:
+            text = f"the body is compressed ({coding.decode('latin-1')}), so its model cannot be read. Send it plain"
+            raise UnsupportedEncoding(f"{text}, or name the model in the URL with ?model=.")
+
+    def change_body(self, changes: BodyChanges) -> None:
+        """Apply what the model's configuration wants changed; every other byte stays as sent."""
+        if changes is UNCHANGED or not self.body.size:
+            return
+        form = self.body.form
+        if form is None:
+            self._change_json(changes)
+        elif changes.model_name is not None:
+            self.body.splice([(field.start, field.end) for field in form.fields()], changes.model_name.encode())
+
+    def address_peer(self, remote: RemoteModel) -> None:
+        """Name the peer's own model wherever the peer may look for a name; raises for what no peer is asked."""
+        if not self.destination.rule.goes_to_peers:
+            path = self.destination.target.partition(b"?")[0].decode("latin-1")
+            raise Forbidden(f"{path} is not forwarded to peers: {remote.peer} is asked for inference only")
+        assert remote.changes.model_name is not None
+        if self.body.size and not names_one_model(self.head, self.body):
+            raise UnsupportedEncoding(
+                f"{UNSURE} {remote.changes.model_name}. {remote.peer} is sent JSON or a plain form."
+            )
+        target = with_model_in_query(
+            self.destination.target, remote.changes.model_name, needs_one=not self._body_names_model()
+        )
+        if target != self.destination.target:
+            self.destination, self.known = replace(self.destination, target=target), None
+
+    def _body_names_model(self) -> bool:
+        """Does the body say which model is meant, after `change_body` named it there?"""
+        if self.body.form is not None:
+            return bool(self.body.form.fields())
+        return self._begins_like_json() and b"content-encoding" not in self.head.known
+
+    def ask_for_plain(self) -> None:
+        """Take back that the client understands compressed answers: what was begun plain must go on plain."""
+        fields = [(name, value) for name, value in self.head.fields if name.lower() != b"accept-encoding"]
+        self.head, self.known = replace(self.head, fields=fields), None  # both are shared with other requests
+
+    def _change_json(self, changes: BodyChanges) -> None:
+        if self.body.is_spooled:
+            if not self._begins_like_json():
+                return
+            if self.body.size > MOST_UNDECLARED:
+                text = f"the body looks like JSON and is larger than {MOST_UNDECLARED} bytes"
+                raise TooLarge(f"{text}. Send it with `Content-Type: application/json`.")
+        self.body.replace(rewrite_json(self.body.whole(), changes, self.members))
+
+    def _begins_like_json(self) -> bool:
+        """Does the body begin like an object? Where nothing but blanks is in sight of what rests on disk, it may."""
+        if not self.body.is_spooled:
+            return self.body.whole().lstrip(BEFORE_AN_OBJECT).startswith(b"{")
+        for offset in range(0, MOST_UNDECLARED, PIECE):
+            if begun := self.body.pieces_from(offset).lstrip(BEFORE_AN_OBJECT):
+                return begun.startswith(b"{")
+        return True
+
+    @property
+    def stated_length(self) -> Bytes | None:
+        """For the upstream; None where there is no body and nobody expects one."""
+        return self.body.size if self.body.size or self.head.method in MAY_HAVE_BODY else None
+
+    def upstream_lines(
+        self, address: Address, peer: str, scheme: bytes, *, trust_proxies: bool, api_key: str = ""
+    ) -> bytes:
+        """The head as it goes upstream, without its length; with `api_key` in place of what the client sent."""
+        said = self.verdict.remove_authorization, self.verdict.remove_x_api_key
+        removed = REMOVED[(True, True) if api_key else said]
+        about_client = lines_about_client(self.head, peer, scheme, trust_proxies)
+        lines = [*forwarded_fields(self.head, removed, trust_proxies), *about_client]
+        if api_key:
+            lines += [f"Authorization: Bearer {api_key}".encode(), f"x-api-key: {api_key}".encode()]
+        if self.head.is_websocket:
+            lines += SWITCH
+        return upstream_lines(self.head, self.destination.target, address, lines)
+
+    def dialect(self, error_format: ErrorFormat) -> Dialect:
+        return dialect_for(self.head, error_format)
+
+
+REMOVED: dict[tuple[bool, bool], frozenset[bytes]] = {
+    (False, False): frozenset(),
+    (True, False): frozenset((b"authorization",)),
+    (False, True): frozenset((b"x-api-key",)),
+    (True, True): frozenset((b"authorization", b"x-api-key")),
+}
+
+
+def dialect_for(head: RequestHead, error_format: ErrorFormat) -> Dialect:
+    stainless = b"x-stainless-lang" in head.known
+    return dialect_of(head.target, stainless, head.known.get(b"user-agent", b""), error_format)
+
+
+def must_stay_in_memory(head: RequestHead, destination: Destination) -> bool:
+    """JSON that is read or changed is decoded as a whole; forms and opaque uploads can rest on disk."""
+    is_changed = destination.lead is not None and changes_bodies(destination.lead)
+    if destination.road is not MODEL_IN_BODY and not is_changed:
+        return False
+    return head.boundary is None and (destination.target.startswith(b"/v1/") or head.is_json)
+
+
+def changes_bodies(lead: Lead) -> bool:
+    """A selector's targets are each told their own name."""
+    return isinstance(lead, Selector) or bool(lead.changes)
+
+
+def names_in_json(head: RequestHead, destination: Destination) -> bool:
+    """Is the model named in a JSON body that it must have?"""
+    is_plain = head.boundary is None and b"content-encoding" not in head.known
+    return is_plain and destination.road is MODEL_IN_BODY and must_name_model(head, destination)
+
+
+def must_name_model(head: RequestHead, destination: Destination) -> bool:
+    """Is a body that cannot be read the client's mistake? Not where the query names the model already."""
+    return head.method == b"POST" and destination.named is None and destination.target.startswith(b"/v1/")

@@ -1,0 +1,1 @@
+"""HTTP messages: heads, bodies, forms and JSON."""

@@ -1,0 +1,145 @@
+"""A request's body, read whole before anybody is asked for a lease: a slow upload holds no model.
+
+Small bodies and those whose JSON must be read stay in memory; the rest goes to an unlinked file, so that two hundred
+megabytes of audio cost two hundred megabytes of disk and nothing else. So it is where a form's fields are changed:
+the new values are in memory, and what is around them stays in the file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, TypeVar
+
+from hotseat.relay.http.multipart import FormReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hotseat.identifiers import Bytes
+
+IN_MEMORY: Bytes = 1 << 20
+PIECE: Bytes = 256 << 10
+
+Content = TypeVar("Content", bytes, range)
+
+
+class Body:
+    # Defaults of the class instead of the instance: the small body of an ordinary request needs none of its own.
+    _file: IO[bytes] | None = None
+    _layout: list[bytes | range] | None = None
+    """What a spooled body consists of after a change: bytes, and places in the file."""
+    _may_spool = False
+    is_spooled = False
+    form: FormReader | None = None
+    counted: Bytes = 0
+    counted_on_disk: Bytes = 0
+    """As what it counts among all that bodies take of the memory and of the disk."""
+    sender = ""
+    """The address that it comes from, where it may go to disk."""
+
+    def __init__(self, content: bytes = b"", *, may_spool: bool = False, boundary: bytes | None = None) -> None:
+        self._content: bytes | bytearray = content
+        """What came as one piece stays that; several grow together, so that a thousand of them are not a thousand
+        objects."""
+        self.size: Bytes = len(content)
+        if may_spool:
+            self._may_spool = True
+        if boundary is not None:
+            self.form = FormReader(boundary, "model")
+            self.form.feed(content)
+
+    def add(self, part: bytes) -> None:
+        self.size += len(part)
+        if self.form is not None:
+            self.form.feed(part)
+        if self._file is not None:
+            self._file.write(part)
+        else:
+            self._keep(part)
+            if self._may_spool and self.size > IN_MEMORY:
+                self._spool()
+
+    def _keep(self, part: bytes) -> None:
+        if not self._content:
+            self._content = part
+            return
+        if isinstance(self._content, bytes):
+            self._content = bytearray(self._content)
+        self._content += part
+
+    def complete(self) -> None:
+        """The last of it has come; raises where the disk does not take what was buffered for it."""
+        if self._file is not None:
+            self._file.flush()
+
+    @property
+    def in_memory(self) -> Bytes:
+        """How much of it takes memory."""
+        return 0 if self._file is not None else self.size
+
+    @property
+    def on_disk(self) -> Bytes:
+        return self.size if self._file is not None else 0
+
+    def copied(self) -> bytes:
+        """All of it, for a look; what is on disk stays there."""
+        return self.whole() if self._file is None else self.pieces_from(0, self.size)
+
+    def whole(self) -> bytes:
+        """All of it; what was put on disk comes back into memory."""
+        if self._file is not None:
+            self._content, file, self._file = self.pieces_from(0, self.size), self._file, None
+            self.is_spooled = False
+            file.close()
+        if isinstance(self._content, bytearray):
+            self._content = bytes(self._content)
+        return self._content
+
+    def replace(self, content: bytes) -> None:
+        self._content, self.size = content, len(content)
+
+    def splice(self, spans: Iterable[tuple[int, int]], value: bytes) -> None:
+        """Put `value` in the place of each span; what rests on disk stays there."""
+        if self._file is None:
+            return self.replace(b"".join(_spliced(self.whole(), spans, value)))
+        self._layout = _spliced(range(self.size), spans, value)
+        self.size = sum(map(len, self._layout))
+        return None
+
+    def pieces_from(self, offset: int, length: Bytes = PIECE) -> bytes:
+        """The next piece of a spooled body, up to so many bytes; empty at its end."""
+        for content in [range(self.size)] if self._layout is None else self._layout:
+            if offset < len(content):
+                return self._read(content[offset : offset + length])
+            offset -= len(content)
+        return b""
+
+    def close(self) -> None:
+        self._content = b""
+        if self._file is not None:
+            with suppress(OSError):  # what a full disk did not take is not needed any more
+                self._file.close()
+
+    def _spool(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="hotseat-body-")  # noqa: SIM115 - lives as long as the body
+        self.is_spooled = True
+        self._file.write(self._content)
+        self._content = b""
+
+    def _read(self, content: bytes | range) -> bytes:
+        if isinstance(content, bytes):
+            return content
+        assert self._file is not None
+        self._file.seek(content.start)
+        return self._file.read(len(content))
+
+
+def _spliced(content: Content, spans: Iterable[tuple[int, int]], value: bytes) -> list[Content | bytes]:
+    pieces: list[Content | bytes] = []
+    kept = 0
+    for start, end in spans:
+        pieces += [content[kept:start], value]
+        kept = end
+    pieces.append(content[kept:])
+    return pieces

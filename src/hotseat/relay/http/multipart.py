@@ -1,0 +1,180 @@
+"""The text fields of a multipart form, found while it arrives.
+
+A form is followed from delimiter to delimiter, and only where a field's value lies is kept of it: a file of any size
+takes no memory here, and nobody has to look for the model when the last byte has come. model_name.py is the counterpart
+for JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.errors import ClientError
+from hotseat.relay.http.plain_bodies import is_plain_part
+from hotseat.settings import KiB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST_PART_HEAD = 8 * KiB
+LONGEST_OPENING = 2 * LONGEST_PART_HEAD
+"""What is kept of a part until its end is known: its head, and more of its value than any name takes."""
+LONGEST_PADDING = 64
+"""White space between a boundary and its line's end: allowed, and nobody sends any."""
+MOST_PARTS = 1_000
+"""Each costs a look, so there must be an end; what only begins like a delimiter counts as one."""
+MOST_FIELDS = 16
+"""Of the name that is asked for: their places are remembered, so there must be an end."""
+
+
+def boundary_of(content_type: bytes) -> bytes | None:
+    """What separates the parts of a form with this Content-Type; None when it is no form or does not say."""
+    found = _BOUNDARY.search(content_type)
+    if found is None or content_type.partition(b";")[0].strip().lower() != b"multipart/form-data":
+        return None
+    quoted, plain = found.groups()
+    return plain if quoted is None else _ESCAPED.sub(rb"\1", quoted)
+
+
+_BOUNDARY = re.compile(rb';[ \t]*boundary=(?:"((?:[^"\\\r\n]|\\.){1,140})"|([^\s";,]{1,70}))', re.IGNORECASE)
+_ESCAPED = re.compile(rb"\\(.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A text field: it lies at form[start:end]. `value` is what it says, or the first kilobytes of that."""
+
+    value: str
+    start: int
+    end: int
+
+
+class FormReader:
+    """Looks for the text fields called `name`; what it keeps is bounded, however large the form is."""
+
+    __slots__ = (
+        "_counted_until",
+        "_delimiter",
+        "_fields",
+        "_is_odd",
+        "_is_over",
+        "_name",
+        "_opened",
+        "_opening",
+        "_over_at",
+        "_parts",
+        "_reach",
+        "_read",
+        "_tail",
+    )
+
+    def __init__(self, boundary: bytes, name: str) -> None:
+        self._delimiter = b"\r\n--" + boundary
+        self._reach = len(self._delimiter) + LONGEST_PADDING + len(b"\r\n")
+        self._name = name
+        self._read = 0
+        self._tail = b"\r\n"  # as if a line ended before the form: so its first delimiter is one like any other
+        """The last that was read: a delimiter may begin in it."""
+        self._opened: int | None = None
+        """Where the present part begins; None before the first."""
+        self._opening = b""
+        self._is_over = False
+        self._parts, self._counted_until = 0, -2
+        self._over_at = 0
+        self._is_odd = False
+        """Readers may differ about what has been read so far."""
+        self._fields: list[Field] = []
+
+    def fields(self) -> list[Field]:
+        """Those that have arrived whole, in their order; raises where they are more than anybody means."""
+        if self._parts > MOST_PARTS:
+            raise ClientError(f"the form has more than {MOST_PARTS} parts; send fewer, or name the model with ?model=")
+        if len(self._fields) > MOST_FIELDS:
+            raise ClientError(f"the form has more than {MOST_FIELDS} fields called `{self._name}`; send one")
+        return self._fields
+
+    @property
+    def is_plain(self) -> bool:
+        """Has it arrived whole, from its first byte to its last, and do all readers find the same parts in it?"""
+        return self._is_over and not self._is_odd and self._read - self._over_at <= len(b"\r\n")
+
+    def feed(self, data: bytes) -> None:
+        """Look at the next bytes of the form, however they were split."""
+        begin = self._read - len(self._tail)
+        self._read += len(data)
+        if self._is_over:
+            return None
+        window = self._tail + data
+        behind = 0
+        for start, end in self._delimiters(window, begin):
+            self._end_part(window, begin, start)
+            if window.endswith(b"--", start, end) or len(self._fields) > MOST_FIELDS:
+                self._over_at = begin + end
+                return self._stop()
+            self._opened, self._opening, behind = begin + end, b"", end
+        if self._parts > MOST_PARTS:
+            return self._stop()
+        self._collect(window, begin, len(window))
+        self._tail = window[max(behind - 2, len(window) - self._reach, 0) :]
+        return None
+
+    def _stop(self) -> None:
+        """Whatever still comes changes nothing."""
+        self._is_over, self._tail, self._opening = True, b"", b""
+
+    def _delimiters(self, window: bytes, begin: int) -> Iterator[tuple[int, int]]:
+        """Where the window shows whole delimiters; the line break behind one may be that before the next."""
+        start = window.find(self._delimiter)
+        while start >= 0 and self._parts <= MOST_PARTS:
+            self._count(begin + start)
+            found = _REST_OF_DELIMITER.match(window, start + len(self._delimiter))
+            if found:
+                yield start, found.end()
+            start = window.find(self._delimiter, found.end() - 2 if found else start + 1)
+
+    def _count(self, place: int) -> None:
+        """Once, though the next window may show it again."""
+        if place >= self._counted_until:
+            self._parts, self._counted_until = self._parts + 1, place + 1
+
+    def _collect(self, window: bytes, begin: int, until: int) -> None:
+        """Keep the beginning of the present part, as far as the window shows it."""
+        missing = LONGEST_OPENING - len(self._opening)
+        if self._opened is not None and missing:
+            next_byte = self._opened + len(self._opening) - begin
+            self._opening += window[next_byte : min(next_byte + missing, until)]
+
+    def _end_part(self, window: bytes, begin: int, until: int) -> None:
+        """The present part, if there is one, ends at `until` in the window."""
+        if self._opened is None:
+            self._is_odd = begin + until > 0  # a text before the first part
+            return
+        self._collect(window, begin, until)
+        end = begin + until
+        opening = self._opening[: max(end - self._opened, 0)]  # more was kept while no delimiter was in sight
+        head, blank_line, value = opening.partition(b"\r\n\r\n")
+        is_whole = blank_line != b"" and len(head) <= LONGEST_PART_HEAD
+        self._is_odd |= not (is_whole and is_plain_part(head, self._name.encode()))
+        if is_whole and text_field_name(head) == self._name:
+            start = self._opened + len(head) + len(blank_line)
+            self._fields.append(Field(value.decode("utf-8", "replace"), start, end))
+
+
+_REST_OF_DELIMITER = re.compile(rb"--|[ \t]{0,%d}\r\n" % LONGEST_PADDING)
+_DISPOSITION = re.compile(rb"^content-disposition:[ \t]*form-data[ \t]*(;[^\r\n]*)", re.IGNORECASE | re.MULTILINE)
+_PARAMETER = re.compile(rb';[ \t]*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')
+
+
+def text_field_name(head: bytes) -> str | None:
+    """What a part with this head is called; None for a file, or where it does not say."""
+    disposition = _DISPOSITION.search(head)
+    if disposition is None:
+        return None
+    parameters = {
+        key.lower(): _ESCAPED.sub(rb"\1", quoted) or plain for key, quoted, plain in _PARAMETER.findall(disposition[1])
+    }
+    if b"name" not in parameters or b"filename" in parameters:
+        return None
+    return parameters[b"name"].decode("utf-8", "replace")

@@ -1,0 +1,48 @@
+"""PURE: does a body say the same to every reader?
+
+A peer must hear the name of one model, the one that the caller was judged on. It is put into the body, so a body in
+which another reader might find another name is not for peers: what is compressed, and forms in which readers differ
+about where a part begins or what it is called. What model servers of ours are sent is judged by nobody after us.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hotseat.relay.http.body import Body
+    from hotseat.relay.http.head import RequestHead
+
+_FORM_IN_ONE_LINE = b"application/x-www-form-urlencoded"
+_CHARSET = rb";[ \t]*charset=[\w-]+"
+_PLAIN_FORM = re.compile(
+    rb"multipart/form-data(?:%b)?;[ \t]*boundary=(?:\"[^\"\\]+\"|[^\s\";,]+)(?:%b)?" % (_CHARSET, _CHARSET), re.I
+)
+_PLAIN_DISPOSITION = re.compile(
+    rb"content-disposition: ?form-data; ?name=(?:\"([^\"\\\r\n]*)\"|([^\s;\"\\=*]+))"
+    rb"(; ?filename=(?:\"[^\"\\\r\n]*\"|[^\s;\"\\]+)(?:; ?filename\*=[^\s;\"\\]+)?)?",
+    re.I,
+)
+_HARMLESS = re.compile(rb"content-(?:(?:type|length): ?[^\r\n]*|transfer-encoding: ?(?:binary|8bit|7bit))", re.I)
+
+
+def names_one_model(head: RequestHead, body: Body) -> bool:
+    """Is the name that we found or put there the only one that anybody can find?"""
+    kinds = [value for name, value in head.fields if name.lower() == b"content-type"]
+    if len(kinds) > 1 or head.known.get(b"content-encoding", b"identity").lower() != b"identity":
+        return False
+    kind = kinds[0].strip().lower() if kinds else b""
+    if kind.startswith(b"multipart/"):
+        return body.form is not None and body.form.is_plain and _PLAIN_FORM.fullmatch(kind) is not None
+    return not kind.startswith(_FORM_IN_ONE_LINE)
+
+
+def is_plain_part(head: bytes, name: bytes) -> bool:
+    """Do all readers agree on what the part is called, and on whether it is the field `name` or a file?"""
+    lines = head.split(b"\r\n")
+    found = [match for match in map(_PLAIN_DISPOSITION.fullmatch, lines) if match]
+    if len(found) != 1 or len(lines) != 1 + sum(_HARMLESS.fullmatch(line) is not None for line in lines):
+        return False
+    quoted, plain, file = found[0].groups()
+    return file is None or (quoted or plain) != name

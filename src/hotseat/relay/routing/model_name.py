@@ -1,0 +1,260 @@
+"""Which model a request means, decided once, on the bytes received.
+
+The target is never decoded and put together again: what goes upstream is the very suffix that came in. Bodies are
+read for their `model` alone; multipart.py is the counterpart for forms.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+
+from hotseat.errors import ClientError, UnknownModel, did_you_mean
+from hotseat.relay.http.json_errors import why_not_json
+from hotseat.relay.http.json_limits import SMALL, check_values, has_few_members
+from hotseat.relay.http.json_rewrite import read_members
+from hotseat.relay.routing.paths import ONLY_LISTED, READING, STRICTEST, PathTable, is_ours, rule_of_ours, without_slash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.leads import Lead
+    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.http.json_rewrite import Members
+    from hotseat.relay.routing.paths import PathRule
+
+Decoded = TypeVar("Decoded")
+
+UPSTREAM = b"/upstream/"
+FRONT_DOORS = frozenset((b"/", b"/ui"))
+COMFYUI = b"/comfyui/"
+"""Where llama-swap shows the web pages of a model called comfyui_auto, so we do if there is one."""
+
+LONGEST_NAME = 1024
+"""In a URL, with what is before it; bounds the work that a target made of slashes can cause."""
+LONGEST_QUOTE = 120
+MOST_NAMES_TOLD = 20
+
+
+class Road(Enum):
+    MANAGEMENT = "management"
+    MODEL_IN_URL = "model in url"
+    MODEL_IN_BODY = "model in body"
+    RUNNING_MODEL = "running model"
+
+
+# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+MANAGEMENT: Final = Road.MANAGEMENT
+MODEL_IN_BODY: Final = Road.MODEL_IN_BODY
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a request goes. `target` is what the upstream is asked for, byte by byte as received."""
+
+    road: Road
+    target: bytes
+    lead: Lead | None = None
+    """What the URL names."""
+    named: str | None = None
+    """What the query names, where the body is asked first."""
+    rule: PathRule = field(default=STRICTEST, compare=False)
+    """Who may ask for it and what follows from it; unless it was looked up, the strictest."""
+
+
+def road_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination:
+    """`find_road`, but people who open the bare address in a browser are led to the dashboard."""
+    if head.target in FRONT_DOORS and head.is_navigation:
+        return Destination(MANAGEMENT, head.target, rule=rule_of_ours(head.method, head.target))
+    return find_road(head.method, head.target, catalog, paths, has_readable_body=head.has_readable_body)
+
+
+def find_road(
+    method: bytes, target: bytes, catalog: Catalog, paths: PathTable = ONLY_LISTED, *, has_readable_body: bool = False
+) -> Destination:
+    """Says who answers; raises for targets that two parsers could read in two ways and for models nobody configured."""
+    path, mark, query = target.partition(b"?")
+    if _SUSPECT.search(target) or not target.startswith(b"/"):
+        _refuse_ambiguous(target, path)
+    if path.startswith(UPSTREAM):
+        return _road_to_upstream(method, target, path, catalog, paths)
+    if is_ours(method, bare := without_slash(path)):
+        return Destination(MANAGEMENT, bare + mark + query, rule=rule_of_ours(method, bare))
+    if path.startswith(COMFYUI) and (comfyui := catalog.lead("comfyui_auto")):
+        target = target[len(COMFYUI) - 1 :]
+        return Destination(Road.MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
+    named = _model_in_query(query) if b"model=" in query else None
+    rule = paths.of_model(method, target)
+    if has_readable_body or (named is None and _may_name_in_body(method, path)):
+        return Destination(MODEL_IN_BODY, target, named=named, rule=rule)
+    if named is not None:
+        return Destination(Road.MODEL_IN_URL, target, _configured(named, catalog), rule=rule)
+    return Destination(Road.RUNNING_MODEL, target, rule=rule)
+
+
+def _may_name_in_body(method: bytes, path: bytes) -> bool:
+    """Is a body that says nothing of its form looked at too?"""
+    return method == b"POST" or (method in (b"PUT", b"PATCH") and not path.startswith(b"/v1/"))
+
+
+# A quick look at the whole target; only what it stops at is looked at closely.
+_SUSPECT = re.compile(rb"[\x00-\x20\x7f\\#]|/\.|%(?:[01]|2e|2f\.|5c|7f)", re.IGNORECASE)
+_RAW_CONTROL = re.compile(rb"[\x00-\x20\x7f#]")
+_ODD_BYTE = re.compile(rb"\\|%(?:[01][0-9a-f]|5c|7f)", re.IGNORECASE)
+# `;` ends a segment too: some servers cut path parameters off before they resolve dots.
+_DOT_SEGMENT = re.compile(rb"(?:/|%2f)(?:\.|%2e){1,2}(?:[/;]|%2f|\Z)", re.IGNORECASE)
+
+
+def _refuse_ambiguous(target: bytes, path: bytes) -> None:
+    if not target.startswith(b"/"):
+        raise ClientError("the request target must be a path that begins with a slash")
+    if _RAW_CONTROL.search(target) or _ODD_BYTE.search(path):
+        raise ClientError("the path holds a control character, a space, a backslash or a `#`; send it without")
+    if _DOT_SEGMENT.search(path):
+        raise ClientError('the path holds a "." or ".." segment; send the path it stands for')
+
+
+def _road_to_upstream(method: bytes, target: bytes, path: bytes, catalog: Catalog, paths: PathTable) -> Destination:
+    start = len(UPSTREAM)
+    end = len(path) if len(path) <= LONGEST_NAME else path.rfind(b"/", start, LONGEST_NAME)
+    while end > start:
+        name = _decoded(path[start:end])
+        if _loads_or_unloads(method, path[end:]):
+            # What an operator names is looked up as the API looks it up: profiles do not matter.
+            if lead := catalog.find(name) or catalog.lead(name):
+                return _management(method, target, path, lead)
+        elif lead := catalog.lead(name):
+            suffix = target[end:] if path[end:] else b"/" + target[end:]
+            return Destination(Road.MODEL_IN_URL, suffix, lead, rule=paths.of_model(method, suffix))
+        end = path.rfind(b"/", start, end)
+    if method == b"DELETE" or (method in READING and without_slash(path).endswith(b"/load")):
+        return _management(method, target, path, None)
+    raise _unknown_in_url(path[start:], catalog)
+
+
+def _loads_or_unloads(method: bytes, rest: bytes) -> bool:
+    """Is what follows a model's name in the URL one of our two actions on it?"""
+    rest = without_slash(rest)
+    return (method == b"DELETE" and not rest) or (method in READING and rest == b"/load")
+
+
+def _management(method: bytes, target: bytes, path: bytes, lead: Lead | None) -> Destination:
+    bare = without_slash(path)
+    return Destination(MANAGEMENT, bare + target[len(path) :], lead, rule=rule_of_ours(method, bare))
+
+
+def _unknown_in_url(rest: bytes, catalog: Catalog) -> UnknownModel:
+    """Where the name ends is a guess: its first segment, but a near miss may reach further."""
+    segments = [_decoded(segment) for segment in rest.split(b"/", 3)[:3]]
+    names = list(catalog.names())
+    guesses = (_short("/".join(segments[:count])) for count in range(1, len(segments) + 1))
+    hint = next((hint for guess in guesses if (hint := did_you_mean(guess, names))), "")
+    return UnknownModel(f'model "{_short(segments[0])}" is not defined in the configuration.{hint}')
+
+
+def _model_in_query(query: bytes) -> str | None:
+    for pair in query.split(b"&"):
+        key, _, value = pair.partition(b"=")
+        if key == b"model" and value:
+            return _decoded(value.replace(b"+", b" "))
+    return None
+
+
+def with_model_in_query(target: bytes, name: str, *, needs_one: bool) -> bytes:
+    """The target with this model in place of any that its query names; unchanged where it names none and needs none."""
+    path, _, query = target.partition(b"?")
+    pairs = query.split(b"&") if query else []
+    others = [pair for pair in pairs if _decoded(pair.partition(b"=")[0].replace(b"+", b" ")) != "model"]
+    if len(others) == len(pairs) and not needs_one:
+        return target
+    return path + b"?" + b"&".join([*others, b"model=" + quote(name, safe="").encode()])
+
+
+def _decoded(raw: bytes) -> str:
+    return (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8", "replace")
+
+
+# The model in a JSON body.
+
+
+class _Named(msgspec.Struct, gc=False):
+    model: str | msgspec.UnsetType = msgspec.UNSET
+
+
+_read_named = msgspec.json.Decoder(_Named).decode
+
+
+EMPTY = "is empty; send JSON with a `model` field"
+
+
+def model_in_json(body: bytes) -> str | None:
+    """The `model` member, the last one where there are several; None where there is none; raises for anything odd."""
+    if len(body) > SMALL:
+        check_values(body)
+    model = _decoded_json(body, _read_named).model
+    if model is msgspec.UNSET:
+        return None
+    if not model:
+        raise ClientError("`model` in the request body is empty; name a model")
+    return model
+
+
+def model_and_members(body: bytes) -> tuple[str | None, Members | None]:
+    """As `model_in_json`, for a large body: also its members, so that it is decoded once for its model and its changes.
+
+    An object with too many members to be changed is only looked through, and has none.
+    """
+    if not has_few_members(body):
+        return model_in_json(body), None
+    check_values(body)
+    members = _decoded_json(body, read_members)
+    named = members.get("model")
+    return model_in_json(b'{"model":%b}' % bytes(named)) if named is not None else None, members
+
+
+def _decoded_json(body: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
+    try:
+        return decode(body)
+    except msgspec.ValidationError as problem:
+        raise ClientError(f"the request body must be a JSON object with a string as `model`: {problem}") from problem
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        why = f"is not valid JSON: {why_not_json(problem, body)}" if body else EMPTY
+        raise ClientError(f"the request body {why}") from problem
+    except RecursionError as problem:
+        raise ClientError("the request body is nested too deeply") from problem
+
+
+def name_for_v1(named: str | None, catalog: Catalog) -> Lead:
+    """The model a request under /v1/ is for: the one it names, the default, or the only one there is."""
+    if named is not None:
+        return _configured(named, catalog)
+    if catalog.default_model is not None:
+        return catalog.resolve(catalog.default_model)
+    if only := catalog.only_model():
+        return only
+    raise ClientError(f"`model` is missing in the request. Name one of: {_told_names(catalog)}")
+
+
+def _configured(name: str, catalog: Catalog) -> Lead:
+    if lead := catalog.lead(name):
+        return lead
+    if not name:
+        raise ClientError("`model` is empty; name a model")
+    return catalog.follow(_short(name))
+
+
+def _short(name: str) -> str:
+    """A client's text, fit to be quoted back."""
+    return name if len(name) <= LONGEST_QUOTE else name[:LONGEST_QUOTE] + "…"
+
+
+def _told_names(catalog: Catalog) -> str:
+    listed = [spec.name for spec in islice(catalog.listed(), MOST_NAMES_TOLD + 1)]
+    return ", ".join(listed[:MOST_NAMES_TOLD]) + (", …" if len(listed) > MOST_NAMES_TOLD else "")

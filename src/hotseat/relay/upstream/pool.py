@@ -1,0 +1,151 @@
+"""Connections to upstreams: kept-alive ones that rest, and new ones that are dialled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.spec import DEFAULT_TIMEOUTS
+from hotseat.net.happy_eyeballs import Dialler
+from hotseat.relay.http.head_cache import KnownResponse, Memory
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.catalog.spec import Timeouts
+    from hotseat.identifiers import Address, Instant, Seconds
+    from hotseat.relay.upstream.connection import UpstreamConnection
+
+log = logging.getLogger(__name__)
+
+SWEEP_S: Seconds = 1.0
+
+
+class Pool:
+    def __init__(self, dialler: Dialler | None = None) -> None:
+        self._dialler = dialler or Dialler()
+        self._loop = asyncio.get_running_loop()
+        self.now: Callable[[], Instant] = self._loop.time
+        self._resting: dict[Address, list[UpstreamConnection]] = {}
+        self._tasks = Tasks()
+        self.known: Memory[KnownResponse] = Memory()
+        self._tls: ssl.SSLContext | None = None
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+    @property
+    def resting(self) -> int:
+        return sum(map(len, self._resting.values()))
+
+    def take(self, address: Address) -> UpstreamConnection | None:
+        """A rested connection that should still be alive, the freshest first."""
+        resting = self._resting.get(address)
+        now = self.now() if resting else 0.0
+        while resting:
+            connection = resting.pop()
+            if connection.can_be_used(now):
+                return connection
+            connection.close()
+        return None
+
+    def rest(self, connection: UpstreamConnection) -> None:
+        self._resting.setdefault(connection.address, []).append(connection)
+
+    def forget(self, connection: UpstreamConnection) -> None:
+        """It was closed by the other side while it rested."""
+        resting = self._resting.get(connection.address, [])
+        if connection in resting:
+            resting.remove(connection)
+
+    def leave(self, address: Address) -> None:
+        """Whoever listened there is ending."""
+        for connection in self._resting.pop(address, []):
+            connection.close()
+
+    def dial(
+        self,
+        address: Address,
+        kind: type[UpstreamConnection],
+        connected: Callable[[UpstreamConnection], None],
+        failed: Callable[[str], None],
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    ) -> asyncio.Task[None]:
+        """Connect; exactly one of the two is called, unless the task is cancelled."""
+        return self._tasks.start(self._dial(address, kind, connected, failed, timeouts), f"dial {address}")
+
+    async def _dial(
+        self,
+        address: Address,
+        kind: type[UpstreamConnection],
+        connected: Callable[[UpstreamConnection], None],
+        failed: Callable[[str], None],
+        timeouts: Timeouts,
+    ) -> None:
+        within = patience(address, timeouts)
+        try:
+            async with asyncio.timeout(within):
+                connection = await self._connect(address, kind)
+            self._prepare(connection, timeouts)
+        except TimeoutError:
+            return failed(f"no connection to {address} within {within:g} s")
+        except OSError as problem:
+            return failed(f"no connection to {address}: {problem.strerror or problem}")
+        except UnicodeError as problem:  # from looking up what cannot be a host's name
+            return failed(f"no connection to {address}: {problem}")
+        except Exception as problem:
+            log.exception("an error in hotseat itself dialling=%s", address)
+            return failed(f"no connection to {address}: {problem}")
+        return connected(connection)
+
+    def _prepare(self, connection: UpstreamConnection, timeouts: Timeouts) -> None:
+        try:
+            connection.keep_to(timeouts)
+        except Exception:
+            connection.close()
+            raise
+
+    async def _connect(self, address: Address, kind: type[UpstreamConnection]) -> UpstreamConnection:
+        def make() -> UpstreamConnection:
+            return kind(address, self)
+
+        if address.unix_path:
+            _, connection = await self._loop.create_unix_connection(make, address.unix_path)
+        else:
+            tls = self._tls_context() if address.tls else None
+            way = await self._dialler.way_to(address)
+            _, connection = await self._loop.create_connection(make, ssl=tls, **way)
+        return connection
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+    def _sweep(self) -> None:
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+        now = self.now()
+        for address, resting in list(self._resting.items()):
+            self._resting[address] = [connection for connection in resting if connection.can_be_used(now)]
+            for connection in resting:
+                if not connection.can_be_used(now):
+                    connection.close()
+            if not self._resting[address]:
+                del self._resting[address]
+
+    async def aclose(self) -> None:
+        self._sweeper.cancel()
+        await self._tasks.aclose()
+        for resting in self._resting.values():
+            for connection in resting:
+                connection.close()
+        self._resting.clear()
+
+
+def patience(address: Address, timeouts: Timeouts) -> Seconds | None:
+    """How long connecting may take, the handshake included; None: as long as it likes."""
+    if timeouts.connect_s is None or not address.tls:
+        return timeouts.connect_s
+    return None if timeouts.tls_handshake_s is None else timeouts.connect_s + timeouts.tls_handshake_s

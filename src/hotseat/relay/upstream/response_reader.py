@@ -1,0 +1,179 @@
+"""One answer of an upstream as llhttp reads it: its head, the framing of its body, its end.
+
+Only what was not read before comes here. llhttp follows the framing and forgives more than we do: what could pass for
+the client's next answer, or never ends without being a body, is raised as an `UpstreamError`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httptools
+
+from hotseat.errors import UpstreamError
+from hotseat.relay.http.head import SWITCHING, read_response_head
+
+if TYPE_CHECKING:
+    from hotseat.identifiers import Bytes
+    from hotseat.relay.http.head import Field, ResponseHead
+
+MOST_BETWEEN_CHUNKS: Bytes = 1 << 20
+"""Of sizes, extensions and trailers. More than one read brings, because a read may end just behind a chunk."""
+CHUNK_SIZES = {b"%x" % size: size for size in range(1, 1024)}
+"""How servers write the sizes of the small chunks that streams are made of."""
+
+
+class Switched(Exception):
+    """The upstream speaks another protocol from here on; this was its head."""
+
+    def __init__(self, head: ResponseHead) -> None:
+        super().__init__()
+        self.head = head
+
+
+class Answer:
+    __slots__ = (
+        "_between",
+        "_fields",
+        "_has_head",
+        "_in_chunk",
+        "_is_chunked",
+        "_left",
+        "_parser",
+        "_reason",
+        "_tail",
+        "is_between_chunks",
+        "is_complete",
+        "keeps_alive",
+    )
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._fields: list[Field] = []
+        self._reason = b""
+        self._has_head = self._is_chunked = self._in_chunk = False
+        self._left: Bytes | None = None
+        self._between: Bytes = 0
+        self._tail = b""
+        self.is_between_chunks = False
+        self.is_complete = False
+        self.keeps_alive = False
+        """May its connection be used again? Known when it is complete."""
+
+    # What the connection asks for
+
+    def read_head(self, data: bytes) -> ResponseHead:
+        """Read a whole head."""
+        try:
+            self._feed(data)
+        except httptools.HttpParserUpgrade:
+            raise Switched(read_response_head(SWITCHING, self._reason, self._fields)) from None
+        head = read_response_head(self._parser.get_status_code(), self._reason, self._fields)
+        self._left = head.length
+        self._is_chunked = head.is_chunked
+        self.is_between_chunks = head.is_chunked and not head.has_no_body
+        return head
+
+    def is_whole_chunk(self, data: bytes) -> bool:
+        """Is this one small chunk from its size to its line end? Between chunks it changes nothing we keep."""
+        if not self.is_between_chunks:
+            return False
+        end = data.find(b"\r\n", 0, 5)
+        size = CHUNK_SIZES.get(data[:end])
+        return size is not None and len(data) == end + size + 4 and data.endswith(b"\r\n")
+
+    def follow(self, data: bytes) -> None:
+        """Find the end of the body, and raise for what lies beyond."""
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                raise sent_more()
+        self._feed(data)
+        if self._is_chunked:
+            self._follow_chunks(data)
+
+    def relayed(self, data: bytes) -> bytes:
+        """What of this the client gets to see."""
+        return data
+
+    # llhttp
+
+    def on_message_begin(self) -> None:
+        if self.is_complete:
+            raise sent_more()
+
+    def on_status(self, reason: bytes) -> None:
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._has_head:  # a trailer, relayed with the body
+            self._count_between(len(name) + len(value))
+        else:
+            self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._has_head = True
+
+    def on_chunk_header(self) -> None:
+        self._in_chunk = True
+        self._between = 0
+
+    def on_chunk_complete(self) -> None:
+        self._in_chunk = False
+        self._between = 0
+
+    def on_message_complete(self) -> None:
+        self.is_complete = True
+        # Valid in this callback only: llhttp clears its flags after it.
+        self.keeps_alive = self._parser.should_keep_alive()
+
+    # Inside
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            raise
+        except httptools.HttpParserError as problem:
+            if isinstance(problem, httptools.HttpParserCallbackError) and (cause := problem.__context__):
+                raise cause from None  # what a callback raised: more than was announced, or an error of ours
+            raise UpstreamError(f"the upstream's answer is malformed: {problem}") from problem
+
+    def _follow_chunks(self, data: bytes) -> None:
+        """Raise for what llhttp takes no offence at: line ends after the last chunk, and no end of what is no body."""
+        self._tail = (self._tail + data[-5:])[-5:]
+        if self.is_complete:
+            if self._left is None and (not self._tail.endswith(b"\r\n\r\n") or self._tail[0] in b"\r\n"):
+                raise sent_more()
+        elif not self._in_chunk:
+            self._count_between(len(data))
+        self.is_between_chunks = not self._in_chunk and data.endswith(b"\r\n")
+
+    def _count_between(self, size: Bytes) -> None:
+        self._between += size
+        if self._between > MOST_BETWEEN_CHUNKS:
+            raise UpstreamError("the upstream sent too much between two chunks")
+
+
+class DechunkedAnswer(Answer):
+    """For HTTP/1.0 clients, who know no chunks. A class of its own, because being told of every part costs time."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[bytes] = []
+
+    def is_whole_chunk(self, data: bytes) -> bool:
+        return False
+
+    def on_body(self, part: bytes) -> None:
+        self._parts.append(part)
+
+    def relayed(self, data: bytes) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+def sent_more() -> UpstreamError:
+    return UpstreamError("the upstream sent more than its answer")
