@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, cast, get_args, get_ori
 import typer
 
 from hotseat.api.app import build
-from hotseat.api.described import document
+from hotseat.api.openapi import document
 from hotseat.cli.commands import app as commands
 from hotseat.config.crosscheck import unused
 from hotseat.config.forms import Form, Ignored, Later
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-    from hotseat.api.house import House
+    from hotseat.api.deps import House
 
 DOCS = Path(__file__).parents[1] / "docs"
 MADE = "<!-- Made from the code by `just docs`; do not edit. -->"

@@ -21,7 +21,7 @@ from hotseat.activity.recent import Activity
 from hotseat.activity.store import Archive, Archivist
 from hotseat.activity.usage import Accounts
 from hotseat.api.app import build
-from hotseat.api.house import House
+from hotseat.api.deps import House
 from hotseat.api.server import served
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_to_serve

@@ -10,7 +10,7 @@ from tests.support.puppets import come_true
 
 from hotseat.activity.recent import Tokens, UnderWay
 from hotseat.activity.usage import HELD
-from hotseat.api.asking import path_of
+from hotseat.api.routes.requests import path_of
 from hotseat.dispatch.dispatcher import OPERATOR
 from hotseat.identifiers import ClientId, ModelName, TicketId
 from hotseat.relay.http.head import read_head

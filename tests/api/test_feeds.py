@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.puppets import catalog, come_true, spec
 
-from hotseat.api import feeds
-from hotseat.api.feeds import missed_since
+from hotseat.api.routes import events
+from hotseat.api.routes.events import missed_since
 from hotseat.dispatch import journal as journal_module
 from hotseat.dispatch.journal import Gap, Journal
 from hotseat.scheduling.events import CatalogChanged, ShutdownRequested
@@ -79,7 +79,7 @@ async def test_a_feed_that_was_left_is_forgotten(house: Management) -> None:
 
 async def test_a_quiet_feed_shows_that_it_lives(house: Management, monkeypatch: pytest.MonkeyPatch) -> None:
     """Comments keep proxies from closing a connection on which nothing happens."""
-    monkeypatch.setattr(feeds, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.01)
     async with house.feed("/hotseat/events") as lines:
         beat = await next_event(lines)
 

@@ -9,8 +9,8 @@ import pytest
 from tests.support.management import STARTED_AT
 from tests.support.puppets import come_true
 
-from hotseat.api import observing
-from hotseat.api.house import ReloadResult
+from hotseat.api.deps import ReloadResult
+from hotseat.api.routes import status
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.lifecycle import Phase
@@ -133,7 +133,7 @@ async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_house: Ma
 
 def test_readiness_ends_when_a_server_answers_nobody() -> None:
     """The model is named."""
-    told = observing.unready(View(now=0.0, models=(), line=()), Readiness(), {ModelName("qwen"): 16.0})
+    told = status.unready(View(now=0.0, models=(), line=()), Readiness(), {ModelName("qwen"): 16.0})
 
     assert told == "qwen is unresponsive: its server has answered nobody for 16 s"
 
@@ -142,7 +142,7 @@ def test_readiness_ends_when_a_server_answers_nobody() -> None:
 def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None) -> None:
     """Its room is not free, whatever was done to it."""
     stuck = ModelView(ModelName("qwen"), Phase.UNLOADING, since=0.0, upstream=None, in_flight=0, waiting=0, why="")
-    told = observing.unready(View(now=for_s, models=(stuck,), line=()), Readiness(), {})
+    told = status.unready(View(now=for_s, models=(stuck,), line=()), Readiness(), {})
 
     assert told == (says and f"{says} (ready.longestUnload)")
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from hotseat.api.pages import ASSETS
+from hotseat.api.routes.docs_page import ASSETS
 
 if TYPE_CHECKING:
     from tests.support.management import Management

@@ -12,7 +12,7 @@ import pytest
 from tests.support.desk import completed
 from tests.support.puppets import come_true
 
-from hotseat.api.house import ReloadResult
+from hotseat.api.deps import ReloadResult
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.catalog.leads import Profile
 from hotseat.identifiers import ModelName

@@ -16,7 +16,7 @@ from hotseat.activity.recent import Activity
 from hotseat.activity.store import Archive, Archivist
 from hotseat.activity.usage import Accounts
 from hotseat.api.app import build
-from hotseat.api.house import ConfigReport, House, ReloadResult
+from hotseat.api.deps import ConfigReport, House, ReloadResult
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.memory.precedence import Precedence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from hotseat.activity.recent import UnderWay
-    from hotseat.api.house import FleetDesk
+    from hotseat.api.deps import FleetDesk
     from hotseat.catalog.catalog import Catalog
     from hotseat.identifiers import ModelName
 

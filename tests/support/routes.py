@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from starlette.routing import BaseRoute
 
-    from hotseat.api.house import House
+    from hotseat.api.deps import House
 
 GAP = re.compile(r"\{\w+(?::path)?\}")
 

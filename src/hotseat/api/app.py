@@ -6,40 +6,40 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
-from hotseat.api import (
-    asking,
-    configured,
-    feeds,
+from hotseat.api.errors import tell_failures
+from hotseat.api.headers import Manners
+from hotseat.api.routes import (
+    config,
+    docs_page,
+    events,
     fleet,
     keys,
-    listing,
     management,
-    observing,
-    pages,
     profiles,
-    recording,
-    yielding,
+    requests,
+    status,
+    traffic,
+    v1_models,
+    yield_memory,
 )
-from hotseat.api.failures import tell_failures
-from hotseat.api.manners import Manners
 
 if TYPE_CHECKING:
-    from hotseat.api.house import House
+    from hotseat.api.deps import House
 
 
 ROOMS = (
-    management, listing, observing, asking, configured, keys, profiles, yielding, fleet, feeds, recording, pages,
+    management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events, traffic, docs_page,
 )  # fmt: skip
 
 
 def build(house: House) -> FastAPI:
     """All management routes for one house."""
-    # FastAPI's own pages load from the internet; ours are in pages.py.
+    # FastAPI's own pages load from the internet; ours are in docs_page.py.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.house = house
     for room in ROOMS:
         app.include_router(room.router)
-    app.mount("/hotseat/assets", pages.assets)
+    app.mount("/hotseat/assets", docs_page.assets)
     app.add_middleware(Manners)
     tell_failures(app, house)
     return app

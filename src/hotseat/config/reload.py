@@ -12,7 +12,7 @@ import ssl
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.api.house import ConfigReport, ReloadResult
+from hotseat.api.deps import ConfigReport, ReloadResult
 from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.resolved import resolved

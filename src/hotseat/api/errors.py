@@ -10,15 +10,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from hotseat.api.manners import USUAL
-from hotseat.api.patience import HUNG_UP, ClientGone
+from hotseat.api.disconnect import HUNG_UP, ClientGone
+from hotseat.api.headers import USUAL
 from hotseat.errors import ClientError, HotseatError, LoadFailed
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
-    from hotseat.api.house import House
+    from hotseat.api.deps import House
 
 
 def tell_failures(app: FastAPI, house: House) -> None:

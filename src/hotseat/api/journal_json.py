@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from hotseat.api.shapes import Cause, JournalEntry
+from hotseat.api.schemas import Cause, JournalEntry
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.sleeping import SleepLevel
 from hotseat.catalog.spec import ModelSpec

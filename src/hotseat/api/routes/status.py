@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from hotseat.api.context import Here
-from hotseat.api.elsewhere import elsewhere, story_of_guest
-from hotseat.api.failures import failure
-from hotseat.api.fleet_shapes import Membership
-from hotseat.api.management import UNKNOWN, Responses
-from hotseat.api.shapes import (
+from hotseat.api.dependencies import Here
+from hotseat.api.errors import failure
+from hotseat.api.fleet_models import elsewhere, story_of_guest
+from hotseat.api.fleet_schemas import Membership
+from hotseat.api.journal_json import about, last_cause, told
+from hotseat.api.routes.management import UNKNOWN, Responses
+from hotseat.api.schemas import (
     Device,
     Failure,
     Footprint,
@@ -27,7 +28,6 @@ from hotseat.api.shapes import (
     ReloadFailure,
     Ticket,
 )
-from hotseat.api.telling import about, last_cause, told
 from hotseat.errors import ShuttingDown
 from hotseat.fleet.view import Standing
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
@@ -36,7 +36,7 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.api.house import House
+    from hotseat.api.deps import House
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
     from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View

@@ -8,9 +8,9 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 
-from hotseat.api.described import document
+from hotseat.api.openapi import document
 
-ASSETS = Path(__file__).parent / "assets"
+ASSETS = Path(__file__).parents[1] / "assets"
 
 # swagger-ui draws its icons from data: URLs; beyond that it needs nothing but our own files.
 POLICY = (

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from hotseat.api.context import Here
-from hotseat.api.shapes import Key, KeyList
+from hotseat.api.dependencies import Here
+from hotseat.api.schemas import Key, KeyList
 
 if TYPE_CHECKING:
     from hotseat.activity.usage import Account

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter
 
-from hotseat.api.context import Asker, Here
-from hotseat.api.observing import progress
-from hotseat.api.shapes import Abilities, Error, LoadStatus, ModelEntry, ModelList
+from hotseat.api.dependencies import Asker, Here
+from hotseat.api.routes.status import progress
+from hotseat.api.schemas import Abilities, Error, LoadStatus, ModelEntry, ModelList
 from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import ModelSpec
 from hotseat.scheduling.lifecycle import Phase
@@ -16,7 +16,7 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.api.house import House
+    from hotseat.api.deps import House
     from hotseat.catalog.leads import Lead
     from hotseat.catalog.spec import Capabilities
     from hotseat.scheduling.view import View

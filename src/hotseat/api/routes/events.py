@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import PlainTextResponse, Response
 
-from hotseat.api.context import Here
-from hotseat.api.management import UNKNOWN, Responses
-from hotseat.api.patience import LiveStream, listening
-from hotseat.api.telling import as_sse
+from hotseat.api.dependencies import Here
+from hotseat.api.disconnect import LiveStream, listening
+from hotseat.api.journal_json import as_sse
+from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.dispatch.journal import Gap
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from hotseat.api.house import House, Logs
+    from hotseat.api.deps import House, Logs
     from hotseat.dispatch.journal import Journal
     from hotseat.identifiers import ModelName
 

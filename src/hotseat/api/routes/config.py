@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from hotseat.api.context import Here
-from hotseat.api.shapes import ConfigReport
+from hotseat.api.dependencies import Here
+from hotseat.api.schemas import ConfigReport
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from hotseat.api.context import Asker, Here
-from hotseat.api.management import UNKNOWN, Responses
-from hotseat.api.shapes import Failure, FinishedRequest, History, Requests, RequestUnderWay, Result
+from hotseat.api.dependencies import Asker, Here
+from hotseat.api.routes.management import UNKNOWN, Responses
+from hotseat.api.schemas import Failure, FinishedRequest, History, Requests, RequestUnderWay, Result
 from hotseat.errors import Forbidden
 from hotseat.identifiers import TicketId
 
 if TYPE_CHECKING:
     from hotseat.activity.recent import Finished, UnderWay
-    from hotseat.api.house import House
+    from hotseat.api.deps import House
     from hotseat.identifiers import ModelName
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from hotseat.api.context import FOR_ALL_MODELS, Here
-from hotseat.api.shapes import Failure, Result
+from hotseat.api.dependencies import FOR_ALL_MODELS, Here
+from hotseat.api.schemas import Failure, Result
 from hotseat.errors import UnknownDevice, did_you_mean
 from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from hotseat.api.context import FOR_ALL_MODELS, Here
-from hotseat.api.shapes import Failure, ProfileEntry, Profiles, Result
+from hotseat.api.dependencies import FOR_ALL_MODELS, Here
+from hotseat.api.schemas import Failure, ProfileEntry, Profiles, Result
 from hotseat.errors import UnknownProfile, did_you_mean
 
 router = APIRouter(prefix="/hotseat/profiles", tags=["hotseat"])

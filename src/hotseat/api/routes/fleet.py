@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from hotseat.api.context import FOR_ALL_MODELS, Asker, Here
-from hotseat.api.fleet_shapes import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
-from hotseat.api.management import Responses
-from hotseat.api.patience import unless_gone
-from hotseat.api.shapes import Failure, Result
+from hotseat.api.dependencies import FOR_ALL_MODELS, Asker, Here
+from hotseat.api.disconnect import unless_gone
+from hotseat.api.fleet_schemas import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
+from hotseat.api.routes.management import Responses
+from hotseat.api.schemas import Failure, Result
 from hotseat.errors import NotInAFleet
 from hotseat.fleet.view import Order
 
 if TYPE_CHECKING:
-    from hotseat.api.house import FleetDesk, House
+    from hotseat.api.deps import FleetDesk, House
     from hotseat.fleet.view import HostView
 
 router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from hotseat.api.context import Here
-from hotseat.api.feeds import EVENTS, HEARTBEAT, HEARTBEAT_S
-from hotseat.api.patience import LiveStream, lasting, listening
+from hotseat.api.dependencies import Here
+from hotseat.api.disconnect import LiveStream, lasting, listening
+from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S
 from hotseat.dispatch.journal import Entry, Gap
 from hotseat.dispatch.request_trace import Missed, Passage
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
@@ -24,7 +24,7 @@ from hotseat.scheduling.events import UpstreamExited, UpstreamReady
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-    from hotseat.api.house import House
+    from hotseat.api.deps import House
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import LaunchId

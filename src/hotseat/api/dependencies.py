@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from hotseat.activity.usage import HELD, Account
-from hotseat.api.house import House
+from hotseat.api.deps import House
 from hotseat.errors import Forbidden
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from hotseat.api.context import Here
-from hotseat.api.patience import unless_gone
-from hotseat.api.shapes import Failure, Health, Result, Running, RunningModel
+from hotseat.api.dependencies import Here
+from hotseat.api.disconnect import unless_gone
+from hotseat.api.schemas import Failure, Health, Result, Running, RunningModel
 
 router = APIRouter(tags=["management"])
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from hotseat.api.fleet_shapes import Elsewhere
-from hotseat.api.shapes import ModelStory
+from hotseat.api.fleet_schemas import Elsewhere
+from hotseat.api.schemas import ModelStory
 from hotseat.errors import HostSilent
 
 if TYPE_CHECKING:
-    from hotseat.api.house import FleetDesk
+    from hotseat.api.deps import FleetDesk
     from hotseat.fleet.view import Sighting
     from hotseat.identifiers import ModelName
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from hotseat.api.fleet_shapes import Elsewhere, Membership
+from hotseat.api.fleet_schemas import Elsewhere, Membership
 from hotseat.fleet.view import Standing
 from hotseat.scheduling.lifecycle import Phase
 
