@@ -16,7 +16,7 @@ from bench.fleet_simulation.figures import Tally, figures
 from bench.fleet_simulation.host import GIB, GPU, Host, Request
 from bench.fleet_simulation.workload import DOWN_S, SLOTS
 
-from hotseat.fleet.claims import key_of
+from hotseat.fleet.load_claims import key_of
 from hotseat.fleet.placement import Load, Nowhere, Serve
 from hotseat.fleet.records import CatalogRecord, Claim, Offer, encoded
 from hotseat.fleet.replicas import one_more, to_spare

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog, CatalogChange
     from hotseat.config.load import Loaded
     from hotseat.dispatch.journal import Entry
-    from hotseat.fleet.desk import Desk
+    from hotseat.fleet.admin import Desk
     from hotseat.fleet.node import Fellowship
     from hotseat.identifiers import ModelName, Seconds
     from hotseat.settings import Settings

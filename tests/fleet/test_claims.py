@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.support.fleet import QWEN
 from tests.support.fleet_store import Player, SteppedStore, played
 
-from hotseat.fleet import claims
-from hotseat.fleet.claims import Agreed, claim, key_of, release
-from hotseat.fleet.holdings import Held
+from hotseat.fleet import load_claims
+from hotseat.fleet.claim_table import Held
+from hotseat.fleet.load_claims import Agreed, claim, key_of, release
 from hotseat.fleet.placement import Load
 from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.store import Bucket, Conflict, Revision
@@ -135,14 +135,14 @@ def test_hosts_that_do_not_listen_are_found() -> None:
             return Agreed(ours, Revision(9))
 
     with pytest.MonkeyPatch.context() as planted:
-        planted.setattr(claims, "claim", deaf)
+        planted.setattr(load_claims, "claim", deaf)
         with pytest.raises(AssertionError, match="went to"):
             agree([])
 
 
 def agree(order: list[int]) -> None:
     store = SteppedStore()
-    players = [Player(claims.claim(store, decision(host), host)) for host in map(HostName, "abcd")]
+    players = [Player(load_claims.claim(store, decision(host), host)) for host in map(HostName, "abcd")]
     for number in [*order, *range(4), *range(4), *range(4)]:
         if not players[number].is_done:
             players[number].step()

@@ -9,7 +9,7 @@ from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
 
 from hotseat.catalog.leads import Selector, Strategy
 from hotseat.catalog.spec import Footprint, Replicas, Source
-from hotseat.fleet.describing import Identity, catalog_record, digest_of, gist, host_record
+from hotseat.fleet.host_record import Identity, catalog_record, digest_of, gist, host_record
 from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, Room, decoded, encoded
 from hotseat.identifiers import ClientId, DeviceName, HostName, ModelName, TicketId
 from hotseat.scheduling.lifecycle import Phase

@@ -12,7 +12,7 @@ from tests.support.virtual_time import in_virtual_time
 
 from hotseat.catalog.spec import Replicas
 from hotseat.errors import CannotMove, FleetApart, HostSilent, LoadFailed, UnknownHost, UnknownModel
-from hotseat.fleet.claims import key_of
+from hotseat.fleet.load_claims import key_of
 from hotseat.fleet.records import Claim, Wish, encoded
 from hotseat.fleet.store import Bucket
 from hotseat.fleet.view import Agreement, HostStanding, Order, Standing

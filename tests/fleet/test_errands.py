@@ -10,8 +10,8 @@ from tests.support.fleet import Heard, host, there
 from tests.support.puppets import come_true
 
 from hotseat.errors import LoadFailed
-from hotseat.fleet.errands import SETTLES_S, Errands
 from hotseat.fleet.inprocess import Board, InProcess
+from hotseat.fleet.reconciler import SETTLES_S, Errands
 from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.replicas import too_many
 from hotseat.fleet.roster import Roster
@@ -22,7 +22,7 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hotseat.fleet.guide import Guide
+    from hotseat.fleet.host_selector import Guide
 
 ALPHA = ModelName("alpha")
 ME = HostName("here")

@@ -14,7 +14,7 @@ from hotseat.catalog.spec import Replicas
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HotseatError, NowhereToGo
-from hotseat.fleet import errands
+from hotseat.fleet import reconciler
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.node import Fellowship
 from hotseat.fleet.records import HostRecord, Wish, encoded
@@ -69,7 +69,7 @@ async def board() -> Board:
 @pytest.fixture
 async def open_host(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
     """Opens a host of one fleet; it leaves after the test."""
-    monkeypatch.setattr(errands, "ROUND_S", 0.01)
+    monkeypatch.setattr(reconciler, "ROUND_S", 0.01)
     async with AsyncExitStack() as stack:
 
         async def opened(name: str, *models: ModelSpec, **known: Any) -> Host:

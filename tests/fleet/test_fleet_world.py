@@ -13,10 +13,10 @@ from hypothesis.errors import NoSuchExample
 from tests.support.fleet import GPU, MENU, there
 
 from hotseat.fleet import obstacles, placement
-from hotseat.fleet.ledger import Ledger
 from hotseat.fleet.placement import Load, Nowhere, Serve, place
 from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Offer, Room, Wish, decoded, encoded
 from hotseat.fleet.replicas import to_keep
+from hotseat.fleet.revision_tracker import Ledger
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Change, Removed, Revision, Written
 from hotseat.identifiers import ClientId, HostName, ModelName

@@ -19,10 +19,10 @@ from tests.support.fleets import PATIENCE_S, Watching, fleet_at
 from tests.support.nats import nats_servers
 from tests.support.nats_jwt import papers
 
+from hotseat.fleet.backoff import Pauses
 from hotseat.fleet.jetstream.buckets import stream_of, subject_of
 from hotseat.fleet.jetstream.link import Link
 from hotseat.fleet.jetstream.store import JetStream
-from hotseat.fleet.pauses import Pauses
 from hotseat.fleet.store import LIVES_S, BegunAnew, Bucket, CaughtUp, Conflict, StoreError
 from hotseat.identifiers import HostName
 from hotseat.settings import Fleet, NatsLogin

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tests.support.fleets import PATIENCE_S, fleet_at
 from tests.support.nats import nats_servers
 
+from hotseat.fleet.backoff import Pauses
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.membership import Membership
-from hotseat.fleet.pauses import Pauses
 from hotseat.fleet.records import CatalogRecord, HostRecord
 from hotseat.fleet.store import BegunAnew, Bucket, Removed, Written
 from hotseat.fleet.view import Standing

@@ -11,7 +11,7 @@ from tests.support.fleets import fleet_at
 from tests.support.nats import nats_servers
 from tests.support.nats_jwt import papers
 
-from hotseat.fleet.opening import open_store
+from hotseat.fleet.open_store import open_store
 from hotseat.fleet.store import Bucket, StoreError
 from hotseat.identifiers import HostName
 from hotseat.settings import Fleet, NatsLogin
@@ -46,7 +46,7 @@ async def test_a_login_that_cannot_be_used_is_told_of(
     key: str, file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """The host begins without its fleet and says why; the right file may still appear."""
-    monkeypatch.setattr("hotseat.fleet.opening.FIRST_S", 0.5)
+    monkeypatch.setattr("hotseat.fleet.open_store.FIRST_S", 0.5)
     (tmp_path / "odd").write_text("no seed\n" * 3)
     login = NatsLogin(**{key: str(tmp_path / file)})
     async with nats_servers(tmp_path, more=papers().config) as (server,):

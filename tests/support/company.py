@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.fleet.desk import Desk
+    from hotseat.fleet.admin import Desk
     from hotseat.identifiers import ModelName
 
 SECRET = "hush"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from tests.support.nats import nats_servers
 
+from hotseat.fleet.backoff import Pauses
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.jetstream.store import JetStream
-from hotseat.fleet.pauses import Pauses
 from hotseat.fleet.store import Bucket
 from hotseat.identifiers import HostName
 from hotseat.settings import Fleet

@@ -6,7 +6,7 @@ import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hotseat.fleet.pauses import chance
+from hotseat.fleet.backoff import chance
 from hotseat.fleet.records import encoded
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Conflict, Removed, Written
 

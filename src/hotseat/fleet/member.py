@@ -38,7 +38,7 @@ class Member:
     resting: list[ModelName] = field(default_factory=list)
     """Models that failed there a moment ago."""
     ladders: dict[DeviceName, list[tuple[Bytes, float]]] = field(default_factory=dict)
-    """What room of a device costs at most, as room.py reckoned it last; forgotten whenever more is known."""
+    """What room of a device costs at most, as load_cost.py reckoned it last; forgotten whenever more is known."""
     ladders_until: Instant = NEVER
     _loads: dict[ModelName, int] = field(default_factory=dict)
     """Requests that use or want a model there, as far as more is known of them than the record says."""

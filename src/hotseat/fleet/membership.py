@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hotseat.fleet.catalog_lease import CatalogLease
-from hotseat.fleet.describing import gist
+from hotseat.fleet.host_record import gist
 from hotseat.fleet.records import HostRecord, decoded, encoded
 from hotseat.fleet.store import LEASE_S, Bucket, Change, Conflict, Store, StoreError, Written
 from hotseat.fleet.view import Standing

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from hotseat import __version__
 from hotseat.catalog.leads import FleetModel
+from hotseat.fleet.admin import Desk
 from hotseat.fleet.client import Envoy
-from hotseat.fleet.describing import Identity, catalog_record, digest_of, host_record
-from hotseat.fleet.desk import Desk
-from hotseat.fleet.errands import Errands
-from hotseat.fleet.guide import Guide
 from hotseat.fleet.host_proof import FleetSecret, Signer
+from hotseat.fleet.host_record import Identity, catalog_record, digest_of, host_record
+from hotseat.fleet.host_selector import Guide
 from hotseat.fleet.membership import Membership
-from hotseat.fleet.opening import open_store
+from hotseat.fleet.open_store import open_store
+from hotseat.fleet.reconciler import Errands
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Entry
-    from hotseat.fleet.moving import Envoy as SpeaksWithHosts
+    from hotseat.fleet.moves import Envoy as SpeaksWithHosts
     from hotseat.fleet.records import CatalogRecord, HostRecord
     from hotseat.fleet.store import Change, Store
     from hotseat.fleet.view import Standing

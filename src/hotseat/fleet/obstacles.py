@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hotseat.fleet.room import fits
+from hotseat.fleet.load_cost import fits
 from hotseat.scheduling.room import in_gib
 
 if TYPE_CHECKING:

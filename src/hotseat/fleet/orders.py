@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.errors import FleetApart
-from hotseat.fleet.picture import orders_in
 from hotseat.fleet.records import Wish, decoded, encoded
+from hotseat.fleet.snapshot import orders_in
 from hotseat.fleet.store import Bucket, Conflict, StoreError
 from hotseat.fleet.view import Order
 

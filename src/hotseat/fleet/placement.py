@@ -1,7 +1,7 @@
 """PURE: which host serves a request, from what this host knows.
 
 Where the model is ready or on its way, nobody has to be asked. Only a load that nobody has decided upon yet needs
-agreement, and claims.py gets it. What is decided here is where a request goes; when it is served there, and who makes
+agreement, and load_claims.py gets it. What is decided here is where a request goes; when it is served there, and who makes
 room, is decided by that host's own scheduler.
 """
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hotseat.fleet.affinity import liking
+from hotseat.fleet.load_cost import NEVER_ENOUGH, Clearing, at_most, clearing, has_free_room, promised
 from hotseat.fleet.member import COLD, COMING, LOADING, READY
 from hotseat.fleet.obstacles import Obstacle, obstacle_to_loading, obstacle_to_serving, obstacles_in_words
-from hotseat.fleet.room import NEVER_ENOUGH, Clearing, at_most, clearing, has_free_room, promised
+from hotseat.fleet.rendezvous import liking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -1,7 +1,7 @@
 """PURE: how many hosts should have a model, by how long its requests wait and how long it is unused.
 
 Nothing is done here, and nobody is in charge: each host asks for itself, and what it would do is what all others would
-have it do. Loads need a claim (claims.py), so that two who think of the same one agree; which replica goes is the same
+have it do. Loads need a claim (load_claims.py), so that two who think of the same one agree; which replica goes is the same
 for all who look.
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hotseat.fleet.affinity import favourite, liking
 from hotseat.fleet.member import READY
 from hotseat.fleet.obstacles import obstacle_to_serving
 from hotseat.fleet.placement import Load, Means, load, replicas, rightful
+from hotseat.fleet.rendezvous import favourite, liking
 from hotseat.scheduling.eviction import BUSY
 from hotseat.scheduling.habits import UNKNOWN_LOAD_S
 

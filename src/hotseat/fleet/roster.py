@@ -14,12 +14,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, assert_never
 
 from hotseat.catalog.template import address_of
-from hotseat.fleet.affinity import liking
-from hotseat.fleet.holdings import CLAIM_S, SETTLING_S, Held, Holdings, take
-from hotseat.fleet.ledger import Ledger
+from hotseat.fleet.catalog import Menu
+from hotseat.fleet.claim_table import CLAIM_S, SETTLING_S, Held, Holdings, take
 from hotseat.fleet.member import LEAVING, Member
-from hotseat.fleet.menu import Menu
 from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Wish, decoded
+from hotseat.fleet.rendezvous import liking
+from hotseat.fleet.revision_tracker import Ledger
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.identifiers import HostName
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import nats.errors
 from nats.aio.client import Client, RawCredentials
 
-from hotseat.fleet.pauses import Pauses
+from hotseat.fleet.backoff import Pauses
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from nats.js import api
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
+from hotseat.fleet.backoff import Pauses
 from hotseat.fleet.jetstream.buckets import MARKER_S, make_buckets, stream_of, subject_of
 from hotseat.fleet.jetstream.link import PROBLEMS, Link, asked
-from hotseat.fleet.jetstream.watching import HEARTBEAT_S, Interrupted, Sitting, is_gone
-from hotseat.fleet.pauses import Pauses
+from hotseat.fleet.jetstream.watch_session import HEARTBEAT_S, Interrupted, Sitting, is_gone
 from hotseat.fleet.store import LIVES_S, BegunAnew, Bucket, CaughtUp, Conflict, Revision, StoreError, Written, checked
 from hotseat.tasks import Tasks
 

@@ -15,7 +15,7 @@ from hotseat.fleet.records import Claim, decoded, encoded
 from hotseat.fleet.store import Bucket, Conflict, Revision, StoreError
 
 if TYPE_CHECKING:
-    from hotseat.fleet.holdings import Held
+    from hotseat.fleet.claim_table import Held
     from hotseat.fleet.placement import Load
     from hotseat.fleet.store import Store, Written
     from hotseat.identifiers import HostName, ModelName

@@ -14,9 +14,9 @@ from hotseat.fleet.store import LEASE_S
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.fleet.errands import Ourselves
-    from hotseat.fleet.guide import Guide
+    from hotseat.fleet.host_selector import Guide
     from hotseat.fleet.member import Member
+    from hotseat.fleet.reconciler import Ourselves
     from hotseat.fleet.roster import Roster
     from hotseat.identifiers import HostName, Instant, ModelName, Seconds
 

@@ -9,10 +9,10 @@ from hotseat.fleet.view import AbsentView, ClaimView, DeviceRoom, FleetView, Hos
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hotseat.fleet.counters import Tally
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import Residence, Wish
     from hotseat.fleet.roster import Roster
-    from hotseat.fleet.tally import Tally
     from hotseat.fleet.view import Standing
     from hotseat.identifiers import Instant
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hotseat.errors import UnknownHost, UnknownModel, did_you_mean
 from hotseat.fleet import orders
-from hotseat.fleet.errands import Ourselves
-from hotseat.fleet.moving import Mover
-from hotseat.fleet.picture import picture
+from hotseat.fleet.moves import Mover
+from hotseat.fleet.reconciler import Ourselves
 from hotseat.fleet.roster import NO_WISH
+from hotseat.fleet.snapshot import picture
 from hotseat.fleet.view import Sighting
 from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.fleet.guide import Guide
-    from hotseat.fleet.moving import Envoy
+    from hotseat.fleet.host_selector import Guide
+    from hotseat.fleet.moves import Envoy
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Store
     from hotseat.fleet.view import FleetView, Order, Standing

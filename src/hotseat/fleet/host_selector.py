@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.template import address_of
 from hotseat.errors import HotseatError, NowhereToGo
-from hotseat.fleet.claims import claim, key_of
+from hotseat.fleet.counters import Tally
 from hotseat.fleet.host_proof import LogLimit
+from hotseat.fleet.load_claims import claim, key_of
 from hotseat.fleet.placement import Load, Nowhere, place
 from hotseat.fleet.records import encoded
 from hotseat.fleet.route import HERE, Elsewhere
 from hotseat.fleet.store import Bucket, Written
-from hotseat.fleet.tally import Tally
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from hotseat.fleet.claims import Agreed
     from hotseat.fleet.host_proof import Signer
+    from hotseat.fleet.load_claims import Agreed
     from hotseat.fleet.placement import Decision
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.route import Where

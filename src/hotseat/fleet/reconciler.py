@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError
-from hotseat.fleet.claims import release
+from hotseat.fleet.load_claims import release
 from hotseat.fleet.records import Claim, decoded
 from hotseat.fleet.replicas import one_more, to_keep, to_spare, too_many
 from hotseat.fleet.store import Bucket, Written
@@ -15,7 +15,7 @@ from hotseat.fleet.store import Bucket, Written
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hotseat.fleet.guide import Guide
+    from hotseat.fleet.host_selector import Guide
     from hotseat.fleet.placement import Load
     from hotseat.fleet.replicas import Spare
     from hotseat.fleet.roster import Roster
