@@ -10,7 +10,7 @@ import pytest
 from hotseat.dispatch.journal import Entry
 from hotseat.identifiers import Address, LaunchId, ModelName, Upstream
 from hotseat.scheduling.events import ClockReached, UpstreamReady
-from hotseat.scheduling.habits import Habits
+from hotseat.scheduling.model_stats import Habits
 from hotseat.state.learned_store import Keeper
 from hotseat.state.model_stats_store import BETWEEN_SAVES_S, HabitKeeper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
-from hotseat.simulation.figures import jain, quantile
+from hotseat.simulation.results import jain, quantile
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bench.scheduling.record import Record
 
-    from hotseat.simulation.figures import Figures
+    from hotseat.simulation.results import Figures
 
 COLLATE = "collate"
 WITHIN = 1.02

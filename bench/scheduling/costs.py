@@ -15,8 +15,8 @@ from hotseat.identifiers import ClientId, ModelName, TicketId
 from hotseat.scheduling.commands import Grant, StartUpstream
 from hotseat.scheduling.events import RequestArrived, RequestLeft, UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.simulation.house import NOWHERE, Turns, play
 from hotseat.simulation.scenario import catalog_of
+from hotseat.simulation.simulator import NOWHERE, Turns, play
 from hotseat.simulation.trace import Memory, Model, Trace
 
 if TYPE_CHECKING:

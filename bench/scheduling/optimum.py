@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from bench.scheduling.runs import PEERS, TURNS, WORKERS, decider
 from bench.scheduling.workloads import on
 
-from hotseat.simulation.figures import latency, quantile
-from hotseat.simulation.house import play
+from hotseat.simulation.results import latency, quantile
+from hotseat.simulation.simulator import play
 from hotseat.simulation.trace import Model, Open
 
 if TYPE_CHECKING:

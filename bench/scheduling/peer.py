@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hotseat.identifiers import Instant, LaunchId, ModelName, TicketId
 from hotseat.scheduling.commands import Cause, Command, Grant, StartUpstream, StopUpstream, WakeAt
 from hotseat.scheduling.events import RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
-from hotseat.simulation.house import NOWHERE
+from hotseat.simulation.simulator import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -26,15 +26,15 @@ from tests.support.hotseat import Hotseat
 from hotseat.cli.client import Server
 from hotseat.cli.problems import Problem
 from hotseat.cli.record import Watched
-from hotseat.simulation.figures import figures
-from hotseat.simulation.house import play
 from hotseat.simulation.replay import Replay, replays
+from hotseat.simulation.results import figures
+from hotseat.simulation.simulator import play
 from hotseat.simulation.trace import Closed, Model, Step, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hotseat.simulation.run import Run
+    from hotseat.simulation.run_log import Run
     from hotseat.simulation.trace import Client, Job
 
 SPEED = 20.0

@@ -12,7 +12,7 @@ from bench.scheduling.optimum import Ratio  # noqa: TC002  # msgspec reads the a
 from bench.scheduling.real import Comparison  # noqa: TC002  # msgspec reads the annotations
 from bench.scheduling.runs import Outcome  # noqa: TC002  # msgspec reads the annotations
 
-from hotseat.simulation.figures import Figures
+from hotseat.simulation.results import Figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,14 +16,14 @@ from bench.scheduling.workloads import WORKLOADS
 from hotseat.catalog.catalog import Policy
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.bound import worst_share_of_bound
-from hotseat.simulation.figures import Figures, figures
-from hotseat.simulation.house import Decider, Turns, play
+from hotseat.simulation.results import Figures, figures
 from hotseat.simulation.scenario import catalog_of
+from hotseat.simulation.simulator import Decider, Turns, play
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hotseat.simulation.run import Run
+    from hotseat.simulation.run_log import Run
     from hotseat.simulation.trace import Trace
 
 WORKERS = min(2, os.cpu_count() or 1)

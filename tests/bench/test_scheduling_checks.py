@@ -16,7 +16,7 @@ from bench.scheduling.page import page
 from bench.scheduling.record import Record
 from bench.scheduling.runs import Cell, outcome
 
-from hotseat.simulation.figures import Figures
+from hotseat.simulation.results import Figures
 
 if TYPE_CHECKING:
     from pathlib import Path

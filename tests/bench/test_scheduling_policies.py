@@ -6,9 +6,9 @@ import pytest
 from bench.scheduling.policies import peer
 from bench.scheduling.workloads import SEEDS, WORKLOADS
 
-from hotseat.simulation.figures import figures
-from hotseat.simulation.house import play
+from hotseat.simulation.results import figures
 from hotseat.simulation.scenario import catalog_of
+from hotseat.simulation.simulator import play
 
 pytestmark = pytest.mark.uncounted
 

@@ -8,9 +8,9 @@ import pytest
 from bench.scheduling.runs import SCENARIOS, decider
 from bench.scheduling.workloads import WORKLOADS
 
-from hotseat.scheduling.room import needs, within_budget
-from hotseat.simulation.house import play
+from hotseat.scheduling.memory_fit import needs, within_budget
 from hotseat.simulation.scenario import catalog_of
+from hotseat.simulation.simulator import play
 from hotseat.simulation.trace import parse, write
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from hotseat.scheduling.events import (
 )
 from hotseat.scheduling.invariants import BrokenPromise, check
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import needs
+from hotseat.scheduling.memory_fit import needs
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import DeviceView
 

@@ -28,7 +28,7 @@ from tests.support.playbook import (
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.moves import rest_s
+from hotseat.scheduling.transitions import rest_s
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage

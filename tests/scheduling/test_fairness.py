@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.support.catalogs import model, one_at_a_time
 from tests.support.playbook import arrives, grants, leaves, nothing
 
-from hotseat.scheduling.line import PLACES
+from hotseat.scheduling.queue import PLACES
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage

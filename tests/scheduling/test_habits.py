@@ -21,7 +21,7 @@ from tests.support.playbook import (
 )
 
 from hotseat.identifiers import ClientId, ModelName
-from hotseat.scheduling.habits import FRESH, KEPT_CLIENTS, KEPT_GAPS, UNKNOWN_LOAD_S, UNKNOWN_STOP_S, Habit, Habits
+from hotseat.scheduling.model_stats import FRESH, KEPT_CLIENTS, KEPT_GAPS, UNKNOWN_LOAD_S, UNKNOWN_STOP_S, Habit, Habits
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage

@@ -12,7 +12,7 @@ from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
 from hotseat.scheduling import invariants
 from hotseat.scheduling.invariants import BrokenPromise
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.line import Ticket, Wish
+from hotseat.scheduling.queue import Ticket, Wish
 from hotseat.scheduling.state import ModelState, State
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotseat.identifiers import ClientId, ModelName, TicketId
-from hotseat.scheduling.line import Line, Ticket, Wish
+from hotseat.scheduling.queue import Line, Ticket, Wish
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 

@@ -9,8 +9,8 @@ import pytest
 from tests.support.catalogs import model, with_budget
 from tests.support.playbook import arrives, clock, exited, grants, leaves, nothing, ready, starts, stops, wakes_at
 
-from hotseat.scheduling.habits import Habit
 from hotseat.scheduling.linger import Pressure, linger_s, next_use_s
+from hotseat.scheduling.model_stats import Habit
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage

@@ -13,14 +13,14 @@ from tests.support.chaos import Chaos
 from tests.support.world import Broken
 
 from hotseat.errors import HotseatError
-from hotseat.scheduling import line as line_of
-from hotseat.scheduling import moves, plan, room, settle, turns
+from hotseat.scheduling import memory_fit, plan, settle, transitions, turns
+from hotseat.scheduling import queue as line_of
 from hotseat.scheduling.lifecycle import Phase as ModelPhase
-from hotseat.scheduling.line import ModelLine
-from hotseat.scheduling.moves import Moves
 from hotseat.scheduling.plan import Plan
+from hotseat.scheduling.queue import ModelLine
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.state import LONG_AGO, ModelState, State
+from hotseat.scheduling.transitions import Moves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Instant, Place, TicketId
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.events import RequestLeft, UpstreamExited
-    from hotseat.scheduling.line import Ticket
     from hotseat.scheduling.plan import Prospect
+    from hotseat.scheduling.queue import Ticket
 
 pytestmark = pytest.mark.uncounted
 
@@ -51,18 +51,18 @@ def unloading_memory_counts_as_free(state: State) -> list[ModelState]:
     return [model for model in state.active.values() if model.phase in (ModelPhase.LOADING, ModelPhase.READY)]
 
 
-def a_departed_client_stays_in_line(scheduler: Scheduler, moves: Moves, event: RequestLeft) -> None:
-    moves.give_back(event.ticket, event.is_answered)
+def a_departed_client_stays_in_line(scheduler: Scheduler, transitions: Moves, event: RequestLeft) -> None:
+    transitions.give_back(event.ticket, event.is_answered)
 
 
-def a_busy_model_is_stopped(moves: Moves) -> None:
-    for model in moves.state.in_phase(ModelPhase.DRAINING):
-        moves.stop(model)
+def a_busy_model_is_stopped(transitions: Moves) -> None:
+    for model in transitions.state.in_phase(ModelPhase.DRAINING):
+        transitions.stop(model)
 
 
-def an_eviction_is_never_commanded(moves: Moves, model: ModelState) -> None:
-    STOP(moves, model)
-    moves.commands.pop()
+def an_eviction_is_never_commanded(transitions: Moves, model: ModelState) -> None:
+    STOP(transitions, model)
+    transitions.commands.pop()
 
 
 def a_stale_launch_is_believed(scheduler: Scheduler, event: UpstreamExited) -> ModelState | None:
@@ -70,11 +70,11 @@ def a_stale_launch_is_believed(scheduler: Scheduler, event: UpstreamExited) -> M
     return model if model and model.launch else None
 
 
-def a_draining_model_is_revived(moves: Moves) -> None:
-    for model in moves.state.in_phase(ModelPhase.DRAINING):
-        if moves.state.line.count(model.name):
+def a_draining_model_is_revived(transitions: Moves) -> None:
+    for model in transitions.state.in_phase(ModelPhase.DRAINING):
+        if transitions.state.line.count(model.name):
             model.phase = ModelPhase.READY
-    SERVE(moves)
+    SERVE(transitions)
 
 
 def the_ttl_forgets_leases(model: ModelState) -> Instant | None:
@@ -87,13 +87,13 @@ def the_loader_is_never_busy(state: State) -> None:
     return None
 
 
-def a_lease_is_never_given_back(moves: Moves, ticket: TicketId, is_answered: bool) -> ModelState | None:
-    return moves.state.leases.get(ticket)
+def a_lease_is_never_given_back(transitions: Moves, ticket: TicketId, is_answered: bool) -> ModelState | None:
+    return transitions.state.leases.get(ticket)
 
 
-def an_unload_is_never_confirmed(moves: Moves, model: ModelState) -> None:
+def an_unload_is_never_confirmed(transitions: Moves, model: ModelState) -> None:
     model.unload_wishes.clear()
-    BURY(moves, model)
+    BURY(transitions, model)
 
 
 def a_slot_is_given_twice(state: State, model: ModelState) -> float:
@@ -129,18 +129,18 @@ def room_is_free_when_a_model_is_told_to_sleep(model: ModelState, catalog: Catal
     return TAKES(model, catalog)
 
 
-def a_busy_model_is_put_to_sleep(moves: Moves) -> None:
-    for model in moves.state.in_phase(ModelPhase.DRAINING):
+def a_busy_model_is_put_to_sleep(transitions: Moves) -> None:
+    for model in transitions.state.in_phase(ModelPhase.DRAINING):
         if model.bed:
-            moves.suspend(model)
-    STOP_DRAINED(moves)
+            transitions.suspend(model)
+    STOP_DRAINED(transitions)
 
 
-def a_sleeper_is_asked(moves: Moves) -> None:
-    SERVE(moves)
-    for model in moves.state.in_phase(ModelPhase.ASLEEP):
-        for ticket in moves.state.line.waiting_for(model.name):
-            moves.grant(model, ticket, "it is there")
+def a_sleeper_is_asked(transitions: Moves) -> None:
+    SERVE(transitions)
+    for model in transitions.state.in_phase(ModelPhase.ASLEEP):
+        for ticket in transitions.state.line.waiting_for(model.name):
+            transitions.grant(model, ticket, "it is there")
 
 
 def pinned_models_are_evicted(state: State, wanted: object, resident: ModelState) -> bool:
@@ -163,15 +163,15 @@ def the_timer_is_never_set(scheduler: Scheduler, commands: object, when: Instant
     scheduler._wake = when
 
 
-def a_ticket_is_granted_and_kept_in_line(moves: Moves, model: ModelState, ticket: Ticket, because: str) -> None:
-    GRANT(moves, model, ticket, because)
-    moves.state.line.join(ticket)
+def a_ticket_is_granted_and_kept_in_line(transitions: Moves, model: ModelState, ticket: Ticket, because: str) -> None:
+    GRANT(transitions, model, ticket, because)
+    transitions.state.line.join(ticket)
 
 
 STOP, BURY, GRANT = Moves.stop, Moves._bury, Moves.grant
 RECKON, ABOUT, JOIN = State.reckon_claim, Plan.about, ModelLine.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, turns.slots
-STOP_DRAINED, KEPT, TAKES = settle._stop_drained, room.kept_asleep, room.takes
+STOP_DRAINED, KEPT, TAKES = settle._stop_drained, memory_fit.kept_asleep, memory_fit.takes
 ABOUT_SLEEP = Scheduler._about_sleep
 MANY_COMMANDS = 200
 
@@ -192,13 +192,13 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (State, "reckon_claim", a_claim_is_lost_when_its_model_cools_down),
     (Plan, "about", the_first_one_is_evicted_for_the_second),
     (turns, "is_protected", pinned_models_are_evicted),
-    (moves, "rest_s", a_failing_model_is_tried_without_rest),
-    (moves, "rest_s", a_model_rests_after_its_first_failure),
+    (transitions, "rest_s", a_failing_model_is_tried_without_rest),
+    (transitions, "rest_s", a_model_rests_after_its_first_failure),
     (ModelState, "prove_itself", an_answer_proves_nothing),
     (Scheduler, "_wake_at", the_timer_is_never_set),
     (Moves, "grant", a_ticket_is_granted_and_kept_in_line),
-    (room, "kept_asleep", what_sleepers_keep_is_not_counted),
-    (room, "takes", room_is_free_when_a_model_is_told_to_sleep),
+    (memory_fit, "kept_asleep", what_sleepers_keep_is_not_counted),
+    (memory_fit, "takes", room_is_free_when_a_model_is_told_to_sleep),
     (settle, "_stop_drained", a_busy_model_is_put_to_sleep),
     (settle, "_serve_residents", a_sleeper_is_asked),
 ]
@@ -215,11 +215,11 @@ def planted(where: Any, name: str, bug: Any) -> Iterator[None]:
         yield
 
 
-def pass_with_a_fuse(moves: Moves) -> Instant:
+def pass_with_a_fuse(transitions: Moves) -> Instant:
     """A bug may keep the house from ever coming to rest: that counts as found, and must not fill the memory."""
-    if len(moves.commands) > MANY_COMMANDS:
+    if len(transitions.commands) > MANY_COMMANDS:
         raise Broken("the house does not come to rest")
-    return PASS(moves)
+    return PASS(transitions)
 
 
 @pytest.mark.parametrize(("where", "name", "bug"), PLANTED, ids=[bug.__name__ for _, _, bug in PLANTED])

@@ -23,7 +23,7 @@ from tests.support.playbook import (
 
 from hotseat.errors import NeverFits
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import in_gib, needs
+from hotseat.scheduling.memory_fit import in_gib, needs
 
 if TYPE_CHECKING:
     from tests.support.playbook import Stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hotseat.identifiers import LaunchId, ModelName, TicketId
 from hotseat.simulation.bound import bound_s, claims, worst_share_of_bound
-from hotseat.simulation.run import Request, Run, Stay
+from hotseat.simulation.run_log import Request, Run, Stay
 from hotseat.simulation.trace import Memory, Model, Open, Trace
 
 A, B = ModelName("A"), ModelName("B")

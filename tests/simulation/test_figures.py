@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hotseat.identifiers import LaunchId, ModelName, TicketId
-from hotseat.simulation.figures import figures, jain, quantile, stalled_s
-from hotseat.simulation.run import Request, Run, Stay
+from hotseat.simulation.results import figures, jain, quantile, stalled_s
+from hotseat.simulation.run_log import Request, Run, Stay
 
 A = ModelName("A")
 

@@ -11,14 +11,14 @@ from hotseat.identifiers import LaunchId, ModelName, TicketId
 from hotseat.scheduling.commands import Cause, Confirm, StartUpstream, StopUpstream, WakeAt
 from hotseat.scheduling.events import ClockReached, RequestArrived
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.simulation.house import Standstill, Turns, play
 from hotseat.simulation.scenario import catalog_of
+from hotseat.simulation.simulator import Standstill, Turns, play
 from hotseat.simulation.trace import Closed, Job, Memory, Model, Open, Pool, Step, Trace
 
 if TYPE_CHECKING:
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
-    from hotseat.simulation.run import Run
+    from hotseat.simulation.run_log import Run
     from hotseat.simulation.trace import Client
 
 A, B = Model("A", load=10.0, stop=1.0, slots=2, size=20.0), Model("B", load=4.0, stop=2.0, slots=1, size=20.0)

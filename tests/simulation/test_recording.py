@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hotseat.scheduling.scheduler import Scheduler as Turntaker
-from hotseat.simulation.house import Turns, play
 from hotseat.simulation.recording import GIB, Recording, SeenModel, SeenRequest
 from hotseat.simulation.scenario import catalog_of
+from hotseat.simulation.simulator import Turns, play
 from hotseat.simulation.trace import Closed, Group, Memory, Model, Open, Scheduler, Step, parse, write
 
 QWEN, GEMMA = SeenModel("qwen", slots=4, memory={"gpu0": 20 * GIB}), SeenModel("gemma", load_s=7.0)

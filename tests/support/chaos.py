@@ -25,7 +25,7 @@ from tests.support.world import Life, World
 
 from hotseat.catalog.groups import Group
 from hotseat.identifiers import ModelName
-from hotseat.scheduling.line import PLACES
+from hotseat.scheduling.queue import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -50,7 +50,7 @@ from hotseat.scheduling.events import (
     WakeFailed,
 )
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.line import PLACES, Wish
+from hotseat.scheduling.queue import PLACES, Wish
 from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:

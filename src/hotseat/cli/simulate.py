@@ -15,9 +15,9 @@ from hotseat.config.load import read
 from hotseat.config.units import parse_size
 from hotseat.memory.steward import devices_for_models, with_figures
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.simulation.figures import Figures, figures
-from hotseat.simulation.house import Turns, play
+from hotseat.simulation.results import Figures, figures
 from hotseat.simulation.scenario import catalog_of, with_memory, with_patience
+from hotseat.simulation.simulator import Turns, play
 from hotseat.simulation.timeline import timeline
 from hotseat.simulation.trace import TraceError, parse
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.simulation.run import Run
+    from hotseat.simulation.run_log import Run
     from hotseat.simulation.trace import Trace
 
 AS_IT_IS = "as it is"

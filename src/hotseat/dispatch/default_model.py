@@ -12,7 +12,7 @@ from hotseat.errors import HotseatError
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import UpstreamExited
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import Occupancy
+from hotseat.scheduling.memory_fit import Occupancy
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog

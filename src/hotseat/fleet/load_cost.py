@@ -15,8 +15,8 @@ from hotseat.fleet.member import ASLEEP, COLD, LEAVING, LOADING, RESTING
 from hotseat.identifiers import Place
 from hotseat.scheduling import eviction
 from hotseat.scheduling.eviction import cheapest, cost, price_in_use, price_unused
-from hotseat.scheduling.habits import UNKNOWN_LOAD_S
 from hotseat.scheduling.linger import next_use_s
+from hotseat.scheduling.model_stats import UNKNOWN_LOAD_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

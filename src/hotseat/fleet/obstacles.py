@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hotseat.fleet.load_cost import fits
-from hotseat.scheduling.room import in_gib
+from hotseat.scheduling.memory_fit import in_gib
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """PURE: which host serves a request, from what this host knows.
 
-Where the model is ready or on its way, nobody has to be asked. Only a load that nobody has decided upon yet needs
-agreement, and load_claims.py gets it. What is decided here is where a request goes; when it is served there, and who makes
-room, is decided by that host's own scheduler.
+Where the model is ready or loading, no other host has to be asked. Only a load that no host has decided yet needs an
+agreement, which load_claims.py makes. Placement decides to which host a request goes; when it is served there, and
+which models are evicted for it, is decided by that host's own scheduler.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """PURE: how many hosts should have a model, by how long its requests wait and how long it is unused.
 
-Nothing is done here, and nobody is in charge: each host asks for itself, and what it would do is what all others would
-have it do. Loads need a claim (load_claims.py), so that two who think of the same one agree; which replica goes is the same
-for all who look.
+No host is in charge: each host decides for itself, and every host that sees the same state decides the same. A load
+needs a claim (load_claims.py), so that two hosts that want the same load agree; which replica is removed is the same
+for every host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hotseat.fleet.obstacles import obstacle_to_serving
 from hotseat.fleet.placement import Load, Means, load, replicas, rightful
 from hotseat.fleet.rendezvous import favourite, liking
 from hotseat.scheduling.eviction import BUSY
-from hotseat.scheduling.habits import UNKNOWN_LOAD_S
+from hotseat.scheduling.model_stats import UNKNOWN_LOAD_S
 
 if TYPE_CHECKING:
     from hotseat.fleet.member import Member

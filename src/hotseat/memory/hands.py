@@ -10,7 +10,7 @@ from hotseat.catalog.spec import Source
 from hotseat.errors import LoadFailed
 from hotseat.hardware.settling import WITHIN_S, until_free
 from hotseat.scheduling.events import UpstreamFailed
-from hotseat.scheduling.room import in_gib, needs
+from hotseat.scheduling.memory_fit import in_gib, needs
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:

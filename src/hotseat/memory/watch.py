@@ -13,7 +13,7 @@ from hotseat.identifiers import LOCAL_HOST, RAM, Place
 from hotseat.memory.figures import is_unified
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import in_gib
+from hotseat.scheduling.memory_fit import in_gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

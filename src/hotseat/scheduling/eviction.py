@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.linger import next_use_s
-from hotseat.scheduling.room import takes
+from hotseat.scheduling.memory_fit import takes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.errors import HotseatError
-from hotseat.scheduling.crowding import stands_in_its_way
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import Floor, takes, within_budget
+from hotseat.scheduling.memory_fit import Floor, takes, within_budget
+from hotseat.scheduling.memory_pressure import stands_in_its_way
 from hotseat.scheduling.state import CLAIMABLE, takes_slot
 from hotseat.scheduling.turns import serves_at_once
 

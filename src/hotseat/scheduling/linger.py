@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hotseat.identifiers import Seconds
-    from hotseat.scheduling.habits import Habit
+    from hotseat.scheduling.model_stats import Habit
 
 EVIDENCE = 2
 """Fewer returns than this say nothing: a cold start behaves like a house without any of this."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from hotseat.catalog.spec import NOTHING
 from hotseat.scheduling.eviction import choose_victims
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import Floor, Occupancy, is_in_the_way, needs, refusal, takes
+from hotseat.scheduling.memory_fit import Floor, Occupancy, is_in_the_way, needs, refusal, takes
 from hotseat.scheduling.turns import LOOKED_AT, NEVER, Bench, Hold, Keeps, begin, hold, is_protected, turn_s
 
 if TYPE_CHECKING:

@@ -39,21 +39,21 @@ from hotseat.scheduling.events import (
     WayRegained,
 )
 from hotseat.scheduling.lifecycle import Move, Phase
-from hotseat.scheduling.line import Ticket, Wish
-from hotseat.scheduling.moves import Moves
-from hotseat.scheduling.picture import picture, why
-from hotseat.scheduling.room import most_of
+from hotseat.scheduling.memory_fit import most_of
+from hotseat.scheduling.queue import Ticket, Wish
 from hotseat.scheduling.settle import settle
+from hotseat.scheduling.snapshot import picture, why
 from hotseat.scheduling.state import LONG_AGO, State
+from hotseat.scheduling.transitions import Moves
 from hotseat.scheduling.turns import NEVER, serves_at_once, unkept_max_wait
 from hotseat.scheduling.view import InUse
-from hotseat.scheduling.waiting import newcomer_waits_s
+from hotseat.scheduling.wait_reasons import newcomer_waits_s
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.identifiers import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Command
-    from hotseat.scheduling.habits import Habits
+    from hotseat.scheduling.model_stats import Habits
     from hotseat.scheduling.state import ModelState
     from hotseat.scheduling.view import View
 

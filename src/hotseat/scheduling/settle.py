@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause
-from hotseat.scheduling.crowding import make_way, relieve
 from hotseat.scheduling.eviction import price_in_words
 from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.memory_fit import may_move_to_bed
+from hotseat.scheduling.memory_pressure import make_way, relieve
 from hotseat.scheduling.plan import Prospect, Step, prospects
-from hotseat.scheduling.room import may_move_to_bed
 from hotseat.scheduling.turns import NEVER, slots
-from hotseat.scheduling.waiting import waited_for
+from hotseat.scheduling.wait_reasons import waited_for
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Instant, ModelName, Seconds
-    from hotseat.scheduling.moves import Moves
     from hotseat.scheduling.state import ModelState, State
+    from hotseat.scheduling.transitions import Moves
 
 
 def settle(moves: Moves) -> Instant:

@@ -1,4 +1,4 @@
-"""What the scheduler knows, and nothing else: changed in moves.py only, read everywhere in this package."""
+"""What the scheduler knows, and nothing else: changed in transitions.py only, read everywhere in this package."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from hotseat.identifiers import LaunchId
 from hotseat.scheduling.claims import Claim, Claims
-from hotseat.scheduling.habits import Habit, Habits
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.line import Line, Ticket, Wish
-from hotseat.scheduling.napping import Times, worth_it
+from hotseat.scheduling.model_stats import Habit, Habits
+from hotseat.scheduling.queue import Line, Ticket, Wish
+from hotseat.scheduling.sleep_choice import Times, worth_it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

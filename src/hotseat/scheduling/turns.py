@@ -12,9 +12,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.line import Wish
 from hotseat.scheduling.linger import Pressure, linger_s
-from hotseat.scheduling.room import fits_beside, is_in_the_way
+from hotseat.scheduling.memory_fit import fits_beside, is_in_the_way
+from hotseat.scheduling.queue import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hotseat.identifiers import Instant, ModelName, Seconds
-    from hotseat.simulation.run import Request, Run, Stay
+    from hotseat.simulation.run_log import Request, Run, Stay
     from hotseat.simulation.trace import Trace
 
 

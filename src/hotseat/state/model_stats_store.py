@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hotseat.dispatch.journal import Entry
     from hotseat.identifiers import Instant, Seconds
-    from hotseat.scheduling.habits import Habits
+    from hotseat.scheduling.model_stats import Habits
     from hotseat.state.learned_store import Section
 
 BETWEEN_SAVES_S: Seconds = 60.0

@@ -30,7 +30,7 @@ from hotseat.scheduling.commands import (
 from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.simulation.replay import Replay, replays
-from hotseat.simulation.run import Request, Run, Stay
+from hotseat.simulation.run_log import Request, Run, Stay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

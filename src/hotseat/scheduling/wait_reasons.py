@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.memory_fit import Floor, is_in_the_way
 from hotseat.scheduling.plan import Prospect, Step, prospects
-from hotseat.scheduling.room import Floor, is_in_the_way
 from hotseat.scheduling.turns import LONGEST_STRETCH, Hold, Keeps, slots
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Instant, ModelName, Seconds
-    from hotseat.scheduling.line import Ticket
+    from hotseat.scheduling.queue import Ticket
     from hotseat.scheduling.state import ModelState, State
 
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import added_up, takes
+from hotseat.scheduling.memory_fit import added_up, takes
 from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
-from hotseat.scheduling.waiting import served_in_s, waits
+from hotseat.scheduling.wait_reasons import served_in_s, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hotseat.identifiers import Instant
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.scheduling.waiting import Wait
+    from hotseat.scheduling.wait_reasons import Wait
 
 
 # Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.

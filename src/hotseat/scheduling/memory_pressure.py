@@ -11,7 +11,7 @@ from hotseat.errors import MakingWay
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.eviction import choose_victims
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.room import OTHERS_S, Floor, in_gib, needs, takes
+from hotseat.scheduling.memory_fit import OTHERS_S, Floor, in_gib, needs, takes
 from hotseat.scheduling.turns import NEVER
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, Instant, Place, Seconds
-    from hotseat.scheduling.moves import Moves
     from hotseat.scheduling.state import ModelState, State
+    from hotseat.scheduling.transitions import Moves
 
 LOOK_AGAIN_S: Seconds = 1.0
 """While too much is taken by models in use: the end of a request is told to nobody."""

@@ -22,7 +22,7 @@ from hotseat.scheduling.commands import (
     WakeUp,
 )
 from hotseat.scheduling.lifecycle import Move, Phase, after
-from hotseat.scheduling.line import Ticket, Wish
+from hotseat.scheduling.queue import Ticket, Wish
 from hotseat.scheduling.state import LONG_AGO, takes_slot
 
 if TYPE_CHECKING:

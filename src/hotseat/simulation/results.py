@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hotseat.identifiers import Instant, Seconds
-    from hotseat.simulation.run import Request, Run
+    from hotseat.simulation.run_log import Request, Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.sleeping import Sleep, SleepLevel
     from hotseat.identifiers import Seconds
-    from hotseat.scheduling.habits import Nap
+    from hotseat.scheduling.model_stats import Nap
 
 TRIES = 2
 """How often a level is tried before it is judged: the first time a server may have to set memory aside."""
