@@ -19,14 +19,14 @@ from hotseat.api.app import build
 from hotseat.api.openapi import document
 from hotseat.cli.commands import app as commands
 from hotseat.config.crosscheck import unused
-from hotseat.config.forms import Form, Ignored, Later
 from hotseat.config.llamaswap import TABLE, Row
-from hotseat.config.model_form import ModelForm
+from hotseat.config.model_schema import ModelForm
 from hotseat.config.schema import Config, ModelsDir
+from hotseat.config.schema_base import Form, Ignored, Later
 from hotseat.scheduling.lifecycle import Phase, diagram
 from hotseat.simulation import trace
-from hotseat.telemetry.figures import FIGURES, LABELS
-from hotseat.telemetry.tally import BOUNDS_PER_S, BOUNDS_S
+from hotseat.telemetry.counters import BOUNDS_PER_S, BOUNDS_S
+from hotseat.telemetry.metric_names import FIGURES, LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.report import CannotEstimate
 from hotseat.fleet.records import HostRecord, decoded
 from hotseat.model_files import ollama
 from hotseat.net.json_text import parsed

@@ -18,7 +18,7 @@ from tests.support.processes import proc_file
 
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
-from hotseat.estimates.lines import Backing, Estimate, Kind, Where
+from hotseat.estimates.report import Backing, Estimate, Kind, Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,9 +23,9 @@ from hotseat.activity.usage import Accounts
 from hotseat.api.app import build
 from hotseat.api.deps import House
 from hotseat.api.server import served
-from hotseat.config.complaints import ConfigError
 from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.options import ServeOptions, load
+from hotseat.config.problems import ConfigError
 from hotseat.config.reload import Renewal
 from hotseat.config.units import is_loopback
 from hotseat.daemon.banner import Greeting, url_of
@@ -41,7 +41,7 @@ from hotseat.fleet.node import joined
 from hotseat.fleet.store import StoreError
 from hotseat.hardware.ram import Ram
 from hotseat.identifiers import Address
-from hotseat.memory.steward import Steward
+from hotseat.memory.manager import Steward
 from hotseat.model_files.folder import Stock
 from hotseat.model_servers.liveness import Liveness
 from hotseat.model_servers.output import Outputs
@@ -62,8 +62,8 @@ from hotseat.telemetry.descriptors import watch_descriptors
 from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.json_lines import server_line
 from hotseat.telemetry.key_page import KeyPage
-from hotseat.telemetry.lag import Lag
 from hotseat.telemetry.log_page import LogPage
+from hotseat.telemetry.loop_lag import Lag
 from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metrics import Metrics
 from hotseat.telemetry.stdout_writer import StdoutWriter

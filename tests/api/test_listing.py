@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.puppets import come_true, spec
 
 from hotseat.activity.usage import HELD
-from hotseat.catalog.leads import RemoteModel, Selector, Strategy
+from hotseat.catalog.named_models import RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, Capabilities
 from hotseat.identifiers import Address, ModelName
 from hotseat.settings import ApiKey

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.catalog.leads import Profile
+from hotseat.catalog.named_models import Profile
 
 if TYPE_CHECKING:
     from tests.support.management import Management

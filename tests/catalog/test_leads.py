@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hotseat.catalog.catalog import Catalog
-from hotseat.catalog.leads import FleetModel, Profile, RemoteModel, Selector, Strategy
+from hotseat.catalog.named_models import FleetModel, Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import UNCHANGED, BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.errors import UnknownModel
 from hotseat.identifiers import Address, ModelName

@@ -14,7 +14,7 @@ from tests.support.puppets import come_true
 
 from hotseat.api.deps import ReloadResult
 from hotseat.catalog.catalog import CatalogChange
-from hotseat.catalog.leads import Profile
+from hotseat.catalog.named_models import Profile
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.puppets import come_true
 
-from hotseat.cli.bar import load_with_bar, told
 from hotseat.cli.client import Refused, Server
+from hotseat.cli.load_bar import load_with_bar, told
 
 if TYPE_CHECKING:
     from tests.support.desk import Desk

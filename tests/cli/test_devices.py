@@ -9,7 +9,7 @@ import pytest
 from tests.support.machines import GiB
 
 from hotseat.cli.devices import described, row
-from hotseat.hardware.reading import DeviceReading, Reading, Use
+from hotseat.hardware.measurement import DeviceReading, Reading, Use
 from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from tests.support.client import eventually
 from tests.support.ports import free_port
 from tests.support.shelves import put
 
-from hotseat.cli import examining
-from hotseat.cli.examining import AMD, NVIDIA, State
+from hotseat.cli import doctor_checks
+from hotseat.cli.doctor_checks import AMD, NVIDIA, State
 from hotseat.model_servers.os_processes import MARKER, marker_of
 from hotseat.settings import Access, ApiKey, Settings
 
@@ -109,7 +109,7 @@ async def test_a_hotseat_on_its_address_is_as_it_should_be(desk: Desk, typed: Ty
 )
 def test_an_open_address_is_told(access: Access, state: State) -> None:
     """Refused, allowed by hand, or protected by keys."""
-    [finding] = examining.exposure(Settings(listen=("0.0.0.0", 8080), access=access))
+    [finding] = doctor_checks.exposure(Settings(listen=("0.0.0.0", 8080), access=access))
 
     assert finding.state is state
 
@@ -119,8 +119,8 @@ def test_a_card_without_its_driver_is_told(tmp_path: Path) -> None:
     for slot, kind, vendor in (("0", "0x030000", NVIDIA), ("1", "0x038000", AMD), ("2", "0x020000", NVIDIA)):
         put(tmp_path / slot / "class", f"{kind}\n".encode()), put(tmp_path / slot / "vendor", f"{vendor}\n".encode())
     version = put(tmp_path / "version", b"NVRM version: 580.65\nGCC version: 13\n")
-    found = list(examining.graphics(tmp_path, {NVIDIA: version, AMD: tmp_path / "kfd"}))
-    nothing = list(examining.graphics(tmp_path / "absent"))
+    found = list(doctor_checks.graphics(tmp_path, {NVIDIA: version, AMD: tmp_path / "kfd"}))
+    nothing = list(doctor_checks.graphics(tmp_path / "absent"))
 
     assert [(finding.state, finding.said) for finding in found] == [
         (State.WARN, "there is an AMD card, and its driver is not loaded"),
@@ -133,7 +133,7 @@ def test_a_card_without_its_driver_is_told(tmp_path: Path) -> None:
 def test_a_low_limit_of_open_files_is_told(hard: int, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts is how far hotseat may raise it."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, hard))
-    [finding] = examining.descriptors()
+    [finding] = doctor_checks.descriptors()
 
     assert finding.state is state
 
@@ -141,7 +141,7 @@ def test_a_low_limit_of_open_files_is_told(hard: int, state: State, monkeypatch:
 def test_too_little_room_for_uploads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Less than the largest body that is allowed."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free=1 << 20))
-    [finding] = examining.disk(Settings())
+    [finding] = doctor_checks.disk(Settings())
 
     assert finding.state is State.WARN
     assert finding.said.startswith("1 MiB free in ")
@@ -156,7 +156,7 @@ def test_a_server_without_its_guard_is_told() -> None:
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, MARKER: "doctor-test"}) as left_behind:
         try:
             eventually(lambda: marker_of(left_behind.pid) is not None)
-            found = [finding for finding in examining.orphans() if f"(pid {left_behind.pid})" in finding.said]
+            found = [finding for finding in doctor_checks.orphans() if f"(pid {left_behind.pid})" in finding.said]
         finally:
             left_behind.kill()
 

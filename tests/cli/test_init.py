@@ -10,7 +10,7 @@ import pytest
 from tests.support.shelves import model_bytes, put, put_checkpoint
 
 from hotseat.cli import init
-from hotseat.cli.room import GIB, Device
+from hotseat.cli.memory_budget import GIB, Device
 from hotseat.config.load import Loaded, read
 
 if TYPE_CHECKING:

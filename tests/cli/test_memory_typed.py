@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.catalogs import gpu, model, with_budget
 
-from hotseat.cli.asking import memory_in_words
+from hotseat.cli.queries import memory_in_words
 from hotseat.scheduling.events import DevicesChanged
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from tests.support.machines import GiB, Pool
 
-from hotseat.cli.room import devices
+from hotseat.cli.memory_budget import devices
 from hotseat.hardware.machine import Machine
 from hotseat.identifiers import RAM, DeviceName
 

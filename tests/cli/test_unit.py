@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.hotseat import PROGRAM
 
-from hotseat.cli import unit
+from hotseat.cli import systemd_unit
 
 if TYPE_CHECKING:
     from tests.support.desk import Typed
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PATH", f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(unit, "SYSTEM_UNITS", tmp_path / "system")
+    monkeypatch.setattr(systemd_unit, "SYSTEM_UNITS", tmp_path / "system")
     (tmp_path / "my config.yaml").write_text("listen: localhost:9090\nmodels: {}\n")
     return tmp_path
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_written_is_told_with_a_way_out(
 ) -> None:
     """sudo, or a unit of one's own."""
     (folder / "file").write_text("")
-    monkeypatch.setattr(unit, "SYSTEM_UNITS", folder / "file")
+    monkeypatch.setattr(systemd_unit, "SYSTEM_UNITS", folder / "file")
     said = typed("systemd", "install")
 
     assert said.code == 1

@@ -10,7 +10,7 @@ import pytest
 from hotseat.catalog.redaction import HIDDEN, redacted
 from hotseat.cli.check import check
 from hotseat.cli.schema import schema
-from hotseat.config.resolved import resolved, together
+from hotseat.config.effective import resolved, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

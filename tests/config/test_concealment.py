@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hotseat.config.complaints import ConfigError
+from hotseat.config.effective import resolved
 from hotseat.config.load import Loaded, read
-from hotseat.config.resolved import resolved
+from hotseat.config.problems import ConfigError
 from hotseat.config.schema import Config
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.config.complaints import Notebook, Spot
 from hotseat.config.document import MAX_CHARACTERS, Document, parse
+from hotseat.config.problems import Notebook, Spot
 
 
 def read(text: str) -> tuple[Document | None, list[str]]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.catalog.spec import Replicas
+from hotseat.config.effective import resolved
 from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.fleet import at_servers, refuse_fleet, with_address
-from hotseat.config.resolved import resolved
 from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, Fleet, NatsLogin, Settings
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.catalog.redaction import HIDDEN
-from hotseat.config.resolved import resolved
+from hotseat.config.effective import resolved
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:

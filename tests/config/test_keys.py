@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hotseat.catalog.catalog import Policy
 from hotseat.catalog.groups import TOGETHER, Group
 from hotseat.catalog.spec import LoadingState
-from hotseat.config.complaints import Notebook
 from hotseat.config.document import Document
 from hotseat.config.load import read
+from hotseat.config.problems import Notebook
 from hotseat.config.specs import preferred_ports
 from hotseat.config.validate import validate
 from hotseat.identifiers import LOCAL_HOST, DeviceName, Place

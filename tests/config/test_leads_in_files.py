@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.catalog.leads import Strategy
+from hotseat.catalog.named_models import Strategy
 from hotseat.catalog.spec import Capabilities, Timeouts
+from hotseat.config.effective import resolved
 from hotseat.config.load import read
-from hotseat.config.resolved import resolved
 from hotseat.identifiers import Address
 
 if TYPE_CHECKING:

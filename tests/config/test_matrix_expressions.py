@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.catalog.groups import TOGETHER
+from hotseat.config.effective import resolved, together
 from hotseat.config.matrix import MOST_SETS, NEVER_CHOSEN
-from hotseat.config.resolved import resolved, together
 
 if TYPE_CHECKING:
     from tests.support.config_desk import Desk

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotseat.config.complaints import Complaint, ConfigError, Severity, dotted
 from hotseat.config.load import read
+from hotseat.config.problems import Complaint, ConfigError, Severity, dotted
 from hotseat.config.schema import Config
 
 if TYPE_CHECKING:

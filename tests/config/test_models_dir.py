@@ -11,8 +11,8 @@ from tests.support.config_desk import Desk
 from tests.support.shelves import put
 
 from hotseat.catalog.sleeping import Ask, Run
+from hotseat.config.effective import resolved
 from hotseat.config.load import read
-from hotseat.config.resolved import resolved
 from hotseat.identifiers import ModelName
 from hotseat.model_files.folder import Stock
 

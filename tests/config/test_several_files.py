@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.config.complaints import ConfigError
 from hotseat.config.load import read
+from hotseat.config.problems import ConfigError
 
 if TYPE_CHECKING:
     from tests.support.config_desk import Desk

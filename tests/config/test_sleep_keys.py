@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.catalog.sleeping import Ask, Run, Sleep, SleepLevel
-from hotseat.config.resolved import resolved
+from hotseat.config.effective import resolved
 from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:

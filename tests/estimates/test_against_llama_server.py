@@ -15,7 +15,7 @@ from gguf import GGUFWriter
 from tests.support.llama import SERVER, present
 
 from hotseat.estimates.files import Disk
-from hotseat.estimates.gguf_anatomy import anatomy_of
+from hotseat.estimates.gguf_architecture import anatomy_of
 from hotseat.estimates.windows import PATTERNS
 
 if TYPE_CHECKING:

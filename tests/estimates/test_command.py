@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from hotseat.estimates.command import Engine, server_in
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.report import CannotEstimate
 
 SERVER = "llama-server -m m.gguf -c 4096"
 LLAMAS = {

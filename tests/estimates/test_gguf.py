@@ -16,8 +16,8 @@ from tests.support.heads import array, gguf_bytes, number, read_bytes, tensor, t
 
 from hotseat.estimates.files import Disk
 from hotseat.estimates.gguf import Long
-from hotseat.estimates.lines import CannotEstimate
 from hotseat.estimates.quants import QUANTS
+from hotseat.estimates.report import CannotEstimate
 
 if TYPE_CHECKING:
     from pathlib import Path

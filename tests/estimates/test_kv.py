@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.estimates.anatomy import Layer
+from hotseat.estimates.architecture import Layer
 from hotseat.estimates.kv import CacheRules, dealt, window_cells
 from hotseat.estimates.quants import BY_NAME
 

@@ -12,8 +12,8 @@ from tests.support.llama import SERVER, present
 
 from hotseat.estimates.compute import Attention
 from hotseat.estimates.estimate import estimate
-from hotseat.estimates.lines import CannotEstimate
 from hotseat.estimates.llama_flags import ALL, MEANS, SWITCHES, VARIABLES, LlamaFlags
+from hotseat.estimates.report import CannotEstimate
 
 GONE = {"--mmap", "--no-mmap", "-cd", "--ctx-size-draft"}
 """Options of older versions."""

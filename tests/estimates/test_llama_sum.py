@@ -9,9 +9,9 @@ from tests.support.heads import KEYS, TENSORS, Shelf, head
 
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.gguf import Head, Long, Tensor, Value
-from hotseat.estimates.gguf_anatomy import anatomy_of
-from hotseat.estimates.lines import Backing, CannotEstimate, Estimate, Kind, Where
+from hotseat.estimates.gguf_architecture import anatomy_of
 from hotseat.estimates.machine import Gpu
+from hotseat.estimates.report import Backing, CannotEstimate, Estimate, Kind, Where
 
 MIB = 1 << 20
 AMX = frozenset({"amx_int8", "avx512bw", "avx2"})

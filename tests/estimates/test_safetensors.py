@@ -14,7 +14,7 @@ from tests.support.heads import Shelf
 
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
-from hotseat.estimates.lines import CannotEstimate, Estimate, Where
+from hotseat.estimates.report import CannotEstimate, Estimate, Where
 from hotseat.estimates.safetensors import checkpoint_of
 
 if TYPE_CHECKING:

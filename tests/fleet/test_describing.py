@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
 
-from hotseat.catalog.leads import Selector, Strategy
+from hotseat.catalog.named_models import Selector, Strategy
 from hotseat.catalog.spec import Footprint, Replicas, Source
 from hotseat.fleet.host_record import Identity, catalog_record, digest_of, gist, host_record
 from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, Room, decoded, encoded

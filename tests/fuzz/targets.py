@@ -19,9 +19,9 @@ from tests.support.relay_house import Notebook
 
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
-from hotseat.config.complaints import ConfigError
+from hotseat.config.effective import resolved
 from hotseat.config.load import read
-from hotseat.config.resolved import resolved
+from hotseat.config.problems import ConfigError
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import ClientError, HotseatError, UpstreamError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.support.machines import GiB, MiB, Pool, add_card, open_client, write
 
 from hotseat.hardware.amd import cards
-from hotseat.hardware.reading import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Use
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from tests.support.machines import GiB
 
 from hotseat.hardware.apple import MacRam, cards, sysctl
 from hotseat.hardware.machine import named
-from hotseat.hardware.reading import DeviceReading
+from hotseat.hardware.measurement import DeviceReading
 
 MAC = {
     "hw.memsize": 64 * GiB,

@@ -6,7 +6,7 @@ from tests.support.machines import Pool
 
 from hotseat.hardware.budgets import CARD_KEPT, budgets_of
 from hotseat.hardware.machine import Machine
-from hotseat.hardware.reading import DeviceReading
+from hotseat.hardware.measurement import DeviceReading
 from hotseat.identifiers import RAM, DeviceName
 
 GiB = 1 << 30

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.support.client import eventually
 from tests.support.machines import add_process, write
 
-from hotseat.hardware.bystanders import Bystander, matching, present
+from hotseat.hardware.other_programs import Bystander, matching, present
 
 if TYPE_CHECKING:
     from pathlib import Path

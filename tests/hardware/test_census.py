@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from tests.support.client import eventually
 from tests.support.machines import A_CONTAINERS, MACHINES_OWN, add_process, link, write
 
-from hotseat.hardware.census import Process, census, look_at, trees
 from hotseat.hardware.kernel import figures, is_first_pid_namespace, open_files
+from hotseat.hardware.process_table import Process, census, look_at, trees
 
 if TYPE_CHECKING:
     from pathlib import Path

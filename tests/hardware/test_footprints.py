@@ -9,7 +9,7 @@ from tests.support.machines import GiB
 
 from hotseat.catalog.spec import LaunchRecipe
 from hotseat.hardware.footprints import LIVES, Footprints, RecipeKey, key_of
-from hotseat.hardware.reading import Use
+from hotseat.hardware.measurement import Use
 from hotseat.identifiers import DeviceName, LaunchId
 from hotseat.state.learned_store import Keeper
 

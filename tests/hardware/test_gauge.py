@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tests.support.machines import GiB
 from tests.support.puppets import come_true
 
-from hotseat.hardware.gauge import Gauge
-from hotseat.hardware.reading import DeviceReading, Reading
+from hotseat.hardware.background_meter import Gauge
+from hotseat.hardware.measurement import DeviceReading, Reading
 from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from tests.support.machines import GiB, MiB, Pool, add_process
 
-from hotseat.hardware.census import census
 from hotseat.hardware.device import Slot
 from hotseat.hardware.machine import Machine, find_machine, named
+from hotseat.hardware.measurement import DeviceReading, Use
+from hotseat.hardware.process_table import census
 from hotseat.hardware.ram import Ram
-from hotseat.hardware.reading import DeviceReading, Use
 from hotseat.identifiers import RAM, DeviceName
 
 if TYPE_CHECKING:

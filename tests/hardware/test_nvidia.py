@@ -10,8 +10,8 @@ from tests.support.machines import A_CONTAINERS, GiB, MiB, Pool, link
 from tests.support.nvml import NOT_AVAILABLE, Driver, Gpu
 
 from hotseat.hardware.machine import named
+from hotseat.hardware.measurement import DeviceReading, Use
 from hotseat.hardware.nvidia import NvidiaCard, cards, library
-from hotseat.hardware.reading import DeviceReading, Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable

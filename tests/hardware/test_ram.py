@@ -13,8 +13,8 @@ from tests.support.client import eventually
 from tests.support.machines import GiB, KiB, MiB, write
 
 from hotseat.hardware.machine import Machine
+from hotseat.hardware.measurement import DeviceReading, Use
 from hotseat.hardware.ram import Ram, resident, share_of, use_of_tree
-from hotseat.hardware.reading import DeviceReading, Use
 from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:

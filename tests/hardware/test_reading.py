@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.machines import GiB
 
-from hotseat.hardware.reading import DeviceReading, Reading, Use, footprint, merged
+from hotseat.hardware.measurement import DeviceReading, Reading, Use, footprint, merged
 from hotseat.identifiers import DeviceName
 
 GPU, RAM = DeviceName("gpu0"), DeviceName("ram")

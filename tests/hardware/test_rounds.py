@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat.hardware.reading import Reading, Use
-from hotseat.hardware.rounds import Measured, Rounds
+from hotseat.hardware.measurement import Reading, Use
+from hotseat.hardware.polling import Measured, Rounds
 from hotseat.identifiers import DeviceName, ModelName
 from hotseat.tasks import Tasks
 

@@ -10,8 +10,8 @@ import pytest
 from tests.support.machines import GiB
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat.hardware.reading import DeviceReading
-from hotseat.hardware.settling import until_free
+from hotseat.hardware.measurement import DeviceReading
+from hotseat.hardware.memory_release import until_free
 from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tests.support.hotseat import Hotseat
 from tests.support.llama import llama
 from tests.support.prometheus import Prometheus, program
 
-from hotseat.telemetry.figures import FIGURES
+from hotseat.telemetry.metric_names import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

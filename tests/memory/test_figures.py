@@ -11,13 +11,13 @@ from tests.support.machines import Pool
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.groups import TOGETHER, Groups
 from hotseat.catalog.spec import Footprint, LaunchRecipe, ModelSpec, Source
-from hotseat.estimates.lines import Backing, Estimate, Kind, Line, Where
+from hotseat.estimates.report import Backing, Estimate, Kind, Line, Where
 from hotseat.hardware.footprints import Footprints, key_of
 from hotseat.hardware.machine import Machine
-from hotseat.hardware.reading import Use
+from hotseat.hardware.measurement import Use
 from hotseat.identifiers import LOCAL_HOST, RAM, DeviceName, LaunchId, ModelName, Place
-from hotseat.memory.figures import Figures, is_unified, needed
-from hotseat.memory.guessing import Placing
+from hotseat.memory.estimated import Placing
+from hotseat.memory.model_figures import Figures, is_unified, needed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,7 +142,7 @@ def test_a_file_that_breaks_the_reader_costs_only_the_figure(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("hotseat.memory.guessing.estimate", broken)
+    monkeypatch.setattr("hotseat.memory.estimated.estimate", broken)
 
     assert filled(catalog(server)) is None
     assert "memory could not be estimated model=qwen" in caplog.text

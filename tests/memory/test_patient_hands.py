@@ -14,9 +14,9 @@ from hotseat.catalog.spec import Footprint, Source
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
-from hotseat.hardware.reading import DeviceReading
+from hotseat.hardware.measurement import DeviceReading
 from hotseat.identifiers import DeviceName, ModelName
-from hotseat.memory.hands import PatientHands
+from hotseat.memory.launcher import PatientHands
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
 

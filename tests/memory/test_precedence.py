@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.support.catalogs import gpu
 from tests.support.puppets import come_true
 
-from hotseat.hardware.bystanders import Bystander
+from hotseat.hardware.other_programs import Bystander
 from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.events import WayMade, WayRegained
 from hotseat.tasks import Tasks

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.support.catalogs import GIB, gpu, model, with_budget
 
 from hotseat.identifiers import ModelName
-from hotseat.memory.steward import wants_to_look
+from hotseat.memory.manager import wants_to_look
 
 HOUSE = with_budget(model("qwen", gib=8))
 CROWDED = replace(HOUSE, available={gpu(0): 4 * GIB})

@@ -14,11 +14,11 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.hardware.footprints import Footprints
 from hotseat.hardware.machine import Machine
-from hotseat.hardware.reading import DeviceReading, Reading, Use
-from hotseat.hardware.rounds import Measured
+from hotseat.hardware.measurement import DeviceReading, Reading, Use
+from hotseat.hardware.polling import Measured
 from hotseat.identifiers import RAM, ClientId, DeviceName, LaunchId, ModelName, TicketId
-from hotseat.memory.figures import Figures
-from hotseat.memory.watch import MemoryWatch, left_by_others
+from hotseat.memory.model_figures import Figures
+from hotseat.memory.monitor import MemoryWatch, left_by_others
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, RequestArrived, RequestLeft
 from hotseat.scheduling.scheduler import Scheduler
 
@@ -142,7 +142,7 @@ async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.Monkey
         await yard.dispatcher.load(ModelName("llama"))
         yard.see(taken_gib=20, used_gib=20)
         just_asleep = yard.footprint
-        monkeypatch.setattr("hotseat.memory.watch.SETTLED_S", 0.0)
+        monkeypatch.setattr("hotseat.memory.monitor.SETTLED_S", 0.0)
         yard.see(taken_gib=1, used_gib=21)
         yard.see(taken_gib=1, used_gib=21)
 

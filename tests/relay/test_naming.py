@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotseat.catalog.catalog import Catalog
-from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
+from hotseat.catalog.named_models import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.errors import ClientError, HotseatError, UnknownModel
 from hotseat.identifiers import Address, ModelName
@@ -31,7 +31,7 @@ from hotseat.relay.routing.paths import rule_of_ours
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.catalog.leads import Lead
+    from hotseat.catalog.named_models import Lead
 
 RECIPE = LaunchRecipe(argv=("server",), proxy="http://127.0.0.1:${PORT}")
 

@@ -16,7 +16,7 @@ from tests.support.relay_house import HELLO, chat, get, turns
 from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import End, within
 
-from hotseat.catalog.leads import FleetModel, Selector, Strategy
+from hotseat.catalog.named_models import FleetModel, Selector, Strategy
 from hotseat.catalog.spec import FELLOW_TIMEOUTS, BodyChanges, Timeouts
 from hotseat.errors import HotseatError, NowhereToGo
 from hotseat.fleet.host_proof import FleetSecret, Signer

@@ -13,7 +13,7 @@ from tests.support.relay_house import HELLO, chat, get, post
 from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import PROMPTLY_S
 
-from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
+from hotseat.catalog.named_models import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, Timeouts
 from hotseat.identifiers import Address, ModelName
 from hotseat.settings import Access, ApiKey, Role

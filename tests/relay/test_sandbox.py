@@ -8,7 +8,7 @@ import pytest
 from tests.support.relay_house import chat, chunked, get
 from tests.support.scripted_upstream import on_a_port
 
-from hotseat.catalog.leads import RemoteModel
+from hotseat.catalog.named_models import RemoteModel
 from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import ModelName
 from hotseat.relay.access.policy import Rules

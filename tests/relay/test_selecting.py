@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.puppets import spec
 
-from hotseat.catalog.leads import RemoteModel, Selector, Strategy
+from hotseat.catalog.named_models import RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import Address, ModelName
 from hotseat.relay.routing.selector import choose
@@ -15,7 +15,7 @@ from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.view import ModelView, View
 
 if TYPE_CHECKING:
-    from hotseat.catalog.leads import Servable
+    from hotseat.catalog.named_models import Servable
 
 FAR = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
 COLD, LOADING, READY, RESTING = Phase.COLD, Phase.LOADING, Phase.READY, Phase.RESTING

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from hotseat.estimates.gguf import Head, Tensor, Value, read_head
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.report import CannotEstimate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

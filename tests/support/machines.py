@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.reading import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

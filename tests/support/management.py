@@ -23,7 +23,7 @@ from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import ActivityKept, Settings
 from hotseat.tasks import Tasks
-from hotseat.telemetry.lag import Lag
+from hotseat.telemetry.loop_lag import Lag
 from hotseat.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:

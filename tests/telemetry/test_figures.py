@@ -21,11 +21,11 @@ from hotseat.identifiers import HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import View
 from hotseat.settings import ApiKey
-from hotseat.telemetry.figures import LABELS
 from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.log_page import LogPage
 from hotseat.telemetry.loop_page import LoopPage
+from hotseat.telemetry.metric_names import LABELS
 from hotseat.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tests.support.puppets import come_true
 
 from hotseat.tasks import Tasks
-from hotseat.telemetry import lag as lag_module
-from hotseat.telemetry.lag import Lag
+from hotseat.telemetry import loop_lag as lag_module
+from hotseat.telemetry.loop_lag import Lag
 
 if TYPE_CHECKING:
     import pytest

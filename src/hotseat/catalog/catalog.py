@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.groups import Groups
-from hotseat.catalog.leads import called, renamed
+from hotseat.catalog.named_models import called, renamed
 from hotseat.catalog.spec import NOTHING, ModelSpec
 from hotseat.errors import UnknownModel, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hotseat.catalog.leads import FleetModel, Lead, Profile, RemoteModel, Selector, Servable
+    from hotseat.catalog.named_models import FleetModel, Lead, Profile, RemoteModel, Selector, Servable
     from hotseat.catalog.spec import Footprint
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
 

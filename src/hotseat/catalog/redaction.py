@@ -1,6 +1,6 @@
 """What of a command line, a variable or a URL is a secret by its name, and texts without secrets. PURE.
 
-Values that came out of the environment are secrets wherever they stand; which ones did is known to config/concealed.py.
+Values from the environment are secrets wherever they stand; config/env_values.py knows which those are.
 """
 
 from __future__ import annotations

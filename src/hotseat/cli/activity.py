@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.asking import moment, show_json
+from hotseat.cli.queries import moment, show_json
 from hotseat.cli.tables import table
 
 if TYPE_CHECKING:

@@ -73,7 +73,7 @@ class Chat:
     def make_ready(self) -> None:
         """On a terminal a load is shown; elsewhere the question itself brings it about."""
         if sys.stderr.isatty() and self.server.ask("GET", f"/hotseat/models/{in_path(self.model)}")["phase"] != "ready":
-            from hotseat.cli.bar import load_with_bar
+            from hotseat.cli.load_bar import load_with_bar
 
             load_with_bar(self.server, self.model)
 

@@ -8,12 +8,12 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hotseat.config.complaints import Complaint, ConfigError, Severity
+from hotseat.config.effective import resolved, together
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
-from hotseat.config.resolved import resolved, together
+from hotseat.config.problems import Complaint, ConfigError, Severity
 from hotseat.config.units import size_text
-from hotseat.memory.steward import devices_for_models, with_figures
+from hotseat.memory.manager import devices_for_models, with_figures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from hotseat import __version__
-from hotseat.cli import asking, fleet_verbs, unit_verbs
+from hotseat.cli import fleet_commands, queries, systemd_commands
 from hotseat.cli.client import Server
-from hotseat.cli.wording import (
+from hotseat.cli.shared_options import (
     HERE,
     USUAL_CONFIG,
     AsJson,
@@ -100,7 +100,7 @@ def serve(
 ) -> None:
     """Run the server."""
     from hotseat import app as house
-    from hotseat.config.fleet_form import nats_url
+    from hotseat.config.fleet_schema import nats_url
     from hotseat.config.options import ServeOptions
     from hotseat.config.units import parse_listen
     from hotseat.settings import LogFormat
@@ -175,19 +175,19 @@ def estimate(
 @app.command(epilog="Example: hotseat ps")
 def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     """Show the models that run, load, stop or are waited for."""
-    asking.ps(Server(url, api_key), as_json)
+    queries.ps(Server(url, api_key), as_json)
 
 
 @app.command("list", epilog="Example: hotseat list --json")
 def list_models(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     """Show every configured model."""
-    asking.list_models(Server(url, api_key), as_json)
+    queries.list_models(Server(url, api_key), as_json)
 
 
 @app.command(epilog="Example: hotseat load qwen")
 def load(model: Model, url: Url = HERE, api_key: Key = None) -> None:
     """Load a model; returns when it is ready."""
-    asking.load(Server(url, api_key), model)
+    queries.load(Server(url, api_key), model)
 
 
 @app.command(epilog="Example: hotseat run qwen 'Why is the sky blue?'")
@@ -246,7 +246,7 @@ def stop(
     """Stop a model; returns when its process is gone."""
     if (model is None) is not everything:
         raise typer.BadParameter("name a model or say --all")
-    asking.stop(Server(url, api_key), model, force)
+    queries.stop(Server(url, api_key), model, force)
 
 
 @app.command(epilog="Example: hotseat logs qwen -f")
@@ -261,13 +261,13 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Show what the model servers print."""
-    asking.logs(Server(url, api_key), model, lines, follow, as_json)
+    queries.logs(Server(url, api_key), model, lines, follow, as_json)
 
 
 @app.command(epilog="Example: hotseat why qwen")
 def why(model: Model, url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     """Say why a model is as it is, and why requests for it wait."""
-    asking.why(Server(url, api_key), model, as_json)
+    queries.why(Server(url, api_key), model, as_json)
 
 
 @app.command(epilog="Example: hotseat devices")
@@ -288,13 +288,13 @@ def make_way(
     """Let models make way for something else; requests get 503 until `hotseat yield --resume`."""
     if resume and device:
         raise typer.BadParameter("--resume lets all models come back: leave out --device")
-    asking.make_way(Server(url, api_key), device, resume)
+    queries.make_way(Server(url, api_key), device, resume)
 
 
 @app.command(epilog="Example: hotseat reload")
 def reload(url: Url = HERE, api_key: Key = None) -> None:
     """Read the configuration again; unchanged models keep running."""
-    asking.reload(Server(url, api_key))
+    queries.reload(Server(url, api_key))
 
 
 @app.command(epilog="Example: hotseat profile night")
@@ -308,7 +308,7 @@ def profile(
     """Show the profiles or activate one: its names then lead where it says."""
     if name is not None and off:
         raise typer.BadParameter("name a profile or say --off")
-    asking.profile(Server(url, api_key), name, off, as_json)
+    queries.profile(Server(url, api_key), name, off, as_json)
 
 
 @app.command(epilog="Example: hotseat record monday.jsonl --for 10m")
@@ -350,8 +350,8 @@ def simulate(
     simulate(trace, Changes(config or [], patience, tuple(memory or ())), svg, as_json)
 
 
-app.add_typer(fleet_verbs.app, name="fleet")
-app.add_typer(unit_verbs.app, name="systemd")
+app.add_typer(fleet_commands.app, name="fleet")
+app.add_typer(systemd_commands.app, name="systemd")
 
 
 def sources(files: list[Path] | None, folder: Path | None) -> list[Path]:

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from hotseat.cli.asking import show_json
 from hotseat.cli.problems import Problem
+from hotseat.cli.queries import show_json
 from hotseat.cli.tables import gib, table
 from hotseat.config.units import is_loopback
 from hotseat.hardware.machine import find_machine
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.cli.client import Server
-    from hotseat.hardware.reading import Reading
+    from hotseat.hardware.measurement import Reading
     from hotseat.identifiers import DeviceName
 
 UNKNOWN = "not told"

@@ -6,15 +6,15 @@ import os
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from hotseat.cli import examining
-from hotseat.cli.asking import show_json
+from hotseat.cli import doctor_checks
 from hotseat.cli.client import Server
-from hotseat.cli.examining import Finding, State
+from hotseat.cli.doctor_checks import Finding, State
+from hotseat.cli.queries import show_json
 from hotseat.cli.tables import without_escapes
-from hotseat.config.complaints import ConfigError
 from hotseat.config.load import Loaded, read
+from hotseat.config.problems import ConfigError
 from hotseat.daemon.banner import url_of
-from hotseat.memory.steward import devices_for_models
+from hotseat.memory.manager import devices_for_models
 from hotseat.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,15 +43,17 @@ def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
     yield from broken
     if loaded:
         yield from chain(
-            examining.complaints(loaded), examining.programs(loaded, os.environ), examining.model_files(loaded)
+            doctor_checks.complaints(loaded),
+            doctor_checks.programs(loaded, os.environ),
+            doctor_checks.model_files(loaded),
         )
     yield from chain(
-        examining.exposure(settings),
-        examining.address(settings, Server(url_of("http", *settings.listen), api_key, PATIENCE_S)),
-        examining.graphics(),
-        examining.descriptors(),
-        examining.disk(settings),
-        examining.orphans(),
+        doctor_checks.exposure(settings),
+        doctor_checks.address(settings, Server(url_of("http", *settings.listen), api_key, PATIENCE_S)),
+        doctor_checks.graphics(),
+        doctor_checks.descriptors(),
+        doctor_checks.disk(settings),
+        doctor_checks.orphans(),
     )
 
 

@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.template import PORT, fill_hole
-from hotseat.cli.asking import show_json
 from hotseat.cli.problems import BadConfig, Problem
+from hotseat.cli.queries import show_json
 from hotseat.cli.tables import table, without_escapes
-from hotseat.config.complaints import ConfigError
 from hotseat.config.load import read
+from hotseat.config.problems import ConfigError
 from hotseat.config.units import size_text
 from hotseat.errors import UnknownModel
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
-from hotseat.estimates.lines import Backing, CannotEstimate, Where
 from hotseat.estimates.machine import Gpu
-from hotseat.memory.steward import devices_for_models
+from hotseat.estimates.report import Backing, CannotEstimate, Where
+from hotseat.memory.manager import devices_for_models
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.estimates.lines import Estimate, Line
+    from hotseat.estimates.report import Estimate, Line
 
 GPUS = {True: Gpu.SOME, False: Gpu.NONE, None: Gpu.UNSAID}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.asking import show_json
 from hotseat.cli.client import in_path
+from hotseat.cli.queries import show_json
 from hotseat.cli.tables import duration, gib, table
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotseat.cli.config_text import Draft, text_of
+from hotseat.cli.memory_budget import devices
 from hotseat.cli.problems import Problem
-from hotseat.cli.room import devices
 from hotseat.cli.tables import without_escapes
-from hotseat.cli.writing import Draft, text_of
-from hotseat.config.complaints import ConfigError
 from hotseat.config.load import read
+from hotseat.config.problems import ConfigError
 from hotseat.errors import did_you_mean
 from hotseat.model_files.found import Engine, LeftOut
 from hotseat.model_files.search import Shelf, look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hotseat.config.published import json_schema
+from hotseat.config.json_schema import json_schema
 
 
 def schema() -> int:

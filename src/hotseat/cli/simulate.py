@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from hotseat.cli.problems import BadConfig, Problem
 from hotseat.cli.tables import table
-from hotseat.config.complaints import ConfigError
 from hotseat.config.load import read
+from hotseat.config.problems import ConfigError
 from hotseat.config.units import parse_size
-from hotseat.memory.steward import devices_for_models, with_figures
+from hotseat.memory.manager import devices_for_models, with_figures
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.results import Figures, figures
 from hotseat.simulation.scenario import catalog_of, with_memory, with_patience

@@ -11,8 +11,8 @@ import tty
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.asking import ALIVE, alive_row, is_alive, show_json
 from hotseat.cli.problems import Problem
+from hotseat.cli.queries import ALIVE, alive_row, is_alive, show_json
 from hotseat.cli.tables import NOTHING, duration, table, without_escapes
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
-from hotseat.config.complaints import Notebook, nearest
 from hotseat.config.crosscheck import CrossCheck, warn_of_unused
 from hotseat.config.exposure import warn_of_open_lists
 from hotseat.config.fleet import FleetMaker
-from hotseat.config.leads import LeadMaker
 from hotseat.config.matrix import MatrixMaker
+from hotseat.config.named_models import LeadMaker
 from hotseat.config.priorities import urgencies
+from hotseat.config.problems import Notebook, nearest
 from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
 from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from hotseat.catalog.matrix import Matrix
-    from hotseat.config.complaints import Path
+    from hotseat.config.problems import Path
     from hotseat.config.schema import Config
 
 

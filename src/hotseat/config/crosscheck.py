@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.config.complaints import Notebook, Path, dotted, nearest
-from hotseat.config.forms import Form, Ignored, Later
+from hotseat.config.problems import Notebook, Path, dotted, nearest
+from hotseat.config.schema_base import Form, Ignored, Later
 from hotseat.config.units import size_text
 from hotseat.daemon.file_limit import highest_file_limit, most_connections
 from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, Place
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.config.model_form import ModelForm
-    from hotseat.config.routing_form import GroupForm
+    from hotseat.config.model_schema import ModelForm
+    from hotseat.config.routing_schema import GroupForm
     from hotseat.config.schema import Config
 
 

@@ -11,9 +11,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
 
 from hotseat.config import yaml12
-from hotseat.config.complaints import Notebook, Path, Severity, Spot
-from hotseat.config.concealed import Concealed
 from hotseat.config.env import Substituted, substitute
+from hotseat.config.env_values import Concealed
+from hotseat.config.problems import Notebook, Path, Severity, Spot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,7 +12,7 @@ from hotseat.config.fleet import refuse_fleet
 from hotseat.config.units import is_loopback
 
 if TYPE_CHECKING:
-    from hotseat.config.complaints import Notebook
+    from hotseat.config.problems import Notebook
     from hotseat.config.schema import Config
     from hotseat.settings import Settings
 

@@ -8,15 +8,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hotseat.config.fleet_form import FleetForm, SecretForm, is_host_name
+from hotseat.config.fleet_schema import FleetForm, SecretForm, is_host_name
 from hotseat.config.secrets import secret_in
 from hotseat.config.units import is_loopback
 from hotseat.identifiers import HostName
 from hotseat.settings import Fleet, NatsLogin
 
 if TYPE_CHECKING:
-    from hotseat.config.complaints import Notebook
-    from hotseat.config.complaints import Path as Place
+    from hotseat.config.problems import Notebook
+    from hotseat.config.problems import Path as Place
     from hotseat.config.schema import Config
     from hotseat.settings import Settings
 

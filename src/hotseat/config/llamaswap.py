@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hotseat.config.complaints import Complaint, Severity, dotted
+from hotseat.config.problems import Complaint, Severity, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hotseat.config.complaints import Notebook, Path
+    from hotseat.config.problems import Notebook, Path
 
 ANY = "*"
 """Stands for a name of the author's choice."""

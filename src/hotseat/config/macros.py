@@ -17,7 +17,7 @@ from hotseat.catalog.template import (
     unsealed,
     without_comments,
 )
-from hotseat.config.complaints import Notebook, Path, nearest
+from hotseat.config.problems import Notebook, Path, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

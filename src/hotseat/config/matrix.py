@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.catalog.matrix import Matrix
-from hotseat.config.complaints import nearest
+from hotseat.config.problems import nearest
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from hotseat.config.complaints import Notebook, Path
-    from hotseat.config.routing_form import MatrixForm
+    from hotseat.config.problems import Notebook, Path
+    from hotseat.config.routing_schema import MatrixForm
 
 MOST_SETS = 10_000
 """Alternatives multiply: `(a | b) & (c | d)` is four sets."""

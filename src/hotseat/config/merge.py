@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hotseat.config.complaints import Notebook, Path, Severity
 from hotseat.config.document import Document
+from hotseat.config.problems import Notebook, Path, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from hotseat.catalog.template import fill_hole, holes, sealed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hotseat.config.complaints import Notebook, Path
     from hotseat.config.document import Document
+    from hotseat.config.problems import Notebook, Path
 
 KEY, PATH, MODEL_PATH = "modelsDir", "path", "MODEL_PATH"
 

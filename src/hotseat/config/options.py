@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.config.fleet import at_servers, with_address
 from hotseat.config.load import Loaded, read
-from hotseat.memory.steward import devices_for_models
+from hotseat.memory.manager import devices_for_models
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.config.complaints import nearest
+from hotseat.config.problems import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from hotseat.config.complaints import Notebook, Path
+    from hotseat.config.problems import Notebook, Path
     from hotseat.config.schema import Config
 
 PATH: Path = ("routing", "scheduler", "settings", "fifo", "priority")

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.api.deps import ConfigReport, ReloadResult
-from hotseat.config.complaints import ConfigError
+from hotseat.config.effective import resolved
 from hotseat.config.exposure import refuse_to_serve
-from hotseat.config.resolved import resolved
+from hotseat.config.problems import ConfigError
 from hotseat.config.watch import Watch
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from hotseat.config.fleet_form import FleetForm
-from hotseat.config.forms import AsMapping, AsText, Form, Ignored, Later, TextOrMapping
-from hotseat.config.model_form import LoadingStateName, ModelForm
-from hotseat.config.routing_form import GroupForm, MatrixForm, PeerForm, ProfileForm, Routing, SelectorForm
+from hotseat.config.fleet_schema import FleetForm
+from hotseat.config.model_schema import LoadingStateName, ModelForm
+from hotseat.config.routing_schema import GroupForm, MatrixForm, PeerForm, ProfileForm, Routing, SelectorForm
+from hotseat.config.schema_base import AsMapping, AsText, Form, Ignored, Later, TextOrMapping
 from hotseat.config.secrets import is_key
 from hotseat.config.units import Duration, Listen, Network, Size, Switch
 from hotseat.settings import Settings

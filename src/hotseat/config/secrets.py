@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.activity.usage import digest_of
-from hotseat.config.complaints import nearest
+from hotseat.config.problems import nearest
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.config.complaints import Notebook
-    from hotseat.config.complaints import Path as Place
+    from hotseat.config.problems import Notebook
+    from hotseat.config.problems import Path as Place
     from hotseat.config.schema import KeyForm
 
 LONGEST_SECRET = 4096

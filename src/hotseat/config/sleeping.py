@@ -9,15 +9,15 @@ from urllib.parse import quote
 
 from hotseat.catalog.sleeping import Sleep, SleepLevel, Step, step_of
 from hotseat.catalog.template import MODEL_ID, fill_hole, sealed, unsealed
-from hotseat.config.sleep_form import LevelForm, SleepForm
+from hotseat.config.sleep_schema import LevelForm, SleepForm
 from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, Bytes, DeviceName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.config.complaints import Notebook, Path
-    from hotseat.config.forms import Words
-    from hotseat.config.model_form import ModelForm
+    from hotseat.config.model_schema import ModelForm
+    from hotseat.config.problems import Notebook, Path
+    from hotseat.config.schema_base import Words
 
 ONLY_LEVEL = "only"
 

@@ -24,9 +24,9 @@ from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, ModelName, Place,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.config.complaints import Notebook, Path
-    from hotseat.config.fleet_form import ReplicasForm
-    from hotseat.config.model_form import CapabilitiesForm, Filters, ModelForm, TimeoutsForm
+    from hotseat.config.fleet_schema import ReplicasForm
+    from hotseat.config.model_schema import CapabilitiesForm, Filters, ModelForm, TimeoutsForm
+    from hotseat.config.problems import Notebook, Path
     from hotseat.config.schema import Config
 
 COMFYUI = "comfyui_auto"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 
 from hotseat.catalog.template import as_text
-from hotseat.config.complaints import Notebook, Path, nearest, value_at
-from hotseat.config.concealed import Provenance
-from hotseat.config.forms import Form
-from hotseat.config.model_form import ModelForm
+from hotseat.config.env_values import Provenance
+from hotseat.config.model_schema import ModelForm
+from hotseat.config.problems import Notebook, Path, nearest, value_at
 from hotseat.config.schema import Config
+from hotseat.config.schema_base import Form
 from hotseat.config.units import shown
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.redaction import redacted
 from hotseat.catalog.spec import NOTHING
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.report import CannotEstimate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

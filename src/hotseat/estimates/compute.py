@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hotseat.estimates.anatomy import Anatomy
+    from hotseat.estimates.architecture import Anatomy
     from hotseat.estimates.kv import CacheRules
     from hotseat.identifiers import Bytes
 

@@ -14,8 +14,8 @@ from hotseat.estimates.vllm import vllm_estimate
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.estimates.lines import Estimate
     from hotseat.estimates.machine import Files
+    from hotseat.estimates.report import Estimate
 
 
 def estimate(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.estimates.gguf import Head, read_head
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.report import CannotEstimate
 from hotseat.estimates.safetensors import Checkpoint, checkpoint_of, weights_size
 
 if TYPE_CHECKING:

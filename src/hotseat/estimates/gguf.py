@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from hotseat.estimates.lines import CannotEstimate
 from hotseat.estimates.quants import QUANTS
+from hotseat.estimates.report import CannotEstimate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from hotseat.estimates.quants import BY_NAME
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hotseat.estimates.anatomy import Layer
+    from hotseat.estimates.architecture import Layer
     from hotseat.estimates.quants import Quant
     from hotseat.identifiers import Bytes
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.estimates.gguf_anatomy import anatomy_of
-from hotseat.estimates.lines import Backing, CannotEstimate, Estimate, Kind, Line, Where
+from hotseat.estimates.gguf_architecture import anatomy_of
 from hotseat.estimates.llama_flags import LlamaFlags
 from hotseat.estimates.llama_part import MIB, Part, Role
+from hotseat.estimates.report import Backing, CannotEstimate, Estimate, Kind, Line, Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hotseat.estimates.compute import Attention
-from hotseat.estimates.lines import CannotEstimate
 from hotseat.estimates.quants import BY_NAME
+from hotseat.estimates.report import CannotEstimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from hotseat.estimates.compute import FLOAT, HALF, compute_size
 from hotseat.estimates.kv import CacheRules, dealt
-from hotseat.estimates.lines import Backing, Kind, Line, Where
 from hotseat.estimates.llama_flags import ALL, LlamaFlags
 from hotseat.estimates.placement import Placement, read_overrides
 from hotseat.estimates.repack import copied_size, reordered_size
+from hotseat.estimates.report import Backing, Kind, Line, Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hotseat.estimates.anatomy import Anatomy
+    from hotseat.estimates.architecture import Anatomy
     from hotseat.estimates.gguf import Head, Tensor
     from hotseat.estimates.machine import Gpu
     from hotseat.identifiers import Bytes

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.estimates.lines import Where
 from hotseat.estimates.repack import LOOKED_UP
+from hotseat.estimates.report import Where
 
 if TYPE_CHECKING:
     from hotseat.estimates.gguf import Tensor

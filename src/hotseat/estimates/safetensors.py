@@ -7,8 +7,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from hotseat.estimates.anatomy import Anatomy, Experts, Latent, Layer
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.architecture import Anatomy, Experts, Latent, Layer
+from hotseat.estimates.report import CannotEstimate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

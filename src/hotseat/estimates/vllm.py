@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hotseat.estimates.lines import CannotEstimate, Estimate, Kind, Line, Where
+from hotseat.estimates.report import CannotEstimate, Estimate, Kind, Line, Where
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

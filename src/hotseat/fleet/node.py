@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hotseat import __version__
-from hotseat.catalog.leads import FleetModel
+from hotseat.catalog.named_models import FleetModel
 from hotseat.fleet.admin import Desk
 from hotseat.fleet.client import Envoy
 from hotseat.fleet.host_proof import FleetSecret, Signer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hotseat.hardware.device import Slot
 from hotseat.hardware.drm import memory_of
 from hotseat.hardware.kernel import PROC, SYS, number, text
-from hotseat.hardware.reading import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,12 +6,12 @@ import ctypes
 from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.hardware.device import Slot
-from hotseat.hardware.reading import DeviceReading
+from hotseat.hardware.measurement import DeviceReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hotseat.hardware.reading import Use
+    from hotseat.hardware.measurement import Use
     from hotseat.identifiers import Bytes
 
 Sysctl: TypeAlias = "Callable[[str], int | None]"

@@ -9,7 +9,7 @@ from hotseat.identifiers import RAM
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from hotseat.hardware.reading import DeviceReading
+    from hotseat.hardware.measurement import DeviceReading
     from hotseat.identifiers import Bytes, DeviceName
 
 RAM_KEPT = 8

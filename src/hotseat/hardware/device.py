@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hotseat.hardware.reading import DeviceReading, Use
+    from hotseat.hardware.measurement import DeviceReading, Use
 
 
 class Device(Protocol):

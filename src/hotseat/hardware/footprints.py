@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NewType, Protocol, TypeAlias
 
-from hotseat.hardware.reading import Use, merged
+from hotseat.hardware.measurement import Use, merged
 from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The devices of this machine under stable names, and a look at all of them at once. Blocks: gauge.py does not."""
+"""The devices of this machine under stable names, all measured at once. It blocks; background_meter.py does not."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.hardware import amd, apple, nvidia
-from hotseat.hardware.census import census, trees
+from hotseat.hardware.measurement import Reading
+from hotseat.hardware.process_table import census, trees
 from hotseat.hardware.ram import Ram
-from hotseat.hardware.reading import Reading
 from hotseat.identifiers import RAM, DeviceName
 from hotseat.model_servers.remote_launchers import ELSEWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from hotseat.hardware.census import Process
     from hotseat.hardware.device import Card, Device
-    from hotseat.hardware.reading import DeviceReading, Use
+    from hotseat.hardware.measurement import DeviceReading, Use
+    from hotseat.hardware.process_table import Process
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.hardware.device import Slot
 from hotseat.hardware.kernel import PROC, is_first_pid_namespace, open_files
-from hotseat.hardware.reading import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

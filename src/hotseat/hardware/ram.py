@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.hardware.kernel import PROC, SYS, figures, number, text
-from hotseat.hardware.reading import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,13 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.bystanders import present
+from hotseat.hardware.other_programs import present
 from hotseat.scheduling.events import WayMade, WayRegained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from hotseat.hardware.bystanders import Bystander
+    from hotseat.hardware.other_programs import Bystander
     from hotseat.identifiers import Place, Seconds
     from hotseat.scheduling.events import Event
 

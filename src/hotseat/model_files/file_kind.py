@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.estimates.files import PART, Disk
-from hotseat.estimates.gguf_anatomy import anatomy_of
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.gguf_architecture import anatomy_of
+from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files.found import Engine, Found, Role
 
 if TYPE_CHECKING:

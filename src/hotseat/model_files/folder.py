@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeAlias
 
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files.file_kind import read_gguf
 from hotseat.model_files.found import Found, Role
 from hotseat.model_files.model_names import named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.report import CannotEstimate
 from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:

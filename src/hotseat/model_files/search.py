@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files import ollama
 from hotseat.model_files.companions import paired
 from hotseat.model_files.file_kind import read_checkpoint, read_gguf, read_whisper

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hotseat.activity.recent import Asked, Tokens, UnderWay
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.leads import Selector, Servable
+    from hotseat.catalog.named_models import Selector, Servable
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.fleet.route import Elsewhere
     from hotseat.identifiers import Address, ClientId, ModelName, Seconds

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
-from hotseat.telemetry import figures
+from hotseat.telemetry import metric_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,8 +25,8 @@ class KeyPage(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        requests, refused = figures.KEY_REQUESTS.counter(), figures.KEY_REFUSED.counter()
-        in_flight, seconds = figures.KEY_IN_FLIGHT.gauge(), figures.KEY_DEVICE_SECONDS.counter()
+        requests, refused = metric_names.KEY_REQUESTS.counter(), metric_names.KEY_REFUSED.counter()
+        in_flight, seconds = metric_names.KEY_IN_FLIGHT.gauge(), metric_names.KEY_DEVICE_SECONDS.counter()
         for account in self._accounts():
             requests.add_metric([account.name], account.requests)
             refused.add_metric([account.name], account.refused)

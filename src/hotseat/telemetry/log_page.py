@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
-from hotseat.telemetry import figures
+from hotseat.telemetry import metric_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +23,6 @@ class LogPage(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        dropped = figures.LOG_LINES_DROPPED.counter()
+        dropped = metric_names.LOG_LINES_DROPPED.counter()
         dropped.add_metric([], self._lines_dropped())
         yield dropped

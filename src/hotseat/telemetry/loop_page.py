@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
-from hotseat.telemetry import figures
+from hotseat.telemetry import metric_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,4 +24,4 @@ class LoopPage(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        yield figures.TASKS.gauge(len(asyncio.all_tasks(self._loop)))
+        yield metric_names.TASKS.gauge(len(asyncio.all_tasks(self._loop)))

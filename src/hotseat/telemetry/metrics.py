@@ -1,6 +1,6 @@
 """GET /metrics: what Prometheus may know. Requests and loads are counted as they end; the rest is read when asked.
 
-Counterpart: figures.py, which says what each figure is called and means.
+Counterpart: metric_names.py, which says what each figure is called and means.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hotseat.scheduling.events import (
     UpstreamReady,
     WakeFailed,
 )
-from hotseat.telemetry.figures import FAILED, GIVEN_UP, READY
-from hotseat.telemetry.page import Page
-from hotseat.telemetry.tally import LoadTally, RequestTally, Tallies
+from hotseat.telemetry.counters import LoadTally, RequestTally, Tallies
+from hotseat.telemetry.metric_names import FAILED, GIVEN_UP, READY
+from hotseat.telemetry.metrics_page import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable

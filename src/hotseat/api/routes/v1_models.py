@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from hotseat.api.dependencies import Asker, Here
 from hotseat.api.routes.status import progress
 from hotseat.api.schemas import Abilities, Error, LoadStatus, ModelEntry, ModelList
-from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
+from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import ModelSpec
 from hotseat.scheduling.lifecycle import Phase
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hotseat.api.deps import House
-    from hotseat.catalog.leads import Lead
+    from hotseat.catalog.named_models import Lead
     from hotseat.catalog.spec import Capabilities
     from hotseat.scheduling.view import View
 

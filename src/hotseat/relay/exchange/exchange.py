@@ -15,7 +15,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
 from hotseat.activity.recent import UnderWay
-from hotseat.catalog.leads import FleetModel, RemoteModel, Selector
+from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, FELLOW_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
 from hotseat.error_bodies import stream_error
 from hotseat.errors import HotseatError, LoadFailed, UnknownModel, UpstreamError, broken
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from hotseat.activity.recent import Tokens
     from hotseat.activity.usage import Visit
-    from hotseat.catalog.leads import Servable
+    from hotseat.catalog.named_models import Servable
     from hotseat.catalog.spec import Timeouts
     from hotseat.fleet.route import Elsewhere
     from hotseat.identifiers import Address, Instant, ModelName, Seconds, TicketId, Upstream

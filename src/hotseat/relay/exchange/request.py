@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.leads import Selector
+from hotseat.catalog.named_models import Selector
 from hotseat.catalog.spec import UNCHANGED
 from hotseat.error_bodies import dialect_of
 from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
@@ -19,7 +19,7 @@ from hotseat.settings import MiB
 
 if TYPE_CHECKING:
     from hotseat.activity.usage import Visit
-    from hotseat.catalog.leads import Lead, RemoteModel
+    from hotseat.catalog.named_models import Lead, RemoteModel
     from hotseat.catalog.spec import BodyChanges
     from hotseat.identifiers import Address, Bytes, ClientId, Instant
     from hotseat.relay.access.api_keys import Verdict

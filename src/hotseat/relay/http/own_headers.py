@@ -8,7 +8,7 @@ from hotseat.catalog.spec import ModelSpec
 from hotseat.error_bodies import one_line
 
 if TYPE_CHECKING:
-    from hotseat.catalog.leads import Servable
+    from hotseat.catalog.named_models import Servable
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.identifiers import Seconds
     from hotseat.relay.exchange.request import Request

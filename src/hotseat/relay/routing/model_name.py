@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.leads import Lead
+    from hotseat.catalog.named_models import Lead
     from hotseat.relay.http.head import RequestHead
     from hotseat.relay.http.json_rewrite import Members
     from hotseat.relay.routing.paths import PathRule

@@ -8,7 +8,7 @@ from hotseat.errors import ClientError, NotRunning
 from hotseat.relay.routing.model_name import MODEL_IN_BODY, name_for_v1
 
 if TYPE_CHECKING:
-    from hotseat.catalog.leads import Lead
+    from hotseat.catalog.named_models import Lead
     from hotseat.catalog.spec import ModelSpec
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.identifiers import Address

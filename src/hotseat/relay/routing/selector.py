@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from hotseat.catalog.leads import RemoteModel, Strategy
+from hotseat.catalog.named_models import RemoteModel, Strategy
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hotseat.catalog.leads import Selector, Servable
+    from hotseat.catalog.named_models import Selector, Servable
     from hotseat.identifiers import ModelName
     from hotseat.scheduling.view import View
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from hotseat.config.fleet_form import ReplicasForm
-from hotseat.config.forms import AsList, AsMapping, Form, Ignored, ListOrMapping, Words
-from hotseat.config.sleep_form import Memory, SleepOrServer
+from hotseat.config.fleet_schema import ReplicasForm
+from hotseat.config.schema_base import AsList, AsMapping, Form, Ignored, ListOrMapping, Words
+from hotseat.config.sleep_schema import Memory, SleepOrServer
 from hotseat.config.units import Duration, KeepAlive, Switch, Ttl
 
 Modality: TypeAlias = Literal["text", "audio", "image"]

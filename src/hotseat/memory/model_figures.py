@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.estimates.files import Disk
-from hotseat.estimates.lines import Backing, Where
 from hotseat.estimates.machine import Gpu
+from hotseat.estimates.report import Backing, Where
 from hotseat.hardware.footprints import key_of
 from hotseat.identifiers import LOCAL_HOST, RAM, Place
-from hotseat.memory.guessing import Guesses, Placing
+from hotseat.memory.estimated import Guesses, Placing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.hardware.footprints import Footprints, RecipeKey
     from hotseat.hardware.machine import Machine
-    from hotseat.hardware.reading import Use
+    from hotseat.hardware.measurement import Use
     from hotseat.identifiers import Bytes, DeviceName
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from hotseat.hardware.reading import Reading, Use
+    from hotseat.hardware.measurement import Reading, Use
     from hotseat.identifiers import DeviceName, ModelName, Seconds
 
 

@@ -8,14 +8,14 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.cli.fitting import Fitted, fitted, shares
+from hotseat.cli.fit import Fitted, fitted, shares
 from hotseat.config.units import size_text
 from hotseat.model_files.found import Engine, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hotseat.cli.room import Device
+    from hotseat.cli.memory_budget import Device
     from hotseat.identifiers import Bytes
     from hotseat.model_files.found import Found
     from hotseat.model_files.model_names import Named

@@ -8,13 +8,13 @@ import logging
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from hotseat.hardware.reading import Reading
+from hotseat.hardware.measurement import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from hotseat.hardware.machine import Meter
-    from hotseat.hardware.reading import DeviceReading
+    from hotseat.hardware.measurement import DeviceReading
     from hotseat.identifiers import DeviceName, Seconds
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from hotseat.cli.client import Refused
 from hotseat.cli.problems import Problem
-from hotseat.config.complaints import Severity
 from hotseat.config.exposure import refuse_open
+from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.os_processes import PROC, marker_of, processes

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from hotseat.catalog.redaction import without
 from hotseat.catalog.template import PORT, fill_hole
 from hotseat.estimates.estimate import estimate
-from hotseat.estimates.lines import CannotEstimate, Where
+from hotseat.estimates.report import CannotEstimate, Where
 from hotseat.identifiers import LOCAL_HOST, RAM, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.estimates.lines import Estimate
     from hotseat.estimates.machine import Files, Gpu
+    from hotseat.estimates.report import Estimate
     from hotseat.identifiers import Bytes
 
     Key: TypeAlias = tuple[object, ...]

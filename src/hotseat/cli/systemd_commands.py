@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hotseat.cli.wording import USUAL_CONFIG
+from hotseat.cli.shared_options import USUAL_CONFIG
 
 app = typer.Typer(
     help="Run hotseat as a service of systemd.",
@@ -24,7 +24,7 @@ WithSocket = Annotated[bool, typer.Option("--socket", help="Let systemd hold the
 @app.command("print", epilog="Example: hotseat systemd print --config /etc/hotseat/config.yaml")
 def print_units(config: UnitConfig = USUAL_CONFIG, user: ForUser = False, socket: WithSocket = False) -> None:
     """Print the unit."""
-    from hotseat.cli.unit import Wishes, show
+    from hotseat.cli.systemd_unit import Wishes, show
 
     show(Wishes(config, user, socket))
 
@@ -37,6 +37,6 @@ def install_units(
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
 ) -> None:
     """Write the unit where systemd looks for it; nothing is started."""
-    from hotseat.cli.unit import Wishes, install
+    from hotseat.cli.systemd_unit import Wishes, install
 
     install(Wishes(config, user, socket), force)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from hotseat.config.forms import Form
-from hotseat.config.model_form import Filters, TimeoutsForm
+from hotseat.config.model_schema import Filters, TimeoutsForm
+from hotseat.config.schema_base import Form
 from hotseat.config.units import Duration, Switch
 
 

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hotseat.catalog.redaction import HIDDEN, without_url_passwords
 from hotseat.catalog.template import as_text, holes
-from hotseat.config.complaints import value_at
 from hotseat.config.env import escaped
+from hotseat.config.problems import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.config.complaints import Path
     from hotseat.config.document import Document
+    from hotseat.config.problems import Path
 
 Place: TypeAlias = tuple[str | int, ...]
 """Where a value is shown: a key of a model, or a key of the whole file."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.cli.problems import Problem
-from hotseat.config.complaints import ConfigError
 from hotseat.config.load import read
-from hotseat.memory.steward import devices_for_models
+from hotseat.config.problems import ConfigError
+from hotseat.memory.manager import devices_for_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

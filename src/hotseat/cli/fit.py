@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.cli.room import GIB
+from hotseat.cli.memory_budget import GIB
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
-from hotseat.estimates.lines import CannotEstimate, Where
 from hotseat.estimates.machine import Gpu
+from hotseat.estimates.report import CannotEstimate, Where
 from hotseat.model_files.found import Engine, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hotseat.cli.room import Device
+    from hotseat.cli.memory_budget import Device
     from hotseat.identifiers import Bytes
     from hotseat.model_files.found import Found
 

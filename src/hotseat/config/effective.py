@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.redaction import HIDDEN, is_secret_name, redacted
-from hotseat.config.concealed import FREE_FORM
+from hotseat.config.env_values import FREE_FORM
 from hotseat.config.units import size_text
 
 if TYPE_CHECKING:
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.groups import Group
-    from hotseat.catalog.leads import Profile, RemoteModel, Selector
     from hotseat.catalog.matrix import Matrix
+    from hotseat.catalog.named_models import Profile, RemoteModel, Selector
     from hotseat.catalog.sleeping import Sleep, SleepLevel
     from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec, Timeouts
-    from hotseat.config.concealed import Concealed
+    from hotseat.config.env_values import Concealed
     from hotseat.config.load import Loaded
     from hotseat.settings import ApiKey, Fleet, Settings
 

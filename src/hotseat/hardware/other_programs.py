@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.census import census
 from hotseat.hardware.kernel import PROC, text
+from hotseat.hardware.process_table import census
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path
 
-    from hotseat.hardware.census import Process
+    from hotseat.hardware.process_table import Process
 
 LONGEST_NAME = 15
 """The kernel cuts a process's name here."""

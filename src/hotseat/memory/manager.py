@@ -6,15 +6,15 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING
 
+from hotseat.hardware.background_meter import Gauge
 from hotseat.hardware.budgets import budgets_of
 from hotseat.hardware.footprints import Footprints
-from hotseat.hardware.gauge import Gauge
 from hotseat.hardware.machine import find_machine
-from hotseat.hardware.rounds import Rounds
-from hotseat.memory.figures import Figures
-from hotseat.memory.hands import PatientHands
+from hotseat.hardware.polling import Rounds
+from hotseat.memory.launcher import PatientHands
+from hotseat.memory.model_figures import Figures
+from hotseat.memory.monitor import MemoryWatch
 from hotseat.memory.precedence import Precedence
-from hotseat.memory.watch import MemoryWatch
 from hotseat.scheduling.events import (
     CatalogChanged,
     UpstreamAsleep,
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.hardware.machine import Machine
-    from hotseat.hardware.reading import DeviceReading, Reading
+    from hotseat.hardware.measurement import DeviceReading, Reading
     from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
-    from hotseat.memory.hands import Hands
-    from hotseat.memory.watch import House
+    from hotseat.memory.launcher import Hands
+    from hotseat.memory.monitor import House
     from hotseat.scheduling.events import Event
     from hotseat.settings import Settings
     from hotseat.tasks import Tasks

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hotseat.cli.client import Server
-from hotseat.cli.wording import HERE, AsJson, Key, Model, Url, told_here
+from hotseat.cli.shared_options import HERE, AsJson, Key, Model, Url, told_here
 
 app = typer.Typer(
     help="See the hosts of a fleet, close them, and move models between them.",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.estimates.anatomy import Anatomy, Experts, Latent, Layer
+from hotseat.estimates.architecture import Anatomy, Experts, Latent, Layer
 from hotseat.estimates.gguf import Long
-from hotseat.estimates.lines import CannotEstimate
+from hotseat.estimates.report import CannotEstimate
 from hotseat.estimates.windows import PATTERNS, PLAIN, window_of
 
 if TYPE_CHECKING:

@@ -95,7 +95,7 @@ def list_models(server: Server, as_json: bool) -> None:
 def load(server: Server, model: str) -> None:
     """On a terminal with a bar, elsewhere without a word until it is ready."""
     if sys.stderr.isatty():
-        from hotseat.cli.bar import load_with_bar
+        from hotseat.cli.load_bar import load_with_bar
 
         return print(load_with_bar(server, model))
     return print(server.ask("GET", f"/upstream/{in_path(model)}/load")["message"])

@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 from hotseat import __version__
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.telemetry import figures
-from hotseat.telemetry.figures import OUTCOMES, STATUS_CLASSES
+from hotseat.telemetry import metric_names
+from hotseat.telemetry.metric_names import OUTCOMES, STATUS_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from hotseat.scheduling.view import View
-    from hotseat.telemetry.figures import Figure
-    from hotseat.telemetry.tally import LoadTally, RequestTally, Spread, Tallies
+    from hotseat.telemetry.counters import LoadTally, RequestTally, Spread, Tallies
+    from hotseat.telemetry.metric_names import Figure
 
 
 class Page(Collector):
@@ -54,47 +54,47 @@ class Page(Collector):
         yield of_refusals(self._tallies.refusals)
         yield from of_loads(self._tallies.loads)
         yield from of_view(view)
-        lost = figures.ACTIVITY_LOST.counter()
+        lost = metric_names.ACTIVITY_LOST.counter()
         lost.add_metric([], self._lost())
         yield lost
-        yield figures.LOOP_LAG.gauge(self._lag())
-        yield figures.LAST_RELOAD.gauge(float(self._reload_succeeded()))
-        build = figures.BUILD_INFO.gauge()
+        yield metric_names.LOOP_LAG.gauge(self._lag())
+        yield metric_names.LAST_RELOAD.gauge(float(self._reload_succeeded()))
+        build = metric_names.BUILD_INFO.gauge()
         build.add_metric([__version__], 1)
         yield build
 
 
 def of_requests(tallies: Mapping[str, RequestTally]) -> Iterator[Metric]:
-    count = figures.REQUESTS.counter()
+    count = metric_names.REQUESTS.counter()
     for model, tally in tallies.items():
         for status, number in zip(STATUS_CLASSES, tally.by_status, strict=True):
             count.add_metric([model, status], number)
     yield count
-    yield histogram(figures.REQUEST_SECONDS, {model: tally.seconds for model, tally in tallies.items()})
-    yield histogram(figures.WAITING_SECONDS, {model: tally.waited for model, tally in tallies.items()})
-    yield histogram(figures.FIRST_BYTE_SECONDS, {model: tally.first_byte for model, tally in tallies.items()})
+    yield histogram(metric_names.REQUEST_SECONDS, {model: tally.seconds for model, tally in tallies.items()})
+    yield histogram(metric_names.WAITING_SECONDS, {model: tally.waited for model, tally in tallies.items()})
+    yield histogram(metric_names.FIRST_BYTE_SECONDS, {model: tally.first_byte for model, tally in tallies.items()})
 
 
 def of_tokens(tallies: Mapping[str, RequestTally]) -> Iterator[Metric]:
-    prompt, completion = figures.PROMPT_TOKENS.counter(), figures.COMPLETION_TOKENS.counter()
+    prompt, completion = metric_names.PROMPT_TOKENS.counter(), metric_names.COMPLETION_TOKENS.counter()
     for model, tally in tallies.items():
         prompt.add_metric([model], tally.prompt_tokens)
         completion.add_metric([model], tally.completion_tokens)
     yield from (prompt, completion)
-    yield histogram(figures.TOKENS_PER_SECOND, {model: tally.tokens_per_s for model, tally in tallies.items()})
+    yield histogram(metric_names.TOKENS_PER_SECOND, {model: tally.tokens_per_s for model, tally in tallies.items()})
 
 
 def of_refusals(refusals: Mapping[str, int]) -> Metric:
-    count = figures.REFUSALS.counter()
-    for code in figures.LABELS["code"][1]:
+    count = metric_names.REFUSALS.counter()
+    for code in metric_names.LABELS["code"][1]:
         count.add_metric([code], refusals.get(code, 0))
     return count
 
 
 def of_loads(tallies: Mapping[str, LoadTally]) -> Iterator[Metric]:
-    loads, stops = figures.LOADS.counter(), figures.STOPS.counter()
-    crashes, early = figures.CRASHES.counter(), figures.EARLY_EVICTIONS.counter()
-    sleeps = figures.SLEEPS.counter()
+    loads, stops = metric_names.LOADS.counter(), metric_names.STOPS.counter()
+    crashes, early = metric_names.CRASHES.counter(), metric_names.EARLY_EVICTIONS.counter()
+    sleeps = metric_names.SLEEPS.counter()
     for model, tally in tallies.items():
         crashes.add_metric([model], tally.crashes)
         sleeps.add_metric([model], tally.sleeps)
@@ -104,14 +104,14 @@ def of_loads(tallies: Mapping[str, LoadTally]) -> Iterator[Metric]:
         for cause in Cause:
             stops.add_metric([model, cause.value], tally.stops[cause.value])
     yield from (loads, stops, crashes, early, sleeps)
-    yield histogram(figures.LOAD_SECONDS, {model: tally.seconds for model, tally in tallies.items()})
-    yield histogram(figures.STOP_SECONDS, {model: tally.stop_seconds for model, tally in tallies.items()})
-    yield histogram(figures.WAKE_SECONDS, {model: tally.wake_seconds for model, tally in tallies.items()})
+    yield histogram(metric_names.LOAD_SECONDS, {model: tally.seconds for model, tally in tallies.items()})
+    yield histogram(metric_names.STOP_SECONDS, {model: tally.stop_seconds for model, tally in tallies.items()})
+    yield histogram(metric_names.WAKE_SECONDS, {model: tally.wake_seconds for model, tally in tallies.items()})
 
 
 def of_view(view: View) -> Iterator[Metric]:
-    waiting, in_flight = figures.WAITING.gauge(), figures.IN_FLIGHT.gauge()
-    failures, phases = figures.FAILURES_IN_A_ROW.gauge(), figures.MODEL_PHASE.gauge()
+    waiting, in_flight = metric_names.WAITING.gauge(), metric_names.IN_FLIGHT.gauge()
+    failures, phases = metric_names.FAILURES_IN_A_ROW.gauge(), metric_names.MODEL_PHASE.gauge()
     for model in view.models:
         waiting.add_metric([model.name], model.waiting)
         in_flight.add_metric([model.name], model.in_flight)
@@ -119,7 +119,7 @@ def of_view(view: View) -> Iterator[Metric]:
         for phase in Phase:
             phases.add_metric([model.name, phase.value], model.phase is phase)
     yield from (waiting, in_flight, failures, phases)
-    yield figures.OLDEST_WAITING.gauge(view.now - view.line[0].since if view.line else 0.0)
+    yield metric_names.OLDEST_WAITING.gauge(view.now - view.line[0].since if view.line else 0.0)
 
 
 def histogram(figure: Figure, spreads: Mapping[str, Spread]) -> Metric:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from hotseat.config.forms import AsMapping, AsText, Form, TextOrMapping, Words
+from hotseat.config.schema_base import AsMapping, AsText, Form, TextOrMapping, Words
 from hotseat.config.units import Duration, Size, Switch
 
 ServerName: TypeAlias = Literal["vllm", "llama-server"]

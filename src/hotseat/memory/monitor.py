@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.catalog.spec import Source
 from hotseat.hardware.footprints import key_of
-from hotseat.hardware.reading import folded
+from hotseat.hardware.measurement import folded
 from hotseat.identifiers import LOCAL_HOST, RAM, Place
-from hotseat.memory.figures import is_unified
+from hotseat.memory.model_figures import is_unified
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import in_gib
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.hardware.footprints import Footprints
-    from hotseat.hardware.reading import Reading
-    from hotseat.hardware.rounds import Measured
+    from hotseat.hardware.measurement import Reading
+    from hotseat.hardware.polling import Measured
     from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
-    from hotseat.memory.figures import Figures
+    from hotseat.memory.model_figures import Figures
     from hotseat.scheduling.events import Event
     from hotseat.scheduling.view import ModelView, View
 

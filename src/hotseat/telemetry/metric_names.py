@@ -1,7 +1,7 @@
 """Every figure that /metrics prints: an interface that dashboards and alerts stand on, so its names are written once.
 
 The page of the documentation is made from this list, and a test compares it with what a running hotseat prints.
-Counterpart: page.py, which fills the figures in.
+Counterpart: metrics_page.py, which fills the figures in.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.hardware.reading import DeviceReading
+    from hotseat.hardware.measurement import DeviceReading
     from hotseat.identifiers import Bytes, DeviceName, Seconds
 
 WITHIN_S: Seconds = 5.0

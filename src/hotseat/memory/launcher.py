@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.catalog.spec import Source
 from hotseat.errors import LoadFailed
-from hotseat.hardware.settling import WITHIN_S, until_free
+from hotseat.hardware.memory_release import WITHIN_S, until_free
 from hotseat.scheduling.events import UpstreamFailed
 from hotseat.scheduling.memory_fit import in_gib, needs
 from hotseat.tasks import Tasks
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.hardware.settling import Freed, Watches
+    from hotseat.hardware.memory_release import Freed, Watches
     from hotseat.identifiers import Bytes, DeviceName, Instant, LaunchId, ModelName, Seconds
     from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
     from hotseat.scheduling.events import (

@@ -7,10 +7,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.leads import Profile, RemoteModel, Selector, Strategy
+from hotseat.catalog.named_models import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import ModelSpec
 from hotseat.catalog.template import address_of
-from hotseat.config.complaints import dotted, nearest
+from hotseat.config.problems import dotted, nearest
 from hotseat.config.specs import body_changes, timeouts
 from hotseat.identifiers import Address, ModelName
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.config.complaints import Notebook, Path
-    from hotseat.config.routing_form import PeerForm, ProfileForm, SelectorForm
+    from hotseat.config.problems import Notebook, Path
+    from hotseat.config.routing_schema import PeerForm, ProfileForm, SelectorForm
     from hotseat.config.schema import Config
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
