@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.relay.test_passages import GUESTS, ScriptedHosts, at
+from tests.relay.exchange.test_fleet_hops import GUESTS, ScriptedHosts, at
 from tests.support.passed_on import SECRET, passed_on
 from tests.support.relay_house import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
