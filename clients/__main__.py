@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from clients.client_list import ON_DEMAND, TESTED
 from clients.matrix import row
 from clients.page import PAGE, page
-from clients.roster import ON_DEMAND, TESTED
 
 
 def main(names: list[str]) -> int:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from clients.house import QUESTION, REPOSITORY
+from clients.rig import QUESTION, REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.caller import calling
-from clients.house import open_house
+from clients.rig import open_house
 from clients.situations import SITUATIONS, Letdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from clients.roster import Client
+    from clients.client_list import Client
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.house import REPOSITORY, SPEED
+from clients.rig import REPOSITORY, SPEED
 from clients.situations import SITUATIONS
 
 if TYPE_CHECKING:

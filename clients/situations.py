@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from clients.house import SPEED, whole_answer
+from clients.rig import SPEED, whole_answer
 from tests.support.client import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from clients.caller import Caller, Outcome
-    from clients.house import House
+    from clients.rig import House
 
 NOTICED_WITHIN_S = 1.0
 ONE_MINUTE_S = 60 / SPEED

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.chaos.client import End
 from bench.chaos.injecting import AFTERMATH_S
-from bench.chaos.wishes import REAL, REAL_GIB, ROOM_GIB, STUBS
+from bench.chaos.requests import REAL, REAL_GIB, ROOM_GIB, STUBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from bench.chaos.wishes import PATIENCE_S, Kind, Manner
+from bench.chaos.requests import PATIENCE_S, Kind, Manner
 
 if TYPE_CHECKING:
-    from bench.chaos.wishes import Wish
+    from bench.chaos.requests import Wish
 
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

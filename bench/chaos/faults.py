@@ -8,15 +8,15 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from bench.chaos.house import send_signal
+from bench.chaos.hotseat_process import send_signal
 from bench.chaos.injecting import Injector
-from bench.chaos.wishes import REAL, STUBS
+from bench.chaos.requests import REAL, STUBS
 from tests.support.processes import command_line
 
 if TYPE_CHECKING:
     import random
 
-    from bench.chaos.house import House
+    from bench.chaos.hotseat_process import House
 
 LASTS_S = 1.5
 

@@ -9,9 +9,9 @@ import subprocess
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bench.chaos.house import House, send_signal, until
-from bench.chaos.wires import Wire
-from bench.chaos.wishes import REAL
+from bench.chaos.hotseat_process import House, send_signal, until
+from bench.chaos.requests import REAL
+from bench.chaos.tcp_links import Wire
 from tests.support.hotseat import PROGRAM
 from tests.support.nats import nats_servers
 

@@ -6,9 +6,9 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
-from bench.chaos.house import send_signal
+from bench.chaos.hotseat_process import send_signal
 from bench.chaos.injecting import Injector
-from bench.chaos.wishes import REAL, STUBS
+from bench.chaos.requests import REAL, STUBS
 from tests.support.processes import command_line
 
 from hotseat.fleet.records import Wish
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import random
 
     from bench.chaos.fleet import Fleet
-    from bench.chaos.house import House
-    from bench.chaos.wires import Wire
+    from bench.chaos.hotseat_process import House
+    from bench.chaos.tcp_links import Wire
 
 SHORT_S, LEASE_AND_MORE_S = 2.0, 12.0
 

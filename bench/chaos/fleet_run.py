@@ -14,14 +14,14 @@ from bench.chaos.client import Client, End
 from bench.chaos.control import Control, control_of
 from bench.chaos.fleet import REPLICAS, fleet_of
 from bench.chaos.fleet_faults import FleetInjector
+from bench.chaos.requests import REAL, STUBS, Kind, Manner, Wish
 from bench.chaos.run import Outcome, Run, running
-from bench.chaos.wishes import REAL, STUBS, Kind, Manner, Wish
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from bench.chaos.fleet import Fleet
-    from bench.chaos.house import House
+    from bench.chaos.hotseat_process import House
 
 LEASE_S, LOAD_S = 10.0, 20.0
 HEALS_S = LEASE_S + LOAD_S

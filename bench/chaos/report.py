@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from bench.chaos.client import End
-from bench.chaos.wishes import REAL, STUBS
+from bench.chaos.requests import REAL, STUBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

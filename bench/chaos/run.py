@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from bench.chaos.checker import Evidence, read_record, violations
 from bench.chaos.client import Client, End
 from bench.chaos.faults import HouseInjector
-from bench.chaos.house import QUIET_WITHIN_S, House, send_signal, until
-from bench.chaos.wishes import REAL, Kind, Manner, Wish, draw
+from bench.chaos.hotseat_process import QUIET_WITHIN_S, House, send_signal, until
+from bench.chaos.requests import REAL, Kind, Manner, Wish, draw
 from tests.support.processes import command_line
 
 if TYPE_CHECKING:

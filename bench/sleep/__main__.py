@@ -24,7 +24,7 @@ from bench.swap.__main__ import server_version
 from bench.swap.cache import make_warm
 from bench.swap.sides import BIG, TINY, first_byte
 from tests.support.llama import command, model_file
-from tests.support.stage import Stage
+from tests.support.supervisor_rig import Stage
 
 from hotseat.catalog.sleeping import SleepLevel, step_of
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bench.chaos.client import Client, End
-from bench.chaos.wishes import Kind, Manner, Wish
+from bench.chaos.requests import Kind, Manner, Wish
 
 from hotseat.tasks import Tasks
 

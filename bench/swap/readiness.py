@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.support.stage import Stage, model
+from tests.support.supervisor_rig import Stage, model
 
 from hotseat.model_servers.supervisor import open_supervisor
 

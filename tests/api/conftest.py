@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_launcher import Puppets, catalog, spec
 from tests.support.management import Management, management
-from tests.support.puppets import Puppets, catalog, spec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

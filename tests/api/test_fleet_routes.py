@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from tests.support.company import MODELS, Company, company
+from tests.support.fake_launcher import Puppets, come_true
+from tests.support.fleet_in_process import MODELS, Company, company
 from tests.support.management import Management, application, around, served
-from tests.support.puppets import Puppets, come_true
 
 from hotseat.activity.usage import HELD
 from hotseat.identifiers import ModelName

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_launcher import come_true
 from tests.support.management import STARTED_AT
-from tests.support.puppets import come_true
 
 from hotseat.api.deps import ReloadResult
 from hotseat.api.routes import status

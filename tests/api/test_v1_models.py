@@ -7,7 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from tests.support.puppets import come_true, spec
+from tests.support.fake_launcher import come_true, spec
 
 from hotseat.activity.usage import HELD
 from hotseat.catalog.named_models import RemoteModel, Selector, Strategy

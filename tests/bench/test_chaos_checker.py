@@ -8,7 +8,7 @@ import pytest
 from bench.chaos.checker import Evidence, violations
 from bench.chaos.client import End, Told
 from bench.chaos.injecting import Injected
-from bench.chaos.wishes import Kind, Manner, Wish
+from bench.chaos.requests import Kind, Manner, Wish
 
 WISH = Wish("3-7", "red", Kind.STREAM, "", Manner.PATIENT, words=3, leaves_after_s=0)
 RIGHT = "red/3-7/0 red/3-7/1 red/3-7/2"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Error as PlaywrightError
 from tests.support.browser import open_browser
-from tests.support.evil import lure, serving
+from tests.support.hostile_page import lure, serving
 from tests.support.hotseat import Hotseat
 from tests.support.stubs import stub
 

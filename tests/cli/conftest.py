@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from tests.support.desk import Desk, Said, Typed
+from tests.support.command_line import Desk, Said, Typed
+from tests.support.fake_launcher import Puppets, catalog, spec
 from tests.support.management import application, furnished, served
-from tests.support.puppets import Puppets, catalog, spec
 
 from hotseat.cli import main
 

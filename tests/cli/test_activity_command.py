@@ -9,7 +9,7 @@ from hotseat.activity.recent import Tokens
 from hotseat.identifiers import ClientId, ModelName
 
 if TYPE_CHECKING:
-    from tests.support.desk import Desk
+    from tests.support.command_line import Desk
 
 
 class Head:

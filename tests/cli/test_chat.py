@@ -17,7 +17,7 @@ from hotseat.cli.client import Server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.desk import Typed
+    from tests.support.command_line import Typed
 
 
 class Parrot(ThreadingHTTPServer):

@@ -13,7 +13,7 @@ from hotseat.hardware.measurement import DeviceReading, Reading, Use
 from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:
-    from tests.support.desk import Desk, Typed
+    from tests.support.command_line import Desk, Typed
 
 GPU, RAM = DeviceName("gpu0"), DeviceName("ram")
 SEEN = Reading(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from tests.support.client import eventually
+from tests.support.model_folders import put
 from tests.support.ports import free_port
-from tests.support.shelves import put
 
 from hotseat.cli import doctor_checks
 from hotseat.cli.doctor_checks import AMD, NVIDIA, State
@@ -24,7 +24,7 @@ from hotseat.settings import Access, ApiKey, Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.desk import Desk, Typed
+    from tests.support.command_line import Desk, Typed
 
 
 @pytest.fixture

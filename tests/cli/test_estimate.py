@@ -11,7 +11,7 @@ from bench.estimates.shapes import Shape, write_zeros
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.desk import Typed
+    from tests.support.command_line import Typed
 
 CONFIG = """
 models:

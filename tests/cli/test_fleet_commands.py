@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from tests.support.company import Company, company
-from tests.support.desk import Desk, completed
+from tests.support.command_line import Desk, completed
+from tests.support.fake_launcher import come_true
+from tests.support.fleet_in_process import Company, company
 from tests.support.management import application, around, served
-from tests.support.puppets import come_true
 
 from hotseat.identifiers import HostName, ModelName
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.support.desk import Typed
+    from tests.support.command_line import Typed
 
 QWEN = ModelName("qwen")
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.shelves import model_bytes, put, put_checkpoint
+from tests.support.model_folders import model_bytes, put, put_checkpoint
 
 from hotseat.cli import init
 from hotseat.cli.memory_budget import GIB, Device
 from hotseat.config.load import Loaded, read
 
 if TYPE_CHECKING:
-    from tests.support.desk import Typed
+    from tests.support.command_line import Typed
 
 RAM = [Device("ram", 16 * GIB)]
 

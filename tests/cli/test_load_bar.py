@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.puppets import come_true
+from tests.support.fake_launcher import come_true
 
 from hotseat.cli.client import Refused, Server
 from hotseat.cli.load_bar import load_with_bar, told
 
 if TYPE_CHECKING:
-    from tests.support.desk import Desk
+    from tests.support.command_line import Desk
 
 
 def model(**known: Any) -> dict[str, Any]:

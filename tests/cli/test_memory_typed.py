@@ -13,7 +13,7 @@ from hotseat.scheduling.events import DevicesChanged
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.desk import Desk, Typed
+    from tests.support.command_line import Desk, Typed
 
 GiB = 1 << 30
 

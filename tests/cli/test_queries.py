@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.desk import completed
-from tests.support.puppets import come_true
+from tests.support.command_line import completed
+from tests.support.fake_launcher import come_true
 
 from hotseat.api.deps import ReloadResult
 from hotseat.catalog.catalog import CatalogChange
@@ -18,7 +18,7 @@ from hotseat.catalog.named_models import Profile
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
-    from tests.support.desk import Desk, Typed
+    from tests.support.command_line import Desk, Typed
 
 
 async def test_ps_shows_what_is_alive(desk: Desk) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.client import PATIENCE_S
+from tests.support.fake_launcher import come_true
 from tests.support.hotseat import PROGRAM, Hotseat
-from tests.support.puppets import come_true
 
 from hotseat.cli.record import Watched
 from hotseat.identifiers import ClientId, ModelName
@@ -20,7 +20,7 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.desk import Desk, Typed
+    from tests.support.command_line import Desk, Typed
 
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Upstream

@@ -13,7 +13,7 @@ from hotseat.simulation.trace import Closed, Memory, Model, Step, Trace, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.desk import Typed
+    from tests.support.command_line import Typed
 
 MODELS = tuple(Model(name, load=10.0, slots=4, size=20.0) for name in ("qwen", "gemma"))
 AGENTS = tuple(Closed(name, tuple(Step(0.5, name, 2.0) for _ in range(10))) for name in ("qwen", "gemma"))

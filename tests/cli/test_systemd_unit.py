@@ -14,7 +14,7 @@ from tests.support.hotseat import PROGRAM
 from hotseat.cli import systemd_unit
 
 if TYPE_CHECKING:
-    from tests.support.desk import Typed
+    from tests.support.command_line import Typed
 
 MOST_EXPOSED = 2.5
 """On systemd's scale from 0 to 10; a unit without any confinement has 9.6."""

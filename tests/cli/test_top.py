@@ -12,7 +12,7 @@ from hotseat.cli.client import Server
 from hotseat.cli.top import drawn, model_rows
 
 if TYPE_CHECKING:
-    from tests.support.desk import Desk
+    from tests.support.command_line import Desk
 
 ALIVE = {
     "model": "qwen",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.desk import Typed
+    from tests.support.command_line import Typed
 
 COMMANDS = (
     "init",

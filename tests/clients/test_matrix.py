@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from clients.caller import calling
-from clients.house import open_house
-from clients.roster import TESTED, Client
+from clients.client_list import TESTED, Client
+from clients.rig import open_house
 from clients.situations import SITUATIONS, Letdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from clients.caller import Caller
-    from clients.house import House
+    from clients.rig import House
 
 
 @pytest.fixture(scope="module", params=TESTED, ids=lambda client: client.name)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from clients.client_list import ON_DEMAND, TESTED, Client
 from clients.matrix import Row
 from clients.page import PAGE, page
-from clients.roster import ON_DEMAND, TESTED, Client
 from clients.situations import SITUATIONS
 
 CAREFUL = Client("careful", (), {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.config_desk import Desk
+from tests.support.config_files import Desk
 
 if TYPE_CHECKING:
     from pathlib import Path

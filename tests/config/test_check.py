@@ -15,7 +15,7 @@ from hotseat.config.effective import resolved, together
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 GOOD = "models: {a: {cmd: 's ${PORT}'}, b: {cmd: 's ${PORT}'}}\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 MODEL = "models: {m: {cmd: server, proxy: 'http://h:1', description: %s}}\n"
 

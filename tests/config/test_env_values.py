@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 CANARY = "Canary-7f3a91c0"
 SCHEMA = Config.model_json_schema()

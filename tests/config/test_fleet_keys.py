@@ -16,7 +16,7 @@ from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, Fleet, NatsLogin, Settings
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 CMD = 'cmd: "serve ${PORT}"'
 MODEL = f"models: {{qwen: {{{CMD}}}}}\n"

@@ -15,7 +15,7 @@ from hotseat.settings import ApiKey, Role
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 MODEL = "models: {qwen: {cmd: 's ${PORT}', aliases: [q]}}\n"
 DIGEST = sha256(b"open-sesame-please").hexdigest()

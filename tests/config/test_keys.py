@@ -20,7 +20,7 @@ from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
 from hotseat.settings import ActivityKept, ApiKey, ErrorFormat, Limits, LogFormat, Logging, Role, Settings
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
     from hotseat.catalog.spec import ModelSpec
 

@@ -14,7 +14,7 @@ from hotseat.config.llamaswap import TABLE, Row
 from hotseat.config.schema import Config
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 CMD = "server --port ${PORT} ${word}"
 MODELS = {"m": {"cmd": CMD}, "n": {"cmd": CMD}}

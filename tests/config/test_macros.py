@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
     from hotseat.catalog.spec import ModelSpec
 

@@ -11,7 +11,7 @@ from hotseat.config.effective import resolved, together
 from hotseat.config.matrix import MOST_SETS, NEVER_CHOSEN
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 MODELS = "models:\n" + "".join(f"  {name}: {{cmd: 's ${{PORT}}'}}\n" for name in ("a", "b", "c", "d", "org/big:7b"))
 

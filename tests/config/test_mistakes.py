@@ -15,7 +15,7 @@ from hotseat.config.problems import Complaint, ConfigError, Severity, dotted
 from hotseat.config.schema import Config
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 SAMPLES = Path(__file__).parent / "samples"
 MODEL = "models: {m: {cmd: 'server ${PORT}'}}\n"

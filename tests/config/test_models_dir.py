@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.config_desk import Desk
-from tests.support.shelves import put
+from tests.support.config_files import Desk
+from tests.support.model_folders import put
 
 from hotseat.catalog.sleeping import Ask, Run
 from hotseat.config.effective import resolved

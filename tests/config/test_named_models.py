@@ -14,7 +14,7 @@ from hotseat.config.load import read
 from hotseat.identifiers import Address
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}\n"
 PEER = """

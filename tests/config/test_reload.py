@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from tests.support.config_desk import Desk
+from tests.support.config_files import Desk
 
 from hotseat.catalog.catalog import compare
 from hotseat.config.reload import Renewal

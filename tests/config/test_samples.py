@@ -18,7 +18,7 @@ from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
 from hotseat.settings import ApiKey, ErrorFormat, Role
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
     from hotseat.catalog.catalog import Catalog
 

@@ -11,7 +11,7 @@ from hotseat.config.load import read
 from hotseat.config.problems import ConfigError
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 
 def mistakes(*paths: Path) -> list[str]:

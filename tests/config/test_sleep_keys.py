@@ -11,7 +11,7 @@ from hotseat.config.effective import resolved
 from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
-    from tests.support.config_desk import Desk
+    from tests.support.config_files import Desk
 
 GIB = 1 << 30
 GPU = Place(LOCAL_HOST, DeviceName("gpu0"))

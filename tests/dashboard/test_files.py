@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_launcher import catalog, spec
 from tests.support.management import management
-from tests.support.puppets import catalog, spec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

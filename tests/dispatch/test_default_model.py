@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.support.catalogs import in_groups, model, one_at_a_time, sleeps, with_model
-from tests.support.puppets import Puppets
+from tests.support.fake_launcher import Puppets
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.catalog.groups import Group

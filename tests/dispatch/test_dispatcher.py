@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.catalogs import model, one_at_a_time, sleeps, with_budget, without
+from tests.support.fake_launcher import Puppets
 from tests.support.playbook import upstream_of
-from tests.support.puppets import Puppets
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.dispatch.dispatcher import STUCK_S, Dispatcher

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.catalogs import model, one_at_a_time, sleeps
-from tests.support.puppets import Puppets
+from tests.support.fake_launcher import Puppets
 from tests.support.raising import Calls
 from tests.support.virtual_time import in_virtual_time
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from tests.support.catalogs import model, one_at_a_time
-from tests.support.puppets import Puppets
+from tests.support.fake_launcher import Puppets
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.dispatch import request_trace as traffic_module

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scripts.make_docs import DOCS
-from tests.support.reader import SHELL, Reader, blocks_of, can_be_followed, matches, session
+from tests.support.page_runner import SHELL, Reader, blocks_of, can_be_followed, matches, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

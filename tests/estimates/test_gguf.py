@@ -12,7 +12,7 @@ from bench.estimates.shapes import Shape, write_zeros
 from gguf import GGML_QUANT_SIZES, GGUFReader
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.heads import array, gguf_bytes, number, read_bytes, tensor, text
+from tests.support.gguf_heads import array, gguf_bytes, number, read_bytes, tensor, text
 
 from hotseat.estimates.files import Disk
 from hotseat.estimates.gguf import Long

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 
 import pytest
-from tests.support.heads import Shelf
+from tests.support.gguf_heads import Shelf
 from tests.support.llama import SERVER, present
 
 from hotseat.estimates.compute import Attention

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from tests.support.heads import KEYS, TENSORS, Shelf, head
+from tests.support.gguf_heads import KEYS, TENSORS, Shelf, head
 
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.gguf import Head, Long, Tensor, Value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.heads import Shelf
+from tests.support.gguf_heads import Shelf
 
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk

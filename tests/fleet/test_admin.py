@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.company import MODELS, company
-from tests.support.puppets import Puppets, come_true, spec
+from tests.support.fake_launcher import Puppets, come_true, spec
+from tests.support.fleet_in_process import MODELS, company
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.catalog.spec import Replicas
@@ -20,7 +20,7 @@ from hotseat.identifiers import HostName, ModelName
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from tests.support.company import Company
+    from tests.support.fleet_in_process import Company
 
 QWEN = ModelName("qwen")
 

@@ -17,7 +17,7 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
     OpenHouse = Callable[..., Awaitable[RelayHouse]]
 

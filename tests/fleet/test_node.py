@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.puppets import Puppets, catalog, come_true, spec
+from tests.support.fake_launcher import Puppets, catalog, come_true, spec
 
 from hotseat.catalog.spec import Replicas
 from hotseat.dispatch.dispatcher import Dispatcher

@@ -10,7 +10,7 @@ from nats.js.errors import APIError
 from scripts.make_docs import DOCS
 from tests.support.fleets import PATIENCE_S, Watching
 from tests.support.nats import nats_servers
-from tests.support.reader import blocks_of
+from tests.support.page_runner import blocks_of
 
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.store import Bucket, CaughtUp, Removed, Written

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.puppets import Puppets
-from tests.support.relay_house import Notebook
+from tests.support.fake_launcher import Puppets
+from tests.support.relay_rig import Notebook
 
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec

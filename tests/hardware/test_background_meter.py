@@ -6,8 +6,8 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
+from tests.support.fake_launcher import come_true
 from tests.support.machines import GiB
-from tests.support.puppets import come_true
 
 from hotseat.hardware.background_meter import Gauge
 from hotseat.hardware.measurement import DeviceReading, Reading

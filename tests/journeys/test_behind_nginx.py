@@ -13,8 +13,8 @@ import yaml
 from scripts.make_docs import DOCS
 from tests.support.client import PATIENCE_S, Stream, chat_body, eventually, send
 from tests.support.hotseat import Hotseat
+from tests.support.page_runner import blocks_of
 from tests.support.ports import free_port
-from tests.support.reader import blocks_of
 from tests.support.stubs import stub
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.client import eventually
+from tests.support.host_headers import passed_on
 from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
-from tests.support.passed_on import passed_on
 
 from hotseat.app import FAILED, INVALID, serve
 from hotseat.config.options import ServeOptions

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import hasty
+from tests.support import short_limits
 from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.llama import REPOSITORY
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PROGRAM = (sys.executable, "-m", hasty.__name__)
+PROGRAM = (sys.executable, "-m", short_limits.__name__)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.catalogs import GIB, gpu, level, model, one_at_a_time, sleeps, with_budget
-from tests.support.puppets import Puppets
+from tests.support.fake_launcher import Puppets
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.catalog.spec import Footprint, Source

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.support.catalogs import GIB, gpu, model, sleeps, with_budget
-from tests.support.puppets import FIRST_PID, Puppets
+from tests.support.fake_launcher import FIRST_PID, Puppets
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.dispatch.dispatcher import Dispatcher

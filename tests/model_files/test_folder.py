@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.shelves import model_bytes, put
+from tests.support.model_folders import model_bytes, put
 
 from hotseat.model_files.file_kind import read_gguf
 from hotseat.model_files.folder import SETTLED_S, Stock

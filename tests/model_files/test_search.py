@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.shelves import model_bytes, put, put_checkpoint, put_ollama
+from tests.support.model_folders import model_bytes, put, put_checkpoint, put_ollama
 
 from hotseat.model_files.found import Engine, Role
 from hotseat.model_files.search import look

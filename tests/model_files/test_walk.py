@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from tests.support.shelves import put, put_checkpoint
+from tests.support.model_folders import put, put_checkpoint
 
 from hotseat.model_files.walk import Bounds, look_into
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.stage import GUARD_INTERPRETER, Stage
+from tests.support.supervisor_rig import GUARD_INTERPRETER, Stage
 
 from hotseat.model_servers.os_processes import children
 from hotseat.model_servers.supervisor import open_supervisor

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.stage import GUARD_INTERPRETER, is_alive, soon
+from tests.support.supervisor_rig import GUARD_INTERPRETER, is_alive, soon
 
 from hotseat.model_servers.guard_client import Guard
 from hotseat.model_servers.guard_link import Order

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.stage import model, soon
+from tests.support.supervisor_rig import model, soon
 
 from hotseat.identifiers import Address, LaunchId, ModelName, Upstream
 from hotseat.model_servers import liveness
@@ -20,7 +20,7 @@ from hotseat.scheduling.view import InUse
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.support.stage import Stage
+    from tests.support.supervisor_rig import Stage
 
     from hotseat.scheduling.events import UpstreamReady, UpstreamUnresponsive
 

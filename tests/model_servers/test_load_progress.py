@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.processes import command_line
-from tests.support.stage import model, soon
+from tests.support.supervisor_rig import model, soon
 
 from hotseat.identifiers import ModelName
 from hotseat.model_servers.load_progress import taken_in, weight_of
@@ -17,7 +17,7 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.stage import Stage
+    from tests.support.supervisor_rig import Stage
 
 MIB = 1 << 20
 SIZE = 256 * MIB

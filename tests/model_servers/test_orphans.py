@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support import small_house
+from tests.support import small_hotseat
 from tests.support.client import eventually
 from tests.support.processes import all_pids, command_line, environment
-from tests.support.stage import GUARD_INTERPRETER, Stage, is_alive, model, played_by, soon
+from tests.support.supervisor_rig import GUARD_INTERPRETER, Stage, is_alive, model, played_by, soon
 
 from hotseat.model_servers.descendants import Record, present_era, start_of, write
 from hotseat.model_servers.orphans import recorded
@@ -26,7 +26,7 @@ from hotseat.model_servers.supervisor import open_supervisor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-REPOSITORY = str(Path(small_house.__file__).parents[2])
+REPOSITORY = str(Path(small_hotseat.__file__).parents[2])
 RUN = "HOTSEAT_TEST_RUN"
 
 
@@ -301,7 +301,7 @@ class House:
     def __init__(self, parts: list[dict[str, Any]], run: str) -> None:
         self._mark = f"{RUN}={run}".encode()
         self.records = Path(run) / "records"
-        argv = [sys.executable, "-m", "tests.support.small_house", json.dumps(parts), f"{run}/records"]
+        argv = [sys.executable, "-m", "tests.support.small_hotseat", json.dumps(parts), f"{run}/records"]
         env = {**os.environ, RUN: run}
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=env, cwd=REPOSITORY)
         assert self.process.stdout

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.client import eventually
-from tests.support.stage import PYTHON
+from tests.support.supervisor_rig import PYTHON
 
 from hotseat.model_servers import os_processes
 from hotseat.model_servers.os_processes import (

@@ -8,14 +8,14 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.stage import model
+from tests.support.supervisor_rig import model
 
 from hotseat.identifiers import ModelName
 from hotseat.model_servers.output import KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
 from hotseat.model_servers.stdout_copy import LONGEST_LINE, Echo
 
 if TYPE_CHECKING:
-    from tests.support.stage import Stage
+    from tests.support.supervisor_rig import Stage
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 

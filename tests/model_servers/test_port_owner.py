@@ -8,9 +8,9 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.cast import HEALTHY
+from tests.support.misbehaving_servers import HEALTHY
 from tests.support.ports import free_port
-from tests.support.stage import model, played_by
+from tests.support.supervisor_rig import model, played_by
 
 from hotseat.model_servers import port_owner, sock_diag
 from hotseat.model_servers.port_owner import is_of_launch, name_of, owner_of, stranger_on
@@ -18,7 +18,7 @@ from hotseat.model_servers.port_owner import is_of_launch, name_of, owner_of, st
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.stage import Stage
+    from tests.support.supervisor_rig import Stage
 
 
 async def test_a_stranger_who_took_the_port_does_not_become_ready(stage: Stage) -> None:

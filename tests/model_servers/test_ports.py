@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.ports import free_port
-from tests.support.stage import model, played_by
+from tests.support.supervisor_rig import model, played_by
 
 from hotseat.model_servers import ports as ports_module
 from hotseat.model_servers.ports import Loan, Ports
 
 if TYPE_CHECKING:
-    from tests.support.stage import Stage
+    from tests.support.supervisor_rig import Stage
 
 
 def test_a_lent_port_is_free_and_held() -> None:

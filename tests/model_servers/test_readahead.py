@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.swap.cache import make_cold, resident_share
 from tests.support.llama import REPOSITORY
-from tests.support.stage import GUARD_INTERPRETER, Stage, model, soon
+from tests.support.supervisor_rig import GUARD_INTERPRETER, Stage, model, soon
 
 from hotseat.identifiers import ModelName
 from hotseat.model_servers import readahead

@@ -7,10 +7,10 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.cast import HEALTHY
 from tests.support.certificate import CERTIFICATE
+from tests.support.misbehaving_servers import HEALTHY
 from tests.support.names import FIRST, SECOND, black_hole, port_of, two
-from tests.support.stage import model, played_by
+from tests.support.supervisor_rig import model, played_by
 
 from hotseat.identifiers import Address
 from hotseat.model_servers import readiness
@@ -21,7 +21,7 @@ from hotseat.net.happy_eyeballs import Dialler
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.stage import Stage
+    from tests.support.supervisor_rig import Stage
 
 
 async def test_localhost_is_asked_on_both_its_addresses(stage: Stage) -> None:

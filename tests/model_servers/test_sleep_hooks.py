@@ -12,8 +12,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 from tests.support import llama
-from tests.support.puppets import come_true
-from tests.support.stage import PYTHON, model
+from tests.support.fake_launcher import come_true
+from tests.support.supervisor_rig import PYTHON, model
 
 from hotseat.catalog.sleeping import SleepLevel, step_of
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
@@ -23,7 +23,7 @@ from hotseat.scheduling.commands import PutToSleep, WakeUp
 from hotseat.scheduling.events import SleepFailed, UpstreamAsleep, UpstreamAwake, WakeFailed
 
 if TYPE_CHECKING:
-    from tests.support.stage import Stage
+    from tests.support.supervisor_rig import Stage
 
     from hotseat.scheduling.events import UpstreamReady
 

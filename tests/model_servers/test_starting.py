@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.stage import is_alive, model, soon
+from tests.support.supervisor_rig import is_alive, model, soon
 
 from hotseat.errors import LoadFailed
 from hotseat.model_servers.launch import deadline_s
@@ -20,7 +20,7 @@ from hotseat.scheduling.events import SlotsLearned, UpstreamFailed
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.stage import Stage
+    from tests.support.supervisor_rig import Stage
 
 
 TRIES = 3

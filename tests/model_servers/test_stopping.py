@@ -6,13 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from tests.support.stage import is_alive, model, played_by
+from tests.support.supervisor_rig import is_alive, model, played_by
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from tests.support.stage import Stage
+    from tests.support.supervisor_rig import Stage
 
     from hotseat.identifiers import Seconds
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.certificate import CERTIFICATE
+from tests.support.fake_launcher import come_true
 from tests.support.names import FIRST, SECOND, black_hole, has_caller, listener, port_of, two
-from tests.support.puppets import come_true
-from tests.support.relay_house import get
+from tests.support.relay_rig import get
 from tests.support.transport import within
 
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, Timeouts
@@ -24,7 +24,7 @@ from hotseat.relay.upstream.pool import Pool
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 
 async def reached(dialler: Dialler, port: int) -> str:

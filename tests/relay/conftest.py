@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvloop
-from tests.support.relay_house import MODELS, RelayHouse, relay_house
+from tests.support.relay_rig import MODELS, RelayHouse, relay_house
 
 from hotseat.settings import Access, Limits, Settings
 

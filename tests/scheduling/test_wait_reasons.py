@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.busy_clients import Pace, RushHour
 from tests.support.catalogs import one_at_a_time
-from tests.support.rush_hour import Pace, RushHour
 
 from hotseat.identifiers import ModelName
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import uvicorn
-from tests.support.puppets import Puppets, come_true
+from tests.support.fake_launcher import Puppets, come_true
 
 from hotseat import dashboard
 from hotseat.activity.recent import Activity

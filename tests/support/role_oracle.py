@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
-from tests.support.role_book import RANKS, Book, Holder, Place
+from tests.support.role_config import RANKS, Book, Holder, Place
 from tests.support.role_reading import Request, body_names, can_be_renamed, is_doubtful, must_be_refused, secrets
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 import httpx2
 import yaml
+from tests.support.fake_launcher import Puppets
 from tests.support.management import application, around, served
-from tests.support.puppets import Puppets
 from tests.support.recording_server import Heard, RecordingServer, recorded
 from tests.support.role_oracle import Oracle
 from tests.support.transport import Wire

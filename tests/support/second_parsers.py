@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.support.ports import free_port
-from tests.support.relay_house import HELLO, MODELS, relay_house
+from tests.support.relay_rig import HELLO, MODELS, relay_house
 from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import Wire
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import Puppets, catalog, come_true, spec
+from tests.support.fake_launcher import Puppets, catalog, come_true, spec
 
 from hotseat.activity.recent import Tokens
 from hotseat.dispatch.dispatcher import Dispatcher

@@ -10,7 +10,7 @@ from tests.support.routes import own_routes
 from hotseat.relay.access.origin import STATIC_PAGES
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
 OF_MODELS = (

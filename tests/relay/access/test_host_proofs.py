@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.relay.exchange.test_fleet_hops import GUESTS, ScriptedHosts, at
-from tests.support.passed_on import SECRET, passed_on
-from tests.support.relay_house import HELLO, chat, get
+from tests.support.host_headers import SECRET, passed_on
+from tests.support.relay_rig import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
 
 from hotseat.fleet.host_proof import FleetSecret, ProofChecker
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.scripted_upstream import ScriptedUpstream
     from tests.support.transport import Message
 

@@ -7,9 +7,9 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.passed_on import passed_on
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, chunked, get, post, turns
+from tests.support.fake_launcher import come_true
+from tests.support.host_headers import passed_on
+from tests.support.relay_rig import HELLO, chat, chunked, get, post, turns
 
 from hotseat.activity.usage import HELD
 from hotseat.identifiers import HostName
@@ -18,7 +18,7 @@ from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 

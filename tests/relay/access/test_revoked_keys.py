@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, get, turns
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, chat, get, turns
 
 from hotseat.relay.access.policy import Rules
 from hotseat.settings import Access, ApiKey, Role, Settings
@@ -13,7 +13,7 @@ from hotseat.settings import Access, ApiKey, Role, Settings
 if TYPE_CHECKING:
     import pytest
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 ANN, BOB = ApiKey("anns", Role.INFERENCE, "ann"), ApiKey("bobs", Role.INFERENCE, "bob")
 OF_ANN, OF_BOB = "Authorization: Bearer anns", "Authorization: Bearer bobs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from tests.support.relay_house import chat, chunked, get
+from tests.support.relay_rig import chat, chunked, get
 from tests.support.scripted_upstream import on_a_port
 
 from hotseat.catalog.named_models import RemoteModel
@@ -17,7 +17,7 @@ from hotseat.settings import Settings
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.transport import Message as Reply
 
 PAGES = [

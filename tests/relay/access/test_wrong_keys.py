@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.relay_house import HELLO, chat, get
+from tests.support.relay_rig import HELLO, chat, get
 
 from hotseat.identifiers import HostName
 from hotseat.relay.access.wrong_keys import MOST_ADDRESSES, MOST_WRONG, THE_REST, counted_as

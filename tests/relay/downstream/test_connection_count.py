@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.certificate import CERTIFICATE
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, get
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, chat, get
 from tests.support.transport import End
 
 from hotseat.net.listeners import tls_context
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 SILENT = 300
 UNKNOWN = get("/x?model=nobody")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, get, post, turns
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, chat, get, post, turns
 from tests.support.transport import End
 
 from hotseat.settings import Access, Limits
@@ -14,7 +14,7 @@ from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 UNKNOWN = get("/x?model=nobody")
 

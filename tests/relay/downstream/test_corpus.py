@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.corpus import CORPUS, SMUGGLED, Case
-from tests.support.relay_house import HELLO, chat, get, turns
+from tests.support.relay_rig import HELLO, chat, get, turns
 from tests.support.transport import End
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.transport import Message, Wire
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)

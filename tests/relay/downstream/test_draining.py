@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, get
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, chat, get
 from tests.support.transport import PROMPTLY_S, End, within
 
 from hotseat.tasks import Tasks
@@ -14,7 +14,7 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -6,8 +6,8 @@ import resource
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true, spec
-from tests.support.relay_house import HELLO, get, turns
+from tests.support.fake_launcher import come_true, spec
+from tests.support.relay_rig import HELLO, get, turns
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.relay.http.body import IN_MEMORY, Body
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.transport import Wire
 
 

@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import spec
-from tests.support.relay_house import HELLO, chat, chunked, get, post
+from tests.support.fake_launcher import spec
+from tests.support.relay_rig import HELLO, chat, chunked, get, post
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.relay.downstream.connection import ClientConnection
@@ -20,7 +20,7 @@ from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 pytestmark = pytest.mark.uncounted
 

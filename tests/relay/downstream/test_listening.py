@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.names import standing_for
 from tests.support.ports import free_port
-from tests.support.relay_house import HELLO, get
+from tests.support.relay_rig import HELLO, get
 from tests.support.transport import Wire
 
 from hotseat.net.listeners import bound
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 
 @pytest.mark.parametrize("addresses", [("::1", "127.0.0.1"), ("127.0.0.1", "127.0.0.2")])

@@ -8,7 +8,7 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.relay_house import HELLO, chat, chunked, get, post
+from tests.support.relay_rig import HELLO, chat, chunked, get, post
 from tests.support.transport import End
 
 from hotseat.relay.http.body import Body
@@ -17,7 +17,7 @@ from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 NAMED = b'{"model":"alpha"}'
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.processes import peak_memory, reset_peak_memory
-from tests.support.relay_house import get
+from tests.support.relay_rig import get
 from tests.support.stubs import stub
 
 from hotseat.daemon.file_limit import highest_file_limit, most_connections, raise_file_limit

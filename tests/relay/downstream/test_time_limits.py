@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, chunked, get
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, chat, chunked, get
 from tests.support.transport import End
 
 from hotseat.settings import Access
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.transport import Wire
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.certificate import CERTIFICATE
-from tests.support.relay_house import HELLO, chat
+from tests.support.relay_rig import HELLO, chat
 
 from hotseat.net.listeners import tls_context
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.relay_house import HELLO, chat, chunked, get, post, turns
+from tests.support.relay_rig import HELLO, chat, chunked, get, post, turns
 
 from hotseat.relay.access.policy import Rules
 from hotseat.relay.http.head_cache import Memory
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.transport import Message, Wire
 
 NAMED = b'{"model":"alpha"}'

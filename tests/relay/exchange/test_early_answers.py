@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.early import (
+from tests.support.early_streams import (
     CHUNKED_EVENTS,
     EVENTS,
     STREAMED,
@@ -20,9 +20,9 @@ from tests.support.early import (
     waiting_room,
     without_comments,
 )
-from tests.support.fountain import MOST_IN_BETWEEN, Fountain
-from tests.support.puppets import come_true, spec
-from tests.support.relay_house import HELLO, MODELS, chat, chunked, turns
+from tests.support.endless_upstream import MOST_IN_BETWEEN, Fountain
+from tests.support.fake_launcher import come_true, spec
+from tests.support.relay_rig import HELLO, MODELS, chat, chunked, turns
 from tests.support.transport import PROMPTLY_S
 
 from hotseat.catalog.spec import LoadingState
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.early import WaitingRoom
+    from tests.support.early_streams import WaitingRoom
 
 ALPHA, BETA, _ = MODELS
 TOLD = spec("slow", loading_state=LoadingState.COMMENTS)

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.early import CHUNKED_EVENTS, EVENTS, ask, cut_off, waiting_room, without_comments
-from tests.support.puppets import catalog, come_true, spec
-from tests.support.relay_house import MODELS, chunked
+from tests.support.early_streams import CHUNKED_EVENTS, EVENTS, ask, cut_off, waiting_room, without_comments
+from tests.support.fake_launcher import catalog, come_true, spec
+from tests.support.relay_rig import MODELS, chunked
 
 from hotseat.catalog.spec import LoadingState
 from hotseat.identifiers import ModelName
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.early import WaitingRoom
+    from tests.support.early_streams import WaitingRoom
 
 SLOW = ModelName("slow")
 TOLD = spec("slow", loading_state=LoadingState.COMMENTS)

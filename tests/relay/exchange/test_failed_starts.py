@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.passed_on import SECRET, passed_on
-from tests.support.puppets import come_true
-from tests.support.relay_house import chat
+from tests.support.fake_launcher import come_true
+from tests.support.host_headers import SECRET, passed_on
+from tests.support.relay_rig import chat
 
 from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 BEARER = "Authorization: Bearer "
 KEYS = (ApiKey("anns", Role.INFERENCE), ApiKey("olas", Role.OPERATE), ApiKey("adas", Role.ADMIN))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.passed_on import SECRET, passed_on
-from tests.support.puppets import come_true, spec
-from tests.support.relay_house import HELLO, chat, get, turns
+from tests.support.fake_launcher import come_true, spec
+from tests.support.host_headers import SECRET, passed_on
+from tests.support.relay_rig import HELLO, chat, get, turns
 from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import End, within
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.scripted_upstream import ScriptedUpstream
 
     from hotseat.fleet.route import Where

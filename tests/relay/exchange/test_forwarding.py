@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.certificate import CERTIFICATE
-from tests.support.puppets import spec
-from tests.support.relay_house import HELLO, chunked, get, post
+from tests.support.fake_launcher import spec
+from tests.support.relay_rig import HELLO, chunked, get, post
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import Address
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 
 async def test_fields_arrive_as_they_were_sent(house: RelayHouse) -> None:

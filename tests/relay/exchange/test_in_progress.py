@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, get
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, chat, get
 
 from hotseat.errors import UnknownTicket
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 
 async def test_a_request_is_told_from_its_arrival_to_its_end(house: RelayHouse) -> None:

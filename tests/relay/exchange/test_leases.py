@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true, spec
-from tests.support.relay_house import HELLO, chat, get, turns
+from tests.support.fake_launcher import come_true, spec
+from tests.support.relay_rig import HELLO, chat, get, turns
 from tests.support.transport import PROMPTLY_S, End
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.transport import Wire
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.puppets import come_true, spec
+from tests.support.fake_launcher import come_true, spec
 from tests.support.raising import Calls
-from tests.support.relay_house import HELLO, chat, chunked, get, post
+from tests.support.relay_rig import HELLO, chat, chunked, get, post
 from tests.support.transport import End
 
 from hotseat.catalog.spec import LoadingState, Timeouts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.transport import Wire
 
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.puppets import come_true, spec
-from tests.support.relay_house import HELLO, chat, get, post
+from tests.support.fake_launcher import come_true, spec
+from tests.support.relay_rig import HELLO, chat, get, post
 from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import PROMPTLY_S
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.scripted_upstream import ScriptedUpstream
 
 HIGH = spec("alpha", changes_by_name={"alpha:high": BodyChanges(set={"effort": 9})}, aliases=("alpha:high",))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.relay_house import chat, get
+from tests.support.relay_rig import chat, get
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n"
 COOKIE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nSet-Cookie: session=first\r\nContent-Length: 5\r\n\r\nhello"

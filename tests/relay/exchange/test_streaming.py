@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fountain import MOST_IN_BETWEEN, Fountain
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, get, post, turns
+from tests.support.endless_upstream import MOST_IN_BETWEEN, Fountain
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, chat, get, post, turns
 from tests.support.transport import End
 
 from hotseat.tasks import Tasks
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 

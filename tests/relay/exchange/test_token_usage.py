@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.relay_house import chat, chunked, get
+from tests.support.relay_rig import chat, chunked, get
 
 from hotseat.activity.recent import Tokens
 from hotseat.relay.exchange.token_usage import LARGE, LAST_PIECES, ends_of, tokens_in
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 TIMINGS = {
     "prompt_n": 5,

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true, spec
-from tests.support.relay_house import get
+from tests.support.fake_launcher import come_true, spec
+from tests.support.relay_rig import get
 from tests.support.transport import End
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from websockets.asyncio.client import ClientConnection
     from websockets.asyncio.server import Server
     from websockets.http11 import Request, Response

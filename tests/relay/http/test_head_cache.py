@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.puppets import catalog, come_true
-from tests.support.relay_house import HELLO, MODELS, chat, get, post, turns
+from tests.support.fake_launcher import catalog, come_true
+from tests.support.relay_rig import HELLO, MODELS, chat, get, post, turns
 from tests.support.transport import End
 
 from hotseat.catalog.spec import BodyChanges
@@ -19,7 +19,7 @@ from hotseat.settings import Access, ApiKey, Limits, Settings
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.transport import Message
 
     from hotseat.relay.http.head_cache import KnownRequest

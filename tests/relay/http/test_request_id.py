@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, OUR_ID, chat, chunked, get
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, OUR_ID, chat, chunked, get
 
 from hotseat.relay.http.request_id import LONGEST, numbered, split_id
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 OURS = OUR_ID.decode()
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

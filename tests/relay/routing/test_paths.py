@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.puppets import catalog, spec
+from tests.support.fake_launcher import catalog, spec
 
 from hotseat.relay.routing.model_name import Road, find_road
 from hotseat.relay.routing.paths import Dialect, PathTable, needs_no_key

@@ -6,8 +6,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true, spec
-from tests.support.relay_house import HELLO, chat, get, post
+from tests.support.fake_launcher import come_true, spec
+from tests.support.relay_rig import HELLO, chat, get, post
 
 from hotseat.activity.usage import SHOWN
 from hotseat.catalog.catalog import Policy
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.transport import Message
 
 FILE = bytes(range(256)) * 12_000

@@ -11,15 +11,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, chat
 
 from hotseat.relay.upstream.exiting import is_dying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 SERVER = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
 HOLDING = SERVER + "kept = s.accept()[0]; kept.send(b'x'); time.sleep(60)"

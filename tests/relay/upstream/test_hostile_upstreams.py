@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, chunked, get, turns
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, chat, chunked, get, turns
 from tests.support.transport import End
 
 from hotseat.relay.upstream.connection import LARGEST_HEAD, MOST_INTERIM_HEADS
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, get
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import HELLO, chat, get
 from tests.support.transport import End
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
 
 
 def promising(keep_alive: bytes) -> bytes:

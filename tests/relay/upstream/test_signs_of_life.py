@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.passed_on import SECRET
-from tests.support.puppets import come_true
-from tests.support.relay_house import HELLO, chat, get
+from tests.support.fake_launcher import come_true
+from tests.support.host_headers import SECRET
+from tests.support.relay_rig import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
 
 from hotseat.fleet.host_proof import FleetSecret, Signer
@@ -17,7 +17,7 @@ from hotseat.identifiers import HostName, ModelName
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.scripted_upstream import ScriptedUpstream
 
     from hotseat.fleet.route import Where

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.puppets import come_true, spec
-from tests.support.relay_house import HELLO, chat, get, post
+from tests.support.fake_launcher import come_true, spec
+from tests.support.relay_rig import HELLO, chat, get, post
 from tests.support.transport import PROMPTLY_S, End, within
 
 from hotseat.catalog.spec import Timeouts
@@ -17,7 +17,7 @@ from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenHouse
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from bench.chaos.wishes import REAL, REAL_GIB, ROOM_GIB, STUBS
+from bench.chaos.requests import REAL, REAL_GIB, ROOM_GIB, STUBS
 from tests.support.hotseat import MARK, PROGRAM
 from tests.support.llama import llama
 from tests.support.ports import free_port

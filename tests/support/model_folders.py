@@ -7,7 +7,7 @@ import json
 import struct
 from typing import TYPE_CHECKING
 
-from tests.support.heads import gguf_bytes, number, tensor, text
+from tests.support.gguf_heads import gguf_bytes, number, tensor, text
 
 if TYPE_CHECKING:
     from pathlib import Path

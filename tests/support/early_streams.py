@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.support.alarms import Alarms
-from tests.support.puppets import come_true
-from tests.support.relay_house import post, turns
+from tests.support.fake_launcher import come_true
+from tests.support.relay_rig import post, turns
 from tests.support.transport import End
 
 from hotseat.relay.exchange.early_stream import GRACE_S
 
 if TYPE_CHECKING:
-    from tests.support.relay_house import RelayHouse
+    from tests.support.relay_rig import RelayHouse
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 

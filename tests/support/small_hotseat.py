@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.stage import GUARD_INTERPRETER, Stage, model
+from tests.support.supervisor_rig import GUARD_INTERPRETER, Stage, model
 
 from hotseat.model_servers.supervisor import open_supervisor
 

@@ -39,7 +39,7 @@ MODELS = {
 }
 
 
-HURRIED = (sys.executable, str(REPOSITORY / "clients/hurried.py"), str(SPEED))
+HURRIED = (sys.executable, str(REPOSITORY / "clients/fast_clock.py"), str(SPEED))
 
 
 class House:

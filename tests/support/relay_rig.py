@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tests.support.puppets import Puppets, catalog, come_true, spec
+from tests.support.fake_launcher import Puppets, catalog, come_true, spec
 from tests.support.scripted_upstream import ScriptedUpstream, on_a_path, on_a_port
 from tests.support.transport import Wire
 

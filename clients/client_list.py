@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.house import REPOSITORY
+from clients.rig import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
