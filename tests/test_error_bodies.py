@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotseat.error_bodies import answer, dialect_of, one_line, stream_error
+from hotseat.error_bodies import Dialect, answer, one_line, stream_error
 from hotseat.errors import (
     Busy,
     ClientError,
@@ -23,7 +23,7 @@ from hotseat.errors import (
     UnknownModel,
     UpstreamError,
 )
-from hotseat.relay.routing.paths import Dialect
+from hotseat.relay.routing.dialect import dialect_of
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 import re
+from enum import Enum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hotseat.errors import HostUnproven, HotseatError, NotHere
-from hotseat.relay.routing.paths import Dialect, dialect_of_path
-from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
@@ -24,17 +23,10 @@ LONGEST_HEADER = 500
 SHORTEST_RETRY_S, LONGEST_RETRY_S = 1, 60
 
 
-def dialect_of(path: bytes, stainless: bool, user_agent: bytes, format: ErrorFormat) -> Dialect:  # noqa: A002 - the key's own name
-    """How the caller of this path reads errors; always plain text outside /v1/."""
-    dialect = dialect_of_path(_path_at_the_model(path))
-    if dialect is Dialect.TEXT:
-        return dialect
-    if format is not ErrorFormat.AUTO:
-        return Dialect.OPENAI if format is ErrorFormat.OPENAI else Dialect.TEXT
-    if dialect is Dialect.ANTHROPIC:
-        return dialect
-    speaks_openai = stainless or user_agent.startswith((b"OpenAI/", b"ai-sdk/")) or b" ai-sdk/" in user_agent
-    return Dialect.OPENAI if speaks_openai else Dialect.TEXT
+class Dialect(Enum):
+    TEXT = "text"
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
 
 
 def answer(error: HotseatError, dialect: Dialect, *, request_id: bytes, close: bool, head_only: bool = False) -> bytes:
@@ -102,14 +94,6 @@ _CHALLENGES = ('WWW-Authenticate: Bearer realm="hotseat"', 'WWW-Authenticate: Ba
 # A window that a foreign page opened shows the refusal at our address, and would ask a model for the icon to it.
 _NO_ICON = ("Content-Security-Policy: sandbox; default-src 'none'",)
 _FOR_BROWSERS: dict[int, tuple[str, ...]] = {HTTPStatus.UNAUTHORIZED: _CHALLENGES, HTTPStatus.FORBIDDEN: _NO_ICON}
-
-
-def _path_at_the_model(path: bytes) -> bytes:
-    path = path.partition(b"?")[0]
-    if not path.startswith(b"/upstream/"):
-        return path
-    inner = path.find(b"/v1/", len(b"/upstream/"))
-    return path[inner:] if inner > 0 else path
 
 
 def _shaped(message: str, code: str, status: int, dialect: Dialect) -> dict[str, Any]:

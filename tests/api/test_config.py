@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.api.deps import ConfigReport
+from hotseat.config.reload import ConfigReport
 
 if TYPE_CHECKING:
     from tests.support.management import Management

@@ -9,9 +9,9 @@ import pytest
 from tests.support.fake_launcher import come_true
 from tests.support.management import STARTED_AT
 
-from hotseat.api.deps import ReloadResult
 from hotseat.api.routes import status
 from hotseat.catalog.catalog import CatalogChange
+from hotseat.config.reload import ReloadResult
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.view import ModelView, View

@@ -12,9 +12,9 @@ import pytest
 from tests.support.command_line import completed
 from tests.support.fake_launcher import come_true
 
-from hotseat.api.deps import ReloadResult
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.catalog.named_models import Profile
+from hotseat.config.reload import ReloadResult
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:

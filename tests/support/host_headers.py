@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from hotseat.fleet.host_headers import said_by
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.identifiers import HostName
-from hotseat.relay.access.host_requests import said_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

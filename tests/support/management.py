@@ -16,7 +16,8 @@ from hotseat.activity.recent import Activity
 from hotseat.activity.store import Archive, Archivist
 from hotseat.activity.usage import Accounts
 from hotseat.api.app import build
-from hotseat.api.deps import ConfigReport, House, ReloadResult
+from hotseat.api.deps import House
+from hotseat.config.reload import ConfigReport, ReloadResult
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.memory.precedence import Precedence

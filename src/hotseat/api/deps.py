@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
-
-from hotseat.catalog.catalog import CatalogChange
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from hotseat.activity.recent import Activity, Finished, UnderWay
     from hotseat.activity.usage import Account
+    from hotseat.config.reload import ConfigReport, ReloadResult
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Journal
     from hotseat.fleet.view import FleetView, Order, Sighting, Standing
@@ -60,25 +59,6 @@ class FleetDesk(Protocol):
 
     async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
         """What another host says of a model, as its API answers; None where it does not, within a short time."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReloadResult:
-    """What a reload changed; complaints mean that it changed nothing."""
-
-    change: CatalogChange = field(default_factory=CatalogChange)
-    complaints: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigReport:
-    """The configuration in force, and what there is to say about it."""
-
-    resolved: dict[str, Any] = field(default_factory=dict)
-    """Macros expanded, defaults filled in, secrets left out."""
-    complaints: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-    """Why the last reload changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)

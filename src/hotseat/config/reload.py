@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from hotseat.api.deps import ConfigReport, ReloadResult
+from hotseat.catalog.catalog import CatalogChange
 from hotseat.config.effective import resolved
 from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.problems import ConfigError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from hotseat.catalog.catalog import Catalog, CatalogChange
+    from hotseat.catalog.catalog import Catalog
     from hotseat.config.load import Loaded, LookAgain
     from hotseat.identifiers import ModelName, Seconds
     from hotseat.model_files.folder import Stock
@@ -34,6 +34,25 @@ FOLDER_LOOK_S: Seconds = 2.0
 """How often a folder of models is looked into."""
 LOOK_S: Seconds = 0.5
 """How often the files of the configuration are looked at, where that is wished."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadResult:
+    """What a reload changed; complaints mean that it changed nothing."""
+
+    change: CatalogChange = field(default_factory=CatalogChange)
+    complaints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReport:
+    """The configuration in force, and what there is to say about it."""
+
+    resolved: dict[str, Any] = field(default_factory=dict)
+    """Macros expanded, defaults filled in, secrets left out."""
+    complaints: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Why the last reload changed nothing."""
 
 
 class Owner(Protocol):

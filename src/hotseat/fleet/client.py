@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 from hotseat.catalog.template import address_of
 from hotseat.errors import HostSilent, NotRunning
+from hotseat.fleet.host_headers import OPERATE, line_of_proof, lines_for_fellow, said_by
 from hotseat.identifiers import ClientId
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.net.http_client import fetch
 from hotseat.net.json_text import parsed
-from hotseat.relay.access.host_requests import OPERATE, line_of_proof, lines_for_fellow, said_by
 
 if TYPE_CHECKING:
     from hotseat.fleet.host_proof import Signer

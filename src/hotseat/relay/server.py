@@ -10,16 +10,9 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from hotseat.fleet.host_headers import client_in_line, line_of_proof, lines_for_fellow, said_by
 from hotseat.relay.access.api_keys import line_about_key
-from hotseat.relay.access.host_requests import (
-    client_in_line,
-    line_for_model,
-    line_of_proof,
-    lines_for_fellow,
-    model_in_line,
-    said_by,
-    stated_role,
-)
+from hotseat.relay.access.host_requests import line_for_model, model_in_line, stated_role
 from hotseat.relay.access.wrong_keys import WrongKeys
 from hotseat.relay.downstream.body_limits import Bodies
 from hotseat.relay.downstream.connection import ClientConnection

@@ -11,10 +11,10 @@ from tests.support.host_headers import SECRET, passed_on
 from tests.support.relay_rig import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
 
+from hotseat.fleet.host_headers import said_by
 from hotseat.fleet.host_proof import FleetSecret, ProofChecker
 from hotseat.fleet.route import HERE
 from hotseat.identifiers import HostName
-from hotseat.relay.access.host_requests import said_by
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.fake_launcher import catalog, spec
 
+from hotseat.error_bodies import Dialect
 from hotseat.relay.routing.model_name import Road, find_road
-from hotseat.relay.routing.paths import Dialect, PathTable, needs_no_key
+from hotseat.relay.routing.paths import PathTable, needs_no_key
 from hotseat.settings import Role
 
 CATALOG = catalog(spec("m"), spec("org/m"))

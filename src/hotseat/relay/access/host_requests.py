@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from hotseat.errors import HostUnproven, HotseatError, NotHere, ShuttingDown, UnknownModel
+from hotseat.fleet.host_headers import FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, INFERENCE, OPERATE, PROOF, said_by
 from hotseat.fleet.host_proof import FleetSecret, LogLimit, ProofChecker
 from hotseat.relay.access.api_keys import Verdict
-from hotseat.relay.http.head import BLANKS, FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, PROOF
 from hotseat.relay.routing.model_name import Destination, Road
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
-    from hotseat.identifiers import ClientId, HostName, ModelName, Seconds
+    from hotseat.identifiers import ModelName, Seconds
     from hotseat.relay.http.head import RequestHead
     from hotseat.relay.routing.paths import PathTable
     from hotseat.settings import Fleet
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 
 MOST_NAMES = 1024
 WARN_S: Seconds = 60.0
-INFERENCE, OPERATE = Role.INFERENCE.value.encode(), Role.OPERATE.value.encode()
 ROLES = {INFERENCE: Role.INFERENCE, OPERATE: Role.OPERATE}
 """What is passed on is never an administrator's: that is done at the host it is about."""
 UNDONE = (UnknownModel, ShuttingDown)
@@ -80,34 +79,11 @@ def said_in(head: RequestHead) -> bytes:
     )
 
 
-def said_by(*parts: bytes) -> bytes:
-    """Sender, method, target, model, client, role: none of them can hold the line end that is between them.
-
-    The body is not among them: whoever could change it on its way could as well read it, and TLS is for that.
-    """
-    return b"\n".join(parts)
-
-
-def lines_for_fellow(me: HostName, client: ClientId, role: bytes) -> bytes:
-    """What goes along with a request that is passed on, beside its model and its proof."""
-    said = {FROM_HOST: me.encode(), FOR_CLIENT: client_in_line(client), FOR_ROLE: role}
-    return b"".join(b"%b: %b\r\n" % line for line in said.items())
-
-
-def client_in_line(client: ClientId) -> bytes:
-    """As it is read on the other side."""
-    return client.encode("latin-1", "replace").strip(BLANKS)
-
-
 def stated_role(verdict: Verdict, *, has_keys: bool) -> bytes:
     """What the next host is told that the caller may do: without keys everybody may do everything."""
     if verdict.role is None:
         return INFERENCE if has_keys else OPERATE
     return INFERENCE if verdict.role is Role.INFERENCE else OPERATE
-
-
-def line_of_proof(proof: bytes) -> bytes:
-    return b"%b: %b\r\n" % (PROOF, proof)
 
 
 @lru_cache(MOST_NAMES)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.activity.usage import Accounts
 from hotseat.errors import HotseatError, TooLarge
+from hotseat.fleet.host_headers import FOR_CLIENT
 from hotseat.identifiers import ClientId
 from hotseat.relay.access.api_keys import Keys
 from hotseat.relay.access.authority import reduce_absolute
@@ -19,7 +20,6 @@ from hotseat.relay.access.own_names import own_names
 from hotseat.relay.access.page_rights import Origins
 from hotseat.relay.downstream.connection_count import ip_of
 from hotseat.relay.exchange.request import must_stay_in_memory
-from hotseat.relay.http.head import FOR_CLIENT
 from hotseat.relay.routing.paths import PathTable, needs_no_key
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from ipaddress import IPv6Address, ip_network
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ForeignHost, HostUnproven, TooManyWrongKeys, Unauthorized
+from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.downstream.connection_count import ip_of
-from hotseat.relay.http.head import PROOF
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
-from hotseat.error_bodies import answer
+from hotseat.error_bodies import Dialect, answer
 from hotseat.errors import Busy, HotseatError, TooSlow
 from hotseat.relay.access.host_requests import told_to_fellow
 from hotseat.relay.downstream.connection_count import host_of
@@ -26,7 +26,6 @@ from hotseat.relay.downstream.request_reader import BETWEEN, LOST, Reading, Requ
 from hotseat.relay.exchange.exchange import Exchange
 from hotseat.relay.exchange.request import Request, dialect_for
 from hotseat.relay.http.request_id import id_in
-from hotseat.relay.routing.paths import Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Callable

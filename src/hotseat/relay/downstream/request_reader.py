@@ -22,11 +22,12 @@ from hotseat.errors import (
     Unauthorized,
     broken,
 )
+from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.access.host_requests import road_for_fellow, said_in
 from hotseat.relay.access.policy import too_large
 from hotseat.relay.exchange.request import Request, must_stay_in_memory, names_in_json
 from hotseat.relay.http.body import Body
-from hotseat.relay.http.head import PROOF, check_spelling, read_head
+from hotseat.relay.http.head import check_spelling, read_head
 from hotseat.relay.http.head_cache import KnownRequest, Outline, key_of, may_be_learned
 from hotseat.relay.http.request_id import id_in
 from hotseat.relay.routing.model_name import MANAGEMENT, road_for

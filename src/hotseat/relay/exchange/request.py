@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.named_models import Selector
 from hotseat.catalog.spec import UNCHANGED
-from hotseat.error_bodies import dialect_of
 from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
 from hotseat.relay.http.body import PIECE
 from hotseat.relay.http.head import SWITCH, forwarded_fields, lines_about_client, upstream_lines
 from hotseat.relay.http.json_limits import SMALL
 from hotseat.relay.http.json_rewrite import BEFORE_AN_OBJECT, rewrite_json
 from hotseat.relay.http.plain_bodies import names_one_model
+from hotseat.relay.routing.dialect import dialect_of
 from hotseat.relay.routing.model_name import MODEL_IN_BODY, model_and_members, model_in_json, with_model_in_query
 from hotseat.settings import MiB
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hotseat.activity.usage import Visit
     from hotseat.catalog.named_models import Lead, RemoteModel
     from hotseat.catalog.spec import BodyChanges
+    from hotseat.error_bodies import Dialect
     from hotseat.identifiers import Address, Bytes, ClientId, Instant
     from hotseat.relay.access.api_keys import Verdict
     from hotseat.relay.http.body import Body
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from hotseat.relay.http.head_cache import KnownRequest
     from hotseat.relay.http.json_rewrite import Members
     from hotseat.relay.routing.model_name import Destination
-    from hotseat.relay.routing.paths import Dialect
     from hotseat.settings import ErrorFormat
 
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))

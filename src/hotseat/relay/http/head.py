@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError, ExpectationFailed, LoadFailed, NotImplementedHere, TooLarge, UpstreamError
+from hotseat.fleet.host_headers import BLANKS, FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, PROOF
 from hotseat.relay.access.sandbox import confined
 from hotseat.relay.http.multipart import boundary_of
 from hotseat.relay.http.request_id import BESIDE, USUAL, id_header_for
@@ -51,12 +52,6 @@ SWITCH = [b"Connection: Upgrade", b"Upgrade: websocket"]
 SAID_BY_PROXIES = frozenset((b"forwarded", b"x-forwarded-proto", b"x-forwarded-host", b"x-real-ip"))
 ALLOW_ORIGIN = b"access-control-allow-origin"
 INTERNAL = b"hotseat-"
-BLANKS = b" \t"
-"""llhttp leaves those after a value."""
-FROM_HOST, FOR_CLIENT, FOR_MODEL = b"hotseat-from", b"hotseat-client", b"hotseat-model"
-FOR_ROLE, PROOF = b"hotseat-role", b"hotseat-proof"
-"""What a host says of a request that it passes on: who it is, who asks, for which model, with which role, and that it
-is this host that says so."""
 SHOWN_ONCE = frozenset(
     (
         b"host",

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.exchange.request import Request
-from hotseat.relay.http.head import PROOF, ResponseHead, response_bytes
+from hotseat.relay.http.head import ResponseHead, response_bytes
 from hotseat.relay.http.request_id import USUAL, split_id
 from hotseat.relay.routing.model_name import MANAGEMENT
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from hotseat.error_bodies import Dialect
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ OPEN_TO_ALL = (b"/health", b"/hotseat/ready")
 """What load balancers ask, who rarely have a key."""
 FOLDERS = (b"/hotseat/", b"/upstream/")
 OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
-
-
-class Dialect(Enum):
-    TEXT = "text"
-    OPENAI = "openai"
-    ANTHROPIC = "anthropic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +133,3 @@ def without_slash(path: bytes) -> bytes:
 
 def needs_no_key(method: bytes, path: bytes) -> bool:
     return method in READING and without_slash(path) in OPEN_TO_ALL
-
-
-def dialect_of_path(path: bytes) -> Dialect:
-    """How callers of a path read errors, also where it leads to no model."""
-    return ONLY_LISTED.of_model(b"POST", path).dialect

@@ -1,0 +1,28 @@
+"""PURE: in which dialect a caller reads errors, by its path and by what it says of itself."""
+
+from __future__ import annotations
+
+from hotseat.error_bodies import Dialect
+from hotseat.relay.routing.paths import ONLY_LISTED
+from hotseat.settings import ErrorFormat
+
+
+def dialect_of(path: bytes, stainless: bool, user_agent: bytes, format: ErrorFormat) -> Dialect:  # noqa: A002 - the key's own name
+    """How the caller of this path reads errors; always plain text outside /v1/."""
+    dialect = ONLY_LISTED.of_model(b"POST", _path_at_the_model(path)).dialect
+    if dialect is Dialect.TEXT:
+        return dialect
+    if format is not ErrorFormat.AUTO:
+        return Dialect.OPENAI if format is ErrorFormat.OPENAI else Dialect.TEXT
+    if dialect is Dialect.ANTHROPIC:
+        return dialect
+    speaks_openai = stainless or user_agent.startswith((b"OpenAI/", b"ai-sdk/")) or b" ai-sdk/" in user_agent
+    return Dialect.OPENAI if speaks_openai else Dialect.TEXT
+
+
+def _path_at_the_model(path: bytes) -> bytes:
+    path = path.partition(b"?")[0]
+    if not path.startswith(b"/upstream/"):
+        return path
+    inner = path.find(b"/v1/", len(b"/upstream/"))
+    return path[inner:] if inner > 0 else path
