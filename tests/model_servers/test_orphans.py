@@ -19,7 +19,7 @@ from tests.support.processes import all_pids, command_line, environment
 from tests.support.supervisor_rig import GUARD_INTERPRETER, Stage, is_alive, model, played_by, soon
 
 from hotseat.model_servers.descendants import Record, present_era, start_of, write
-from hotseat.model_servers.orphans import recorded
+from hotseat.model_servers.orphans import is_abandoned, recorded
 from hotseat.model_servers.os_processes import children
 from hotseat.model_servers.supervisor import open_supervisor
 
@@ -61,6 +61,17 @@ async def test_the_leftovers_of_one_launch_are_not_anothers(stage: Stage) -> Non
 
     assert is_alive(grandchild)
     assert is_alive(ready.upstream.pid or 0)
+
+
+def test_the_servers_of_another_version_are_left_alone() -> None:
+    """A guard is known by an argument that no version changes, whatever its modules are called."""
+    child = "import subprocess; subprocess.run(['sleep', '60'])"
+    with subprocess.Popen([sys.executable, "-c", child, "hotseat-guard"]) as guard:
+        (server,) = eventually(lambda: children(guard.pid))
+        abandoned = is_abandoned(server)
+        os.kill(server, signal.SIGTERM)
+
+    assert not abandoned
 
 
 async def test_a_wanderer_without_environment_ends_with_the_last_launch(stage: Stage) -> None:

@@ -31,7 +31,7 @@ async def test_a_server_that_answers_is_ready(stage: Stage) -> None:
     """Its address is where it answers and its pid is the program's own."""
     ready = await stage.ready(model("dutiful"))
 
-    assert b"cast.py" in (await command_line(ready.upstream.pid))
+    assert b"misbehaving_servers.py" in (await command_line(ready.upstream.pid))
     assert ready.upstream.address.host == "127.0.0.1"
     assert ready.upstream.address.port > 0
 

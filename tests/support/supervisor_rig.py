@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CAST = str(Path(__file__).with_name("cast.py"))
+CAST = str(Path(__file__).with_name("misbehaving_servers.py"))
 PYTHON = (sys.executable, "-I", "-S")
 GUARD_INTERPRETER = (sys.executable,) if "COVERAGE_PROCESS_CONFIG" in os.environ else PYTHON
 """Coverage reaches into the guard only if it may load site-packages."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotseat.model_servers.os_processes import MARKER, children, kill_each, processes, session_of, signal_group
+from hotseat.model_servers.os_processes import GUARD, MARKER, children, kill_each, processes, session_of, signal_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,7 +66,7 @@ class Link:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [*interpreter, "-c", PROGRAM, HOME, records],
+                [*interpreter, "-c", PROGRAM, HOME, records, GUARD],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,

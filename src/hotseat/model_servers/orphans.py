@@ -12,11 +12,9 @@ import logging
 from pathlib import Path
 
 from hotseat.model_servers.descendants import ENDING, present_era, read
-from hotseat.model_servers.os_processes import PROC, kill_each, marker_of, parent_of, processes
+from hotseat.model_servers.os_processes import GUARD, PROC, kill_each, marker_of, parent_of, processes
 
 log = logging.getLogger(__name__)
-
-GUARD = b"hotseat.model_servers.guard_process"
 
 
 def private_folder(path: Path | None) -> str:
@@ -58,15 +56,15 @@ def descendants_in(path: Path) -> set[int]:
 def is_abandoned(pid: int) -> bool:
     """Is there certainly no guard among its ancestors?"""
     while parent := parent_of(pid):
-        if GUARD in command_of(parent):
+        if is_guard(parent):
             return False
         pid = parent
     return parent == 0  # None: somebody on the way has just ended, and whose his children are now is unknown
 
 
-def command_of(pid: int) -> bytes:
+def is_guard(pid: int) -> bool:
     try:
         with open(f"{PROC}/{pid}/cmdline", "rb") as command:
-            return command.read()
+            return GUARD.encode() in command.read().split(b"\0")
     except OSError:
-        return GUARD  # gone or hidden: in doubt, it looks after them
+        return True  # gone or hidden: it may be one

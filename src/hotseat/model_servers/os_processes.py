@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MARKER = "HOTSEAT_LAUNCH"
 """The environment variable by which a process is known to belong to a launch, wherever it wanders."""
+GUARD = "hotseat-guard"
+"""An argument of every guard, of every version: no hotseat ends what another one's guard looks after."""
 
 PROC = "/proc"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
