@@ -353,4 +353,4 @@ def adopted_are_gone() -> bool:
 
 async def the_guard() -> int:
     """Its pid, once the kernel shows its command line."""
-    return (await soon(lambda: [pid for pid in children(os.getpid()) if "guard import main" in command_line(pid)]))[0]
+    return (await soon(lambda: [pid for pid in children(os.getpid()) if "hotseat-guard" in command_line(pid)]))[0]
