@@ -7,16 +7,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+from hotseat.relay.access.policy import Rules
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.relay_rig import HELLO, chat, chunked, get, post, turns
 
-from hotseat.relay.access.policy import Rules
 from hotseat.relay.http.head_cache import Memory
 
 if TYPE_CHECKING:
     from tests.support.relay_rig import RelayHouse
     from tests.support.transport import Message, Wire
+
+pytestmark = pytest.mark.uncounted
 
 NAMED = b'{"model":"alpha"}'
 OK = b"HTTP/1.1 200 OK\r\n"
