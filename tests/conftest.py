@@ -20,8 +20,14 @@ settings.register_profile("quick", max_examples=100, deadline=None, derandomize=
 settings.register_profile("deep", max_examples=2_000, stateful_step_count=80, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+
+def leave_programs_alone() -> None:
+    """Coverage tells them by this variable to count as well, each time it starts."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+
+
+leave_programs_alone()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,3 +45,4 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     finally:
         if counting is not None:
             counting.start()
+            leave_programs_alone()
