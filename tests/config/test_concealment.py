@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.support.config_desk import Desk
 
+pytestmark = pytest.mark.uncounted
+
 CANARY = "Canary-7f3a91c0"
 SCHEMA = Config.model_json_schema()
 

@@ -26,6 +26,14 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
     return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The same lines run on both loops, so coverage follows only the first."""
+    for item in items:
+        parameters = getattr(item, "callspec", None)
+        if parameters and parameters.params.get("_asyncio_loop_factory") is asyncio.new_event_loop:
+            item.add_marker("uncounted")
+
+
 @pytest.fixture
 async def open_house(tmp_path: Path) -> AsyncIterator[OpenHouse]:
     """Opens the house a test asks for; it is closed and looked over after the test."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.support.relay_house import RelayHouse
     from tests.support.transport import Message, Wire
 
+pytestmark = pytest.mark.uncounted
+
 NAMED = b'{"model":"alpha"}'
 OK = b"HTTP/1.1 200 OK\r\n"
 EVENTS = chunked(b"data: a\n\n", b"data: b\n\n", b"data: [DONE]\n\n")

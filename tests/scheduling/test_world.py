@@ -8,6 +8,8 @@ import pytest
 from hypothesis import settings
 from tests.support.chaos import ENDINGS, HOUSES, ORDINARY, TROUBLES, Chaos
 
+pytestmark = pytest.mark.uncounted
+
 test_the_promises_hold_in_any_world = Chaos.TestCase
 test_the_promises_hold_in_any_world.settings = settings(max_examples=2 * settings().max_examples)
 
