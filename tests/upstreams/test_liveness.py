@@ -15,19 +15,25 @@ from tests.support.stage import model, soon
 from hotseat.scheduling.view import InUse
 from hotseat.terms import Address, LaunchId, ModelName, Upstream
 from hotseat.upstreams import liveness
-from hotseat.upstreams.liveness import COMPUTING, LIMIT_S, LOOKS, Liveness
+from hotseat.upstreams.liveness import BUSY, COMPUTING, LIMIT_S, LOOKS, Liveness
+from hotseat.upstreams.processes import processor_time
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tests.support.stage import Stage
 
     from hotseat.scheduling.events import UpstreamReady, UpstreamUnresponsive
 
 SHORT_S = 0.6
+LOOK_S = LIMIT_S / LOOKS
 QWEN, LAUNCH = ModelName("qwen"), LaunchId(1)
 NOBODY = InUse(QWEN, LAUNCH, Upstream(Address("127.0.0.1", 9)), "/health")
 """Nothing listens there."""
+
+
+async def turn() -> None:
+    await asyncio.sleep(0.001)  # probes are on their way
 
 
 class Watched:
@@ -49,16 +55,25 @@ class Watched:
         """On a clock of its own, with the limit that users have."""
         return Liveness(lambda: self.servers, lambda _: [*self.pieces], self.report, clock=lambda: self.now)
 
-    async def pass_by(self, watch: Liveness, seconds: float, look_s: float = LIMIT_S / LOOKS) -> None:
+    async def pass_by(
+        self, watch: Liveness, seconds: float, look_s: float = LOOK_S, between: Callable[[], Awaitable[object]] = turn
+    ) -> None:
+        """`between` waits for what happens until the next look; by default only what can happen at once."""
         until = self.now + seconds
         while self.now < until:
             self.now += look_s
             watch.look()
-            await asyncio.sleep(0.001)  # probes are on their way
+            await between()
 
 
 def in_use(ready: UpstreamReady, check_endpoint: str | None = "/health") -> InUse:
     return InUse(ready.model, ready.launch, ready.upstream, check_endpoint)
+
+
+async def computed(ready: UpstreamReady) -> None:
+    """For as long as makes it busy between two looks."""
+    enough = processor_time(ready.upstream.pid) + BUSY * LOOK_S
+    await soon(lambda: processor_time(ready.upstream.pid) >= enough)
 
 
 @asynccontextmanager
@@ -79,22 +94,24 @@ async def test_a_stopped_server_is_reported_once(stage: Stage, caplog: pytest.Lo
     ready = await stage.ready(model("dutiful"))
     assert ready.upstream.pid
     os.kill(ready.upstream.pid, signal.SIGSTOP)
-    async with watching(in_use(ready)) as watched:
-        await soon(lambda: watched.reports)
-        await asyncio.sleep(SHORT_S)
+    watched = Watched(in_use(ready))
+    watch = watched.liveness()
+    await watched.pass_by(watch, 3 * LIMIT_S)
+    await watch._probes.aclose()
     os.kill(ready.upstream.pid, signal.SIGCONT)
     [report] = watched.reports
 
     assert (report.model, report.launch) == (ready.model, ready.launch)
-    assert report.silent_s >= SHORT_S
+    assert report.silent_s >= LIMIT_S
     assert "upstream is unresponsive and is stopped model=qwen" in caplog.text
 
 
 async def test_a_server_that_answers_its_health_check_is_left_alone(stage: Stage) -> None:
     """However long its requests take, and whatever it answers."""
     ready = await stage.ready(model("dutiful"))
-    async with watching(in_use(ready), in_use(ready, "/not-there")._replace(launch=LaunchId(99))) as watched:
-        await asyncio.sleep(4 * SHORT_S)
+    watched = Watched(in_use(ready), in_use(ready, "/not-there")._replace(launch=LaunchId(99)))
+    watch = watched.liveness()
+    await watched.pass_by(watch, 4 * LIMIT_S, between=lambda: soon(lambda: not [*watch._probes]))
 
     assert watched.reports == []
 
@@ -105,8 +122,10 @@ async def test_a_server_of_one_thread_that_computes_is_left_alone(stage: Stage) 
     reader, writer = await asyncio.open_connection("127.0.0.1", ready.upstream.address.port)
     writer.write(b"GET /compute HTTP/1.1\r\n\r\n")
     await stage.said("computing")
-    async with watching(in_use(ready)) as watched:
-        await asyncio.sleep(4 * SHORT_S)
+    watched = Watched(in_use(ready))
+    watch = watched.liveness()
+    await watched.pass_by(watch, 2 * LIMIT_S, between=lambda: computed(ready))
+    await watch._probes.aclose()
     writer.close()
     reader.feed_eof()
 
@@ -128,8 +147,8 @@ async def test_a_server_that_only_spins_is_reported_after_five_minutes(monkeypat
 async def test_a_server_without_a_health_check_is_not_judged(stage: Stage) -> None:
     """Its silence may be work."""
     ready = await stage.ready(model("hangs_health", check_endpoint=None))
-    async with watching(in_use(ready, None)) as watched:
-        await asyncio.sleep(2 * SHORT_S)
+    watched = Watched(in_use(ready, None))
+    await watched.pass_by(watched.liveness(), 2 * LIMIT_S)
 
     assert watched.reports == []
 
