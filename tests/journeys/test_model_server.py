@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,15 +52,12 @@ def test_text_is_tokenized_while_the_only_slot_is_taken(serve: Callable[..., Hot
     """Only what the server computes waits for a slot: a POST that does not passes at once."""
     house = serve({"alpha": llama("alpha", "-np 1")})
     stream = house.stream("alpha", max_tokens=3000).until_it_speaks()
-    began = time.monotonic()
     answer = house.call("POST", "/tokenize", {"model": "alpha", "content": "a seat"})
-    took = time.monotonic() - began
     slots = house.call("GET", "/slots").json()
     stream.read()
 
     assert (answer.status, len(answer.json()["tokens"])) == (200, 6)
-    assert any(slot["is_processing"] for slot in slots)
-    assert took < 0.5
+    assert any(slot["is_processing"] for slot in slots)  # so it did not wait for that
 
 
 def test_a_grammar_binds_the_answer(house: Hotseat) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 TRIES = 3
 """On a busy machine one of them may be held up."""
+SOON_S = 10.0
+"""After a time limit, on a busy machine."""
 
 
 async def test_a_server_is_asked_with_sigterm(stage: Stage) -> None:
@@ -50,7 +52,7 @@ async def test_a_server_that_ignores_sigterm_is_killed_at_its_time(stage: Stage)
     how = await stage.end(ready)
 
     assert how == "was ended by SIGKILL"
-    assert 0.4 <= loop.time() - began < 1.5
+    assert 0.4 <= loop.time() - began < SOON_S
 
 
 async def test_two_stops_are_one(stage: Stage) -> None:
@@ -60,7 +62,7 @@ async def test_two_stops_are_one(stage: Stage) -> None:
     began = loop.time()
     await asyncio.gather(stage.stop(ready), stage.stop(ready))
 
-    assert loop.time() - began < 1.5
+    assert loop.time() - began < SOON_S
     assert not is_alive(ready.upstream.pid or 0)
 
 
