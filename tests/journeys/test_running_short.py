@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import http.client
 import resource
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
+from tests.support.client import chat_body, eventually, send
 from tests.support.stubs import stub
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ def test_descriptors_that_run_out_are_told_and_survived(serve: Callable[..., Hot
     house.load("a")
     with limited(house, resource.RLIMIT_NOFILE, 3):  # new ones get the lowest free number, so gaps must not help
         eventually(lambda: "no file descriptors are left" in house.log())
-        with suppress(OSError, http.client.HTTPException):
-            house.chat("a")
+        connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=1)  # it may be refused or not heard
+        with closing(connection), suppress(OSError, http.client.HTTPException):
+            send(connection, "POST", "/v1/chat/completions", chat_body("a", 4), {})
     eventually(lambda: "file descriptors are free again" in house.log())
 
     assert house.chat("a").status == 200
