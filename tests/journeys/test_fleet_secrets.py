@@ -22,6 +22,8 @@ pytestmark = pytest.mark.timeout(180)
 OLD, NEW = "o" * 32, "n" * 32
 MODELS = {"a": {"near": stub("near"), "both": stub("both")}, "b": {"far": stub("far"), "both": stub("both")}}
 EVERYTHING = {"near", "far", "both"}
+PAUSE_S = 0.02
+"""Without any, the client would keep the hosts from starting."""
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def asked_all_the_time(host: Hotseat, model: str) -> Iterator[list[int]]:
     is_over = threading.Event()
 
     def ask() -> None:
-        while not is_over.is_set():
+        while not is_over.wait(PAUSE_S):
             statuses.append(host.chat(model).status)
 
     asking = threading.Thread(target=ask)
