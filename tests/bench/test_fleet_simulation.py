@@ -13,6 +13,7 @@ from bench.fleet_simulation.page import sections
 from bench.fleet_simulation.policies import POLICIES
 from bench.fleet_simulation.record import Record
 from bench.fleet_simulation.workload import Workload, workload
+from tests.support.depth import by_depth
 
 if TYPE_CHECKING:
     from bench.fleet_simulation.figures import Figures
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.uncounted
 
 HOSTS, MODELS, REQUESTS = 20, 200, 20_000
+BEGINNING = by_depth(1_000, deep=3_000)
 COST = Cost(500, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 
 
@@ -61,7 +63,7 @@ def test_hosts_say_little(day: Figures) -> None:
 
 def test_a_fleet_loads_less_than_hosts_that_know_nothing_of_each_other() -> None:
     """The same beginning of a day, by chance and by counting connections."""
-    ours, others = run("hotseat", 3000), [run(policy, 3000) for policy in ("random", "least connections")]
+    ours, others = run("hotseat", BEGINNING), [run(policy, BEGINNING) for policy in ("random", "least connections")]
 
     assert all(ours.loads < 0.75 * other.loads for other in others)
     assert all(ours.wait_mean_s < 0.2 * other.wait_mean_s for other in others)
