@@ -48,7 +48,7 @@ conformance *options:
 coverage:
     coverage erase
     mkdir -p .cache
-    coverage run -m pytest -n 2 --dist worksteal -m "not big" | tee .cache/pytest.txt
+    coverage run -m pytest -n 3 --dist worksteal -m "not big" | tee .cache/pytest.txt
     coverage combine -q
     scripts/check_coverage.sh
 
