@@ -1,7 +1,7 @@
 """How hard the searches search: `HYPOTHESIS_PROFILE=deep` searches for minutes where `quick` takes seconds.
 
-And what coverage follows: not the programs that tests start, and not tests marked `uncounted`, because it makes Python
-four times as slow and other tests go the same ways.
+And what coverage follows: not the programs that tests start but for the guard in its own tests, and not tests marked
+`uncounted`, because it makes Python four times as slow and other tests go the same ways.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from coverage import Coverage
 from hypothesis import settings
+from tests.support.counting import leave_programs_alone
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
 settings.register_profile("quick", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("deep", max_examples=2_000, stateful_step_count=80, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
-
-
-def leave_programs_alone() -> None:
-    """Coverage tells them by this variable to count as well, each time it starts."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
-
 
 leave_programs_alone()
 

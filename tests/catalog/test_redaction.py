@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hotseat.catalog.redaction import redacted, secrets_in
+from hotseat.catalog.redaction import HIDDEN, redacted, secrets_in, without
 from hotseat.catalog.template import sealed, unsealed
 
 
@@ -50,3 +50,8 @@ def test_what_looks_sealed_does_no_harm(text: str) -> None:
 def test_what_was_sealed_comes_back(name: str) -> None:
     """Also names of files that are no UTF-8."""
     assert unsealed(f"x{sealed(name)}y") == f"x{name}y"
+
+
+def test_a_text_without_its_secrets() -> None:
+    """Each of them is hidden wherever it stands."""
+    assert without("sk-1 and p and sk-1", ["sk-1", "p"]) == f"{HIDDEN} and {HIDDEN} and {HIDDEN}"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.uncounted
 
+pytestmark = pytest.mark.uncounted
+
 CANARY = "Canary-7f3a91c0"
 SCHEMA = Config.model_json_schema()
 

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.counting import TOLD, VARIABLE
 from tests.support.supervisor_rig import GUARD_INTERPRETER, Stage
 
 from hotseat.model_servers.os_processes import children
@@ -22,6 +23,13 @@ def nobody_is_left() -> Iterator[None]:
     yield
 
     assert children(os.getpid()) == before
+
+
+@pytest.fixture
+def counted_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coverage follows the guards that the test starts, which is how their lines are counted."""
+    if TOLD:
+        monkeypatch.setenv(VARIABLE, TOLD)
 
 
 @pytest.fixture

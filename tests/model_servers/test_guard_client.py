@@ -19,6 +19,8 @@ from hotseat.model_servers.os_processes import children
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.usefixtures("counted_guard")
+
 TRUE, SLEEP = shutil.which("true") or "", shutil.which("sleep") or ""
 FOR_EVER = Order(SLEEP, ("sleep", "1000"), {})
 

@@ -6,15 +6,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.supervisor_rig import is_alive, model, played_by
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
     from tests.support.supervisor_rig import Stage
 
     from hotseat.identifiers import Seconds
+
+pytestmark = pytest.mark.usefixtures("counted_guard")
 
 TRIES = 3
 """On a busy machine one of them may be held up."""

@@ -18,6 +18,7 @@ from tests.support.playbook import (
     ready,
     starts,
     stops,
+    upstream_of,
     wakes_at,
 )
 
@@ -60,6 +61,16 @@ def test_a_model_in_use_has_no_ttl(tidy: Playbook) -> None:
 
     tidy.at(10_000) >> clock << nothing
     assert tidy.phase("qwen") is Phase.READY
+
+
+def test_only_servers_with_requests_are_in_use(tidy: Playbook) -> None:
+    """With their address and their health check, for whoever looks after them."""
+    tidy.with_ready("qwen", 1)
+    [used] = tidy.scheduler.in_use()
+    tidy.at(20) >> leaves(1) << wakes_at(50)
+
+    assert (used.model, used.upstream) == ("qwen", upstream_of("qwen"))
+    assert tidy.scheduler.in_use() == []
 
 
 def test_one_of_two_requests_leaves(tidy: Playbook) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from tests.support.counting import TOLD
 
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.identifiers import LaunchId, ModelName
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 CAST = str(Path(__file__).with_name("misbehaving_servers.py"))
 PYTHON = (sys.executable, "-I", "-S")
-GUARD_INTERPRETER = (sys.executable,) if "COVERAGE_PROCESS_CONFIG" in os.environ else PYTHON
+GUARD_INTERPRETER = (sys.executable,) if TOLD else PYTHON
 """Coverage reaches into the guard only if it may load site-packages."""
 
 
