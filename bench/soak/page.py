@@ -54,7 +54,7 @@ def row(trend: Trend) -> str:
 
 def faults(wrong: list[str]) -> str:
     if not wrong:
-        return "Every request ended as it should."
+        return "Every request ended as expected."
     return "\n".join(
-        [f"{len(wrong)} requests ended as they should not:", "", *(f"- `{each}`" for each in wrong[:SHOWN])]
+        [f"{len(wrong)} requests ended unexpectedly:", "", *(f"- `{each}`" for each in wrong[:SHOWN])]
     )

@@ -27,18 +27,18 @@ def test_what_is_taken_at_the_start_is_no_leak() -> None:
 
 def test_a_leak_is_named() -> None:
     """Memory, files and slowness each by its own name."""
-    assert grown([sample(n, own_mb=60 + n / 2) for n in range(40)]) == ["memory of its own, MB"]
+    assert grown([sample(n, own_mb=60 + n / 2) for n in range(40)]) == ["anonymous memory, MB"]
     assert grown([sample(n, open_files=30 + n) for n in range(40)]) == ["open files"]
     assert grown([sample(n, p50_ms=20 + n) for n in range(40)]) == [
-        "answer in one piece, p50, ms",
-        "answer in one piece, p95, ms",
+        "response time without streaming, p50, ms",
+        "response time without streaming, p95, ms",
     ]
 
 
 def test_an_answer_of_the_wrong_kind_fails_the_run() -> None:
     """Though nothing grew."""
     samples = [sample(n) for n in range(8)]
-    outcome = Outcome(1, samples, {"whole answer": 8}, ["/health: 500 instead of 200"], trends(samples), 3, 0.1)
+    outcome = Outcome(1, samples, {"complete response": 8}, ["/health: 500 instead of 200"], trends(samples), 3, 0.1)
 
     assert not outcome.holds
     assert "/health: 500 instead of 200" in page(outcome)
