@@ -17,8 +17,8 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/reference/fleet-simulation.md"
 
 ABOUT_COSTS = (
-    "Processor time, the best of seven rounds. Every host has four models and no free memory, and 10,000 models may run."
-    " At most 128 hosts are compared, so choosing takes no longer in a larger fleet."
+    "Processor time, the best of seven rounds. Every host has four models and no free memory, and 10,000 models may"
+    " run. At most 128 hosts are compared, so choosing takes no longer in a larger fleet."
 )
 
 Row = tuple[str, "Callable[[Figures], str]"]

@@ -1,4 +1,4 @@
-"""A promise holds, falls short or was not measured; only the first is good."""
+"""A target is met, missed or not measured; only the first passes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_verdict_names_its_figure() -> None:
     """Whoever reads a failure learns which figure, what was measured and what was allowed."""
     told = str(verdict(RELATIVE, figures(hotseat=80.0, go=100.0)))
 
-    assert told == "unary-16 cpu_us ≤ 0.5 × go: falls short (measured 0.8 [0.8–0.8])"
+    assert told == "unary-16 cpu_us ≤ 0.5 × go: missed (measured 0.8 [0.8–0.8])"
 
 
 def test_every_promise_is_about_something_that_is_measured() -> None:

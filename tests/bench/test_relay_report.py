@@ -84,7 +84,7 @@ def test_the_page_tells_figures_promises_and_conditions() -> None:
 
     assert "| hotseat, all duties | 1,217 [1,200–1,234] |" in text
     assert "## Streams" not in text
-    assert "| ≤ 2.2 × nginx, proxy_pass | 61.7 [61.7–61.7] | falls short |" in text
+    assert "| ≤ 2.2 × nginx, proxy_pass | 61.7 [61.7–61.7] | missed |" in text
     assert "- 2026-01-01, 2 rounds, 1 min\n- a machine; 3 % of its time went to other machines\n- nginx 1.2" in text
     assert "$" not in text
 

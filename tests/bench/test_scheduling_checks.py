@@ -1,4 +1,4 @@
-"""The promises about scheduling: what holds, what falls short, and what was not measured."""
+"""The targets for scheduling: which are met, which are missed, and which were not measured."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_gains_are_averaged_as_ratios() -> None:
 
 def test_a_verdict_says_what_was_promised_and_measured() -> None:
     """Whoever reads a failure needs no other file."""
-    assert str(Verdict("a: loads", 0.2, Side.AT_MOST, 0.125)) == "FALLS SHORT: a: loads ≤ 0.125 (measured 0.2)"
+    assert str(Verdict("a: loads", 0.2, Side.AT_MOST, 0.125)) == "MISSED: a: loads ≤ 0.125 (measured 0.2)"
 
 
 def test_a_record_survives_its_file(record: Record, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_what_reading_ahead_is_worth_is_judged_after_the_drain() -> None:
     assert [verdict.measured for verdict in verdicts(record(slow, fast))] == ["50%", "3.0%"]
     assert [verdict.holds for verdict in verdicts(record(slow, fast))] == [True, True]
     assert [verdict.holds for verdict in verdicts(record(slow, dear))] == [False, False]
-    assert "4,000 ms of the swap are left where the file was not read, and 2,000 ms" in page(record(slow, fast))
+    assert "4,000 ms of the swap are left without read-ahead, and 2,000 ms" in page(record(slow, fast))
 
 
 def test_readiness_is_judged_by_the_load() -> None:
