@@ -30,12 +30,12 @@ def test_the_page_has_the_figures() -> None:
 
     assert "3 rounds of 7 placements" in text
     assert "| a placement by hotseat's store | 2.00 ms | 2.00 – 6.00 ms |" in text
-    assert "| ours to bare, round by round | 1.50 × | 1.00 – 2.00 × |" in text
+    assert "| ratio, round by round | 1.50 × | 1.00 – 2.00 × |" in text
     assert "| 100 ms | 50 – 150 ms |" in text
     assert "| 5.0 s | 5.0 – 5.0 s |" in text
-    assert "that would be 3,000 of them" in text
-    assert "| served where it came in | 45 | 40 – 50 |" in text
-    assert "| both together, to one that stays | 2.10 × | 2.10 – 2.10 × |" in text
+    assert "that is enough for 3,000 hosts" in text
+    assert "| served by the host that received it | 45 | 40 – 50 |" in text
+    assert "| both hosts together, relative to one | 2.10 × | 2.10 – 2.10 × |" in text
 
 
 def test_a_figure_is_a_median_with_its_spread() -> None:

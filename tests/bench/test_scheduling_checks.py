@@ -34,12 +34,12 @@ def figures(client_mean_s: float, longest_wait_s: float, makespan_s: float) -> F
 
 
 def test_only_what_was_measured_is_judged(record: Record) -> None:
-    """A run of one workload is judged by the promises about it."""
+    """A run of one workload is judged by the targets for it."""
     found = [verdict.promise for verdict in verdicts(record)]
 
     assert found == [
         "g: share of runs identical to collate's",
-        "longest wait over its bound, workloads with room for one",
+        "longest wait / bound, workloads where one model fits",
     ]
 
 
@@ -100,7 +100,7 @@ def test_a_record_survives_its_file(record: Record, tmp_path: Path) -> None:
 def test_a_broken_promise_is_an_exit_code(
     record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fingerprint: str, code: int
 ) -> None:
-    """So that a script can hold the scheduler to its promises."""
+    """A script can then check the scheduler against its targets."""
     outcomes = [replace(each, fingerprint=fingerprint or each.cell.decider) for each in record.outcomes]
     replace(record, outcomes=tuple(outcomes)).write(tmp_path / "record.json")
     monkeypatch.setattr(sys, "argv", ["bench", "--from", str(tmp_path / "record.json"), "--check"])
@@ -109,9 +109,9 @@ def test_a_broken_promise_is_an_exit_code(
 
 
 def test_the_report_shows_the_run(record: Record) -> None:
-    """The page has its tables and promises, and the chart is well-formed."""
+    """The page has its tables and targets, and the chart is well-formed."""
     written = page(record)
 
     assert "| g: one model | 1 | 1 | 1 | 1 | 1 |" in written
-    assert "| g: share of runs identical to collate's | ≥ 1 | 1 | holds |" in written
+    assert "| g: share of runs identical to collate's | ≥ 1 | 1 | met |" in written
     assert ElementTree.fromstring(chart(record)).tag.endswith("svg")
