@@ -53,13 +53,13 @@ TESTED = (
     here("openai-python 3", "through_openai"),
     here("anthropic-python", "through_anthropic"),
     node("openai-node", "through_openai"),
-    here("curl", "through_curl", full_line="Asks once; `--retry 2` makes it come again as told."),
+    here("curl", "through_curl", full_line="Sends one request; `--retry 2` makes it retry as told."),
 )
 """Those that every change is tested with."""
 
-RETRIES_ANYWAY = "Does not know `x-should-retry` and asks three times, each time after a back-off of its own."
-GIVES_UP_EARLY = "Gives up after its limit and asks again; `timeout=` sets another."
-LEAVES_LATE = "Leaving its stream does not close the connection; that happens when Python next collects garbage."
+RETRIES_ANYWAY = "Does not know `x-should-retry` and sends three requests, with its own backoff."
+GIVES_UP_EARLY = "Gives up after its limit and retries; `timeout=` sets another limit."
+LEAVES_LATE = "Leaving the stream does not close the connection; Python's next garbage collection does."
 
 ON_DEMAND = (
     apart("openai-python 2", "through_openai", "openai<3"),

@@ -18,12 +18,12 @@ HEAD = f"""\
 
 <!-- Written by `just clients`; do not edit. -->
 
-Each client, with its default settings, was put through each situation against hotseat and scripted model servers.
-Where it lasts minutes, they pass {SPEED} times as fast: for the load, the client's limit and hotseat's comments.
+Each client was tested with its default settings in each situation, against hotseat and scripted model servers.
+Situations that last minutes run {SPEED} times as fast: the load, the client's limit and hotseat's comments.
 """
 LEGEND = """\
-✓ means that it did; a number leads to what the client does instead, whoever serves it.
-The limit is how long the client waits for the next byte if nobody tells it otherwise."""
+✓ means that the client behaves as described; a number refers to a note on what it does instead, with any server.
+The limit is how long the client waits for the next byte by default."""
 
 
 def page(rows: Sequence[Row]) -> str:

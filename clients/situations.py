@@ -23,12 +23,12 @@ class Letdown(AssertionError):
 
 
 def plain_answer(house: House, caller: Caller) -> None:
-    """A plain question gets the whole answer."""
+    """A request without streaming gets the complete response."""
     expect_whole(caller.ask("good"), "good")
 
 
 def streamed_answer(house: House, caller: Caller) -> None:
-    """A streamed answer has the same words and comes in more than one piece."""
+    """A streamed response has the same text and arrives in more than one piece."""
     outcome = caller.stream("good")
 
     expect_whole(outcome, "good")
@@ -36,20 +36,20 @@ def streamed_answer(house: House, caller: Caller) -> None:
 
 
 def slow_load(house: House, caller: Caller) -> None:
-    """A model that loads for 3 s is waited for with the client's own time limits, and asked once."""
+    """The client waits for a model that loads for 3 s with its own time limits and sends one request."""
     expect_whole(caller.ask("slow-to-load"), "slow-to-load")
     expect_asked_once(house, "slow-to-load")
 
 
 def two_minutes_of_silence(house: House, caller: Caller) -> None:
-    """A stream whose model loads for two minutes is waited for with the client's own time limit, and asked for once."""
+    """The client waits for a stream whose model loads for two minutes with its own limit and sends one request."""
     limit_s = caller.limit_s and caller.limit_s / SPEED
     expect_whole(caller.stream("two-minutes", limit_s), "two-minutes")
     expect_asked_once(house, "two-minutes")
 
 
 def two_minutes_of_comments(house: House, caller: Caller) -> None:
-    """With `sendLoadingState: comments` that holds even for a time limit of one minute, which strikes in silence."""
+    """The same with a limit of one minute, which silence would exceed, and `sendLoadingState: comments`."""
     in_silence = caller.stream("two-minutes-and-hurry", ONE_MINUTE_S)
     gave_up = in_silence.error is not None or house.answers("two-minutes-and-hurry", "4xx") > 0
     expect(gave_up, "waited in silence for longer than it was told to")
@@ -58,7 +58,7 @@ def two_minutes_of_comments(house: House, caller: Caller) -> None:
 
 
 def unknown_model(house: House, caller: Caller) -> None:
-    """The error that the user sees names the model that does not exist and the one that was meant."""
+    """The user sees an error with the name that does not exist and the nearest name."""
     outcome = caller.ask("goood")
 
     expect_error(outcome, "goood")
@@ -66,7 +66,7 @@ def unknown_model(house: House, caller: Caller) -> None:
 
 
 def failed_start(house: House, caller: Caller) -> None:
-    """The user sees why the model did not start, and the client does not have it tried again in vain."""
+    """The user sees why the model did not start, and the client does not retry in vain."""
     expect_error(caller.ask("broken"), "told to exit on start")
     starts = len(house.noted("broken", "started"))
     expect(starts == 1, f"had the model started {starts} times")
@@ -74,7 +74,7 @@ def failed_start(house: House, caller: Caller) -> None:
 
 
 def death_mid_stream(house: House, caller: Caller) -> None:
-    """A model that dies while it answers is an error with its reason, never a short answer."""
+    """If the model dies during its response, the user sees an error with the reason, never a short response."""
     outcome = caller.stream("dies-mid-stream")
 
     expect(outcome.error is not None, f"took {outcome.text!r} for the whole answer")
@@ -83,7 +83,7 @@ def death_mid_stream(house: House, caller: Caller) -> None:
 
 
 def full_line(house: House, caller: Caller) -> None:
-    """A client that is refused because too many wait comes again as told, and gets its answer."""
+    """A client that is refused because the queue is full retries as told and gets its response."""
     with house.crowd():
         caller.begin("ask", "narrow")
         eventually(lambda: house.answers("narrow", "4xx"))
@@ -92,7 +92,7 @@ def full_line(house: House, caller: Caller) -> None:
 
 
 def cancel(house: House, caller: Caller) -> None:
-    """The model server learns within a second that the client has closed its stream after three pieces."""
+    """The client closes its stream after three pieces, and the model server notices within a second."""
     outcome = caller.leave("leisurely")
     expect(outcome.error is None, f"failed with {outcome.error}")
     expect(outcome.left_at is not None, "did not leave")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the pages of docs/ that are made from the code, so that they cannot lie. `just docs`; a test compares them."""
+"""Generate the pages of docs/ that describe the code (`just docs`). A test checks that they are up to date."""
 
 from __future__ import annotations
 
@@ -66,18 +66,16 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
 
 
-# The life of a model
+# Lifecycle
 
 
 def lifecycle() -> str:
     about = (
-        "The phases of a model's server and every legal move between them.\n"
-        "A move that is not drawn cannot happen: the scheduler would raise `InvalidMove`."
+        "The phases of a model's server and the legal transitions between them.\n"
+        "Any other transition raises `InvalidMove` in the scheduler."
     )
     room = ", ".join(f"`{phase.value}`" for phase in Phase if phase.takes_room)
-    return page(
-        "The life of a model", about, f"```mermaid\n{diagram()}\n```", f"A model takes room while it is {room}."
-    )
+    return page("Model lifecycle", about, f"```mermaid\n{diagram()}\n```", f"A model uses memory while it is {room}.")
 
 
 # Configuration
@@ -88,32 +86,34 @@ def configuration() -> str:
     for path, field in keys_of(Config, "", set()):
         if mark := unused(field):
             not_used.append((f"`{path}`", f"{reason(mark)}."))
-        elif field.annotation not in forms_in(field.annotation):  # what only holds keys says nothing by itself
+        elif field.annotation not in forms_in(field.annotation):  # a key that only groups others has no row
             used.append((f"`{path}`", default_of(field), (field.description or "").replace("\n", " ")))
     about = (
-        "A YAML file; `*` stands for a name of your choice.\n"
-        "Durations are seconds or texts such as `90s` and `5m`; sizes are bytes or texts such as `18GiB`.\n"
-        "Unknown keys are errors, and `hotseat check` tells their place.\n"
+        "The configuration is a YAML file; `*` stands for a name of your choice.\n"
+        "Durations are seconds or strings such as `90s` and `5m`; sizes are bytes or strings such as `18GiB`.\n"
+        "Unknown keys are errors, and `hotseat check` shows their line and column.\n"
         "`hotseat schema` prints the JSON Schema for editors."
     )
-    about_them = "llama-swap's files may have these; they are checked, and a warning says that they have no effect."
+    about_them = (
+        "llama-swap's files may contain these keys. They are validated but have no effect, and a warning says so."
+    )
     return page(
         "Configuration",
         about,
         table(("key", "default", "meaning"), used),
-        "## Read but not used",
+        "## Accepted without effect",
         about_them,
         table(("key", "what happens instead"), not_used),
     )
 
 
 def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Iterator[tuple[str, FieldInfo]]:
-    """Every key, as a dotted path, depth first; neither what has no effect nor a form told before is entered."""
+    """Every key, as a dotted path, depth first; keys without effect and forms already listed are not entered."""
     known = ModelForm.model_fields if form is ModelsDir else {}
     told_forms.add(form)
     for name, field in form.model_fields.items():
         if name in known:
-            continue  # a folder of models has the keys of a model, which were told before
+            continue  # a folder of models has the keys of a model, which are already listed
         path = f"{prefix}{field.alias or name}"
         yield path, field
         inner = [] if unused(field) else forms_in(field.annotation)
@@ -122,7 +122,7 @@ def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Itera
 
 
 def step_into(annotation: Any) -> str:
-    """From a key to the forms below it: as the key itself, as entries of a list, or under names."""
+    """The path step from a key to the forms below it: none, a list entry, or a name."""
     if any(inspect.isclass(each) and issubclass(each, Form) for each in alternatives(annotation)):
         return ""
     if get_origin(annotation) in (Union, UnionType) and NoneType in get_args(annotation):
@@ -131,7 +131,7 @@ def step_into(annotation: Any) -> str:
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """What a value may be, one by one. Any, because annotations are."""
+    """The members of a union type. Any, because annotations are."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return alternatives(parts[0])
@@ -171,7 +171,7 @@ def size_of(unit: str) -> int:
     return {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
 
 
-# Coming from llama-swap: a page written by hand around a table that is not
+# Migration from llama-swap: a handwritten page around a generated table
 
 BEGIN, END = "<!-- Made from the code by `just docs` -->", "<!-- until here -->"
 
@@ -184,7 +184,7 @@ def from_llama_swap() -> str:
 
 
 def standing(row: Row) -> tuple[str, str]:
-    """How a key of llama-swap stands here, and what is different about it."""
+    """How hotseat treats a key of llama-swap, and what is different."""
     match unused(field_at(row.key)):
         case Later(instead):
             return "not yet", f"{instead}."
@@ -211,9 +211,9 @@ def command_line() -> str:
     assert isinstance(group, typer.core.TyperGroup)
     parts = [told(name, command) for name, command in leaves(group)]
     exits = (
-        "Exit codes: 0 fine, 1 failed, 2 misuse, 3 bad configuration, 4 no server there.\n"
-        "`hotseat --install-completion` makes your shell complete commands, options and the names of models;"
-        " `NO_COLOR` is honoured."
+        "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 invalid configuration, 4 server not reachable.\n"
+        "`hotseat --install-completion` installs shell completion for commands, options and model names."
+        " Set `NO_COLOR` to turn colours off."
     )
     return page("Command line", group.help or "", exits, *parts)
 
@@ -255,16 +255,19 @@ def meaning_of(param: Any) -> str:
 
 
 def http_api() -> str:
-    # Nothing is asked of the house while it is only described.
+    # Describing the routes calls none of them.
     described = document(build(cast("House", None)))
     rows = [
         (f"`{method.upper()} {path}`", operation.get("summary", ""), ", ".join(operation["responses"]))
         for path, methods in described["paths"].items()
         for method, operation in methods.items()
     ]
-    shapes = "Shapes of bodies and answers are in the OpenAPI document at `/hotseat/openapi.json`, shown at `/swagger`."
+    shapes = "The OpenAPI document at `/hotseat/openapi.json` describes requests and responses; `/swagger` shows it."
     return page(
-        "HTTP API", described["info"]["description"].strip(), table(("request", "does", "answers"), rows), shapes
+        "HTTP API",
+        described["info"]["description"].strip(),
+        table(("request", "description", "status codes"), rows),
+        shapes,
     )
 
 
@@ -273,11 +276,10 @@ def http_api() -> str:
 
 def metrics() -> str:
     about = (
-        "`GET /metrics` in Prometheus' text format; `metrics: false` switches it off.\n"
-        "The figures are an interface: of a **stable** one neither name nor type, labels or meaning change before the"
-        " next major version.\n"
-        "New figures, new values of a label and finer buckets may come with any version.\n"
-        "Counters of configured models are there from the beginning, at 0; a histogram appears with its first value."
+        "`GET /metrics` returns them in Prometheus' text format; `metrics: false` turns it off.\n"
+        "The name, type, labels and meaning of a **stable** metric do not change before the next major version.\n"
+        "Any version may add metrics, label values and finer buckets.\n"
+        "Counters of configured models start at 0 when hotseat starts; a histogram appears with its first value."
     )
     rows = [
         (f"`{figure.name}`", figure.kind.value, listed(figure.labels), figure.meaning, figure.stability.value)
@@ -289,11 +291,11 @@ def metrics() -> str:
         about,
         table(("metric", "type", "labels", "meaning", "stability"), rows),
         "## Labels",
-        "No client can make a new time series: every label has the values below, or those of the configuration.",
+        "Clients cannot create time series: every label has the values below, or values from the configuration.",
         table(("label", "meaning", "values"), labels),
         "## Buckets",
-        f"Of seconds: {', '.join(f'{bound:g}' for bound in BOUNDS_S)}.\n"
-        f"Of tokens per second: {', '.join(f'{bound:g}' for bound in BOUNDS_PER_S)}.",
+        f"Seconds: {', '.join(f'{bound:g}' for bound in BOUNDS_S)}.\n"
+        f"Tokens per second: {', '.join(f'{bound:g}' for bound in BOUNDS_PER_S)}.",
     )
 
 
@@ -301,7 +303,7 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "–"
 
 
-# Simulation: the how-to's commands are run, and what they say is shown
+# Simulation: runs the how-to's commands and shows their output
 
 
 def simulation() -> dict[str, str]:

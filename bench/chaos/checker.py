@@ -23,13 +23,13 @@ BREAKING = ("reset-mid", "fin-mid", "die-mid", "garble-mid", "stall-mid", "close
 DEADLY = ("die-early", "die-mid")
 """Faults of one request that end the server for all."""
 CUTTING = (
-    "kill -9 of a server", "health check hangs", "exits at its start", "loads slowly", "port is stolen",
-    "unload by an operator", "SIGTERM and a new start", "kill -9 of hotseat", "kill -9 of the guard",
+    "kill -9 of a server", "health check hangs", "server exits at start", "slow load", "port taken by another process",
+    "unload by an operator", "SIGTERM and restart", "kill -9 of hotseat", "kill -9 of the guard",
     "kill -9 of a host", "SIGTERM of a host", "a host is out of reach", "a host is cut off from all",
 )  # fmt: skip
 """Faults that may end an answer in its middle."""
 DEAFENING = (
-    "SIGTERM and a new start", "kill -9 of hotseat", "descriptors run out", "kill -9 of a host", "SIGTERM of a host",
+    "SIGTERM and restart", "kill -9 of hotseat", "no descriptors", "kill -9 of a host", "SIGTERM of a host",
 )  # fmt: skip
 """Faults in which hotseat may close a connection without a word, or take none."""
 AROUND_S = 2.0

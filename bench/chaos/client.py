@@ -18,11 +18,11 @@ Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class End(Enum):
-    WHOLE = "whole answer"
-    ERROR = "honest error"
-    BROKEN = "broken visibly"
-    LEFT = "hung up itself"
-    SILENT = "closed without a word"
+    WHOLE = "complete response"
+    ERROR = "error response"
+    BROKEN = "visibly broken"
+    LEFT = "client disconnected"
+    SILENT = "closed without response"
     UNREACHED = "no connection"
     TOO_LATE = "no end in time"
 

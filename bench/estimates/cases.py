@@ -45,7 +45,7 @@ CASES = (
     Case("four slots, large vocabulary", replace(MIDDLE, vocab=128_000, quant="Q4_K"), "-c 16384 -np 4"),
     Case("not mapped", LARGE, "-c 4096 -np 1 --load-mode none"),
     Case("not reordered", replace(LARGE, quant="Q6_K"), "-c 8192 --no-repack"),
-    Case("attention as a table", MIDDLE, "-c 1024 -np 1 -fa off"),
+    Case("no flash attention", MIDDLE, "-c 1024 -np 1 -fa off"),
     Case("sliding windows", replace(MIDDLE, arch="gemma3", layers=18, more=WINDOWS), "-c 32768 -np 2"),
     Case("experts", replace(MIDDLE, arch="qwen3moe", quant="Q4_0", more=EXPERTS), "-c 8192"),
     Case("latent attention", replace(MIDDLE, arch="deepseek2", kv_heads=1, more=LATENT), "-c 8192 --no-repack"),

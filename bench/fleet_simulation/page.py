@@ -17,46 +17,46 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/reference/fleet-simulation.md"
 
 ABOUT_COSTS = (
-    "Processor time, the best of seven rounds. Every host has four models and no free room, and 10,000 may run;"
-    " of many hosts 128 are compared, so choosing does not take longer where there are more."
+    "Processor time, the best of seven rounds. Every host has four models and no free memory, and 10,000 models may"
+    " run. At most 128 hosts are compared, so choosing takes no longer in a larger fleet."
 )
 
 Row = tuple[str, "Callable[[Figures], str]"]
 
 OUTCOME: list[Row] = [
     ("served", lambda run: f"{run.served:,}"),
-    ("refused: the line was full", lambda run: f"{run.refused:,}"),
+    ("refused: the queue was full", lambda run: f"{run.refused:,}"),
     ("broken: the host failed", lambda run: f"{run.broken:,}"),
     ("loads", lambda run: f"{run.loads:,}"),
     ("loads per 100 requests", lambda run: f"{100 * run.loads / run.requests:.1f}"),
-    ("— of a model that was loading elsewhere already", lambda run: f"{run.doubled:,}"),
-    ("— for a further replica", lambda run: f"{run.replicas:,}"),
+    ("— of a model that was already loading elsewhere", lambda run: f"{run.doubled:,}"),
+    ("— for another replica", lambda run: f"{run.replicas:,}"),
     ("served at once", lambda run: f"{100 * run.at_once:.1f} %"),
     ("wait, mean", lambda run: f"{run.wait_mean_s:.1f} s"),
     ("wait, p50", lambda run: f"{run.wait_p50_s:.1f} s"),
     ("wait, p99", lambda run: f"{run.wait_p99_s:.0f} s"),
     ("wait, longest", lambda run: f"{run.wait_max_s:.0f} s"),
-    ("busiest host beside the mean, work per GiB", lambda run: f"{run.imbalance:.1f} ×"),
+    ("busiest host relative to the mean, work per GiB", lambda run: f"{run.imbalance:.1f} ×"),
     ("evenness of work per GiB (Jain)", lambda run: f"{run.evenness:.2f}"),
-    ("came back to the same host, of those that could", lambda run: f"{100 * run.affinity:.0f} %"),
+    ("returned to the same host, of those that could", lambda run: f"{100 * run.affinity:.0f} %"),
 ]
 COST: list[Row] = [
     ("writes per second and host", lambda run: f"{run.writes_per_host_s:.2f}"),
-    ("messages heard per second and host", lambda run: f"{run.heard_per_host_s:.0f}"),
+    ("messages received per second and host", lambda run: f"{run.heard_per_host_s:.0f}"),
     ("bytes of a record, mean", lambda run: f"{run.record_bytes:.0f}"),
     ("claims per second, whole fleet", lambda run: f"{run.claims_per_s:.1f}"),
-    ("claims that met another", lambda run: f"{run.conflicts:,}"),
-    ("the run itself, processor time", lambda run: f"{run.took_s:.0f} s"),
+    ("conflicting claims", lambda run: f"{run.conflicts:,}"),
+    ("processor time of the simulation", lambda run: f"{run.took_s:.0f} s"),
 ]
 
 
 BY_SIZE: list[tuple[str, Callable[[Cost], str]]] = [
     ("hosts", lambda cost: f"{cost.hosts:,}"),
-    ("to take in a record", lambda cost: f"{cost.apply_us:.0f} µs"),
-    ("to place a request, 1 replica", lambda cost: f"{cost.serve_us:.1f} µs"),
+    ("processing a record", lambda cost: f"{cost.apply_us:.0f} µs"),
+    ("placing a request, 1 replica", lambda cost: f"{cost.serve_us:.1f} µs"),
     ("8 replicas", lambda cost: f"{cost.serve_replicas_us:.0f} µs"),
-    ("to choose who loads, all hosts full", lambda cost: f"{cost.load_us:.0f} µs"),
-    ("what is known, in memory", lambda cost: f"{cost.roster_mb:.1f} MB"),
+    ("choosing the host that loads, all hosts full", lambda cost: f"{cost.load_us:.0f} µs"),
+    ("memory for the roster", lambda cost: f"{cost.roster_mb:.1f} MB"),
 ]
 
 
@@ -84,7 +84,7 @@ def sections(record: Record) -> list[tuple[str, str]]:
         knowing = [run for run in runs if run.record_bytes]
         found.append((title, f"{table(OUTCOME, runs)}\n\n{table(COST, knowing)}"))
     if record.costs:
-        found.append(("What deciding costs, by the number of hosts", f"{ABOUT_COSTS}\n\n{costs_table(record.costs)}"))
+        found.append(("Cost of decisions by number of hosts", f"{ABOUT_COSTS}\n\n{costs_table(record.costs)}"))
     return found
 
 

@@ -20,8 +20,8 @@ class Side(Enum):
 
 
 class Outcome(Enum):
-    HOLDS = "holds"
-    FALLS_SHORT = "falls short"
+    HOLDS = "met"
+    FALLS_SHORT = "missed"
     NOT_MEASURED = "not measured"
 
 

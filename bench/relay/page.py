@@ -47,7 +47,7 @@ def page(record: Record, figures: Figures) -> str:
 
 
 def promise_rows(found: Sequence[Verdict]) -> list[list[str]]:
-    head = ["hotseat's", "promise", "measured", ""]
+    head = ["figure of hotseat", "target", "measured", ""]
     return [head, *(promise_row(verdict) for verdict in found)]
 
 

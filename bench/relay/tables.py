@@ -74,7 +74,7 @@ TABLES = (
     Table(
         "Streams",
         "Server-sent events, 50 chunks a second in every stream. "
-        "A proxy that does not keep up merges chunks, which flatters its CPU time: look at the delivered rate too.",
+        "A proxy that does not keep up merges chunks, which lowers its CPU time: compare the delivered rate too.",
         (
             Column("CPU-µs per chunk, 100 streams", "sse-100", "cpu_us", digits=1),
             Column("500 streams", "sse-500", "cpu_us", digits=1),
@@ -87,16 +87,16 @@ TABLES = (
     ),
     Table(
         "Memory",
-        "PSS of a fresh process in MB: at rest, added by 1,000 streams (a chunk a second), by 1,000 idle connections.",
+        "PSS of a fresh process in MB: idle, added by 1,000 streams (a chunk a second), by 1,000 idle connections.",
         (
-            Column("at rest", "streams-memory-1000", "base_mb", digits=1),
+            Column("idle", "streams-memory-1000", "base_mb", digits=1),
             Column("1,000 streams", "streams-memory-1000", "mb_per_1000", digits=1),
             Column("1,000 idle connections", "idle-memory-1000", "mb_per_1000", digits=1),
         ),
     ),
     Table(
         "A real llama-server",
-        "One token from a tiny model, so that the proxy's share is as large as it can be; nothing is pinned to a core.",
+        "One token from a tiny model, so that the proxy's share is as large as possible; nothing is pinned to a core.",
         (
             Column("requests/s, 8 connections", "llama-8", "per_s"),
             Column("% of bare", "llama-8", "share_of_bare", 100.0),

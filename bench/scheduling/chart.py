@@ -67,7 +67,7 @@ def chart(record: Record) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" width="{WIDTH}" role="img"'
         ' aria-labelledby="title">'
     )
-    title = '<title id="title">Latency and longest wait of each rule on each workload, and what decisions cost</title>'
+    title = '<title id="title">Latency and longest wait of each policy on each workload, and cost of decisions</title>'
     return "\n".join([frame, title, f"<style>{STYLE}</style>", *parts, "</svg>"]) + "\n"
 
 

@@ -42,7 +42,7 @@ class Verdict:
         return self.measured >= self.limit
 
     def __str__(self) -> str:
-        word = "holds" if self.holds else "FALLS SHORT"
+        word = "met" if self.holds else "MISSED"
         return f"{word}: {self.promise} {self.side.value} {self.limit:g} (measured {self.measured:.3g})"
 
 
@@ -79,10 +79,10 @@ def waiting(record: Record) -> Iterator[Verdict]:
     alone = [name for name, workload in WORKLOADS.items() if workload.room_for_one]
     shares = [each.share_of_bound for name in alone for each in record.of(name, TURNS)]
     if shares:
-        yield Verdict("longest wait over its bound, workloads with room for one", max(shares), Side.AT_MOST, 1.0)
+        yield Verdict("longest wait / bound, workloads where one model fits", max(shares), Side.AT_MOST, 1.0)
     if crowds := record.of("crowd", TURNS):
         worst = max(each.share_of_bound for each in crowds)
-        yield Verdict(f"longest wait over its bound, {len(crowds)} random scenarios", worst, Side.AT_MOST, 1.0)
+        yield Verdict(f"longest wait / bound, {len(crowds)} random scenarios", worst, Side.AT_MOST, 1.0)
 
 
 def mixes(record: Record) -> Iterator[Verdict]:

@@ -42,13 +42,13 @@ def page(record: Record) -> str:
 
 
 def promise_rows(record: Record) -> list[list[str]]:
-    head = ["promise", "allowed", "measured", ""]
+    head = ["target", "allowed", "measured", ""]
     return [head] + [
         [
             each.promise,
             f"{each.side.value} {each.limit:g}",
             f"{each.measured:.3g}",
-            "holds" if each.holds else "falls short",
+            "met" if each.holds else "missed",
         ]
         for each in verdicts(record)
     ]

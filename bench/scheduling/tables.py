@@ -94,11 +94,11 @@ def bound_rows(record: Record) -> Rows:
         for name, found in shares.items()
         if found
     ]
-    return [["scenario", "room", "longest claim-to-ready / bound"], *body] if body else []
+    return [["scenario", "models that fit", "longest claim-to-ready / bound"], *body] if body else []
 
 
 def room(name: str) -> str:
-    return "for one" if name == "crowd" or WORKLOADS[name].room_for_one else "for several"
+    return "one" if name == "crowd" or WORKLOADS[name].room_for_one else "several"
 
 
 def mix_rows(record: Record) -> Rows:
@@ -110,7 +110,7 @@ def mix_rows(record: Record) -> Rows:
             extremes = sorted(theirs.client_mean_s / ours.client_mean_s for ours, theirs in pairs)
             gains = [f"{gain(pairs, measure):.2f}" for measure in measures]
             body.append([rival, *gains, f"{better:.0%}", f"{extremes[0]:.2f} / {extremes[-1]:.1f}"])
-    head = ["theirs / ours", "loads", "makespan", "mean", "p95", "longest wait", "per client", "worst-off client"]
+    head = ["other / hotseat", "loads", "makespan", "mean", "p95", "longest wait", "per client", "worst-off client"]
     return [[*head, "better or within 2 %", "worst / best case"], *body] if body else []
 
 
@@ -144,23 +144,23 @@ def real_rows(record: Record) -> Rows:
 
 
 TABLES = (
-    *(Table(each.title, "Means over the seeds.", partial(workload_rows, measure=each)) for each in MEASURES),
+    *(Table(each.title, "Mean over the seeds.", partial(workload_rows, measure=each)) for each in MEASURES),
     Table("Patience", "Loads / mean latency in s / longest wait in s.", patience_rows),
-    Table("Waiting and its bound", "Proved for room for one; with room for several it is reported.", bound_rows),
+    Table("Waiting and its bound", "Proved where one model fits at a time; otherwise only reported.", bound_rows),
     Table(
         "Random mixes",
-        "Geometric means of theirs over ours on seeds that nothing was tuned on: above 1 ours is better.",
+        "Geometric means of the other policy over hotseat, on seeds not used for tuning: above 1, hotseat is better.",
         mix_rows,
     ),
     Table(
         "The exact optimum",
-        "Total latency over that of the best schedule there is, on small random instances with room for one.",
+        "Total latency relative to the optimal schedule, on small random instances where one model fits at a time.",
         optimum_rows,
     ),
-    Table("What a decision costs", "CPU time, mean over the events of the situation, best of three runs.", cost_rows),
+    Table("Cost of a decision", "CPU time, mean over the events of a scenario, best of three runs.", cost_rows),
     Table(
         "Real processes",
-        "The same traces through the real proxy and real child processes, at a twentieth of the time.",
+        "The same traces with the real proxy and real child processes, twenty times as fast.",
         real_rows,
     ),
 )

@@ -137,7 +137,7 @@ def own_memory(ready: UpstreamReady) -> Bytes:
 
 
 def rows(trips: list[Trip]) -> Rows:
-    table: Rows = [["model", "way", "leave", "return", "first byte", "whole", "p10–p90", "kept", "pairs"]]
+    table: Rows = [["model", "method", "leave", "return", "first byte", "whole", "p10–p90", "kept", "pairs"]]
     for model in dict.fromkeys(trip.model for trip in trips):
         for way in (SLEEP, RESTART):
             table.append(row(model, way, [trip for trip in trips if (trip.model, trip.way) == (model, way)]))

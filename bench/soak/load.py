@@ -46,7 +46,7 @@ class Account:
             self.wrong.append(f"{told.end.value}: {told.status} {told.text[:200]}")
 
     def note_answer(self, status: int, expected: int, what: str) -> None:
-        self.ends["whole answer" if status < 400 else "honest error"] += 1
+        self.ends["complete response" if status < 400 else "error response"] += 1
         if status != expected:
             self.wrong.append(f"{what}: {status} instead of {expected}")
 

@@ -48,13 +48,11 @@ def page(outcome: Outcome) -> str:
 
 
 def row(trend: Trend) -> str:
-    verdict = "holds" if trend.holds else "**grew**"
+    verdict = "within limit" if trend.holds else "**grew**"
     return f"| {trend.name} | {trend.early:.1f} | {trend.late:.1f} | {trend.most:.1f} | {verdict} |"
 
 
 def faults(wrong: list[str]) -> str:
     if not wrong:
-        return "Every request ended as it should."
-    return "\n".join(
-        [f"{len(wrong)} requests ended as they should not:", "", *(f"- `{each}`" for each in wrong[:SHOWN])]
-    )
+        return "Every request ended as expected."
+    return "\n".join([f"{len(wrong)} requests ended unexpectedly:", "", *(f"- `{each}`" for each in wrong[:SHOWN])])

@@ -19,10 +19,10 @@ STYLE = """
   @media (prefers-color-scheme: dark) { svg { color: #e6edf3; } polyline { stroke: #ff8a3d; } }
 """
 PANELS: tuple[tuple[str, Callable[[Sample], float]], ...] = (
-    ("Memory of its own, MB", lambda it: it.own_mb),
+    ("Anonymous memory, MB", lambda it: it.own_mb),
     ("Open files", lambda it: it.open_files),
     ("Tasks", lambda it: it.tasks),
-    ("Answer in one piece, p50, ms", lambda it: it.p50_ms),
+    ("Response time without streaming, p50, ms", lambda it: it.p50_ms),
 )
 
 
@@ -31,7 +31,7 @@ def picture(samples: Sequence[Sample]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img"'
         ' aria-labelledby="title">',
-        '<title id="title">Memory, open files, tasks and the time of an answer over the run</title>',
+        '<title id="title">Memory, open files, tasks and response time over the run</title>',
         f"<style>{STYLE}</style>",
     ]
     for n, (heading, of) in enumerate(PANELS):

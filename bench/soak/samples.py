@@ -90,10 +90,10 @@ def trends(samples: Sequence[Sample]) -> list[Trend]:
         return Trend(name, early, median(of, 3), most(early))
 
     return [
-        trend("memory of its own, MB", lambda it: it.own_mb, lambda mb: mb + MOST_MORE_MB),
+        trend("anonymous memory, MB", lambda it: it.own_mb, lambda mb: mb + MOST_MORE_MB),
         trend("open files", lambda it: it.open_files, lambda n: n + MOST_MORE_OPEN),
         trend("threads", lambda it: it.threads, lambda n: n + MOST_MORE_OPEN),
         trend("tasks", lambda it: it.tasks, lambda n: n + MOST_MORE_OPEN),
-        trend("answer in one piece, p50, ms", lambda it: it.p50_ms, lambda ms: ms * MOST_SLOWER),
-        trend("answer in one piece, p95, ms", lambda it: it.p95_ms, lambda ms: ms * MOST_SLOWER),
+        trend("response time without streaming, p50, ms", lambda it: it.p50_ms, lambda ms: ms * MOST_SLOWER),
+        trend("response time without streaming, p95, ms", lambda it: it.p95_ms, lambda ms: ms * MOST_SLOWER),
     ]

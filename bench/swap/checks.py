@@ -28,7 +28,7 @@ class Verdict:
     holds: bool
 
     def __str__(self) -> str:
-        return f"{'holds' if self.holds else 'FALLS SHORT'}: {self.promise}: {self.measured}, allowed {self.allowed}"
+        return f"{'met' if self.holds else 'MISSED'}: {self.promise}: {self.measured}, allowed {self.allowed}"
 
 
 def verdicts(record: Record) -> Iterator[Verdict]:
@@ -46,9 +46,9 @@ def of_reading_ahead(record: Record) -> Iterator[Verdict]:
     rest = {side: record.after_drain(BEHIND_DRAIN.name, side) for side in (WAITING, AHEAD)}
     words = {side: record.words(BEHIND_DRAIN.name, side) for side in (WAITING, AHEAD)}
     gain, loss = 1 - rest[AHEAD] / rest[WAITING], 1 - words[AHEAD] / words[WAITING]
-    promise = "what is left of a swap from disk after the drain is shorter when the file was read ahead"
+    promise = "the rest of a swap from disk after the drain is shorter with read-ahead"
     yield Verdict(promise, f"{FASTER:.0%} or more", f"{gain:.0%}", gain >= FASTER)
-    promise = "a model in use speaks no slower while another one's file is read"
+    promise = "read-ahead does not slow down a model in use"
     yield Verdict(promise, f"{SLOWER:.0%} or less", f"{loss:.1%}", loss <= SLOWER)
 
 

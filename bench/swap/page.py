@@ -99,8 +99,5 @@ def ms(seconds: float) -> str:
 
 
 def promise_rows(record: Record) -> Rows:
-    rows = [
-        [each.promise, each.allowed, each.measured, "holds" if each.holds else "falls short"]
-        for each in verdicts(record)
-    ]
-    return [["promise", "allowed", "measured", ""], *rows]
+    rows = [[each.promise, each.allowed, each.measured, "met" if each.holds else "missed"] for each in verdicts(record)]
+    return [["target", "allowed", "measured", ""], *rows]

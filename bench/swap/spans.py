@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
 
 PARTS = {
-    "decide": "from the client's sending to the decision: the old model leaves",
+    "decide": "from the client's request to the decision that the old model leaves",
     "drain": "until the old model's last request has ended and it is told to stop",
-    "stop": "until no process of the old model is left",
-    "start": "until its memory is seen to be free and the new process runs",
-    "load": "until the new server has answered its health check",
-    "first byte": "until the client has the first byte of its answer",
+    "stop": "until all processes of the old model have exited",
+    "start": "until its memory is free and the new process runs",
+    "load": "until the new server passes its health check",
+    "first byte": "until the client has the first byte of the response",
 }
 
 

@@ -1,4 +1,4 @@
-"""The judge of the chaos run finds what must not happen, and nothing else."""
+"""The checker of the chaos test finds violations and reports nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def judged(one: Told, *record: dict[str, Any], injected: str = "") -> list[str]:
     ],
 )
 def test_what_may_happen_is_no_violation(one: Told, record: list[dict[str, Any]], injected: str) -> None:
-    """A right answer, an honest error, or a break that somebody caused."""
+    """A correct response, an error response, or a broken connection that a fault explains."""
     assert judged(one, *record, injected=injected) == []
 
 
@@ -64,7 +64,7 @@ def test_what_must_not_happen_is_found(one: Told, record: list[dict[str, Any]], 
 
 @pytest.mark.parametrize(("killed", "found"), [("a", 0), ("b", 1)])
 def test_only_who_asked_the_killed_host_may_be_left_without_a_word(killed: str, found: int) -> None:
-    """All others are told, whoever served them."""
+    """All other clients get a response, whichever host served them."""
     asked_a = Told(WISH, End.SILENT, 0, "", began=10.0, ended=11.0, house="a")
     killing = Injected("kill -9 of a host", 9.0, 9.5, killed)
 
@@ -73,7 +73,7 @@ def test_only_who_asked_the_killed_host_may_be_left_without_a_word(killed: str, 
 
 @pytest.mark.parametrize("fault", ["kill -9 of NATS' leader", "all of NATS is down", "a host is cut off from NATS"])
 def test_nobodys_answer_breaks_because_of_nats(fault: str) -> None:
-    """Requests do not travel through it."""
+    """Requests do not travel through NATS, so its faults break none."""
     (found,) = judged(told(End.BROKEN, "red/3-7/0"), RAN, injected=fault)
 
     assert "for no reason" in found
@@ -81,7 +81,7 @@ def test_nobodys_answer_breaks_because_of_nats(fault: str) -> None:
 
 @pytest.mark.parametrize("company", [["white"], ["red"], ["green", "green"]])
 def test_too_little_room_is_found(company: list[str]) -> None:
-    """Ten GiB hold neither fourteen, nor twelve, nor the same model twice."""
+    """A budget of 10 GiB holds neither 14 GiB, nor 12 GiB, nor the same model twice."""
     born = {"what": "born", "model": "red", "pid": 2, "at": 1.0, "company": company}
     (found,) = judged(told(End.WHOLE, RIGHT), RAN, born)
 

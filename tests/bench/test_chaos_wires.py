@@ -1,4 +1,4 @@
-"""The wire between two programs of a chaos run: whole, frozen, cut and mended."""
+"""The TCP link between two programs of a chaos test: working, frozen, cut and restored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINGER = socket.SOL_SOCKET, socket.SO_LINGER, RESET
 
 @asynccontextmanager
 async def wired() -> AsyncIterator[tuple[Wire, asyncio.Queue[Ends]]]:
-    """A wire, and the ends of its connections at whom it leads to."""
+    """A link, and the server's ends of its connections."""
     arrived: asyncio.Queue[Ends] = asyncio.Queue()
     server = await asyncio.start_server(lambda *ends: arrived.put_nowait(ends), "127.0.0.1", 0)
     wire = Wire(server.sockets[0].getsockname()[1])
@@ -43,7 +43,7 @@ async def said(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_a_whole_wire_carries_both_ways() -> None:
-    """And the end of what one of them says, while the other still speaks."""
+    """A half-close by one side passes while the other side still sends."""
     async with wired() as (wire, arrived):
         reader, writer = await call(wire)
         far_reader, far_writer = await arrived.get()
@@ -60,7 +60,7 @@ async def test_a_whole_wire_carries_both_ways() -> None:
 
 
 async def test_a_frozen_wire_delivers_when_it_is_mended() -> None:
-    """Nobody was told meanwhile."""
+    """Neither side notices the interruption."""
     async with wired() as (wire, arrived):
         _, writer = await call(wire)
         far_reader, far_writer = await arrived.get()
@@ -77,7 +77,7 @@ async def test_a_frozen_wire_delivers_when_it_is_mended() -> None:
 
 
 async def test_a_cut_wire_resets_and_refuses_until_it_is_mended() -> None:
-    """Nobody takes a reset for an end in good order."""
+    """A reset is not mistaken for a clean end."""
     async with wired() as (wire, arrived):
         reader, writer = await call(wire)
         _, far_writer = await arrived.get()
@@ -95,7 +95,7 @@ async def test_a_cut_wire_resets_and_refuses_until_it_is_mended() -> None:
 
 
 async def test_who_is_reset_at_one_end_is_reset_at_the_other() -> None:
-    """An answer without a length would look whole otherwise."""
+    """Otherwise a response without a length would look complete."""
     async with wired() as (wire, arrived):
         reader, writer = await call(wire)
         _, far_writer = await arrived.get()

@@ -1,4 +1,4 @@
-"""A small fleet on a virtual clock keeps what is promised of large ones."""
+"""A small simulated fleet has the properties documented for large ones."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ def run(policy: str, requests: int) -> Figures:
 
 
 def test_nearly_everybody_is_served(day: Figures) -> None:
-    """Only those break whose host fails, and only those are refused for whom the line was full."""
+    """Requests break only if their host fails and are refused only if the queue is full."""
     assert day.served + day.refused + day.broken == REQUESTS
     assert day.served >= 0.995 * REQUESTS
     assert 0 < day.broken < 30
 
 
 def test_models_are_loaded_once_for_one_reason(day: Figures) -> None:
-    """Claims and records keep two hosts from loading the same model at a time."""
+    """Claims and records keep two hosts from loading the same model at the same time."""
     assert day.doubled <= 0.001 * day.loads
     assert day.loads < 0.25 * REQUESTS
 
 
 def test_waits_are_those_of_loads(day: Figures) -> None:
-    """More than half do not wait, and hardly anybody waits for longer than a large model takes to come."""
+    """More than half do not wait, and very few wait longer than a large model takes to load."""
     assert day.at_once > 0.6
     assert day.wait_mean_s < 7
     assert day.wait_p99_s < 75
 
 
 def test_hosts_say_little(day: Figures) -> None:
-    """What a host writes depends on phases and time: well below one message per second."""
+    """A host writes well below one message per second, because writes depend on phases and time only."""
     assert 1 / 3 < day.writes_per_host_s < 0.8
     assert day.heard_per_host_s == pytest.approx(HOSTS * day.writes_per_host_s)
     assert day.record_bytes < 1500
 
 
 def test_a_fleet_loads_less_than_hosts_that_know_nothing_of_each_other() -> None:
-    """The same beginning of a day, by chance and by counting connections."""
+    """The same requests are placed by the fleet, at random and by least connections."""
     ours, others = run("hotseat", BEGINNING), [run(policy, BEGINNING) for policy in ("random", "least connections")]
 
     assert all(ours.loads < 0.75 * other.loads for other in others)
@@ -70,7 +70,7 @@ def test_a_fleet_loads_less_than_hosts_that_know_nothing_of_each_other() -> None
 
 
 def test_clients_come_back_where_that_costs_nothing() -> None:
-    """With few models there are many replicas, and each client has its own; nobody waits longer for that."""
+    """With few models and many replicas, each client has its own replica, and waits do not grow."""
     few = workload(HOSTS, 6, 4000, seed=1)
     ours, without = (played(policy, few, POLICIES[policy]) for policy in ("hotseat", "without affinity"))
 
@@ -79,14 +79,14 @@ def test_clients_come_back_where_that_costs_nothing() -> None:
 
 
 def test_the_same_seed_gives_the_same_day() -> None:
-    """All but the time that the run itself took."""
+    """Everything is equal except the processor time of the run."""
     one, other = (replace(run("hotseat", 1000), took_s=0.0) for _ in range(2))
 
     assert one == other
 
 
 def test_small_fleets_have_large_hosts_too() -> None:
-    """Else a large model would have no place in them."""
+    """Otherwise a large model would fit on no host."""
     work = workload(10, 50, 100, seed=7)
 
     assert max(machine.gib for machine in work.machines) == 80
@@ -96,7 +96,7 @@ def test_small_fleets_have_large_hosts_too() -> None:
 
 
 def test_a_day_has_a_noon_and_a_night() -> None:
-    """Three times as many ask at noon."""
+    """There are three times as many requests at noon."""
     work: Workload = workload(100, 100, 20_000, seed=1)
     asked = [0] * 4
     for ask in work.asks():
@@ -106,7 +106,7 @@ def test_a_day_has_a_noon_and_a_night() -> None:
 
 
 def test_the_clock_keeps_the_order_of_a_moment() -> None:
-    """What was foreseen first happens first."""
+    """Events of the same time run in the order in which they were scheduled."""
     clock, seen = Clock(), list[str]()
     clock.at(2.0, seen.append, "later")
     clock.at(1.0, seen.append, "first")
@@ -119,7 +119,7 @@ def test_the_clock_keeps_the_order_of_a_moment() -> None:
 
 
 def test_what_hosts_tell_each_other_fits_into_messages() -> None:
-    """NATS takes a mebibyte by default: enough for ten thousand models, and for a host many times over."""
+    """NATS accepts 1 MiB by default: enough for a catalog of ten thousand models and for any host record."""
     cost = cost_of(10)
 
     assert cost.catalog_kb < 1000
@@ -128,7 +128,7 @@ def test_what_hosts_tell_each_other_fits_into_messages() -> None:
 
 
 def test_a_page_has_a_table_for_each_size(day: Figures) -> None:
-    """Runs of one size stand beside each other; those that say nothing have no messages to count."""
+    """Runs of one size share a table; policies without messages have no message counts."""
     silent = replace(day, policy="random", record_bytes=0.0)
     large = replace(day, hosts=1000)
     one, other = Record("today", "here", 1, (day, silent)), Record("today", "here", 1, (large,), (COST,))

@@ -1,4 +1,4 @@
-"""A promise holds, falls short or was not measured; only the first is good."""
+"""A target is met, missed or not measured; only the first passes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def figures(**cpu_us: float) -> Figures:
 
 @pytest.mark.parametrize(("ours", "outcome"), [(50.0, Outcome.HOLDS), (50.1, Outcome.FALLS_SHORT)])
 def test_a_relative_bound_is_a_multiple_of_the_other_proxy(ours: float, outcome: Outcome) -> None:
-    """Half of Go's 100 is 50, and exactly that still holds."""
+    """Half of Go's 100 is 50, and exactly 50 still meets the target."""
     assert verdict(RELATIVE, figures(hotseat=ours, go=100.0)).outcome is outcome
 
 
 def test_proxies_are_compared_within_a_round() -> None:
-    """A slow minute slows both: one of three here, in which hotseat takes more than Go does in the others."""
+    """A slow round slows both proxies, so the ratio is taken within a round."""
     cpu_us = {"hotseat": (40.0, 45.0, 130.0), "go": (100.0, 100.0, 300.0)}
     samples = [
         Sample(proxy, "unary-16", number, {"cpu_us": value})
@@ -49,7 +49,7 @@ def test_a_bound_without_its_other_proxy_was_not_measured() -> None:
 
 
 def test_only_bounds_of_measured_cells_are_judged() -> None:
-    """A run of some cells is judged by the promises about these."""
+    """A run of some measurements is judged by the targets for them."""
     found = verdicts(figures(hotseat=1.0, go=100.0, nginx=100.0), ["unary-16"])
 
     assert [found_one.bound.cell for found_one in found] == ["unary-16", "unary-16"]
@@ -57,10 +57,10 @@ def test_only_bounds_of_measured_cells_are_judged() -> None:
 
 
 def test_a_verdict_names_its_figure() -> None:
-    """Whoever reads a failure learns which figure, what was measured and what was allowed."""
+    """A failure names the figure, the measured value and the limit."""
     told = str(verdict(RELATIVE, figures(hotseat=80.0, go=100.0)))
 
-    assert told == "unary-16 cpu_us ≤ 0.5 × go: falls short (measured 0.8 [0.8–0.8])"
+    assert told == "unary-16 cpu_us ≤ 0.5 × go: missed (measured 0.8 [0.8–0.8])"
 
 
 def test_every_promise_is_about_something_that_is_measured() -> None:
@@ -70,5 +70,5 @@ def test_every_promise_is_about_something_that_is_measured() -> None:
 
 
 def test_a_quick_run_judges_every_promise() -> None:
-    """The short version leaves out no cell that a promise is about."""
+    """The short version leaves out no measurement that a target needs."""
     assert {bound.cell for bound in BOUNDS} <= {cell.key for cell in CELLS if cell.in_quick}

@@ -18,7 +18,7 @@ def test_a_figure_is_the_median_with_its_spread() -> None:
 
 
 def test_what_was_not_measured_is_no_figure() -> None:
-    """A missing proxy, cell or measure is told from a zero."""
+    """A missing proxy, cell or measure is distinguished from zero."""
     figures = Figures([sample("nginx", 0, cpu_us=0.0)])
 
     assert figures.get("nginx", "unary-1", "cpu_us") == Figure(0.0, 0.0, 0.0)
@@ -50,7 +50,7 @@ def test_the_share_of_the_bare_rate_is_taken_within_its_round() -> None:
 
 
 def test_without_the_bare_server_nothing_is_compared() -> None:
-    """A comparison with nothing is left out, not invented."""
+    """A comparison without the bare server is left out."""
     figures = Figures([sample("go", 0, p50_us=60.0, per_s=90.0)])
 
     assert figures.get("go", "unary-1", "p50_added_us") is None
@@ -58,13 +58,13 @@ def test_without_the_bare_server_nothing_is_compared() -> None:
 
 
 def test_growth_is_measured_between_the_edges() -> None:
-    """One odd second in the middle is no growth; a last stretch above the first one is."""
+    """A single high sample in the middle is no growth; a higher last part is."""
     assert growth_mb([50.0] * 30 + [90.0] + [50.0] * 29) == 0.0
     assert growth_mb([50.0] * 50 + [53.0] * 10) == 3.0
 
 
 def test_a_soak_fails_when_memory_grows_or_a_stream_starves() -> None:
-    """Both verdicts can go either way."""
+    """The soak fails for either cause and passes without both."""
     assert is_flat([50.0] * 60)
     assert not is_flat([50.0 + second * 0.1 for second in range(60)])
     assert is_fed(0)

@@ -1,4 +1,4 @@
-"""Tables, page and chart say what was measured and nothing else."""
+"""Tables, page and chart show what was measured and nothing else."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_runs_are_joined_round_after_round() -> None:
-    """No round of one is taken for a round of the other, and times count as long as they took."""
+    """Rounds of different runs stay separate, and their durations add up."""
     first = Record("2026-01-01", "a machine", {"nginx": "1.2"}, 2, 60.0, SAMPLES, 0.1)
     later = Record("2026-01-01", "a machine", {"go": "1"}, 3, 180.0, SAMPLES[:1], 0.2)
     both = joined(first, later)
@@ -79,12 +79,12 @@ def test_runs_are_joined_round_after_round() -> None:
 
 
 def test_the_page_tells_figures_promises_and_conditions() -> None:
-    """A reader finds the tables of what was measured, each promise about it, the machine and the versions."""
+    """The page has the tables of what was measured, the targets, the machine and the versions."""
     text = page(Record("2026-01-01", "a machine", {"nginx": "1.2"}, 2, 60.0, SAMPLES, 0.031), Figures(SAMPLES))
 
     assert "| hotseat, all duties | 1,217 [1,200–1,234] |" in text
     assert "## Streams" not in text
-    assert "| ≤ 2.2 × nginx, proxy_pass | 61.7 [61.7–61.7] | falls short |" in text
+    assert "| ≤ 2.2 × nginx, proxy_pass | 61.7 [61.7–61.7] | missed |" in text
     assert "- 2026-01-01, 2 rounds, 1 min\n- a machine; 3 % of its time went to other machines\n- nginx 1.2" in text
     assert "$" not in text
 

@@ -1,4 +1,4 @@
-"""The promises about scheduling: what holds, what falls short, and what was not measured."""
+"""The targets for scheduling: which are met, which are missed, and which were not measured."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def figures(client_mean_s: float, longest_wait_s: float, makespan_s: float) -> F
 
 
 def test_only_what_was_measured_is_judged(record: Record) -> None:
-    """A run of one workload is judged by the promises about it."""
+    """A run of one workload is judged by the targets for it."""
     found = [verdict.promise for verdict in verdicts(record)]
 
     assert found == [
         "g: share of runs identical to collate's",
-        "longest wait over its bound, workloads with room for one",
+        "longest wait / bound, workloads where one model fits",
     ]
 
 
@@ -49,14 +49,14 @@ def test_one_model_is_served_as_by_the_plain_rule(record: Record) -> None:
 
 
 def test_a_difference_in_any_request_is_noticed(record: Record) -> None:
-    """Identical means every single time."""
+    """Runs are identical only if every time is equal."""
     other = tuple(replace(each, fingerprint=each.cell.decider) for each in record.outcomes)
 
     assert not verdicts(replace(record, outcomes=other))[0].holds
 
 
 def test_a_cost_is_judged_by_the_line_it_was_wished_for(record: Record) -> None:
-    """A house that could not even be filled in time is measured with a shorter line, and judged all the same."""
+    """If the queue could not be filled in time, the cost is measured with a shorter one and still judged."""
     slow = Cost("crowded", 1000, 64, 700, us_per_event=501.0, wished=10_000)
 
     assert [verdict.holds for verdict in verdicts(replace(record, costs=(slow,)))] == [True, True, False]
@@ -73,20 +73,20 @@ def test_a_cost_is_judged_by_the_line_it_was_wished_for(record: Record) -> None:
 def test_worse_in_everything_means_everything(
     ours: tuple[float, float, float], theirs: tuple[float, float, float], worse: bool
 ) -> None:
-    """More than 2 % in the mean, and at all in longest wait and makespan."""
+    """Worse means by more than 2 % in the mean, and by any amount in longest wait and makespan."""
     assert is_worse_in_all((figures(*ours), figures(*theirs))) is worse
 
 
 def test_gains_are_averaged_as_ratios() -> None:
-    """Twice as good and half as good is as good."""
+    """Twice as good and half as good average to equally good."""
     pairs = [(figures(1.0, 0, 0), figures(2.0, 0, 0)), (figures(2.0, 0, 0), figures(1.0, 0, 0))]
 
     assert gain(pairs) == pytest.approx(1.0)
 
 
 def test_a_verdict_says_what_was_promised_and_measured() -> None:
-    """Whoever reads a failure needs no other file."""
-    assert str(Verdict("a: loads", 0.2, Side.AT_MOST, 0.125)) == "FALLS SHORT: a: loads ≤ 0.125 (measured 0.2)"
+    """A failure can be understood without another file."""
+    assert str(Verdict("a: loads", 0.2, Side.AT_MOST, 0.125)) == "MISSED: a: loads ≤ 0.125 (measured 0.2)"
 
 
 def test_a_record_survives_its_file(record: Record, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_record_survives_its_file(record: Record, tmp_path: Path) -> None:
 def test_a_broken_promise_is_an_exit_code(
     record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fingerprint: str, code: int
 ) -> None:
-    """So that a script can hold the scheduler to its promises."""
+    """A script can then check the scheduler against its targets."""
     outcomes = [replace(each, fingerprint=fingerprint or each.cell.decider) for each in record.outcomes]
     replace(record, outcomes=tuple(outcomes)).write(tmp_path / "record.json")
     monkeypatch.setattr(sys, "argv", ["bench", "--from", str(tmp_path / "record.json"), "--check"])
@@ -109,9 +109,9 @@ def test_a_broken_promise_is_an_exit_code(
 
 
 def test_the_report_shows_the_run(record: Record) -> None:
-    """The page has its tables and promises, and the chart is well-formed."""
+    """The page has its tables and targets, and the chart is well-formed."""
     written = page(record)
 
     assert "| g: one model | 1 | 1 | 1 | 1 | 1 |" in written
-    assert "| g: share of runs identical to collate's | ≥ 1 | 1 | holds |" in written
+    assert "| g: share of runs identical to collate's | ≥ 1 | 1 | met |" in written
     assert ElementTree.fromstring(chart(record)).tag.endswith("svg")

@@ -1,4 +1,4 @@
-"""The scheduler decides as it did when its figures were last written down."""
+"""The scheduler decides as it did when its golden figures were recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.uncounted
 
 @pytest.mark.parametrize("cell", cells(), ids=key)
 def test_a_scenario_has_its_golden_numbers(cell: Cell) -> None:
-    """Whoever changes a decision on purpose runs `just bench-scheduling --golden` and sees in the diff what it did."""
+    """After an intended change, run `just bench-scheduling --golden` and review the diff."""
     assert numbers(cell) == pytest.approx(read_golden()[key(cell)], rel=TOLERANCE)
 
 

@@ -1,4 +1,4 @@
-"""The simulator is true: the same trace through the real proxy, with real processes, goes the same way."""
+"""The simulator is accurate: the real proxy with real processes gives similar results for the same trace."""
 
 from __future__ import annotations
 

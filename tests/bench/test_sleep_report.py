@@ -1,4 +1,4 @@
-"""The report about sleep says what was measured."""
+"""The sleep report shows what was measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRIPS = [
 
 
 def test_each_way_has_its_row() -> None:
-    """Medians of the parts and of the whole, and what a sleeper keeps of its memory."""
+    """A row has the medians of the parts and of the whole, and the memory kept asleep."""
     _, sleep, restart = rows(TRIPS)
 
     assert sleep == ["6.7 MB", "sleep and wake", "1,000", "40.0", "10.0", "1,050", "1,018–1,082", "25%", "3"]
@@ -23,7 +23,7 @@ def test_each_way_has_its_row() -> None:
 
 
 def test_the_page_says_under_what_conditions() -> None:
-    """A figure without its machine says nothing."""
+    """The page names the machine on which it was measured."""
     text = page(TRIPS)
 
     assert "| 6.7 MB | sleep and wake | 1,000 |" in text

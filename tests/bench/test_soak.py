@@ -1,4 +1,4 @@
-"""The judge of the soak: what grows is named, what only breathes is not."""
+"""The soak test reports figures that grow, not those that fluctuate."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ def grown(samples: list[Sample]) -> list[str]:
 
 
 def test_figures_that_breathe_hold() -> None:
-    """A megabyte up and down, a connection more or less."""
+    """A megabyte or a connection more or less is no growth."""
     assert not grown([sample(n, own_mb=60 + n % 3, open_files=30 + n % 4) for n in range(40)])
 
 
 def test_what_is_taken_at_the_start_is_no_leak() -> None:
-    """Caches fill; what counts is what comes after."""
+    """Caches fill at the start; only later growth counts."""
     assert not grown([sample(n, own_mb=40 + 2 * min(n, 10)) for n in range(40)])
 
 
 def test_a_leak_is_named() -> None:
-    """Memory, files and slowness each by its own name."""
-    assert grown([sample(n, own_mb=60 + n / 2) for n in range(40)]) == ["memory of its own, MB"]
+    """Memory, open files and response times are reported separately."""
+    assert grown([sample(n, own_mb=60 + n / 2) for n in range(40)]) == ["anonymous memory, MB"]
     assert grown([sample(n, open_files=30 + n) for n in range(40)]) == ["open files"]
     assert grown([sample(n, p50_ms=20 + n) for n in range(40)]) == [
-        "answer in one piece, p50, ms",
-        "answer in one piece, p95, ms",
+        "response time without streaming, p50, ms",
+        "response time without streaming, p95, ms",
     ]
 
 
 def test_an_answer_of_the_wrong_kind_fails_the_run() -> None:
-    """Though nothing grew."""
+    """An unexpected response fails the run even if nothing grew."""
     samples = [sample(n) for n in range(8)]
-    outcome = Outcome(1, samples, {"whole answer": 8}, ["/health: 500 instead of 200"], trends(samples), 3, 0.1)
+    outcome = Outcome(1, samples, {"complete response": 8}, ["/health: 500 instead of 200"], trends(samples), 3, 0.1)
 
     assert not outcome.holds
     assert "/health: 500 instead of 200" in page(outcome)
 
 
 def test_every_curve_is_drawn() -> None:
-    """One line per figure."""
+    """The chart has one line per figure."""
     assert picture([sample(n) for n in range(8)]).count("<polyline") == 4

@@ -1,4 +1,4 @@
-"""The documentation is true: links lead somewhere, and generated pages are fresh. test_pages.py follows the rest."""
+"""Links of the documentation work, and generated pages are up to date. test_pages.py runs its commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_tests_that_are_named_exist(page: Path) -> None:
-    """Where a page names a test as its witness, there is one."""
+    """Every test that a page names exists."""
     named = NAMED_TEST.findall(page.read_text())
 
     assert [path for path in named if not (REPOSITORY / path).exists()] == []
@@ -42,12 +42,12 @@ def test_tests_that_are_named_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("name", pages())
 def test_generated_pages_are_fresh(name: str) -> None:
-    """A page that is made from the code says what the code says today."""
+    """A page that is generated from the code matches the code."""
     assert (DOCS / name).read_text() == pages()[name], "run `just docs`"
 
 
 def test_every_dependency_is_argued_for() -> None:
-    """The decisions page names each package that hotseat or its tests stand on."""
+    """The decisions page names each package that hotseat or its tests depend on."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     groups = [entry for group in project["dependency-groups"].values() for entry in group if isinstance(entry, str)]
     extras = [entry for extra in project["project"]["optional-dependencies"].values() for entry in extra]
@@ -68,5 +68,5 @@ def test_every_warning_has_a_paragraph() -> None:
 
 
 def test_the_command_is_the_installed_one() -> None:
-    """The program under test lies beside the interpreter that runs the tests."""
+    """The program under test is installed beside the interpreter that runs the tests."""
     assert PROGRAM.exists(), f"install hotseat into the environment of {sys.executable}: `just setup`"

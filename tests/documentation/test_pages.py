@@ -1,4 +1,4 @@
-"""Pages are followed to the letter: every command of a tutorial or how-to is run, or says in the source why not."""
+"""Every command of a tutorial or how-to is run, or the page's source says why not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     "page", [page for page in PAGES if can_be_followed(page.read_text())], ids=lambda page: page.stem
 )
 def test_a_page_can_be_followed(reader: Reader, page: Path) -> None:
-    """Block by block, with real model servers, it does what it says, and prints what it shows."""
+    """Each block runs with real model servers and prints what the page shows."""
     reader.follow(page.read_text())
 
 
@@ -44,7 +44,7 @@ def test_what_is_not_run_says_why(page: Path) -> None:
 
 
 def test_a_session_is_commands_and_what_they_print() -> None:
-    """A command may go on over lines; what follows it is its output."""
+    """A command may span several lines; the lines after it are its output."""
     shown = "$ echo \\\n  one\none\n$ true\n"
 
     assert list(session(shown)) == [("echo \\\n  one\n", "one\n"), ("true\n", "")]
@@ -60,5 +60,5 @@ def test_a_session_is_commands_and_what_they_print() -> None:
     ],
 )
 def test_shown_output_is_compared(shown: str, printed: str, same: bool) -> None:
-    """Words and lines count, widths do not, and … is whatever there is."""
+    """Words and lines must match, widths need not, and … matches anything."""
     assert matches(shown, printed) is same
