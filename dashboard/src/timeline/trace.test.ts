@@ -31,7 +31,7 @@ const REQUEST: Finished = {
   tokens_per_s: 3,
 };
 
-test("a trace has a named lane per model, phases in microseconds and requests that may overlap", () => {
+test("a trace has a named thread per model, phases in microseconds, and requests that may overlap", () => {
   const { traceEvents } = JSON.parse(chromeTrace([LOADING], [REQUEST], 14));
 
   assert.deepEqual(traceEvents[1], { name: "thread_name", ph: "M", pid: 1, tid: 1, args: { name: "qwen" } });
