@@ -30,6 +30,7 @@ check:
     lint-imports
     bandit --quiet --recursive --configfile pyproject.toml src
     hadolint Dockerfile
+    npm run --silent --prefix dashboard check
 
 # every test but the big model's
 test *options:
