@@ -27,10 +27,10 @@ check:
     ruff check {{ code }}
     ruff format --check {{ code }}
     mypy
+    npm run --silent --prefix dashboard check
     lint-imports
     bandit --quiet --recursive --configfile pyproject.toml src
     hadolint Dockerfile
-    npm run --silent --prefix dashboard check
 
 # every test but the big model's
 test *options:

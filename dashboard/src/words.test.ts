@@ -28,7 +28,9 @@ test("sizes use binary units, as the configuration does", () => {
 });
 
 test("the cause of a failure is separated from the server output", () => {
-  const told = firstLine("it exited with code 1; its last output was:\nline one\nline two");
+  for (const heading of ["last output:", "its last output was:"]) {
+    const told = firstLine(`it exited with code 1; ${heading}\nline one\nline two`);
 
-  assert.deepEqual(told, { cause: "it exited with code 1", output: "line one\nline two" });
+    assert.deepEqual(told, { cause: "it exited with code 1", output: "line one\nline two" });
+  }
 });

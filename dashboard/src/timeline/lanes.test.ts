@@ -10,7 +10,7 @@ function happened(at: number, event: JournalThing, ...commands: JournalThing[]):
 const start = (model: string): JournalThing => ({
   type: "StartUpstream",
   model,
-  because: "1 request waits for it",
+  because: "started for 1 request",
 });
 const stop = (model: string, because: string): JournalThing => ({
   type: "StopUpstream",
@@ -33,7 +33,7 @@ const shown = (segments: Segment[]) => segments.map(({ model, phase, from, to })
 const SWAP = [
   happened(10, arrived("qwen"), start("qwen")),
   happened(14, ready("qwen")),
-  happened(20, arrived("gemma"), stop("qwen", "gemma needs its room")),
+  happened(20, arrived("gemma"), stop("qwen", "unloaded to free memory for gemma")),
   happened(21, exited("qwen"), start("gemma")),
   happened(25, ready("gemma")),
 ];
@@ -49,7 +49,10 @@ test("a swap is shown with its phases and its cause", () => {
     ["gemma", "ready", 25, null],
   ]);
   assert.deepEqual(swaps, [{ at: 21, left: "qwen", came: "gemma" }]);
-  assert.deepEqual([segments[2]?.because, segments[2]?.cause], ["gemma needs its room", "eviction"]);
+  assert.deepEqual(
+    [segments[2]?.because, segments[2]?.cause],
+    ["unloaded to free memory for gemma", "eviction"],
+  );
 });
 
 test("a model that sleeps and wakes has a phase for each step", () => {
@@ -57,9 +60,13 @@ test("a model that sleeps and wakes has a phase for each step", () => {
     [
       happened(10, arrived("qwen"), start("qwen")),
       happened(14, ready("qwen")),
-      happened(20, arrived("gemma"), { type: "PutToSleep", model: "qwen", because: "gemma needs its room" }),
+      happened(20, arrived("gemma"), {
+        type: "PutToSleep",
+        model: "qwen",
+        because: "unloaded to free memory for gemma",
+      }),
       happened(21, { type: "UpstreamAsleep", model: "qwen" }, start("gemma")),
-      happened(40, exited("gemma"), { type: "WakeUp", model: "qwen", because: "1 request waits for it" }),
+      happened(40, exited("gemma"), { type: "WakeUp", model: "qwen", because: "started for 1 request" }),
       happened(42, { type: "UpstreamAwake", model: "qwen" }),
     ],
     [],
@@ -94,7 +101,10 @@ test("an observation just before its journal entry is the same phase, with the r
   const { segments } = lanes(SWAP, [seen("qwen", "unloading", 19.99)]);
 
   assert.equal(segments.filter(({ phase }) => phase === "unloading").length, 1);
-  assert.equal(segments.find(({ phase }) => phase === "unloading")?.because, "gemma needs its room");
+  assert.equal(
+    segments.find(({ phase }) => phase === "unloading")?.because,
+    "unloaded to free memory for gemma",
+  );
 });
 
 test("a late observation does not override the journal", () => {
