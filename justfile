@@ -27,6 +27,7 @@ check:
     ruff check {{ code }}
     ruff format --check {{ code }}
     mypy
+    npm run --silent --prefix dashboard check
     lint-imports
     bandit --quiet --recursive --configfile pyproject.toml src
     hadolint Dockerfile

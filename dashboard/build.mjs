@@ -1,6 +1,6 @@
-// Builds the dashboard into the Python package. The names of files hold their checksums, so browsers may keep them for
-// ever; index.html alone is asked for each time. `--watch` builds at each change, `--test` runs the unit tests,
-// `--into DIR` builds elsewhere.
+// Builds the dashboard into the Python package. File names contain a content hash, so browsers can cache the files
+// forever; only index.html is revalidated. `--watch` rebuilds on each change, `--test` runs the unit tests, `--into DIR`
+// builds into another directory.
 
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -56,7 +56,7 @@ function writePage({ metafile, errors }) {
   writeFileSync(join(assets, "LICENSES"), licences(Object.keys(metafile.inputs)));
 }
 
-/** The licence texts of the packages that went into the files. */
+/** The licence texts of the bundled packages. */
 function licences(inputs) {
   const packages = inputs
     .map((file) => /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(file)?.[1])

@@ -166,7 +166,7 @@ def zoomed(page: Page) -> None:
 
 def talking(page: Page) -> None:
     page.get_by_role("combobox", name="Model").select_option("qwen3-14b")
-    page.get_by_label("Most tokens").fill("60")
+    page.get_by_label("Max tokens").fill("60")
     page.get_by_label("Your message").fill("What is a hot seat?")
     page.get_by_label("Your message").press("Enter")
     page.locator(".speed").filter(has_text="tokens/s").wait_for(timeout=60_000)
@@ -175,7 +175,7 @@ def talking(page: Page) -> None:
 
 PREPARED: dict[str, Callable[[Page], None]] = {
     "models": while_somebody_loads,
-    "line": while_somebody_waits,
+    "queue": while_somebody_waits,
     "timeline": zoomed,
     "playground": talking,
 }

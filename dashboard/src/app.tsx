@@ -1,4 +1,4 @@
-// The frame around the pages: where to go, how each model stands, and whether what is seen is current.
+// The frame around each page: navigation, the phase of each model, and the connection status.
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -14,7 +14,7 @@ import { PlaygroundPage } from "./pages/playground";
 import { TimelinePage } from "./pages/timeline";
 import { NoticeBar } from "./parts/actions";
 import { Icon, type IconName } from "./parts/icons";
-import { PhaseDot } from "./parts/phase";
+import { PhaseDot, phaseLabel } from "./parts/phase";
 import { linkTo, route } from "./route";
 import { chooseTheme, chosenTheme, type Theme } from "./theme";
 
@@ -22,7 +22,7 @@ const PAGES: Record<IconName, { title: string; Page: () => preact.JSX.Element }>
   models: { title: "Models", Page: ModelsPage },
   timeline: { title: "Timeline", Page: TimelinePage },
   memory: { title: "Memory", Page: MemoryPage },
-  line: { title: "Line", Page: LinePage },
+  queue: { title: "Queue", Page: LinePage },
   activity: { title: "Activity", Page: ActivityPage },
   logs: { title: "Logs", Page: LogsPage },
   playground: { title: "Playground", Page: PlaygroundPage },
@@ -30,13 +30,16 @@ const PAGES: Record<IconName, { title: string; Page: () => preact.JSX.Element }>
   config: { title: "Config", Page: ConfigPage },
 };
 
+/** Old links to a page keep working. */
+const RENAMED: Record<string, IconName> = { line: "queue" };
+
 function isPage(name: string): name is IconName {
   return name in PAGES;
 }
 
 export function App() {
   const asked = route.value.page;
-  const page = isPage(asked) ? asked : "models";
+  const page = isPage(asked) ? asked : (RENAMED[asked] ?? "models");
   const isMenuOpen = useSignal(false);
   const { Page, title } = PAGES[page];
   useEffect(() => {
@@ -45,7 +48,7 @@ export function App() {
   return (
     <>
       <button type="button" class="skip" onClick={() => document.getElementById("content")?.focus()}>
-        Skip to the content
+        Skip to content
       </button>
       <aside class={isMenuOpen.value ? "side open" : "side"}>
         <div class="brand">
@@ -78,8 +81,8 @@ export function App() {
 function Pages({ current, chosen }: { current: string; chosen: () => void }) {
   const isApart = membership.value?.standing === "apart";
   const tags: Partial<Record<IconName, number | string>> = {
-    line: line.value.length,
-    fleet: isApart ? "apart" : "",
+    queue: line.value.length,
+    fleet: isApart ? "disconnected" : "",
   };
   const shown = Object.entries(PAGES).filter(([name]) => name !== "fleet" || membership.value !== null);
   return (
@@ -102,15 +105,15 @@ function Pages({ current, chosen }: { current: string; chosen: () => void }) {
 
 function ModelDots() {
   return (
-    <section class="dots" aria-label="Models and their phases">
+    <section class="dots" aria-label="Model phases">
       <h2>Models</h2>
       <ul>
         {(models.value ?? []).map(({ model, phase, in_flight }) => (
           <li key={model}>
-            <PhaseDot phase={phase} label={phase} />
+            <PhaseDot phase={phase} label={phaseLabel(phase)} />
             <span>{model}</span>
             {in_flight > 0 && (
-              <span class="count" title="in flight">
+              <span class="count" title="Requests in flight">
                 {in_flight}
               </span>
             )}
@@ -121,7 +124,7 @@ function ModelDots() {
   );
 }
 
-const STANDINGS = { connecting: "connecting", live: "live", lost: "not connected" };
+const STANDINGS = { connecting: "connecting", live: "live", lost: "disconnected" };
 
 function Live() {
   return (
@@ -131,11 +134,13 @@ function Live() {
   );
 }
 
+const THEMES: Record<Theme, string> = { system: "System", light: "Light", dark: "Dark" };
+
 function ThemeChoice() {
   const theme = useSignal<Theme>(chosenTheme());
   return (
     <fieldset class="choice theme">
-      <legend class="unseen">Colours</legend>
+      <legend class="unseen">Theme</legend>
       {(["system", "light", "dark"] as const).map((each) => (
         <button
           key={each}
@@ -146,7 +151,7 @@ function ThemeChoice() {
             theme.value = each;
           }}
         >
-          {each}
+          {THEMES[each]}
         </button>
       ))}
     </fieldset>

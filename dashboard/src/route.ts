@@ -1,11 +1,11 @@
-// Which page is seen: the part of the address behind #, so that every page can be linked and no server must know.
+// The current page, taken from the URL fragment: every page has a link, and the server needs no route for it.
 
 import { computed, signal } from "@preact/signals";
 
 const heard = signal(location.hash);
 addEventListener("hashchange", () => (heard.value = location.hash));
 
-/** `#/logs?model=qwen` is the page "logs" with one question. */
+/** `#/logs?model=qwen` is the page "logs" with one query parameter. */
 export const route = computed(() => {
   const [path = "", query = ""] = heard.value.replace(/^#\/?/, "").split("?");
   return { page: path || "models", query: new URLSearchParams(query) };

@@ -1,4 +1,5 @@
-// Light, dark or as the system says. A script of its own, run before the first paint, so that nothing flashes.
+// Light, dark or the system's setting. A separate script that runs before the first paint, so that the page does not
+// flash in the wrong theme.
 
 export type Theme = "system" | "light" | "dark";
 

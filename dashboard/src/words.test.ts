@@ -4,7 +4,7 @@ import { bytes, duration, firstLine } from "./words";
 
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
 
-test("a duration is as precise as a glance needs", () => {
+test("a duration has at most two units", () => {
   const told = [0.004, 0.25, 9.94, 9.96, 59.4, 59.6, 61, 3600, 3720, 90_000].map(duration).map(plain);
 
   assert.deepEqual(told, [
@@ -21,14 +21,16 @@ test("a duration is as precise as a glance needs", () => {
   ]);
 });
 
-test("sizes are told in the unit people configure them in", () => {
+test("sizes use binary units, as the configuration does", () => {
   const told = [512, 14 * 2 ** 30, 1.5 * 2 ** 30, 300 * 2 ** 20].map(bytes).map(plain);
 
   assert.deepEqual(told, ["512 B", "14 GiB", "1.5 GiB", "300 MiB"]);
 });
 
-test("a cause is told apart from the output that explains it", () => {
-  const told = firstLine("it exited with code 1; its last output was:\nline one\nline two");
+test("the cause of a failure is separated from the server output", () => {
+  for (const heading of ["last output:", "its last output was:"]) {
+    const told = firstLine(`it exited with code 1; ${heading}\nline one\nline two`);
 
-  assert.deepEqual(told, { cause: "it exited with code 1", output: "line one\nline two" });
+    assert.deepEqual(told, { cause: "it exited with code 1", output: "line one\nline two" });
+  }
 });

@@ -1,6 +1,6 @@
-// PURE: figures in words, the same everywhere.
+// PURE: formats figures as text, the same way on every page.
 
-/** Between a figure and its unit: they stay on one line. */
+/** No line break between a figure and its unit. */
 const NB = "\u00a0";
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
@@ -18,7 +18,7 @@ function pair(large: number, largeUnit: string, small: number, smallUnit: string
   return small ? `${large}${NB}${largeUnit} ${small}${NB}${smallUnit}` : `${large}${NB}${largeUnit}`;
 }
 
-/** For what is perhaps not known. */
+/** A dash for an unknown value. */
 export function orDash<Value>(value: Value | null | undefined, tell: (value: Value) => string): string {
   return value === null || value === undefined ? "–" : tell(value);
 }
@@ -51,8 +51,8 @@ function twoDigits(number: number): string {
   return String(number).padStart(2, "0");
 }
 
-/** The cause, and what the server printed before it, apart. */
+/** Separates the cause of a failure from the server output that follows it. */
 export function firstLine(text: string): { cause: string; output: string } {
   const [cause = "", ...rest] = text.split("\n");
-  return { cause: cause.replace(/; its last output was:$/, ""), output: rest.join("\n") };
+  return { cause: cause.replace(/; (its )?last output( was)?:$/, ""), output: rest.join("\n") };
 }

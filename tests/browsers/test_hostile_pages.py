@@ -1,5 +1,5 @@
-"""Hostile pages in a real browser: of another site, of another port, of a name that was made to point here, and of a
-model server itself. None of them can load, unload, read or infer."""
+"""Hostile pages in a real browser: from another site, from another port, through DNS rebinding, and from a model
+server. They cannot load, unload or read anything; a page on this machine can only send requests to models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EVIL, REBOUND = "evil.test", "rebound.test"
 MANY = 20
-"""Attempts that must have got as far as hotseat, else nothing was tried."""
+"""Attempts that must reach hotseat; with fewer, the test would prove nothing."""
 MODELS = {"alpha": stub("alpha"), "beta": stub("beta")}
 
 ODD_TYPES = [
@@ -57,9 +57,9 @@ ODD_TYPES = [
     "Content-Type: text/html\r\nConnection: content-security-policy",
     "Content-Type: text/html\r\nX-Content-Type-Options: sniff",
 ]
-"""Heads with which a browser may take a body for a page, or might if it read them differently."""
+"""Response headers with which a browser may treat the body as a page."""
 LIKE_PAGES = 12
-"""So many of them at least are pages to Chromium, else the test tests nothing."""
+"""Chromium must treat at least this many as pages; with fewer, the test would prove nothing."""
 
 ACTING = {
     "refresh": "Content-Type: text/plain\r\nRefresh: 0;url=/upstream/alpha/load",
@@ -67,9 +67,9 @@ ACTING = {
     "worker": "Content-Type: text/javascript\r\nService-Worker-Allowed: /",
     "register": "Content-Type: text/html",
 }
-"""Heads that make a browser ask for more without a page, and a script that would sit between our pages and us."""
+"""Headers that make a browser send requests without a page, and a service worker that would intercept requests."""
 
-# One text that is a page to a parser of HTML and to one of XML.
+# Valid both as HTML and as XML.
 TRYING = """<?xml version="1.0"?>
 <html xmlns="http://www.w3.org/1999/xhtml"><head><title>waits</title><script>
 fetch("/hotseat/config").then((answer) => answer.text()).then(
@@ -134,28 +134,28 @@ HTTPServer(("127.0.0.1", int(sys.argv[1])), Page).serve_forever()
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     names = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1, MAP {REBOUND} 127.0.0.1"
-    # Chromium's own guard of the local network would stop some of it; not all browsers have one.
+    # Chromium's local network access checks would block some attacks; not all browsers have them.
     with open_browser(names, "--disable-features=LocalNetworkAccessChecks") as browser:
         yield browser
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
-    """One for all whose attacks are refused, so that none of them leaves anything to the next."""
+    """Shared by the tests whose attacks are all rejected, because those leave no state behind."""
     with Hotseat({"models": MODELS}, tmp_path_factory.mktemp("house")) as house:
         yield house
 
 
 @pytest.fixture
 def asked_house(tmp_path: Path) -> Iterator[Hotseat]:
-    """For a test whose page may ask models: some of its requests may still be under way at its end."""
+    """For a test whose page may send requests to models: some may still be in progress when it ends."""
     with Hotseat({"models": MODELS}, tmp_path) as house:
         yield house
 
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
-    """With a model server whose pages come in all types; nothing is done to it but asking."""
+    """With a model server that serves pages of all content types; shared, because the tests only read."""
     folder = tmp_path_factory.mktemp("typed")
     with Hotseat(hostile(folder, TYPED_SERVER), folder) as house:
         house.load("hostile")
@@ -164,7 +164,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
 
 @pytest.fixture(scope="module")
 def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
-    """The same, and its pages are trusted."""
+    """Like `typed`, with trusted pages."""
     folder = tmp_path_factory.mktemp("trusting")
     with Hotseat(hostile(folder, TYPED_SERVER, upstream={"trustPages": True}), folder) as house:
         house.load("hostile")
@@ -172,7 +172,7 @@ def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
 
 
 def state(house: Hotseat) -> dict[str, Any]:
-    """What attacks could have changed."""
+    """The state that attacks could change."""
     models = house.call("GET", "/hotseat/models").json()["models"]
     return {
         "pids": {model["model"]: model["pid"] for model in models},
@@ -184,13 +184,13 @@ def state(house: Hotseat) -> dict[str, Any]:
 @dataclass
 class Attack:
     readable: list[str]
-    """What the hostile page got to see."""
+    """Requests whose responses the hostile page could read."""
     statuses: Counter[int]
-    """What hotseat said to it."""
+    """Statuses of hotseat's responses."""
 
 
 def attacked(browser: Browser, house: Hotseat, url: str, page: str | None = None) -> Attack:
-    """Open the hostile page at this address; `page` is what the attacker served there before."""
+    """Open the hostile page at this URL; `page` replaces its content."""
     context = browser.new_context()
     attack = Attack([], Counter())
     try:
@@ -209,8 +209,8 @@ def attacked(browser: Browser, house: Hotseat, url: str, page: str | None = None
 
 
 @pytest.mark.parametrize("host", [EVIL, "beta.localhost"])
-def test_a_page_of_another_origin_can_do_nothing(house: Hotseat, browser: Browser, host: str) -> None:
-    """Fetches, forms, tags, frames, beacons, websockets, feeds and windows: all refused before anything happens."""
+def test_a_page_from_another_origin_can_do_nothing(house: Hotseat, browser: Browser, host: str) -> None:
+    """Fetches, forms, tags, frames, beacons, WebSockets, event streams and windows are all rejected without effect."""
     house.load("alpha")
     before = state(house)
     with serving(lure(house.url)) as site:
@@ -223,10 +223,10 @@ def test_a_page_of_another_origin_can_do_nothing(house: Hotseat, browser: Browse
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_a_page_of_another_server_on_this_machine_can_only_ask_models(
+def test_a_page_from_another_server_on_this_machine_can_only_use_models(
     asked_house: Hotseat, browser: Browser, host: str
 ) -> None:
-    """It reads their answers and their list; it loads, unloads, manages and reads nothing else."""
+    """It can list models and read their responses; it cannot load, unload, manage or read anything else."""
     house = asked_house
     house.load("alpha")
     before = state(house)
@@ -243,8 +243,8 @@ def test_a_page_of_another_server_on_this_machine_can_only_ask_models(
     assert state(house)["actions"] == before["actions"]
 
 
-def test_our_own_page_may_use_every_name_of_this_machine(house: Hotseat, browser: Browser) -> None:
-    """Opened as localhost, it asks 127.0.0.1: to a browser these are two origins, to us they are one."""
+def test_the_dashboard_may_use_every_name_of_this_machine(house: Hotseat, browser: Browser) -> None:
+    """A page from localhost may call 127.0.0.1, although these are two origins to a browser."""
     house.load("alpha")
     context = browser.new_context()
     page = context.new_page()
@@ -258,8 +258,8 @@ def test_our_own_page_may_use_every_name_of_this_machine(house: Hotseat, browser
     assert statuses == [200, 200]
 
 
-def test_a_name_that_was_made_to_point_here_can_do_nothing(house: Hotseat, browser: Browser) -> None:
-    """To the browser the page and hotseat are one origin, and only the name tells that they are not."""
+def test_a_page_that_uses_dns_rebinding_can_do_nothing(house: Hotseat, browser: Browser) -> None:
+    """The browser sees one origin; hotseat rejects the requests because of the host name."""
     house.load("alpha")
     before = state(house)
     attack = attacked(browser, house, f"http://{REBOUND}:{house.port}/lure", lure(""))
@@ -271,8 +271,8 @@ def test_a_name_that_was_made_to_point_here_can_do_nothing(house: Hotseat, brows
     assert state(house) == before
 
 
-def test_a_link_from_elsewhere_loads_nothing(house: Hotseat, browser: Browser) -> None:
-    """Following it is a navigation, which browsers' own guards against the local network let through."""
+def test_a_link_from_another_site_loads_nothing(house: Hotseat, browser: Browser) -> None:
+    """Following a link is a navigation, which browsers do not block for local addresses."""
     before = state(house)
     with serving(f'<a id="link" href="{house.url}/upstream/beta/load">kittens</a>') as site:
         context = browser.new_context()
@@ -287,8 +287,8 @@ def test_a_link_from_elsewhere_loads_nothing(house: Hotseat, browser: Browser) -
     assert state(house) == before
 
 
-def test_a_page_of_an_allowed_origin_can_do_it_all(tmp_path: Path, browser: Browser) -> None:
-    """`allowedOrigins` is for browser apps; and what the page tries does work where it may."""
+def test_a_page_from_an_allowed_origin_can_do_everything(tmp_path: Path, browser: Browser) -> None:
+    """`allowedOrigins` is for browser apps. This also proves that the attacks work where they are allowed."""
     with serving() as site:
         origin = f"http://{EVIL}:{site.port}"
         with Hotseat({"allowedOrigins": [origin], "models": MODELS}, tmp_path) as house:
@@ -319,8 +319,8 @@ def title_of(browser: Browser, url: str) -> str:
         context.close()
 
 
-def test_a_page_of_a_model_server_can_do_nothing(tmp_path: Path, browser: Browser) -> None:
-    """Though it has our address, it is in a sandbox: it can neither read what runs nor unload it."""
+def test_a_page_from_a_model_server_can_do_nothing(tmp_path: Path, browser: Browser) -> None:
+    """It has the same origin as hotseat, but runs in a sandbox: it cannot list or unload models."""
     with Hotseat(hostile(tmp_path), tmp_path) as house:
         pid = house.load("hostile")
         worked = title_of(browser, f"{house.url}/upstream/hostile/")
@@ -330,8 +330,8 @@ def test_a_page_of_a_model_server_can_do_nothing(tmp_path: Path, browser: Browse
     assert after["hostile"]["pid"] == pid
 
 
-def test_a_trusted_page_of_a_model_server_can(tmp_path: Path, browser: Browser) -> None:
-    """`upstream.trustPages: true` gives it what our own pages may."""
+def test_a_trusted_page_from_a_model_server_can_use_the_api(tmp_path: Path, browser: Browser) -> None:
+    """`upstream.trustPages: true` gives it the same access as the dashboard."""
     with Hotseat(hostile(tmp_path, upstream={"trustPages": True}), tmp_path) as house:
         house.load("hostile")
         worked = title_of(browser, f"{house.url}/upstream/hostile/")
@@ -340,7 +340,7 @@ def test_a_trusted_page_of_a_model_server_can(tmp_path: Path, browser: Browser) 
 
 
 def outcomes(browser: Browser, urls: list[str]) -> list[str]:
-    """What became of each page: its last title, or that there was none."""
+    """The outcome of each page: its last title, `download` or `no page`."""
     context = browser.new_context()
     try:
         page = context.new_page()
@@ -360,11 +360,11 @@ def outcome(page: BrowserPage, url: str) -> str:
     return page.title() or "no page"
 
 
-def test_no_content_type_takes_a_page_of_a_model_server_out_of_its_sandbox(typed: Hotseat, browser: Browser) -> None:
-    """Whatever its head looks like, on every path to the model, with every status, the first time and later."""
+def test_no_content_type_lets_a_page_escape_the_sandbox(typed: Hotseat, browser: Browser) -> None:
+    """The sandbox applies to all response headers, paths and statuses, also when the headers are cached."""
     numbers = range(len(ODD_TYPES))
     paths = [f"/upstream/hostile/{number}" for number in numbers]
-    paths += [f"/{number}?model=hostile" for number in numbers]  # now these heads were read before
+    paths += [f"/{number}?model=hostile" for number in numbers]  # these headers are cached now
     paths += [f"/{number}-{status}" for number in range(4) for status in (206, 404, 500)]
     seen = outcomes(browser, [typed.url + path for path in paths])
 
@@ -372,16 +372,16 @@ def test_no_content_type_takes_a_page_of_a_model_server_out_of_its_sandbox(typed
     assert seen[: len(numbers)].count("refused") >= LIKE_PAGES
 
 
-def test_these_pages_would_read_what_they_try_to(trusting: Hotseat, browser: Browser) -> None:
-    """With `upstream.trustPages` they do, so the test above would notice."""
+def test_the_same_pages_read_the_configuration_if_trusted(trusting: Hotseat, browser: Browser) -> None:
+    """So the test above would notice a page outside the sandbox."""
     seen = outcomes(browser, [f"{trusting.url}/upstream/hostile/{number}" for number in range(len(ODD_TYPES))])
 
     assert seen.count("read") >= LIKE_PAGES
 
 
 @pytest.mark.parametrize("name", ["refresh", "link"])
-def test_a_field_of_a_plain_text_loads_nothing(typed: Hotseat, browser: Browser, name: str) -> None:
-    """A browser follows some fields whatever they come with; what it then asks for is asked by a foreign page."""
+def test_a_header_of_a_plain_text_response_loads_nothing(typed: Hotseat, browser: Browser, name: str) -> None:
+    """A browser follows some headers of any response; hotseat rejects the resulting request as cross-origin."""
     context = browser.new_context()
     page = context.new_page()
     with page.expect_response("**/upstream/alpha/load") as answer:
@@ -393,8 +393,10 @@ def test_a_field_of_a_plain_text_loads_nothing(typed: Hotseat, browser: Browser,
     assert running == ["hostile"]
 
 
-def test_a_page_of_a_model_server_installs_no_worker(typed: Hotseat, trusting: Hotseat, browser: Browser) -> None:
-    """A service worker would answer in our place until somebody removes it; only a trusted page can have one."""
+def test_a_page_from_a_model_server_cannot_install_a_service_worker(
+    typed: Hotseat, trusting: Hotseat, browser: Browser
+) -> None:
+    """A service worker could answer in place of hotseat until it is removed; only a trusted page can install one."""
     became = [title_of(browser, f"{house.url}/upstream/hostile/register") for house in (typed, trusting)]
 
     assert became == ["refused", "registered"]

@@ -1,4 +1,4 @@
-"""The installed program, real model servers and a real browser, shared by the journeys through the dashboard."""
+"""The installed hotseat, real model servers and a real browser, shared by the tests of the dashboard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GIB = 1 << 30
 
 
 def config() -> dict[str, Any]:
-    """Two chat models of which one fits, one for embeddings beside either, and one that cannot start."""
+    """Two chat models of which one fits, an embedding model that fits beside either, and one that cannot start."""
     broken = {"cmd": f"{present(SERVER)} -m /nowhere/model.gguf --port ${{PORT}}", "memory": GIB}
     return {
         "unloadTimeout": 2,
@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visits(hotseat: Hotseat, browser: Browser) -> Iterator[Visits]:
-    """Somebody opens the dashboard; afterwards the page must have behaved."""
+    """Opens the dashboard; afterwards the page must have no errors."""
     begun: list[Visit] = []
 
     def visit(**context: Any) -> Visit:

@@ -1,4 +1,4 @@
-"""How the dashboard's files are served: to be kept for ever, with a policy that lets nothing else in."""
+"""How the dashboard's files are served: cacheable forever, with a strict content security policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def house(tmp_path: Path) -> AsyncIterator[Management]:
 
 
 async def test_the_page_and_its_files_are_served(house: Management) -> None:
-    """Everything that the page names is there, and nothing is inline."""
+    """Every file that the page refers to exists, and nothing is inline."""
     page = await house.get("/hotseat/ui/")
     named = re.findall(r'(?:src|href)="(files/[^"]+)"', page.text)
     answers = [await house.get(f"/hotseat/ui/{file}") for file in named]
@@ -36,8 +36,8 @@ async def test_the_page_and_its_files_are_served(house: Management) -> None:
     assert "style=" not in page.text
 
 
-async def test_the_policy_allows_our_own_files_only(house: Management) -> None:
-    """Text of models and logs can never become code."""
+async def test_the_policy_allows_only_files_from_hotseat(house: Management) -> None:
+    """Text from models and logs cannot run as code."""
     page = await house.get("/hotseat/ui/")
     policy = page.headers["content-security-policy"]
 
@@ -48,8 +48,8 @@ async def test_the_policy_allows_our_own_files_only(house: Management) -> None:
     assert page.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_files_are_kept_and_the_page_is_asked_for_again(house: Management) -> None:
-    """A file's name holds its checksum; the page names the files of today."""
+async def test_files_are_cached_and_the_page_is_revalidated(house: Management) -> None:
+    """A file's name contains its hash, and the page refers to the current files."""
     page = await house.get("/hotseat/ui/")
     again = await house.get("/hotseat/ui/", headers={"If-None-Match": page.headers["etag"]})
     [script] = re.findall(r'src="(files/app-[^"]+)"', page.text)
@@ -60,15 +60,15 @@ async def test_files_are_kept_and_the_page_is_asked_for_again(house: Management)
     assert file.headers["cache-control"] == "public, max-age=31536000, immutable"
 
 
-async def test_nothing_outside_its_folder_is_served(house: Management) -> None:
-    """The dashboard's folder is all there is."""
+async def test_nothing_outside_the_assets_is_served(house: Management) -> None:
+    """Other files of the package and missing files give 404."""
     assert (await house.get("/hotseat/ui/%2e%2e/__init__.py")).status_code == 404
     assert (await house.get("/hotseat/ui/files/nothing.js")).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/", "/ui", "/hotseat/ui"])
-async def test_front_doors_lead_to_the_dashboard(house: Management, path: str) -> None:
-    """Wherever a reverse proxy has put us, the way leads on from there."""
+async def test_entry_paths_redirect_to_the_dashboard(house: Management, path: str) -> None:
+    """The redirects are relative, so they also work under a path prefix of a reverse proxy."""
     answer = await house.get(path, follow_redirects=True)
 
     assert answer.url.path == "/hotseat/ui/"

@@ -1,4 +1,4 @@
-"""The page of the fleet, in a real browser, with two real hosts and a real NATS server."""
+"""The fleet page, in a real browser, with two real hosts and a real NATS server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 @pytest.fixture
 def at_a(hosts: Hosts, browser: Browser) -> Iterator[Visits]:
-    """Somebody opens the dashboard of host a; afterwards the page must have behaved."""
+    """Opens the dashboard of host a; afterwards the page must have no errors."""
     begun: list[Visit] = []
 
     def visit(**context: Any) -> Visit:
@@ -54,20 +54,20 @@ def card(page: Page, host: str) -> Locator:
     return page.get_by_role("region", name=host, exact=True)
 
 
-def test_each_host_is_seen_with_its_models(at_a: Visits, hosts: Hosts) -> None:
-    """Where they are, what they take of which room, and what is said of a host changes as it happens."""
+def test_each_host_is_listed_with_its_models(at_a: Visits, hosts: Hosts) -> None:
+    """The page updates the models and the memory of a host without a reload."""
     page = at_a().go("fleet")
-    expect(card(page, "a")).to_contain_text("here")
-    expect(card(page, "b")).to_contain_text("heard")
+    expect(card(page, "a")).to_contain_text("this host")
+    expect(card(page, "b")).to_contain_text("last seen")
     hosts["b"].load("alpha")
 
     expect(card(page, "b").get_by_role("cell", name="alpha", exact=True)).to_be_visible()
-    expect(card(page, "b").get_by_role("img", name="gpu0 of b: alpha 6 GiB, free 4 GiB")).to_be_visible()
-    expect(card(page, "a")).to_contain_text("No model is there.")
+    expect(card(page, "b").get_by_role("img", name="gpu0 on b: alpha 6 GiB, free 4 GiB")).to_be_visible()
+    expect(card(page, "a")).to_contain_text("No models on this host.")
 
 
 def test_a_model_is_moved_by_keyboard(at_a: Visits, hosts: Hosts) -> None:
-    """A dialog asks where to; the page tells what was done, and shows the model where it is now."""
+    """A dialog asks for the target host; the page shows the result, and the model on its new host."""
     page = at_a().go("fleet")
     hosts["b"].load("beta")
     page.get_by_role("button", name="Move beta from b").press("Enter")
@@ -79,8 +79,8 @@ def test_a_model_is_moved_by_keyboard(at_a: Visits, hosts: Hosts) -> None:
     hosts["a"].call("DELETE", "/upstream/beta")
 
 
-def test_a_host_is_closed_and_opened_by_keyboard(at_a: Visits) -> None:
-    """Two buttons a host; what was ordered stands beside its name until it is taken back."""
+def test_a_host_is_cordoned_and_drained_by_keyboard(at_a: Visits) -> None:
+    """A tag beside the host's name shows each state until it is undone."""
     page = at_a().go("fleet")
     page.get_by_role("button", name="Cordon b").press("Enter")
     expect(card(page, "b").locator(".tag")).to_have_text("cordoned")
@@ -88,19 +88,19 @@ def test_a_host_is_closed_and_opened_by_keyboard(at_a: Visits) -> None:
     expect(card(page, "b").locator(".tag")).to_have_count(0)
     page.get_by_role("button", name="Drain b").click()
     expect(card(page, "b").locator(".tag")).to_have_text("drained")
-    expect(card(page, "b")).to_contain_text("No model is there.")
+    expect(card(page, "b")).to_contain_text("No models on this host.")
     page.get_by_role("button", name="Undrain b").click()
     expect(card(page, "b").locator(".tag")).to_have_count(0)
 
 
-def test_orders_of_a_host_that_is_not_there_can_be_taken_back(at_a: Visits, hosts: Hosts) -> None:
-    """They wait for it; without orders nothing is told of a host that is gone."""
+def test_an_offline_host_can_be_uncordoned(at_a: Visits, hosts: Hosts) -> None:
+    """A cordoned host stays listed when it goes offline; without a cordon it disappears."""
     hosts.start("c", {})
     page = at_a().go("fleet")
     page.get_by_role("button", name="Cordon c").click()
     expect(card(page, "c").locator(".tag")).to_have_text("cordoned")
     hosts["c"].terminate()
-    expect(card(page, "c")).to_contain_text("not there", timeout=30_000)
+    expect(card(page, "c")).to_contain_text("offline", timeout=30_000)
     page.get_by_role("button", name="Uncordon c").click()
 
     expect(card(page, "c")).to_have_count(0)
@@ -108,7 +108,7 @@ def test_orders_of_a_host_that_is_not_there_can_be_taken_back(at_a: Visits, host
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_is_accessible_and_fits_a_phone(at_a: Visits, scheme: str) -> None:
-    """axe-core finds nothing serious, and at 400 pixels nothing reaches beyond the edge."""
+    """axe-core finds no serious problem, and at a width of 400 pixels the page does not scroll horizontally."""
     visit = at_a(color_scheme=scheme, reduced_motion="reduce", viewport={"width": 400, "height": 800})
     page = visit.go("models")
     page.get_by_role("button", name="Menu").click()
@@ -119,14 +119,14 @@ def test_the_page_is_accessible_and_fits_a_phone(at_a: Visits, scheme: str) -> N
     assert page.evaluate("document.documentElement.scrollWidth") == 400
 
 
-def test_a_host_that_is_apart_says_so(at_a: Visits, hosts: Hosts) -> None:
-    """In the menu and on the page; when NATS is back, so is the fleet."""
+def test_a_disconnected_host_says_so(at_a: Visits, hosts: Hosts) -> None:
+    """The navigation and the page show it; when NATS is back, all hosts reconnect."""
     page = at_a().go("fleet")
     [nats] = hosts.nats
     nats.kill()
     try:
-        expect(page.get_by_text("a is apart from the fleet")).to_be_visible(timeout=30_000)
-        expect(page.locator("nav a[href='#/fleet']")).to_contain_text("apart")
+        expect(page.get_by_text("a is disconnected from the fleet")).to_be_visible(timeout=30_000)
+        expect(page.locator("nav a[href='#/fleet']")).to_contain_text("disconnected")
         ready = hosts["a"].call("GET", "/hotseat/ready")
     finally:
         nats.start()
@@ -140,9 +140,9 @@ def standing(host: Hotseat) -> str:
 
 
 @pytest.mark.llama
-def test_who_is_alone_sees_no_fleet(visits: Visits) -> None:
-    """There is no such page in the menu, and its address says what to do."""
+def test_a_host_without_a_fleet_shows_no_fleet_page(visits: Visits) -> None:
+    """The navigation has no such page, and its URL says how to join a fleet."""
     page = visits().go("fleet")
 
     expect(page.locator("nav a[href='#/fleet']")).to_have_count(0)
-    expect(page.locator(".page-head")).to_contain_text("This hotseat is alone")
+    expect(page.locator(".page-head")).to_contain_text("This host does not belong to a fleet")

@@ -1,4 +1,4 @@
-"""What a person does with the dashboard: each page's main thing, in a real browser, with real model servers."""
+"""The main use of each dashboard page, in a real browser, with real model servers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.llama
 
 LONG = 8000
-"""Tokens; several seconds even for a tiny model."""
+"""Tokens: several seconds, even for a tiny model."""
 FOCUSED = """({
   text: document.activeElement.textContent,
   outline: getComputedStyle(document.activeElement).outlineStyle,
@@ -40,14 +40,14 @@ def row(page: Page, model: str) -> Locator:
 
 @pytest.fixture
 def long_stream(hotseat: Hotseat) -> Iterator[Stream]:
-    """Somebody else is in the middle of a long answer of alpha."""
+    """Another client receives a long response from alpha."""
     stream = hotseat.stream("alpha", LONG).until_it_speaks()
     yield stream
     stream.leave()
 
 
-def test_the_bare_address_shows_the_dashboard(visit: Visit, hotseat: Hotseat) -> None:
-    """Who types the address into a browser arrives."""
+def test_the_root_url_redirects_to_the_dashboard(visit: Visit, hotseat: Hotseat) -> None:
+    """The page connects and shows the models."""
     visit.page.goto(hotseat.url)
 
     expect(visit.page).to_have_url(f"{hotseat.url}/hotseat/ui/")
@@ -56,7 +56,7 @@ def test_the_bare_address_shows_the_dashboard(visit: Visit, hotseat: Hotseat) ->
 
 
 def test_a_model_is_loaded_and_stopped(visit: Visit, hotseat: Hotseat) -> None:
-    """Two buttons do what two commands do."""
+    """The Load and Stop buttons change the phase on the page and on the server."""
     page = visit.go("models")
     page.get_by_role("button", name="Load embed").click()
     expect(row(page, "embed")).to_have_attribute("data-phase", "ready")
@@ -68,8 +68,8 @@ def test_a_model_is_loaded_and_stopped(visit: Visit, hotseat: Hotseat) -> None:
     assert "embed" not in hotseat.running()
 
 
-def test_a_swap_is_seen_as_it_happens(visit: Visit, hotseat: Hotseat) -> None:
-    """Nothing is reloaded: one model leaves, the other comes, and both say why."""
+def test_a_swap_is_shown_without_a_reload(visit: Visit, hotseat: Hotseat) -> None:
+    """The phases change as the swap happens, and the unloaded model shows the reason from the API."""
     hotseat.load("alpha")
     page = visit.go("models")
     expect(row(page, "alpha")).to_have_attribute("data-phase", "ready")
@@ -77,24 +77,26 @@ def test_a_swap_is_seen_as_it_happens(visit: Visit, hotseat: Hotseat) -> None:
 
     expect(row(page, "beta")).to_have_attribute("data-phase", "ready")
     expect(row(page, "alpha")).to_have_attribute("data-phase", "cold")
-    expect(row(page, "alpha").locator(".why")).to_have_text("stopped because beta needs its room")
+    reason = hotseat.call("GET", "/hotseat/models/alpha").json()["why"]
+    expect(row(page, "alpha").locator(".why")).to_have_text(reason)
+    assert "beta" in reason
     expect(page.locator(".dots li").first.get_by_role("img")).to_have_attribute("aria-label", "cold")
 
 
-def test_a_failed_load_shows_what_the_server_said(visit: Visit) -> None:
-    """The cause in one line and the last output are there without asking for logs."""
+def test_a_failed_load_shows_the_cause_and_the_last_output(visit: Visit) -> None:
+    """Both are on the Models page; the Logs page is not needed."""
     page = visit.go("models")
     page.get_by_role("button", name="Load broken").click()
 
     expect(row(page, "broken").locator(".last-error")).to_contain_text("exited with code 1")
     expect(row(page, "broken").locator(".output")).to_contain_text("/nowhere/model.gguf")
     expect(page.locator(".notice.trouble")).to_contain_text("broken is not ready")
-    # Chromium itself writes down every answer of 400 and more.
+    # Chromium logs every response with status 400 or above.
     visit.complaints[:] = [each for each in visit.complaints if "status of 503" not in each]
 
 
-def test_stopping_a_model_in_use_asks_first(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
-    """Whoever would cut requests is told how many; Escape changes nothing, the red button cuts."""
+def test_stopping_a_model_in_use_asks_for_confirmation(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
+    """The dialog shows the number of requests; Escape changes nothing, and Abort and stop aborts the requests."""
     page = visit.go("models")
     expect(row(page, "alpha").locator("dd").first).to_have_text("1")
     page.get_by_role("button", name="Stop alpha").click()
@@ -103,7 +105,7 @@ def test_stopping_a_model_in_use_asks_first(visit: Visit, hotseat: Hotseat, long
     expect(page.get_by_role("dialog")).to_have_count(0)
     still_running = hotseat.running()
     page.get_by_role("button", name="Stop alpha").click()
-    page.get_by_role("button", name="Cut them and stop now").click()
+    page.get_by_role("button", name="Abort and stop").click()
     expect(row(page, "alpha")).to_have_attribute("data-phase", "cold")
     long_stream.read()
 
@@ -111,20 +113,21 @@ def test_stopping_a_model_in_use_asks_first(visit: Visit, hotseat: Hotseat, long
     assert not long_stream.done
 
 
-def test_the_timeline_tells_a_swap_with_its_cause(visit: Visit, hotseat: Hotseat) -> None:
-    """A lane per model, a band per phase, and the same as a table."""
+def test_the_timeline_shows_a_swap_with_its_cause(visit: Visit, hotseat: Hotseat) -> None:
+    """The chart has a lane per model and a band per phase, and a table shows the same data."""
     hotseat.load("alpha")
     hotseat.load("beta")
+    reason = hotseat.call("GET", "/hotseat/models/alpha").json()["last_stop"]["because"]
     page = visit.go("timeline")
 
     expect(page.locator(".band.ready").first).to_be_visible()
-    expect(page.get_by_role("row").filter(has_text="beta needs its room").first).to_contain_text("eviction")
+    expect(page.get_by_role("row").filter(has_text=reason).first).to_contain_text("eviction")
     assert page.locator(".swaps path").count() >= 1
     assert page.locator(".lane-names li").all_inner_texts() == ["alpha", "beta", "embed", "broken"]
 
 
-def test_the_timeline_obeys_the_keyboard(visit: Visit, hotseat: Hotseat) -> None:
-    """Arrows leave the present, End returns to it."""
+def test_the_timeline_supports_the_keyboard(visit: Visit, hotseat: Hotseat) -> None:
+    """Arrow keys pan away from the present, End follows it again."""
     hotseat.load("alpha")
     page = visit.go("timeline")
     page.locator(".lane-frame").focus()
@@ -136,16 +139,16 @@ def test_the_timeline_obeys_the_keyboard(visit: Visit, hotseat: Hotseat) -> None
     page.keyboard.press("End")
 
     expect(left).to_have_count(0)
-    expect(page.get_by_text("following")).to_be_visible()
+    expect(page.get_by_text("following live")).to_be_visible()
 
 
 def test_the_timeline_is_exported_as_a_trace(visit: Visit, hotseat: Hotseat) -> None:
-    """The file holds named lanes, phases with causes, and requests."""
+    """The file contains named threads, phases with reasons, and requests."""
     hotseat.chat("alpha")
     page = visit.go("timeline")
     expect(page.locator(".requests rect").first).to_be_attached()
     with page.expect_download() as saving:
-        page.get_by_role("button", name="Export as trace").click()
+        page.get_by_role("button", name="Export trace").click()
     events = json.loads(Path(saving.value.path()).read_text())["traceEvents"]
 
     assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} >= {"alpha"}
@@ -154,7 +157,7 @@ def test_the_timeline_is_exported_as_a_trace(visit: Visit, hotseat: Hotseat) -> 
 
 
 def test_memory_is_shown_against_the_budget(visit: Visit, hotseat: Hotseat) -> None:
-    """What is resident, what is free, and a bar that says both to a screen reader."""
+    """The bar has an accessible name with the resident models and the free memory."""
     hotseat.load("alpha")
     hotseat.call("DELETE", "/upstream/embed")
     page = visit.go("memory")
@@ -163,36 +166,38 @@ def test_memory_is_shown_against_the_budget(visit: Visit, hotseat: Hotseat) -> N
     expect(page.get_by_role("row").filter(has_text="beta")).to_contain_text("6 GiB")
 
 
-def test_memory_says_what_each_model_counts_as_and_by_whom(visit: Visit) -> None:
-    """What its files say stands beside what was declared."""
+def test_memory_shows_the_effective_size_of_each_model_and_its_source(visit: Visit) -> None:
+    """The estimate from the model files is shown beside the configured size."""
     page = visit.go("memory")
     expect(page.get_by_role("row").filter(has_text="alpha")).to_be_visible()
-    configured, estimated, _, counts, by = (
+    configured, estimated, _, effective, source = (
         page.get_by_role("row").filter(has_text="alpha").get_by_role("cell").all()[2:]
     )
 
     expect(configured).to_have_text("6 GiB")
     expect(estimated).to_have_text(re.compile(r"^\d+(\.\d)?\sMiB$"))
-    expect(counts).to_have_text("6 GiB")
-    expect(by).to_have_text("declared")
+    expect(effective).to_have_text("6 GiB")
+    expect(source).to_have_text("declared")
 
 
-def test_memory_says_for_whom_models_make_way(visit: Visit, hotseat: Hotseat) -> None:
-    """And no longer, when they may come back."""
+def test_memory_shows_a_yield_and_its_reason(visit: Visit, hotseat: Hotseat) -> None:
+    """The message disappears when the yield ends."""
     page = visit.go("memory")
     hotseat.call("POST", "/hotseat/yield?device=gpu0")
-    told = page.get_by_text("Models make way: an operator needs the memory of gpu0.")
+    reason = hotseat.call("GET", "/hotseat/models").json()["making_way"]
+    message = page.get_by_text(f"Yielding memory: {reason}.")
     try:
-        expect(told).to_be_visible()
+        assert "gpu0" in reason
+        expect(message).to_be_visible()
     finally:
         hotseat.call("DELETE", "/hotseat/yield")
 
-    expect(told).not_to_be_visible()
+    expect(message).not_to_be_visible()
 
 
-def test_who_waits_is_seen_and_can_be_cancelled(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
-    """The line says for whom, why and how long; cancelling answers the client."""
-    page = visit.go("line")
+def test_a_waiting_request_is_listed_and_can_be_cancelled(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
+    """The queue shows the model and the reason; after Cancel, the client receives an error."""
+    page = visit.go("queue")
     with ThreadPoolExecutor() as pool:
         asking = pool.submit(hotseat.chat, "beta")
         waiting = page.get_by_role("row").filter(has_text="beta")
@@ -202,39 +207,39 @@ def test_who_waits_is_seen_and_can_be_cancelled(visit: Visit, hotseat: Hotseat, 
 
     assert answer.status == 503
     assert "an operator ended this request" in answer.json()["error"]
-    expect(page.get_by_text("Nobody waits.")).to_be_visible()
+    expect(page.get_by_text("No waiting requests.")).to_be_visible()
 
 
-def test_requests_are_listed_as_they_come_and_end(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
-    """One in flight, which can be cancelled, and those that ended, with their times."""
+def test_requests_are_listed_in_progress_and_finished(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
+    """The request in progress can be cancelled."""
     hotseat.chat("alpha")
     page = visit.go("activity")
     recent = page.get_by_role("region", name="Recent requests").get_by_role("row")
     expect(recent.nth(1)).to_contain_text("POST /v1/chat/completions")
-    under_way = page.get_by_role("region", name="Requests under way").get_by_role("row")
-    expect(under_way.nth(1)).to_contain_text("answering")
-    under_way.nth(1).get_by_role("button", name="Cancel").click()
+    in_progress = page.get_by_role("region", name="Requests in progress").get_by_role("row")
+    expect(in_progress.nth(1)).to_contain_text("answering")
+    in_progress.nth(1).get_by_role("button", name="Cancel").click()
     long_stream.read()
 
     assert not long_stream.done
-    expect(page.get_by_text("Nothing is under way.")).to_be_visible()
+    expect(page.get_by_text("No requests in progress.")).to_be_visible()
     assert page.locator(".plot canvas").count() == 2
 
 
 def test_a_table_sorts_by_its_columns(visit: Visit, hotseat: Hotseat) -> None:
-    """By a press of Enter on a heading: up, down, and as it was."""
+    """Enter on a heading sorts in ascending order, then in descending order."""
     page = visit.go("memory")
-    first = page.get_by_role("region", name="Memory of the models").locator("tbody td").first
-    page.get_by_role("button", name="model").press("Enter")
+    first = page.get_by_role("region", name="Memory by model").locator("tbody td").first
+    page.get_by_role("button", name="Model").press("Enter")
     expect(first).to_have_text("alpha")
-    page.get_by_role("button", name="model").press("Enter")
+    page.get_by_role("button", name="Model").press("Enter")
 
     expect(first).to_have_text("embed")
-    expect(page.get_by_role("columnheader", name="model")).to_have_attribute("aria-sort", "descending")
+    expect(page.get_by_role("columnheader", name="Model")).to_have_attribute("aria-sort", "descending")
 
 
-def test_logs_are_followed_filtered_paused_and_kept(visit: Visit, hotseat: Hotseat) -> None:
-    """New lines come by themselves, unless one pauses; what is seen can be saved."""
+def test_logs_are_followed_filtered_paused_and_downloaded(visit: Visit, hotseat: Hotseat) -> None:
+    """New lines appear unless paused, and the filtered lines can be downloaded."""
     hotseat.load("alpha")
     page = visit.go("logs", "?model=alpha")
     lines = page.locator(".log > div")
@@ -245,7 +250,7 @@ def test_logs_are_followed_filtered_paused_and_kept(visit: Visit, hotseat: Hotse
     eventually(lambda: "print_timing" in hotseat.cli("logs", "alpha").stdout)
     assert lines.count() == seen
     page.get_by_role("button", name="Pause").click()
-    page.get_by_label("Show only lines that contain").fill("PRINT_TIMING")
+    page.get_by_label("Filter lines").fill("PRINT_TIMING")
     expect(lines.first).to_contain_text("print_timing")
     with page.expect_download() as saving:
         page.get_by_role("button", name="Download").click()
@@ -255,18 +260,18 @@ def test_logs_are_followed_filtered_paused_and_kept(visit: Visit, hotseat: Hotse
     assert all("print_timing" in line for line in saved)
 
 
-def test_the_playground_streams_an_answer(visits: Visits) -> None:
-    """A question, its answer as it grows, its speed, and the same question as a command that works."""
+def test_the_playground_streams_a_response(visits: Visits) -> None:
+    """The page shows the response and its speed, and the copied curl command works."""
     visit = visits(permissions=["clipboard-read", "clipboard-write"])
     page = visit.go("playground")
     page.get_by_role("combobox", name="Model").select_option("alpha")
-    page.get_by_label("Most tokens").fill("24")
+    page.get_by_label("Max tokens").fill("24")
     page.get_by_label("Your message").fill("hello")
     page.get_by_label("Your message").press("Enter")
     expect(page.locator(".speed")).to_contain_text("tokens/s")
     expect(page.locator(".said.assistant")).to_contain_text("alpha")
     page.get_by_role("button", name="Copy as curl").click()
-    expect(page.locator(".notice")).to_contain_text("copied")
+    expect(page.locator(".notice")).to_contain_text("Copied")
     command: str = page.evaluate("navigator.clipboard.readText()")
     said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20)
 
@@ -275,28 +280,28 @@ def test_the_playground_streams_an_answer(visits: Visits) -> None:
     assert said.stdout.strip().endswith("data: [DONE]")
 
 
-def test_the_configuration_is_read_again_and_complained_about(visit: Visit, hotseat: Hotseat) -> None:
-    """A mistake in the file changes nothing, and the page says what and where."""
+def test_a_failed_reload_keeps_the_configuration_and_shows_the_error(visit: Visit, hotseat: Hotseat) -> None:
+    """The page shows the error and its position, until a reload succeeds."""
     page = visit.go("config")
     expect(page.get_by_text("All models run together as long as they fit into gpu0")).to_be_visible()
     good = hotseat.config.read_text()
     hotseat.config.write_text(good + "\nlisen: 8080\n")
-    page.get_by_role("button", name="Read the file again").click()
+    page.get_by_role("button", name="Reload config").click()
     expect(page.locator(".sentences.trouble")).to_contain_text('lisen: unknown key. Did you mean "listen"?')
     hotseat.config.write_text(good)
-    page.get_by_role("button", name="Read the file again").click()
+    page.get_by_role("button", name="Reload config").click()
 
     expect(page.locator(".sentences.trouble")).to_have_count(0)
     visit.complaints[:] = [each for each in visit.complaints if "status of 422" not in each]
 
 
-def test_the_dashboard_comes_back_after_hotseat_does(visit: Visit, hotseat: Hotseat) -> None:
-    """Who loses the connection is told, and nothing has to be reloaded."""
+def test_the_dashboard_reconnects(visit: Visit, hotseat: Hotseat) -> None:
+    """The status shows the lost connection, and the page recovers without a reload."""
     page = visit.go("models")
     standing = page.get_by_role("status").first
     expect(standing).to_have_text("live")
     page.context.set_offline(True)
-    expect(standing).to_have_text("not connected")
+    expect(standing).to_have_text("disconnected")
     page.context.set_offline(False)
     expect(standing).to_have_text("live")
     hotseat.load("beta")
@@ -307,7 +312,7 @@ def test_the_dashboard_comes_back_after_hotseat_does(visit: Visit, hotseat: Hots
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_is_accessible(visits: Visits, hotseat: Hotseat, scheme: str) -> None:
-    """axe-core finds nothing serious, whatever the colours."""
+    """axe-core finds no serious problem in either theme."""
     hotseat.chat("alpha")
     visit = visits(color_scheme=scheme, reduced_motion="reduce")
     findings = {}
@@ -319,7 +324,7 @@ def test_every_page_is_accessible(visits: Visits, hotseat: Hotseat, scheme: str)
 
 
 def test_every_page_fits_a_phone(visits: Visits) -> None:
-    """At 400 pixels nothing reaches beyond the edge, and the menu leads everywhere."""
+    """At a width of 400 pixels no page scrolls horizontally, and the menu reaches every page."""
     visit = visits(viewport={"width": 400, "height": 800})
     widths = {}
     for name in PAGES:
@@ -332,25 +337,25 @@ def test_every_page_fits_a_phone(visits: Visits) -> None:
     assert widths == dict.fromkeys(PAGES, 400)
 
 
-def test_the_focus_is_always_seen(visit: Visit) -> None:
-    """Whoever walks by Tab sees where they are, beginning with the way past the menu."""
+def test_the_focus_is_always_visible(visit: Visit) -> None:
+    """Every focused element has an outline, and the first one skips the navigation."""
     page = visit.go("models")
     walked = []
     for _ in range(20):
         page.keyboard.press("Tab")
         walked.append(page.evaluate(FOCUSED))
 
-    assert walked[0] == {"text": "Skip to the content", "outline": "solid"}
+    assert walked[0] == {"text": "Skip to content", "outline": "solid"}
     assert {step["outline"] for step in walked} == {"solid"}
 
 
-def test_a_chosen_theme_is_kept(visit: Visit) -> None:
-    """Dark in a light system, also after coming back."""
+def test_the_selected_theme_is_kept(visit: Visit) -> None:
+    """The dark theme stays after a reload, although the system theme is light."""
     page = visit.go("models")
     light = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    page.get_by_role("button", name="dark").click()
+    page.get_by_role("button", name="Dark").click()
     page.reload()
     dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
 
     assert (light, dark) == ("rgb(250, 250, 248)", "rgb(21, 21, 19)")
-    expect(page.get_by_role("button", name="dark")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="Dark")).to_have_attribute("aria-pressed", "true")

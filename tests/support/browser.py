@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[2]
 AXE = REPOSITORY / "dashboard/node_modules/axe-core/axe.min.js"
-PAGES = ("models", "timeline", "memory", "line", "activity", "logs", "playground", "config")
+PAGES = ("models", "timeline", "memory", "queue", "activity", "logs", "playground", "config")
 
 NOTE_VIOLATIONS = """
 window.violations = [];

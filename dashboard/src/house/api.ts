@@ -1,5 +1,5 @@
-// How the dashboard speaks to hotseat: like any other client. Addresses are relative to this page, so a reverse proxy
-// may put hotseat under a path of its own.
+// Calls of the public API. URLs are relative to this page, so that hotseat can run under a path prefix of a reverse
+// proxy.
 
 import type { ConfigReport, Fleet, ModelStory, Models, Queue, Requests, Result } from "./shapes";
 
@@ -7,7 +7,7 @@ const HOTSEAT = new URL("..", document.baseURI);
 export const ROOT = new URL("..", HOTSEAT);
 const LONGEST_LOOK_MS = 10_000;
 
-/** What went wrong, in hotseat's own sentence where it said one. */
+/** A failed call, with the error message of the API if there is one. */
 export class Trouble extends Error {
   constructor(
     message: string,
@@ -36,22 +36,22 @@ export const house = {
   dismiss: (ticket: number) => done("DELETE", `requests/${ticket}`),
 };
 
-/** What a host of the fleet may be told. */
+/** What an operator can set on a host of the fleet. */
 export type Order = "cordon" | "drain";
 
-/** Under hotseat's own paths, or anywhere with a whole URL. */
+/** A path is relative to /hotseat/; a URL is used as it is. */
 export async function call(path: string | URL, options: RequestInit = {}): Promise<Response> {
   const response = await fetch(new URL(path, HOTSEAT), options);
   if (!response.ok) throw new Trouble(await complaint(response), response.status);
   return response;
 }
 
-/** What is only read is there at once, or not at all: a look that hangs must not keep the next one from being taken. */
+/** A read has a timeout: one that hangs must not block the next refresh. */
 async function told<Shape>(path: string): Promise<Shape> {
   return (await call(path, { signal: AbortSignal.timeout(LONGEST_LOOK_MS) })).json();
 }
 
-/** A load takes as long as it takes. */
+/** An action has no timeout, because a load may take minutes. */
 async function done(method: string, path: string | URL): Promise<Result> {
   return (await call(path, { method })).json();
 }

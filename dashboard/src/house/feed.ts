@@ -1,5 +1,5 @@
-// A feed that comes back: it reconnects with growing pauses, says where it left off, and rests while nobody looks,
-// because browsers allow six connections per host and every open tab takes one.
+// An event stream that reconnects with backoff and resumes where it left off. It disconnects while the tab is hidden,
+// because browsers allow six connections per host and every open tab uses one.
 
 import { call } from "./api";
 import { eventsOf, type ServerEvent } from "./sse";
@@ -14,7 +14,7 @@ export interface Listener {
   stands(standing: Standing): void;
 }
 
-/** Follow `path` until the returned function is called. */
+/** Follows `path` until the returned function is called. */
 export function follow(path: () => string, listener: Listener): () => void {
   const over = new AbortController();
   void keepFollowing(path, listener, over.signal);

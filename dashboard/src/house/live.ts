@@ -1,5 +1,5 @@
-// The house as it is now, in signals. Events say that something changed, the state itself is asked for: a picture that
-// is fetched whole cannot drift, and a gap in the feed costs nothing but history.
+// The current state of hotseat, in signals. An event only triggers a refresh, and each refresh fetches the whole state:
+// so the page cannot drift from the server, and a gap in the event stream loses history only.
 
 import { computed, signal } from "@preact/signals";
 import type { Observation } from "../timeline/lanes";
@@ -16,25 +16,25 @@ const MOST_OBSERVATIONS = 500;
 const BEAT_MS = 1000;
 const SHORTEST_PAUSE_MS = 150;
 
-/** Is what is seen current? Both the feed and the picture must come through. */
+/** Whether the page is current: both the event stream and the last refresh must have succeeded. */
 export const standing = computed<Standing>(() => (isPictureMissing.value ? "lost" : feed.value));
 export const models = signal<Model[] | null>(null);
 export const budgets = signal<ByDevice>({});
-/** What models may take of each device now. */
+/** The memory that models may use on each device now. */
 export const available = signal<ByDevice>({});
 export const makingWay = signal("");
-/** null: this host is alone. */
+/** null: this host does not belong to a fleet. */
 export const membership = signal<Membership | null>(null);
-/** Asked for while somebody looks at it. */
+/** Fetched only while the fleet page is open. */
 export const fleet = signal<Fleet | null>(null);
 export const line = signal<Ticket[]>([]);
 export const journal = signal<JournalEntry[]>([]);
 export const observations = signal<Observation[]>([]);
 export const finished = signal<Finished[]>([]);
 export const underWay = signal<UnderWay[]>([]);
-/** hotseat's clock, in seconds, a beat late at most. */
+/** The server's clock in seconds, updated every second. */
 export const now = signal(Date.now() / 1000);
-/** Since the last picture: what its durations lack. */
+/** Seconds since the last refresh; the pages add it to durations from the server. */
 export const stale = computed(() => Math.max(0, now.value - pictureAt.value));
 
 const feed = signal<Standing>("connecting");
@@ -51,7 +51,7 @@ export function begin(): void {
   document.addEventListener("visibilitychange", () => void refresh());
 }
 
-/** Ask for the whole picture; calls that come close together are one. */
+/** Fetches the whole state; calls in quick succession are combined into one. */
 export async function refresh(): Promise<void> {
   if (isRefreshing || document.hidden) {
     isRefreshWished = true;
@@ -63,7 +63,7 @@ export async function refresh(): Promise<void> {
     await Promise.all([takeLine(), takeRequests(), takeFleet()]);
     isPictureMissing.value = false;
   } catch {
-    isPictureMissing.value = true; // the next beat tries again
+    isPictureMissing.value = true; // retried every second
   } finally {
     setTimeout(maybeAgain, SHORTEST_PAUSE_MS);
   }
@@ -113,7 +113,7 @@ async function takeRequests(): Promise<void> {
   if (news.finished.length) finished.value = [...finished.value, ...news.finished].slice(-MOST_REQUESTS);
 }
 
-/** The journal tells of starts and ends, not of everything between: when draining began, only the picture knows. */
+/** The journal has no entry for the start of draining, so the refresh records each phase that it sees. */
 function observe(at: number, seen: Model[]): void {
   const known = new Map(observations.value.map((each) => [each.model, each]));
   const news = seen
@@ -132,13 +132,13 @@ function observe(at: number, seen: Model[]): void {
 }
 
 function heard(event: ServerEvent): void {
-  // After a gap only history is missing: what is so now is asked for anyway.
+  // A gap loses history only: the refresh below fetches the current state.
   if (event.event === "gap") newest = JSON.parse(event.data).n;
   else note(JSON.parse(event.data));
   void refresh();
 }
 
-/** Another hotseat counts from one again: what the one before told belongs to no lane of this one. */
+/** A restarted hotseat counts its entries from one again, so the history of the previous process is dropped. */
 function beginAnew(started: number): void {
   startedAt = started;
   newest = 0;
@@ -157,7 +157,7 @@ function note(entry: JournalEntry): void {
 
 const pending: JournalEntry[] = [];
 
-/** The past arrives in thousands of entries; who looks at them should not be woken for each. */
+/** The history arrives in thousands of entries: publish them together, so that the page renders once. */
 function tellAtOnce(): void {
   journal.value = [...journal.value, ...pending.splice(0)].slice(-MOST_ENTRIES);
 }

@@ -1,4 +1,4 @@
-// PURE: how many requests waited and how many were served at each moment, from when each came, was granted and left.
+// PURE: the number of waiting and of served requests over time, from the times of each request.
 
 import type { Finished, UnderWay } from "./shapes";
 
@@ -10,7 +10,7 @@ export interface Curve {
 
 type Change = [at: number, waiting: number, served: number];
 
-/** Nobody calls that waiting. */
+/** A shorter wait counts as none. */
 const AT_ONCE_S = 0.005;
 
 export function loadCurve(

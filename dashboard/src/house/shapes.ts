@@ -1,5 +1,5 @@
-// The public API's answers, as far as the dashboard reads them. What may be absent is optional: an older or a newer
-// hotseat may tell less or more.
+// The parts of the public API's responses that the dashboard reads. Fields that an older version of hotseat does not
+// send are optional.
 
 export type Phase = "cold" | "loading" | "ready" | "draining" | "unloading" | "resting" | "asleep";
 
@@ -26,11 +26,11 @@ export interface Model {
   /** Configured bytes per device. */
   memory?: ByDevice | null;
   footprint?: Footprint | null;
-  /** Of a load, from 0 to 1. */
+  /** Progress of a load, from 0 to 1. */
   progress?: number | null;
 }
 
-/** What is known of a model's memory; what counts is null where nobody knows. */
+/** What is known about a model's memory; `counts_as` is null if nothing is known. */
 export interface Footprint {
   counts_as: ByDevice | null;
   source: "declared" | "measured" | "estimated" | "unknown";
@@ -38,7 +38,7 @@ export interface Footprint {
   measured: ByDevice | null;
 }
 
-/** A device with a budget; less of it is available while others than models use it. */
+/** A device with a budget; less than the budget is available while other programs use the device. */
 export interface Device {
   device: string;
   budget: number;
@@ -52,9 +52,9 @@ export interface Models {
   models: Model[];
   budgets: ByDevice;
   devices?: Device[];
-  /** For whom models have to be gone; empty: nobody. */
+  /** Why models have to free memory; empty: they do not have to. */
   making_way?: string;
-  /** null: this host is alone. */
+  /** null: this host does not belong to a fleet. */
   fleet?: Membership | null;
 }
 
@@ -71,7 +71,7 @@ export interface FleetResident {
   waiting: number;
 }
 
-/** What any host may be told, also one that is not there. */
+/** What an operator can set on a host, also on one that is offline. */
 export interface OrderedHost {
   host: string;
   cordoned: boolean;
@@ -83,7 +83,7 @@ export interface FleetHost extends OrderedHost {
   version: string;
   labels: Record<string, string>;
   standing: "here" | "heard" | "shunned" | "leaving";
-  /** Seconds since its last word. */
+  /** Seconds since its last message. */
   heard_s: number;
   devices: { device: string; budget: number; free: number }[];
   residents: FleetResident[];
@@ -102,7 +102,7 @@ export interface Ticket {
   client: string;
   waited_s: number;
   why: string;
-  /** How long it will probably still wait, and how long at most. */
+  /** Expected and maximum remaining wait. */
   expected_s?: number | null;
   at_most_s?: number | null;
 }
@@ -133,7 +133,7 @@ export interface JournalThing {
   error?: { code: string; message: string };
 }
 
-/** The journal's command that sums up a swap. */
+/** The journal's command that summarizes a swap. */
 export interface SwapReport extends JournalThing {
   type: "ReportSwap";
   model: string;

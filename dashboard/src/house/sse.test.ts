@@ -8,7 +8,7 @@ const EVENTS = [
   { id: "", event: "message", data: "one\ntwo" },
 ];
 
-test("events are the same wherever the text is cut", () => {
+test("events do not depend on where the text is split", () => {
   for (let cut = 0; cut <= TEXT.length; cut += 1) {
     const parser = new EventParser();
     const found = [...parser.feed(TEXT.slice(0, cut)), ...parser.feed(TEXT.slice(cut))];
@@ -17,10 +17,10 @@ test("events are the same wherever the text is cut", () => {
   }
 });
 
-test("carriage returns are part of the line's end", () => {
+test("lines may end with CR LF", () => {
   assert.deepEqual([...new EventParser().feed(TEXT.replaceAll("\n", "\r\n"))], EVENTS);
 });
 
-test("an event that has not ended is not told yet", () => {
+test("an incomplete event is not returned yet", () => {
   assert.deepEqual([...new EventParser().feed("data: half")], []);
 });

@@ -1,5 +1,5 @@
-// Server-sent events over fetch. EventSource would have to be told the name of every event beforehand, cannot POST a
-// chat, and says nothing about why it failed.
+// Server-sent events over fetch. EventSource needs the name of every event in advance, cannot send a POST, and does not
+// report why it failed.
 
 export interface ServerEvent {
   id: string;
@@ -7,7 +7,7 @@ export interface ServerEvent {
   data: string;
 }
 
-/** Cuts a text that arrives in pieces into events. */
+/** Splits text that arrives in pieces into events. */
 export class EventParser {
   private rest = "";
 
@@ -36,7 +36,7 @@ function read(block: string): ServerEvent | null {
   return data.length ? { ...event, data: data.join("\n") } : null;
 }
 
-/** The events of one response, to its end. */
+/** All events of one response. */
 export async function* eventsOf(response: Response): AsyncGenerator<ServerEvent> {
   const parser = new EventParser();
   const body = response.body as ReadableStream<BufferSource>;

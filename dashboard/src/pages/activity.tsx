@@ -1,4 +1,4 @@
-// What is asked and how quickly it is answered.
+// Requests in progress and finished requests, with their timings.
 
 import { computed, useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
@@ -20,19 +20,19 @@ const lately = computed(() => finished.value.filter(({ at }) => at > now.value -
 
 export function ActivityPage() {
   return (
-    <Page title="Activity" about="Requests under way, and the last thousand that ended.">
+    <Page title="Activity" about="Requests in progress, and the last 1,000 finished requests.">
       <Figures />
       <div class="two">
         <LoadCard />
         <FirstByteCard />
       </div>
-      <Card title="Under way">
+      <Card title="In progress">
         <Table
-          caption="Requests under way"
+          caption="Requests in progress"
           columns={UNDER_WAY}
           rows={underWay.value}
           keyOf={({ ticket }) => ticket}
-          empty="Nothing is under way."
+          empty="No requests in progress."
         />
       </Card>
       <Recent />
@@ -48,16 +48,16 @@ function Figures() {
   const waiting = underWay.value.filter(({ state }) => state === "waiting").length;
   return (
     <dl class="figures">
-      <Figure name="in flight" value={String(underWay.value.length - waiting)} />
-      <Figure name="waiting" value={String(waiting)} />
-      <Figure name="ended" value={String(lastMinute.length)} note="in the last minute" />
+      <Figure name="In flight" value={String(underWay.value.length - waiting)} />
+      <Figure name="Waiting" value={String(waiting)} />
+      <Figure name="Finished" value={String(lastMinute.length)} note="last minute" />
       <Figure
-        name="first byte"
+        name="First byte"
         value={orDash(median(firstBytes), duration)}
-        note={`median; 95 %: ${orDash(quantile(firstBytes, 0.95), duration)}`}
+        note={`median; p95 ${orDash(quantile(firstBytes, 0.95), duration)}`}
       />
-      <Figure name="tokens/s" value={orDash(median(rates), rate)} note="median of 5 min" />
-      <Figure name="failed" value={String(failed)} note="in 5 min" />
+      <Figure name="Tokens/s" value={orDash(median(rates), rate)} note="median, last 5 min" />
+      <Figure name="Failed" value={String(failed)} note="last 5 min" />
     </dl>
   );
 }
@@ -71,9 +71,9 @@ function LoadCard() {
     [curve],
   );
   return (
-    <Card title="Requests at a time" note={<Legend entries={{ served: "--ready", waiting: "--loading" }} />}>
+    <Card title="Concurrent requests" note={<Legend entries={{ served: "--ready", waiting: "--loading" }} />}>
       <Plot
-        label="Requests served and waiting over the last five minutes; a table follows."
+        label="Chart of served and waiting requests in the last 5 minutes. A table follows."
         series={[
           { name: "served", colour: "--ready", look: "steps" },
           { name: "waiting", colour: "--loading", look: "steps" },
@@ -84,7 +84,7 @@ function LoadCard() {
         to={to}
       />
       <details>
-        <summary>As a table</summary>
+        <summary>Show as table</summary>
         <CurveTable curve={curve} />
       </details>
     </Card>
@@ -98,13 +98,13 @@ function CurveTable({ curve }: { curve: Curve }) {
     waiting: curve.waiting[n] ?? 0,
   }));
   const columns: Column<(typeof rows)[number]>[] = [
-    { name: "from", cell: ({ at }) => clock(at, true) },
-    { name: "served", cell: ({ served }) => served, kind: "number" },
-    { name: "waiting", cell: ({ waiting }) => waiting, kind: "number" },
+    { name: "Time", cell: ({ at }) => clock(at, true) },
+    { name: "Served", cell: ({ served }) => served, kind: "number" },
+    { name: "Waiting", cell: ({ waiting }) => waiting, kind: "number" },
   ];
   return (
     <Table
-      caption="Requests at the same time, latest changes"
+      caption="Concurrent requests, latest changes"
       columns={columns}
       rows={rows.slice(-ROWS_OF_CURVE).toReversed()}
       keyOf={({ at }) => at}
@@ -123,9 +123,9 @@ function FirstByteCard() {
     ];
   }, [lately.value]);
   return (
-    <Card title="Time to first byte" note="loads and waiting included">
+    <Card title="Time to first byte" note="includes queueing and loading">
       <Plot
-        label="Time to first byte of each request of the last five minutes; the table of recent requests says the same."
+        label="Chart of the time to first byte of each request in the last 5 minutes. The table of recent requests shows the same data."
         series={[{ name: "first byte", colour: "--draining", look: "points" }]}
         data={data}
         unit="seconds"
@@ -165,8 +165,8 @@ function Recent() {
       tools={
         <input
           type="search"
-          placeholder="Model, path, client or id"
-          aria-label="Find requests by model, path, client or id"
+          placeholder="Model, path, client or ID"
+          aria-label="Search requests by model, path, client or ID"
           onInput={(event) => (wanted.value = event.currentTarget.value)}
         />
       }
@@ -176,7 +176,7 @@ function Recent() {
         columns={RECENT}
         rows={rows}
         keyOf={({ n }) => n}
-        empty="No request has ended yet."
+        empty="No finished requests yet."
       />
     </Card>
   );
@@ -187,26 +187,26 @@ function isFailed({ status }: Finished): boolean {
 }
 
 const UNDER_WAY: Column<UnderWay>[] = [
-  { name: "ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number" },
-  { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "request", by: ({ path }) => path, cell: ({ method, path }) => `${method} ${path}` },
-  { name: "client", by: ({ client }) => client, cell: ({ client }) => client },
-  { name: "state", by: ({ state }) => state, cell: ({ state }) => state },
+  { name: "Ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number" },
+  { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
+  { name: "Request", by: ({ path }) => path, cell: ({ method, path }) => `${method} ${path}` },
+  { name: "Client", by: ({ client }) => client, cell: ({ client }) => client },
+  { name: "State", by: ({ state }) => state, cell: ({ state }) => state },
   {
-    name: "waited",
+    name: "Waited",
     by: ({ waited_s }) => waited_s,
     cell: ({ waited_s }) => duration(waited_s),
     kind: "number",
   },
-  { name: "first byte", cell: ({ first_byte_s }) => orDash(first_byte_s, duration), kind: "number" },
+  { name: "First byte", cell: ({ first_byte_s }) => orDash(first_byte_s, duration), kind: "number" },
   {
-    name: "so far",
+    name: "Elapsed",
     by: ({ seconds }) => seconds,
     cell: ({ seconds }) => duration(seconds + stale.value),
     kind: "number",
   },
   {
-    name: "cancel",
+    name: "Cancel",
     cell: ({ ticket }) => (
       <Action label={`Cancel ticket ${ticket}`} act={() => house.dismiss(ticket)}>
         Cancel
@@ -217,43 +217,48 @@ const UNDER_WAY: Column<UnderWay>[] = [
 ];
 
 const RECENT: Column<Finished>[] = [
-  { name: "ended", by: ({ at }) => at, cell: ({ at }) => clock(at) },
-  { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "request", by: ({ path }) => path, cell: ({ method, path }) => `${method} ${path}` },
-  { name: "client", by: ({ client }) => client, cell: ({ client }) => client },
+  { name: "Finished", by: ({ at }) => at, cell: ({ at }) => clock(at) },
+  { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
+  { name: "Request", by: ({ path }) => path, cell: ({ method, path }) => `${method} ${path}` },
+  { name: "Client", by: ({ client }) => client, cell: ({ client }) => client },
   {
-    name: "status",
+    name: "Status",
     by: ({ status }) => status,
     cell: (request) => <span class={isFailed(request) ? "bad" : ""}>{statusOf(request)}</span>,
     kind: "number",
   },
   {
-    name: "waited",
+    name: "Waited",
     by: ({ waited_s }) => waited_s,
     cell: ({ waited_s }) => duration(waited_s),
     kind: "number",
   },
   {
-    name: "first byte",
+    name: "First byte",
     by: ({ first_byte_s }) => first_byte_s ?? -1,
     cell: ({ first_byte_s }) => orDash(first_byte_s, duration),
     kind: "number",
   },
-  { name: "took", by: ({ seconds }) => seconds, cell: ({ seconds }) => duration(seconds), kind: "number" },
   {
-    name: "tokens",
+    name: "Duration",
+    by: ({ seconds }) => seconds,
+    cell: ({ seconds }) => duration(seconds),
+    kind: "number",
+  },
+  {
+    name: "Tokens",
     by: ({ completion_tokens }) => completion_tokens ?? -1,
     cell: ({ prompt_tokens, completion_tokens }) =>
       `${orDash(prompt_tokens, String)} → ${orDash(completion_tokens, String)}`,
     kind: "number",
   },
   {
-    name: "tokens/s",
+    name: "Tokens/s",
     by: ({ tokens_per_s }) => tokens_per_s ?? -1,
     cell: ({ tokens_per_s }) => orDash(tokens_per_s, rate),
     kind: "number",
   },
-  { name: "id", cell: ({ id }) => id },
+  { name: "ID", cell: ({ id }) => id },
 ];
 
 function rate(perSecond: number): string {
@@ -261,6 +266,6 @@ function rate(perSecond: number): string {
 }
 
 function statusOf({ status }: Finished): string {
-  if (status === 499) return "hung up";
-  return status === 0 ? "no answer" : String(status);
+  if (status === 499) return "client closed";
+  return status === 0 ? "no response" : String(status);
 }

@@ -1,4 +1,4 @@
-// The configuration as hotseat understood it. It is changed in its file, nowhere else.
+// The effective configuration, read-only: it is edited in its file.
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -16,11 +16,11 @@ export function ConfigPage() {
   return (
     <Page
       title="Config"
-      about={told ? `As hotseat understood ${told.resolved.files?.join(", ") ?? "it"}` : "Asking hotseat …"}
+      about={told ? `Effective configuration${source(told)}` : "Loading…"}
       tools={
         <>
           <CopyButton text={() => JSON.stringify(told?.resolved, null, 2)}>Copy as JSON</CopyButton>
-          <Action act={reload}>Read the file again</Action>
+          <Action act={reload}>Reload config</Action>
         </>
       }
     >
@@ -29,14 +29,22 @@ export function ConfigPage() {
   );
 }
 
+function source({ resolved }: ConfigReport): string {
+  return resolved.files ? ` from ${resolved.files.join(", ")}` : "";
+}
+
 function Report({ report }: { report: ConfigReport }) {
   const { models = {}, settings = {}, together = [], files: _, ...rest } = report.resolved;
   return (
     <>
-      <Complaints title="The last reload changed nothing" kind="trouble" complaints={report.refused} />
-      <Complaints title="Complaints" kind="warning" complaints={report.complaints} />
+      <Complaints
+        title="Reload failed; previous config still active"
+        kind="trouble"
+        complaints={report.refused}
+      />
+      <Complaints title="Warnings" kind="warning" complaints={report.complaints} />
       {together.length > 0 && (
-        <Card title="Who runs together">
+        <Card title="Concurrency">
           <ul class="sentences">
             {together.map((sentence) => (
               <li key={sentence}>{sentence}</li>
@@ -91,7 +99,7 @@ function Keys({ keys }: { keys: Record<string, unknown> }) {
   );
 }
 
-/** `scheduler.patience` instead of a nest. */
+/** Flattens nested objects to dotted names, for example `scheduler.patience`. */
 function* flat(keys: object, prefix = ""): Generator<[string, unknown]> {
   for (const [name, value] of Object.entries(keys)) {
     const isNest = typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,4 +1,4 @@
-// The hosts of the fleet: how each stands, what is on it, and what may be asked of it.
+// The hosts of the fleet: state, memory and models of each, and buttons to cordon, drain and move.
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -19,8 +19,9 @@ export function FleetPage() {
     <Page title="Fleet" about={about(seen)}>
       {membership.value?.standing === "apart" && (
         <p role="status">
-          {membership.value.host} is apart from the fleet: NATS is away. It serves and passes on by what it
-          knows; nothing can be ordered until NATS is back.
+          {membership.value.host} is disconnected from the fleet: NATS is unreachable. It still serves
+          requests, and forwards them according to the last known state. Cordon, drain and move are
+          unavailable until NATS is back.
         </p>
       )}
       {seen?.hosts.map((host) => (
@@ -34,10 +35,10 @@ export function FleetPage() {
 }
 
 function about(seen: Fleet | null): string {
-  if (seen) return `${counted(seen.hosts.length, "host")}, as ${seen.host} knows them.`;
+  if (seen) return `${counted(seen.hosts.length, "host")}, as seen by ${seen.host}.`;
   return membership.value
-    ? "Asking hotseat …"
-    : "This hotseat is alone. `fleet` in its configuration lets it join one.";
+    ? "Loading…"
+    : "This host does not belong to a fleet. Set `fleet` in its configuration to join one.";
 }
 
 function Host({ host }: { host: FleetHost }) {
@@ -51,17 +52,17 @@ function Host({ host }: { host: FleetHost }) {
         columns={columnsFor(host)}
         rows={host.residents}
         keyOf={({ model }) => model}
-        empty="No model is there."
+        empty="No models on this host."
       />
     </Card>
   );
 }
 
-/** Its orders wait for it; here they can be taken back. */
+/** A host that is offline: its cordon and drain still apply when it returns, and can be undone here. */
 function Absent({ host }: { host: OrderedHost }) {
   return (
-    <Card title={host.host} note={<>not there {tagsOf(host)}</>} tools={<Orders host={host} />}>
-      <p class="empty">What was ordered waits for it.</p>
+    <Card title={host.host} note={<>offline {tagsOf(host)}</>} tools={<Orders host={host} />}>
+      <p class="empty">These settings apply when the host comes back.</p>
     </Card>
   );
 }
@@ -84,10 +85,12 @@ function noteOf(host: FleetHost) {
   );
 }
 
+const STANDINGS = { shunned: "refuses connections, avoided for now", leaving: "leaving" };
+
 function standingOf({ standing, heard_s }: FleetHost): string {
-  if (standing === "here") return "here";
-  const heard = `heard ${duration(heard_s + stale.value)} ago`;
-  return standing === "heard" ? heard : `${standing}, ${heard}`;
+  if (standing === "here") return "this host";
+  const heard = `last seen ${duration(heard_s + stale.value)} ago`;
+  return standing === "heard" ? heard : `${STANDINGS[standing]}, ${heard}`;
 }
 
 function Orders({ host }: { host: OrderedHost }) {
@@ -129,7 +132,7 @@ function Room({ host, device, budget, free }: RoomWishes) {
     .filter(({ size }) => size > 0);
   const told = [...shares.map(({ model, size }) => `${model} ${bytes(size)}`), `free ${bytes(free)}`];
   return (
-    <div class="room" role="img" aria-label={`${device} of ${host.host}: ${told.join(", ")}`}>
+    <div class="room" role="img" aria-label={`${device} on ${host.host}: ${told.join(", ")}`}>
       {shares.map(({ model, phase, size }) => (
         <div
           key={model}
@@ -150,20 +153,20 @@ function Room({ host, device, budget, free }: RoomWishes) {
 
 function columnsFor(host: FleetHost): Column<FleetResident>[] {
   return [
-    { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
-    { name: "phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
+    { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
+    { name: "Phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
     {
-      name: "in flight",
+      name: "In flight",
       by: ({ in_flight }) => in_flight,
       cell: ({ in_flight }) => in_flight,
       kind: "number",
     },
-    { name: "waiting", by: ({ waiting }) => waiting, cell: ({ waiting }) => waiting, kind: "number" },
-    { name: "move", cell: ({ model }) => <Move model={model} from={host.host} />, kind: "action" },
+    { name: "Waiting", by: ({ waiting }) => waiting, cell: ({ waiting }) => waiting, kind: "number" },
+    { name: "Move", cell: ({ model }) => <Move model={model} from={host.host} />, kind: "action" },
   ];
 }
 
-/** Asks where to. Hotseat itself refuses a host that may not have the model, and says why. */
+/** Asks for the target host. The API rejects a host that cannot run the model, and gives the reason. */
 function Move({ model, from }: { model: string; from: string }) {
   const isAsked = useSignal(false);
   const others = (fleet.value?.hosts ?? []).filter(({ host }) => host !== from);
@@ -183,14 +186,17 @@ function Move({ model, from }: { model: string; from: string }) {
       </button>
       {isAsked.value && (
         <Ask title={`Move ${model} from ${from}?`} close={() => (isAsked.value = false)}>
-          <p>It is loaded there first. One that serves it now stops when that is ready, so nobody waits.</p>
+          <p>
+            The model loads on the new host first. It stops on {from} once the new host is ready, so no
+            request waits.
+          </p>
           <div class="tools">
             <button type="button" onClick={() => (isAsked.value = false)}>
-              Leave it
+              Cancel
             </button>
             {others.map(({ host }) => (
               <Action key={host} label={`Move ${model} to ${host}`} act={() => move(host)}>
-                To {host}
+                Move to {host}
               </Action>
             ))}
           </div>

@@ -1,4 +1,4 @@
-// Who waits, for what, why, and for how long still.
+// Waiting requests: for which model, why, and how much longer.
 
 import { house } from "../house/api";
 import { line, stale } from "../house/live";
@@ -13,20 +13,20 @@ export function LinePage() {
   const models = new Set(waiting.map(({ model }) => model));
   return (
     <Page
-      title="Line"
+      title="Queue"
       about={
         waiting.length
-          ? `${counted(waiting.length, "request waits", "requests wait")} for ${counted(models.size, "model")}.`
-          : "Requests to a ready model pass at once; the others stand here until it is their model's turn."
+          ? `${counted(waiting.length, "request")} waiting for ${counted(models.size, "model")}.`
+          : "Requests to a ready model are forwarded immediately. All other requests wait here until their model can serve them."
       }
     >
       <Card title="Waiting" note="oldest first">
         <Table
-          caption="Requests that wait"
+          caption="Waiting requests"
           columns={COLUMNS}
           rows={waiting}
           keyOf={({ ticket }) => ticket}
-          empty="Nobody waits."
+          empty="No waiting requests."
         />
       </Card>
     </Page>
@@ -39,25 +39,25 @@ const left = (seconds: number | null | undefined) =>
   seconds === null || seconds === undefined ? null : Math.max(0, seconds - stale.value);
 
 const COLUMNS: Column<Ticket>[] = [
-  { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "why", cell: ({ why }) => why, kind: "long" },
-  { name: "has waited", by: waited, cell: (ticket) => duration(waited(ticket)), kind: "number" },
+  { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
+  { name: "Reason", cell: ({ why }) => why, kind: "long" },
+  { name: "Waited", by: waited, cell: (ticket) => duration(waited(ticket)), kind: "number" },
   {
-    name: "expected in",
+    name: "Expected in",
     by: ({ expected_s }) => expected_s ?? Number.MAX_VALUE,
     cell: ({ expected_s }) => orDash(left(expected_s), duration),
     kind: "number",
   },
   {
-    name: "at most",
+    name: "At most",
     by: ({ at_most_s }) => at_most_s ?? Number.MAX_VALUE,
     cell: ({ at_most_s }) => orDash(left(at_most_s), duration),
     kind: "number",
   },
-  { name: "client", by: ({ client }) => client, cell: ({ client }) => client },
-  { name: "ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number" },
+  { name: "Client", by: ({ client }) => client, cell: ({ client }) => client },
+  { name: "Ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number" },
   {
-    name: "cancel",
+    name: "Cancel",
     cell: ({ ticket }) => (
       <Action label={`Cancel ticket ${ticket}`} act={() => house.dismiss(ticket)}>
         Cancel

@@ -1,4 +1,4 @@
-// What the model servers print, as they print it.
+// The output of the model servers, live.
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
@@ -42,7 +42,7 @@ export function LogsPage() {
               location.hash = linkTo("logs", chosen ? { model: chosen } : {});
             }}
           >
-            <option value="">all models</option>
+            <option value="">All models</option>
             {(models.value ?? []).map((each) => (
               <option key={each.model} value={each.model}>
                 {each.model}
@@ -52,7 +52,7 @@ export function LogsPage() {
           <input
             type="search"
             placeholder="Filter"
-            aria-label="Show only lines that contain"
+            aria-label="Filter lines"
             onInput={(event) => (wanted.value = event.currentTarget.value)}
           />
           <button
@@ -78,7 +78,7 @@ interface Line {
   text: string;
 }
 
-/** The last lines of one model or of all, growing. While paused, what comes is kept but not shown. */
+/** The last lines of one model or of all models. While paused, new lines are kept but not shown. */
 function useLines(model: string, isPaused: boolean): Line[] {
   const shown = useSignal<Line[]>([]);
   const kept = useRef<Line[]>([]);
@@ -92,7 +92,7 @@ function useLines(model: string, isPaused: boolean): Line[] {
         kept.current.push({ n, text: data.replace(ESCAPES, "") });
         if (kept.current.length > MOST_KEPT) kept.current.splice(0, MOST_KEPT / 10);
       },
-      // A feed that came back begins with the past again.
+      // A new connection sends the past lines again.
       stands: (standing) => {
         if (standing === "connecting") kept.current = [];
       },
@@ -100,7 +100,7 @@ function useLines(model: string, isPaused: boolean): Line[] {
   }, [model]);
   useEffect(() => {
     if (isPaused) return;
-    // A server that loads prints hundreds of lines at once; who reads should not be woken for each.
+    // A loading server prints hundreds of lines at once: render them together, not one by one.
     const timer = setInterval(() => {
       if (kept.current.at(-1) !== shown.value.at(-1)) shown.value = [...kept.current];
     }, SHOWN_EVERY_MS);
@@ -127,12 +127,12 @@ function Lines({ lines, isPaused }: { lines: Line[]; isPaused: boolean }) {
           {text || " "}
         </div>
       ))}
-      {lines.length === 0 && <p class="empty">Nothing was printed yet.</p>}
+      {lines.length === 0 && <p class="empty">No output yet.</p>}
     </Scroller>
   );
 }
 
-/** llama-server marks its lines with a letter, others with a word. */
+/** llama-server marks errors and warnings with a letter, other servers with a word. */
 function loudness(text: string): string {
   if (/ E |\b(error|fatal|traceback)\b/i.test(text)) return "error";
   return / W |\bwarn(ing)?\b/i.test(text) ? "warning" : "";

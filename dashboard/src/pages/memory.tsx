@@ -1,4 +1,4 @@
-// What the resident models take of each device, against what they may take.
+// The memory that resident models use on each device, against its budget.
 
 import { available, budgets, makingWay, models } from "../house/live";
 import type { ByDevice, Model } from "../house/shapes";
@@ -14,17 +14,17 @@ export function MemoryPage() {
   const devices = devicesOf(all, budgets.value);
   return (
     <Page title="Memory" about={about(devices.length, Object.keys(budgets.value).length)}>
-      {makingWay.value && <p role="status">Models make way: {makingWay.value}.</p>}
+      {makingWay.value && <p role="status">Yielding memory: {makingWay.value}.</p>}
       {devices.map((device) => (
         <Device key={device} name={device} all={all} budget={budgets.value[device] ?? null} />
       ))}
-      <Card title="Models" note="what is measured is of the present process">
+      <Card title="Models" note="measured for the current process">
         <Table
-          caption="Memory of the models"
+          caption="Memory by model"
           columns={COLUMNS}
           rows={all}
           keyOf={(model) => model.model}
-          empty="No models are configured."
+          empty="No models configured."
         />
       </Card>
     </Page>
@@ -32,9 +32,10 @@ export function MemoryPage() {
 }
 
 function about(devices: number, budgeted: number): string {
-  if (budgeted) return "What resident models take, against what they may take together.";
-  if (devices) return "No budget is configured, so models take turns by their groups. `devices` sets one.";
-  return "Nothing is known of any device. With `devices: auto` in the configuration, models that fit run together.";
+  if (budgeted) return "Memory used by resident models, against the budget of each device.";
+  if (devices)
+    return "No memory budget is configured, so models swap according to their groups. Set `devices` to configure a budget.";
+  return "No devices are known. Set `devices: auto` in the configuration to run models at the same time if they fit.";
 }
 
 function devicesOf(all: Model[], budgeted: ByDevice): string[] {
@@ -42,7 +43,7 @@ function devicesOf(all: Model[], budgeted: ByDevice): string[] {
   return [...new Set([...Object.keys(budgeted), ...named])].sort();
 }
 
-/** What counts. */
+/** The sizes that the scheduler uses. */
 function sizes({ footprint, memory }: Model): ByDevice | null {
   return footprint?.counts_as ?? memory ?? null;
 }
@@ -76,7 +77,7 @@ function Device({ name, all, budget }: DeviceWishes) {
               style={{ width: `${(size / whole) * 100}%` }}
             >
               <strong>{model.model}</strong>
-              <span>{sizes(model) ? bytes(size) : "unknown, so all of it"}</span>
+              <span>{sizes(model) ? bytes(size) : "unknown, full budget"}</span>
             </div>
           ))}
         {free !== null && free > 0 && <div class="free">{bytes(free)} free</div>}
@@ -86,24 +87,24 @@ function Device({ name, all, budget }: DeviceWishes) {
 }
 
 function note(taken: number, budget: number | null, limit: number | null): string {
-  if (budget === null || limit === null) return `${bytes(taken)} taken`;
-  const others = limit < budget ? `; others leave ${bytes(limit)}` : "";
-  return `${bytes(taken)} taken of ${bytes(budget)}${others}`;
+  if (budget === null || limit === null) return `${bytes(taken)} used`;
+  const others = limit < budget ? `; other programs leave ${bytes(limit)}` : "";
+  return `${bytes(taken)} of ${bytes(budget)} used${others}`;
 }
 
 function told(name: string, shares: { model: Model; size: number }[], free: number | null): string {
   const each = shares.map(({ model, size }) => `${model.model} ${bytes(size)}`);
-  return `${name}: ${[...each, ...(free === null ? [] : [`free ${bytes(free)}`])].join(", ") || "nothing is taken"}`;
+  return `${name}: ${[...each, ...(free === null ? [] : [`free ${bytes(free)}`])].join(", ") || "empty"}`;
 }
 
 const COLUMNS: Column<Model>[] = [
-  { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
-  sizeColumn("configured", ({ memory }) => memory),
-  sizeColumn("estimated", ({ footprint }) => footprint?.estimated),
-  sizeColumn("measured", ({ footprint }) => footprint?.measured),
-  sizeColumn("counts as", sizes),
-  { name: "by", by: sourceOf, cell: sourceOf },
+  { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
+  { name: "Phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
+  sizeColumn("Configured", ({ memory }) => memory),
+  sizeColumn("Estimated", ({ footprint }) => footprint?.estimated),
+  sizeColumn("Measured", ({ footprint }) => footprint?.measured),
+  sizeColumn("Effective", sizes),
+  { name: "Source", by: sourceOf, cell: sourceOf },
 ];
 
 function sizeColumn(name: string, of: (model: Model) => ByDevice | null | undefined): Column<Model> {
@@ -119,7 +120,7 @@ function sizeColumn(name: string, of: (model: Model) => ByDevice | null | undefi
   };
 }
 
-/** `1 GiB`, or each device by its name where there are several. */
+/** `1 GiB`, or a list with device names for several devices. */
 function perDevice(found: ByDevice): string {
   const each = Object.entries(found);
   if (each.length === 1) return each.map(([, size]) => bytes(size)).join();

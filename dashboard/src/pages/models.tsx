@@ -1,4 +1,4 @@
-// Every model: where it is in its life and why, what it takes, and the two things one may ask of it.
+// All models: phase and reason, requests, memory, and buttons to load and stop.
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -20,12 +20,12 @@ export function ModelsPage() {
   return (
     <Page
       title="Models"
-      about={all ? summary(all) : "Asking hotseat …"}
+      about={all ? summary(all) : "Loading…"}
       tools={
         <input
           type="search"
-          placeholder="Find a model"
-          aria-label="Find a model"
+          placeholder="Search models"
+          aria-label="Search models"
           onInput={(event) => (wanted.value = event.currentTarget.value)}
         />
       }
@@ -34,7 +34,7 @@ export function ModelsPage() {
         {found.map((model) => (
           <ModelRow key={model.model} model={model} />
         ))}
-        {all && found.length === 0 && <li class="empty">No model is called that.</li>}
+        {all && found.length === 0 && <li class="empty">No matching models.</li>}
       </ul>
     </Page>
   );
@@ -86,22 +86,19 @@ function ModelRow({ model }: { model: Model }) {
   );
 }
 
-/** What brought it here, or what keeps those who wait for it; an error is told at length below. */
-function reasonOf({ phase, phase_s, waiting, why, last_error }: Model): string {
-  if (last_error && why === last_error) return "";
-  if (waiting || phase_s === null) return why;
-  if (phase === "ready") return `loaded because ${why}`;
-  return phase === "cold" ? `stopped because ${why}` : why;
+/** Empty where it would repeat the error that is shown below. */
+function reasonOf({ why, last_error }: Model): string {
+  return last_error && why === last_error ? "" : why;
 }
 
 function Figures({ model }: { model: Model }) {
   const ttl = model.ttl_left_s === null ? null : Math.max(0, model.ttl_left_s - stale.value);
   return (
     <dl class="inline">
-      <Pair name="in flight" value={String(model.in_flight)} isQuiet={model.in_flight === 0} />
-      <Pair name="waiting" value={String(model.waiting)} isQuiet={model.waiting === 0} />
-      <Pair name="memory" value={orDash(memoryOf(model), bytes)} isQuiet={memoryOf(model) === null} />
-      <Pair name="unloads in" value={orDash(ttl, duration)} isQuiet={ttl === null} />
+      <Pair name="In flight" value={String(model.in_flight)} isQuiet={model.in_flight === 0} />
+      <Pair name="Waiting" value={String(model.waiting)} isQuiet={model.waiting === 0} />
+      <Pair name="Memory" value={orDash(memoryOf(model), bytes)} isQuiet={memoryOf(model) === null} />
+      <Pair name="Unloads in" value={orDash(ttl, duration)} isQuiet={ttl === null} />
     </dl>
   );
 }
@@ -115,7 +112,7 @@ function Pair({ name, value, isQuiet }: { name: string; value: string; isQuiet: 
   );
 }
 
-/** All devices together, by the best figure there is. */
+/** The sum over all devices, from the most accurate source. */
 function memoryOf({ memory, footprint }: Model): number | null {
   const best = footprint?.measured ?? footprint?.counts_as ?? memory;
   return best ? Object.values(best).reduce((sum, each) => sum + each, 0) : null;
@@ -126,15 +123,15 @@ function LoadingBar({ model }: { model: Model }) {
   const share = model.progress ?? (model.load_s ? so_far / model.load_s : null);
   return (
     <div class="loading-bar">
-      <progress max={1} {...(share !== null && { value: share })} aria-label={`loading ${model.model}`} />
-      <span class="muted">{share === null ? "its first load" : progressOf(share)}</span>
+      <progress max={1} {...(share !== null && { value: share })} aria-label={`Loading ${model.model}`} />
+      <span class="muted">{share === null ? "first load" : progressOf(share)}</span>
     </div>
   );
 }
 
-/** What was measured before is a guess, so it never claims to be done. */
+/** The time of an earlier load is only an estimate, so this never shows 100 %. */
 function progressOf(share: number): string {
-  return share >= 1 ? "longer than last time" : `${Math.floor(share * 100)} %`;
+  return share >= 1 ? "taking longer than last time" : `${Math.floor(share * 100)} %`;
 }
 
 function LastError({ model }: { model: Model }) {
@@ -146,16 +143,16 @@ function LastError({ model }: { model: Model }) {
         {cause}
       </p>
       {output && (
-        <Scroller class="output" label={`What ${model.model} printed last`} frame={toItsEnd}>
+        <Scroller class="output" label={`Last output of ${model.model}`} frame={toItsEnd}>
           <pre>{output.split("\n").slice(-20).join("\n")}</pre>
         </Scroller>
       )}
-      <a href={linkTo("logs", { model: model.model })}>All of its output</a>
+      <a href={linkTo("logs", { model: model.model })}>View full log</a>
     </div>
   );
 }
 
-/** The last line is the one that matters. */
+/** Scrolls to the last line, which usually states the error. */
 function toItsEnd(element: HTMLElement | null): void {
   element?.scrollTo({ top: element.scrollHeight });
 }
@@ -170,7 +167,7 @@ function Buttons({ model }: { model: Model }) {
   );
   if (model.phase === "cold" || model.phase === "resting") return load;
   const isInUse = model.in_flight + model.waiting > 0;
-  // One button whose look never changes while requests come and go; whether it asks first is decided when pressed.
+  // The button looks the same with and without requests; the click decides whether to ask for confirmation.
   const stop = async () => {
     if (!isInUse) return house.stop(name, false);
     isAsked.value = true;
@@ -195,16 +192,16 @@ function AskToStop({ model, close }: { model: Model; close: () => void }) {
   return (
     <Ask title={`Stop ${model.model}?`} close={close}>
       <p>
-        {counted(model.in_flight, "request is", "requests are")} in flight and {model.waiting} waiting. Those
-        in flight may finish for a moment; whoever waits is refused.
+        {counted(model.in_flight, "request is", "requests are")} in flight and {model.waiting} waiting.
+        Requests in flight can finish within the drain timeout; waiting requests are rejected.
       </p>
       <div class="tools">
         <button type="button" onClick={close}>
-          Keep it
+          Cancel
         </button>
-        <Action act={() => stop(false)}>Let them finish, then stop</Action>
+        <Action act={() => stop(false)}>Drain, then stop</Action>
         <Action kind="danger" act={() => stop(true)}>
-          Cut them and stop now
+          Abort and stop
         </Action>
       </div>
     </Ask>
@@ -220,26 +217,20 @@ function Story({ model }: { model: Model }) {
   const since = model.phase_s === null ? null : now.value - model.phase_s - stale.value;
   return (
     <dl class="facts">
-      {model.description && <Fact name="description" value={model.description} />}
-      <Fact name="aliases" value={model.aliases.join(", ") || "none"} />
-      <Fact name="in this phase since" value={orDash(since, clock)} />
-      <Fact name="process" value={orDash(model.pid, String)} />
-      <Fact name="address" value={model.address ?? "–"} />
-      <Fact name="takes to load" value={orDash(model.load_s, duration)} />
-      <Fact
-        name="last started"
-        value={told?.last_start ? cause(told.last_start) : "never, as far as is known"}
-      />
-      <Fact
-        name="last stopped"
-        value={told?.last_stop ? cause(told.last_stop) : "never, as far as is known"}
-      />
+      {model.description && <Fact name="Description" value={model.description} />}
+      <Fact name="Aliases" value={model.aliases.join(", ") || "none"} />
+      <Fact name="Phase since" value={orDash(since, clock)} />
+      <Fact name="PID" value={orDash(model.pid, String)} />
+      <Fact name="Address" value={model.address ?? "–"} />
+      <Fact name="Load time" value={orDash(model.load_s, duration)} />
+      <Fact name="Last start" value={orDash(told?.last_start, cause)} />
+      <Fact name="Last stop" value={orDash(told?.last_stop, cause)} />
     </dl>
   );
 }
 
 function cause({ at, because }: { at: number; because: string }): string {
-  return `${clock(at)} because ${because}`;
+  return `${clock(at)}, ${because}`;
 }
 
 function Fact({ name, value }: { name: string; value: string }) {

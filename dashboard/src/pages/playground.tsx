@@ -1,4 +1,4 @@
-// A chat with a model, to try it: what was asked can be taken along as a command.
+// A chat to try a model. The request can be copied as a command.
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -44,7 +44,7 @@ export function PlaygroundPage() {
     heard.value = null;
   };
   useEffect(() => () => over.current?.abort(), []);
-  // Chosen once: what runs changes while one writes, and the choice must not.
+  // Chosen once: the default depends on which models are ready, and must not change while the user types.
   const isKnown = models.value !== null;
   useEffect(() => {
     chosen.value ||= firstModel();
@@ -53,7 +53,7 @@ export function PlaygroundPage() {
   return (
     <Page
       title="Playground"
-      about="A chat through hotseat, as any client would have it."
+      about="Chat with a model through the same API that other clients use."
       tools={
         <>
           <CopyButton text={() => asCurl(request())}>Copy as curl</CopyButton>
@@ -77,7 +77,7 @@ export function PlaygroundPage() {
             <textarea
               rows={2}
               aria-label="Your message"
-              placeholder="Say something; Enter sends"
+              placeholder="Type a message"
               value={draft.value}
               onInput={(event) => (draft.value = event.currentTarget.value)}
               onKeyDown={(event) => {
@@ -130,7 +130,7 @@ export function PlaygroundPage() {
               />
             </label>
             <label>
-              Most tokens
+              Max tokens
               <input
                 type="number"
                 min={1}
@@ -159,10 +159,10 @@ function Talk({ messages, heard, model }: { messages: Message[]; heard: Heard | 
   useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [heard, messages]);
   return (
     <Scroller class="talk" label="Conversation">
-      {messages.length === 0 && <p class="empty">Nothing was said yet.</p>}
+      {messages.length === 0 && <p class="empty">No messages yet.</p>}
       {messages.map((message, n) => (
         <div key={n} class={`said ${message.role}`}>
-          <span class="muted">{message.role === "user" ? "you" : message.role}</span>
+          <span class="muted">{message.role === "user" ? "You" : "Assistant"}</span>
           <p>{message.content}</p>
         </div>
       ))}
@@ -198,7 +198,7 @@ function ModelState({ name }: { name: string }) {
   if (!model) return null;
   return (
     <p class="muted">
-      <PhaseChip phase={model.phase} /> {model.phase === "cold" && " · loaded when you send"}
+      <PhaseChip phase={model.phase} /> {model.phase === "cold" && " · loads when you send a message"}
     </p>
   );
 }

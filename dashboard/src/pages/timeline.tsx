@@ -1,4 +1,4 @@
-// What ran when, and why it changed.
+// When each model ran, and why that changed.
 
 import { computed, useSignal } from "@preact/signals";
 import { finished, journal, models, now, observations, underWay } from "../house/live";
@@ -41,16 +41,16 @@ export function TimelinePage() {
   return (
     <Page
       title="Timeline"
-      about={`What ran when, and why it changed: ${counted(changes(segments).length, "change")}, ${counted(swaps.length, "swap")}.`}
+      about={`When each model ran, and why that changed: ${counted(changes(segments).length, "change")}, ${counted(swaps.length, "swap")}.`}
       tools={<ExportButton />}
     >
       <Card
-        title="Lanes"
-        note={held.value ? `${clock(seen.from)} to ${clock(seen.to)}` : "following"}
+        title="Model phases"
+        note={held.value ? `${clock(seen.from)} to ${clock(seen.to)}` : "following live"}
         tools={
           <>
             <fieldset class="choice">
-              <legend class="unseen">How much is seen</legend>
+              <legend class="unseen">Time range</legend>
               {LENGTHS.map(([name, seconds]) => (
                 <button
                   key={name}
@@ -63,7 +63,7 @@ export function TimelinePage() {
               ))}
             </fieldset>
             <fieldset class="choice">
-              <legend class="unseen">Zoom and move</legend>
+              <legend class="unseen">Zoom and pan</legend>
               <button type="button" aria-label="Earlier" onClick={() => look(moved(seen, -0.5))}>
                 ←
               </button>
@@ -91,22 +91,22 @@ export function TimelinePage() {
           follow={() => follow(length.value)}
         />
       </Card>
-      <Card title="Swaps" note="what each was for and what it cost, newest first">
+      <Card title="Swaps" note="cause and duration of each swap, newest first">
         <Table
           caption="Swaps"
           columns={SWAP_COLUMNS}
           rows={swapReports(journal.value).toReversed()}
           keyOf={({ n, model }) => `${n} ${model}`}
-          empty="No model had to make room for another one yet."
+          empty="No swaps yet."
         />
       </Card>
-      <Card title="Changes" note="the lanes as a table, newest first">
+      <Card title="Changes" note="the same data as a table, newest first">
         <Table
           caption="Changes"
           columns={COLUMNS}
           rows={changes(segments).toReversed()}
           keyOf={(segment) => `${segment.model} ${segment.phase} ${segment.from}`}
-          empty="Nothing was started or stopped yet."
+          empty="No model has been started or stopped yet."
         />
       </Card>
     </Page>
@@ -122,37 +122,37 @@ function changes(segments: readonly Segment[]): Segment[] {
 }
 
 const COLUMNS: Column<Segment>[] = [
-  { name: "when", by: ({ from }) => from, cell: ({ from }) => clock(from, true) },
-  { name: "model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "what", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
+  { name: "Time", by: ({ from }) => from, cell: ({ from }) => clock(from, true) },
+  { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
+  { name: "Phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
   {
-    name: "cause",
+    name: "Cause",
     by: ({ cause }) => cause,
     cell: ({ cause, phase }) => cause || (phase === "loading" ? "request" : "–"),
   },
-  { name: "because", cell: because, kind: "long" },
-  { name: "took", by: took, cell: (segment) => duration(took(segment)), kind: "number" },
+  { name: "Reason", cell: because, kind: "long" },
+  { name: "Duration", by: took, cell: (segment) => duration(took(segment)), kind: "number" },
 ];
 
 const SWAP_COLUMNS: Column<ReportedSwap>[] = [
-  { name: "when", by: ({ at }) => at, cell: ({ at }) => clock(at, true) },
-  { name: "to", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "for", by: ({ client }) => client ?? "", cell: ({ client }) => client ?? "–" },
-  { name: "instead of", cell: ({ evicted }) => evicted.map(wentBy).join("; ") || "–", kind: "long" },
+  { name: "Time", by: ({ at }) => at, cell: ({ at }) => clock(at, true) },
+  { name: "Loaded", by: ({ model }) => model, cell: ({ model }) => model },
+  { name: "Client", by: ({ client }) => client ?? "", cell: ({ client }) => client ?? "–" },
+  { name: "Evicted", cell: ({ evicted }) => evicted.map(wentBy).join("; ") || "–", kind: "long" },
   {
-    name: "waited",
+    name: "Waited",
     by: ({ waited_s }) => waited_s,
     cell: ({ waited_s }) => duration(waited_s),
     kind: "number",
   },
   {
-    name: "predicted",
+    name: "Predicted",
     by: ({ predicted_s }) => predicted_s,
     cell: ({ predicted_s }) => duration(predicted_s),
     kind: "number",
   },
   {
-    name: "took",
+    name: "Duration",
     by: ({ measured_s }) => measured_s,
     cell: ({ measured_s }) => duration(measured_s),
     kind: "number",
@@ -160,11 +160,11 @@ const SWAP_COLUMNS: Column<ReportedSwap>[] = [
 ];
 
 function wentBy({ model, age_s, served }: ReportedSwap["evicted"][number]): string {
-  return `${model} after ${duration(age_s)} and ${counted(served, "request")}`;
+  return `${model} (ready for ${duration(age_s)}, served ${counted(served, "request")})`;
 }
 
 function because({ because, outcome, said }: Segment) {
-  return outcome ? `${because}; it ${outcome}: ${firstLine(said).cause}` : because;
+  return outcome ? `${because}; ${outcome}: ${firstLine(said).cause}` : because;
 }
 
 function took({ from, to }: Segment): number {
@@ -177,8 +177,8 @@ function ExportButton() {
     download("hotseat-trace.json", "application/json", trace);
   };
   return (
-    <button type="button" title="Open it in Perfetto or chrome://tracing" onClick={save}>
-      Export as trace
+    <button type="button" title="Opens in Perfetto or chrome://tracing" onClick={save}>
+      Export trace
     </button>
   );
 }

@@ -1,4 +1,4 @@
-// Buttons that ask hotseat for something, and the one place where answers and troubles are told.
+// Buttons that call the API, and the notice bar that shows results and errors.
 
 import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -19,7 +19,7 @@ export function tell(text: string): void {
   setTimeout(() => notice.value === news && dismissNotice(), DONE_SHOWN_MS);
 }
 
-/** The sentence; what a server printed besides is on the pages. */
+/** Shows the first line only; the pages show the server output that may follow it. */
 export function tellTrouble(problem: unknown): void {
   const text = problem instanceof Error ? problem.message : String(problem);
   notice.value = { kind: "trouble", text: firstLine(text).cause };
@@ -31,14 +31,14 @@ export function dismissNotice(): void {
 
 interface ActionWishes {
   children: ComponentChildren;
-  /** null: nothing was asked of hotseat after all. */
+  /** null: no request was sent. */
   act: () => Promise<{ message: string } | null>;
   label?: string;
   kind?: "primary" | "danger";
   disabled?: boolean;
 }
 
-/** Asks once, shows that it is asking, tells what came of it. */
+/** Sends one request at a time, is disabled while it waits, and shows the result. */
 export function Action({ children, act, label, kind, disabled = false }: ActionWishes) {
   const isAsking = useSignal(false);
   const ask = async () => {
@@ -69,16 +69,16 @@ export function Action({ children, act, label, kind, disabled = false }: ActionW
   );
 }
 
-/** Puts a text on the clipboard; where the browser keeps it from us, shows it to be copied by hand. */
+/** Copies a text to the clipboard, or shows the text if the browser denies access. */
 export function CopyButton({ children, text }: { children: ComponentChildren; text: () => string }) {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text());
-      tell("copied");
+      tell("Copied");
     } catch {
       notice.value = {
         kind: "trouble",
-        text: `This browser allows no copying here. Copy it by hand:\n${text()}`,
+        text: `The browser denied access to the clipboard. Copy this text:\n${text()}`,
       };
     }
   };
@@ -104,7 +104,7 @@ export function NoticeBar() {
       {news && (
         <div class={`notice ${news.kind}`}>
           <pre>{news.text}</pre>
-          <button type="button" class="quiet" aria-label="Dismiss this notice" onClick={dismissNotice}>
+          <button type="button" class="quiet" aria-label="Dismiss" onClick={dismissNotice}>
             ✕
           </button>
         </div>

@@ -1,4 +1,4 @@
-// A question before something that cannot be undone. The browser's own dialog keeps the focus and knows Escape.
+// A confirmation dialog. The browser's own <dialog> traps the focus and closes on Escape.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";

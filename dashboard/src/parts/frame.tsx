@@ -1,4 +1,4 @@
-// What every page is made of.
+// Layout that all pages share.
 
 import type { ComponentChildren } from "preact";
 

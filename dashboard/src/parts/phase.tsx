@@ -1,6 +1,11 @@
-// Phases look the same everywhere: one colour each, and always with the word beside it or as its name.
+// A phase has one colour on all pages, and always a text or an accessible name beside the colour.
 
 import type { Phase } from "../house/shapes";
+
+/** The label of a phase, where it differs from the API's value. */
+export function phaseLabel(phase: Phase): string {
+  return phase === "resting" ? "backing off" : phase;
+}
 
 export function PhaseDot({ phase, label }: { phase: Phase; label?: string }) {
   return label ? (
@@ -14,7 +19,7 @@ export function PhaseChip({ phase }: { phase: Phase }) {
   return (
     <span class="phase">
       <PhaseDot phase={phase} />
-      {phase}
+      {phaseLabel(phase)}
     </span>
   );
 }

@@ -1,11 +1,11 @@
-// A plot of figures over time, by uPlot, in the colours of the page.
+// A chart of values over time, drawn by uPlot in the colours of the theme.
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 
 export interface Series {
   name: string;
-  /** A custom property of the page's style. */
+  /** A CSS custom property. */
   colour: string;
   look: "steps" | "points";
 }
@@ -13,7 +13,7 @@ export interface Series {
 interface PlotWishes {
   label: string;
   series: Series[];
-  /** Moments in seconds, then the values of each series. */
+  /** Timestamps in seconds, then the values of each series. */
   data: uPlot.AlignedData;
   unit: "count" | "seconds";
   from: number;
@@ -26,7 +26,7 @@ const MARKS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 export function Plot({ label, series, data, unit, from, to }: PlotWishes) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  // Made anew when the colours change, which uPlot paints into its canvas.
+  // A new plot when the theme changes, because uPlot paints the colours into its canvas.
   const scheme = useScheme();
   useEffect(() => {
     const parent = place.current as HTMLDivElement;
@@ -60,7 +60,7 @@ function options(series: Series[], unit: "count" | "seconds", width: number): uP
   return {
     width,
     height: HEIGHT,
-    padding: [8, 28, 0, 0], // the last label reaches beyond the last mark
+    padding: [8, 28, 0, 0], // the last label is wider than its tick
     legend: { show: false },
     cursor: { show: false },
     scales: { x: { time: true, auto: false }, y: scaleOf(unit) },

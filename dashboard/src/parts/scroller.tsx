@@ -1,4 +1,4 @@
-// What scrolls must be reachable by keyboard, and then it needs a name.
+// A scrolling area: keyboard users must be able to focus it, and a focusable area needs an accessible name.
 
 import type { ComponentChildren, Ref } from "preact";
 
@@ -12,7 +12,7 @@ interface ScrollerWishes {
 
 export function Scroller({ class: look, label, children, frame = null, onScroll }: ScrollerWishes) {
   return (
-    // In the tab order: see above
+    // In the tab order, so that the keyboard can scroll it
     <section class={look} aria-label={label} tabIndex={0} ref={frame} onScroll={onScroll}>
       {children}
     </section>

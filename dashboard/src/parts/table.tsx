@@ -1,4 +1,4 @@
-// A table whose columns sort, by mouse and by keyboard. Narrow screens scroll it sideways instead of squeezing it.
+// A table with sortable columns. On narrow screens it scrolls horizontally.
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -6,7 +6,7 @@ import { Scroller } from "./scroller";
 
 export interface Column<Row> {
   name: string;
-  /** What to sort by; a column without it does not sort. */
+  /** The sort key; a column without one is not sortable. */
   by?: (row: Row) => string | number;
   cell: (row: Row) => ComponentChildren;
   kind?: "number" | "long" | "action";

@@ -1,4 +1,4 @@
-// PURE: what is known of an answer, chunk by chunk.
+// PURE: the state of a streamed response, chunk by chunk.
 
 export interface Heard {
   state: "waiting" | "answering" | "over";
@@ -26,7 +26,7 @@ export interface Chunk {
   timings?: { predicted_n: number; predicted_per_second: number };
 }
 
-/** What is known after one more chunk; `elapsed` is counted from the question. */
+/** The state after one more chunk; `elapsed` is the time since the request in seconds. */
 export function grown(heard: Heard, chunk: Chunk, elapsed: number): Heard {
   if (chunk.error) {
     return { ...heard, trouble: typeof chunk.error === "string" ? chunk.error : chunk.error.message };

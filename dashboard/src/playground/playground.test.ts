@@ -13,14 +13,14 @@ const CHAT: ChatRequest = {
   stream: true,
 };
 
-test("a shell hands curl exactly what was said", () => {
+test("the copied command passes the request to curl unchanged", () => {
   const command = asCurl(CHAT, "http://box/").replace(/^curl/, "printf '%s\\n'");
   const words = execFileSync("bash", ["-c", command], { encoding: "utf8" });
 
   assert.deepEqual(JSON.parse(words.slice(words.indexOf("{"))), CHAT);
 });
 
-test("an answer grows by its chunks, and the server's own figures win", () => {
+test("chunks extend the text, and the server's own timings take precedence", () => {
   const first = grown(NOTHING_HEARD, { choices: [{ delta: { content: "Hel" } }] }, 2);
   const second = grown(first, { choices: [{ delta: { content: "lo" } }] }, 3);
   const last = grown(second, { choices: [], timings: { predicted_n: 9, predicted_per_second: 4.5 } }, 4);
@@ -30,7 +30,7 @@ test("an answer grows by its chunks, and the server's own figures win", () => {
   assert.deepEqual([last.tokens, last.tokensPerS], [9, 4.5]);
 });
 
-test("an error within a stream is told in its own words", () => {
+test("an error within a stream keeps its message", () => {
   assert.equal(grown(NOTHING_HEARD, { error: { message: "qwen failed" } }, 1).trouble, "qwen failed");
   assert.equal(grown(NOTHING_HEARD, { error: "plain" }, 1).trouble, "plain");
 });

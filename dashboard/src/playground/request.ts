@@ -1,4 +1,4 @@
-// PURE: a chat as it goes over the wire, and as people take it along.
+// PURE: a chat request, and its text as a curl command and as Python code.
 
 export interface Message {
   role: "system" | "user" | "assistant";

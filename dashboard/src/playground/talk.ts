@@ -1,4 +1,4 @@
-// One streamed answer, as it grows.
+// Sends a chat request and yields the state of the streamed response.
 
 import { call, ROOT } from "../house/api";
 import { eventsOf } from "../house/sse";

@@ -1,9 +1,10 @@
-// The lanes as something one can move about in: by dragging, by wheel, and by keyboard.
+// The timeline chart, with panning and zooming by drag, wheel and keyboard.
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Finished, UnderWay } from "../house/shapes";
 import type { Lanes } from "./lanes";
+import { counted } from "../words";
 import { AXIS, Grid, Paper, Phases, Requests, Swaps } from "./layers";
 import { moved, type Stretch, zoomed } from "./window";
 
@@ -20,9 +21,9 @@ interface ChartWishes {
 
 type Frame = { current: HTMLDivElement | null };
 
-const GUIDE = "Point at something to read about it. Drag to move, Ctrl and wheel to zoom.";
+const GUIDE = "Hover over the chart for details. Drag to pan, Ctrl + scroll to zoom.";
 const LABEL =
-  "Lanes of the models. Arrow keys move, plus and minus zoom, End follows the present. The table below says the same.";
+  "Timeline of the models. Arrow keys pan, plus and minus zoom, End follows live. The tables below show the same data.";
 
 export function Chart({ names, lanes, finished, underWay, seen, now, look, follow }: ChartWishes) {
   const frame = useRef<HTMLDivElement>(null);
@@ -39,18 +40,18 @@ export function Chart({ names, lanes, finished, underWay, seen, now, look, follo
           <li key={name}>{name}</li>
         ))}
       </ol>
-      {/* No fieldset: it would announce a form */}
+      {/* Not a fieldset: screen readers would announce a form */}
       <div
         ref={frame}
         class="lane-frame"
         role="group"
         aria-label={LABEL}
-        // It takes the arrow keys
+        // Focusable, for the arrow keys
         tabIndex={0}
         onKeyDown={(event) => onKeyDown(event, seen, look, follow)}
         {...useDrag(frame, seen, look)}
       >
-        <svg width={paper.width} height={paper.height} role="img" aria-label={`${names.length} lanes`}>
+        <svg width={paper.width} height={paper.height} role="img" aria-label={counted(names.length, "model")}>
           <Grid paper={paper} />
           <Requests paper={paper} finished={finished} underWay={underWay} tell={tell} />
           <Swaps paper={paper} swaps={lanes.swaps} />
@@ -79,7 +80,7 @@ function onKeyDown(event: KeyboardEvent, seen: Stretch, look: ChartWishes["look"
   event.preventDefault();
 }
 
-/** With Ctrl the wheel zooms, sideways it moves; otherwise it scrolls the page as everywhere. */
+/** The wheel zooms with Ctrl, pans horizontally, and otherwise scrolls the page as usual. */
 function useWheel(frame: Frame, seen: Stretch, look: ChartWishes["look"]): void {
   const latest = useRef({ seen, look });
   latest.current = { seen, look };
@@ -94,7 +95,7 @@ function useWheel(frame: Frame, seen: Stretch, look: ChartWishes["look"]): void 
       else return;
       event.preventDefault();
     };
-    // Not as a property: only a listener that says it is not passive may keep the page from scrolling.
+    // Not as a property: only a listener that is registered as not passive can prevent scrolling.
     element.addEventListener("wheel", onWheel, { passive: false });
     return () => element.removeEventListener("wheel", onWheel);
   }, []);

@@ -10,7 +10,7 @@ function happened(at: number, event: JournalThing, ...commands: JournalThing[]):
 const start = (model: string): JournalThing => ({
   type: "StartUpstream",
   model,
-  because: "1 request waits for it",
+  because: "started for 1 request",
 });
 const stop = (model: string, because: string): JournalThing => ({
   type: "StopUpstream",
@@ -33,12 +33,12 @@ const shown = (segments: Segment[]) => segments.map(({ model, phase, from, to })
 const SWAP = [
   happened(10, arrived("qwen"), start("qwen")),
   happened(14, ready("qwen")),
-  happened(20, arrived("gemma"), stop("qwen", "gemma needs its room")),
+  happened(20, arrived("gemma"), stop("qwen", "unloaded to free memory for gemma")),
   happened(21, exited("qwen"), start("gemma")),
   happened(25, ready("gemma")),
 ];
 
-test("a swap is told with its phases and its cause", () => {
+test("a swap is shown with its phases and its cause", () => {
   const { segments, swaps } = lanes(SWAP, []);
 
   assert.deepEqual(shown(segments), [
@@ -49,17 +49,24 @@ test("a swap is told with its phases and its cause", () => {
     ["gemma", "ready", 25, null],
   ]);
   assert.deepEqual(swaps, [{ at: 21, left: "qwen", came: "gemma" }]);
-  assert.deepEqual([segments[2]?.because, segments[2]?.cause], ["gemma needs its room", "eviction"]);
+  assert.deepEqual(
+    [segments[2]?.because, segments[2]?.cause],
+    ["unloaded to free memory for gemma", "eviction"],
+  );
 });
 
-test("a model that sleeps and wakes is told as one life", () => {
+test("a model that sleeps and wakes has a phase for each step", () => {
   const { segments } = lanes(
     [
       happened(10, arrived("qwen"), start("qwen")),
       happened(14, ready("qwen")),
-      happened(20, arrived("gemma"), { type: "PutToSleep", model: "qwen", because: "gemma needs its room" }),
+      happened(20, arrived("gemma"), {
+        type: "PutToSleep",
+        model: "qwen",
+        because: "unloaded to free memory for gemma",
+      }),
       happened(21, { type: "UpstreamAsleep", model: "qwen" }, start("gemma")),
-      happened(40, exited("gemma"), { type: "WakeUp", model: "qwen", because: "1 request waits for it" }),
+      happened(40, exited("gemma"), { type: "WakeUp", model: "qwen", because: "started for 1 request" }),
       happened(42, { type: "UpstreamAwake", model: "qwen" }),
     ],
     [],
@@ -80,7 +87,7 @@ test("a model that sleeps and wakes is told as one life", () => {
   );
 });
 
-test("when draining began is known from what was seen", () => {
+test("the start of draining comes from an observation", () => {
   const { segments } = lanes(SWAP, [seen("qwen", "draining", 17)]);
 
   assert.deepEqual(shown(segments).slice(1, 4), [
@@ -90,22 +97,25 @@ test("when draining began is known from what was seen", () => {
   ]);
 });
 
-test("what was seen a moment before it was told is one phase, with what was told", () => {
+test("an observation just before its journal entry is the same phase, with the reason from the journal", () => {
   const { segments } = lanes(SWAP, [seen("qwen", "unloading", 19.99)]);
 
   assert.equal(segments.filter(({ phase }) => phase === "unloading").length, 1);
-  assert.equal(segments.find(({ phase }) => phase === "unloading")?.because, "gemma needs its room");
+  assert.equal(
+    segments.find(({ phase }) => phase === "unloading")?.because,
+    "unloaded to free memory for gemma",
+  );
 });
 
-test("what was seen late does not undo what was told", () => {
+test("a late observation does not override the journal", () => {
   assert.deepEqual(lanes(SWAP, [seen("gemma", "loading", 21.1), seen("qwen", "cold", 21)]), lanes(SWAP, []));
 });
 
-test("a model that ran before the journal begins is drawn from when it was seen to begin", () => {
+test("a model that started before the journal is drawn from the observed start of its phase", () => {
   assert.deepEqual(shown(lanes([], [seen("qwen", "ready", 5)]).segments), [["qwen", "ready", 5, null]]);
 });
 
-test("a start that failed and a crash are marked, a wished end is not", () => {
+test("a failed start and a crash are marked, a requested stop is not", () => {
   const failed: JournalThing = {
     type: "UpstreamFailed",
     model: "dud",
@@ -133,7 +143,7 @@ test("a start that failed and a crash are marked, a wished end is not", () => {
   assert.ok(lanes(SWAP, []).segments.every(({ outcome }) => outcome === null));
 });
 
-test("what a swap was for and what it cost is read from where it became ready", () => {
+test("a swap report has the time of the entry in which its model became ready", () => {
   const report = { type: "ReportSwap", model: "gemma", measured_s: 5, evicted: [] };
   const [swap] = swapReports([...SWAP, { n: 26, at: 26, event: ready("gemma"), commands: [report] }]);
 

@@ -1,5 +1,5 @@
-// PURE: from what happened to what is drawn. The journal's entries and what was seen between them become one lane per
-// model, cut into phases, with the cause of each.
+// PURE: turns journal entries, and the phases observed between them, into one lane per model: its phases over time,
+// with the cause of each.
 
 import type { JournalEntry, JournalThing, Phase, SwapReport } from "../house/shapes";
 
@@ -8,7 +8,7 @@ export interface Observation {
   phase: Phase;
   /** When the phase began. */
   at: number;
-  /** What was said about it then. */
+  /** The reason that the API gave at that time. */
   why: string;
 }
 
@@ -18,17 +18,17 @@ export interface Segment {
   model: string;
   phase: Phase;
   from: number;
-  /** null: it lasts. */
+  /** null: not over yet. */
   to: number | null;
   because: string;
   /** Of an unload: eviction, ttl, operator, configuration or shutdown. */
   cause: string;
-  /** How it ended, where that was not as wished. */
+  /** Set if the phase ended with an error. */
   outcome: Outcome | null;
   said: string;
 }
 
-/** One model made room and another one took it. */
+/** One model was unloaded so that another one could load. */
 export interface Swap {
   at: number;
   left: string;
@@ -43,7 +43,7 @@ export interface Lanes {
 type Fact = { at: number; entry: JournalEntry } | { at: number; seen: Observation };
 
 const AT_REST: readonly Phase[] = ["cold", "resting"];
-/** Two clocks are read one after the other; what differs by less is the same moment. */
+/** Times from the journal and from a refresh that differ by less are the same moment. */
 const SAME_MOMENT_S = 0.25;
 
 export function lanes(journal: readonly JournalEntry[], observations: readonly Observation[]): Lanes {
@@ -124,7 +124,7 @@ class Drawing {
   ): void {
     const open = this.open.get(model);
     if (open?.phase === phase && at - open.from < SAME_MOMENT_S) {
-      Object.assign(open, why); // seen a moment before it was told; the telling knows more
+      Object.assign(open, why); // observed just before the journal entry arrived, which has more details
       return;
     }
     this.close(model, at);
@@ -160,7 +160,7 @@ export interface ReportedSwap extends SwapReport {
   at: number;
 }
 
-/** What each swap was for and what it cost, as the scheduler wrote it down. */
+/** The swap reports of the scheduler. */
 export function swapReports(journal: readonly JournalEntry[]): ReportedSwap[] {
   return journal.flatMap(({ n, at, commands }) =>
     commands.filter(isReport).map((report) => ({ ...report, n, at })),

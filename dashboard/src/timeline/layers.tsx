@@ -1,4 +1,4 @@
-// What is drawn on the lanes, one layer each. Pointing at something tells about it; the table below says the same.
+// The layers of the timeline chart. Hovering shows details; the tables below the chart show the same data.
 
 import type { Finished, UnderWay } from "../house/shapes";
 import { clock, duration, firstLine } from "../words";
@@ -15,7 +15,7 @@ const MARK_EVERY = 90;
 const LABEL = 56;
 const SWAPS_APART = 8;
 
-/** Where moments and models are on the drawing. */
+/** Maps times and models to coordinates. */
 export class Paper {
   readonly height: number;
 
@@ -28,7 +28,7 @@ export class Paper {
     this.height = AXIS + names.length * LANE;
   }
 
-  /** What lies outside is drawn just outside: browsers dislike coordinates of a million. */
+  /** Clamped to just outside the chart, because browsers draw very large coordinates wrong. */
   x(at: number): number {
     return Math.min(1.01, Math.max(-0.01, place(this.seen, at))) * this.width;
   }
@@ -105,7 +105,7 @@ function Band({ paper, segment, tell }: { paper: Paper; segment: Segment; tell: 
   );
 }
 
-/** From the model that made room to the one that took it. */
+/** A line from the model that was unloaded to the model that was loaded. */
 export function Swaps({ paper, swaps }: { paper: Paper; swaps: readonly Swap[] }) {
   const middle = BAND_AT + BAND / 2;
   const shown = swaps.filter(({ at, left, came }) => paper.shows(left, at, at) && paper.shows(came, at, at));
@@ -118,7 +118,7 @@ export function Swaps({ paper, swaps }: { paper: Paper; swaps: readonly Swap[] }
   );
 }
 
-/** Without those too close to the one before to be told from it. */
+/** Leaves out a swap that is too close to the previous one to be distinguishable. */
 function apart(swaps: readonly Swap[], paper: Paper): Swap[] {
   let last = -SWAPS_APART;
   return swaps.filter(({ at }) => {
@@ -156,7 +156,7 @@ export function Requests({ paper, finished, underWay, tell }: RequestsWishes) {
           request={{ ...request, status: 200 }}
           to={paper.now}
           tell={() =>
-            tell(`ticket ${request.ticket} · ${request.state} · ${duration(request.seconds)} so far`)
+            tell(`ticket ${request.ticket} · ${request.state} · ${duration(request.seconds)} elapsed`)
           }
         />
       ))}
@@ -171,7 +171,7 @@ interface BarWishes {
   tell: () => void;
 }
 
-/** A thin line while it waited, a bar while it was served. */
+/** A thin line for the time in the queue, a bar for the time being served. */
 function Bar({ paper, request, to, tell }: BarWishes) {
   const from = paper.x(to - request.seconds);
   const granted = paper.x(to - request.seconds + request.waited_s);
@@ -186,9 +186,9 @@ function Bar({ paper, request, to, tell }: BarWishes) {
 }
 
 function ofSegment({ model, phase, from, to, because, cause, outcome, said }: Segment, now: number): string {
-  const parts = [`${model} ${phase} for ${duration((to ?? now) - from)} from ${clock(from)}`];
-  if (because) parts.push(`because ${because}${cause && ` (${cause})`}`);
-  if (outcome) parts.push(`it ${outcome}: ${firstLine(said).cause}`);
+  const parts = [`${model} ${phase} for ${duration((to ?? now) - from)}, since ${clock(from)}`];
+  if (because) parts.push(`${because}${cause && ` (${cause})`}`);
+  if (outcome) parts.push(`${outcome}: ${firstLine(said).cause}`);
   return parts.join(" · ");
 }
 

@@ -9,7 +9,7 @@ const LOADING: Segment = {
   phase: "loading",
   from: 10,
   to: null,
-  because: "1 request waits for it",
+  because: "started for 1 request",
   cause: "",
   outcome: null,
   said: "",
@@ -31,7 +31,7 @@ const REQUEST: Finished = {
   tokens_per_s: 3,
 };
 
-test("a trace has a named lane per model, phases in microseconds and requests that may overlap", () => {
+test("a trace has a named thread per model, phases in microseconds, and requests that may overlap", () => {
   const { traceEvents } = JSON.parse(chromeTrace([LOADING], [REQUEST], 14));
 
   assert.deepEqual(traceEvents[1], { name: "thread_name", ph: "M", pid: 1, tid: 1, args: { name: "qwen" } });
@@ -43,7 +43,7 @@ test("a trace has a named lane per model, phases in microseconds and requests th
     dur: 4e6,
     pid: 1,
     tid: 1,
-    args: { because: "1 request waits for it" },
+    args: { because: "started for 1 request" },
   });
   assert.deepEqual(
     traceEvents.slice(3).map(({ ph, ts, id }: { ph: string; ts: number; id: number }) => [ph, ts, id]),

@@ -1,4 +1,4 @@
-// PURE: the timeline as a Chrome trace, which https://ui.perfetto.dev and chrome://tracing open.
+// PURE: the timeline in the Chrome trace format, for https://ui.perfetto.dev and chrome://tracing.
 
 import type { Finished } from "../house/shapes";
 import type { Segment } from "./lanes";
