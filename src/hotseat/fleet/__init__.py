@@ -1,1 +1,1 @@
-"""Many hosts, one address: who is there, what runs where, and which of them serves a request."""
+"""Many hosts behind one address: who is alive, what runs where, and which host serves a request."""

@@ -1,4 +1,4 @@
-"""Where operators ask about the fleet and give orders to its hosts. What they name is looked up here."""
+"""The fleet as operators use it: its state, and orders for its hosts. Host and model names are checked here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Belonging(Ourselves, Protocol):
-    """This host, and how it stands towards its fleet."""
+    """This host, and its connection to the fleet."""
 
     @property
     def standing(self) -> Standing: ...
@@ -64,11 +64,11 @@ class Desk:
         await orders.change(self._store, self._known(host), self.name, lambda given: given | {order})
 
     async def take_back(self, host: str, order: Order) -> None:
-        """Also of a host that is not there: its orders wait for it."""
+        """Works for an absent host too: orders wait for it."""
         await orders.change(self._store, self._known(host), self.name, lambda given: given - {order})
 
     async def move(self, model: str, to: str) -> str:
-        """Load it there, then stop it where it was; says what was done."""
+        """Load the model on that host, then stop it where it was; returns a description of what was done."""
         found = self._roster.resolve(model)
         if found is None:
             names = [name for name, _ in self._roster.names()]
@@ -78,7 +78,7 @@ class Desk:
     # A model, wherever it is
 
     def sightings(self, model: ModelName) -> list[Sighting]:
-        """Where else it is, in whatever phase."""
+        """The other hosts that hold the model, in any phase."""
         return [
             Sighting(member.name, member.residents[model].phase)
             for member in sorted(self._roster.holders(model), key=lambda member: member.name)
@@ -86,11 +86,11 @@ class Desk:
         ]
 
     def offering(self, model: ModelName) -> list[HostName]:
-        """Who else has it in its configuration."""
+        """The other hosts that have the model in their configuration."""
         return sorted(member.name for member, _ in self._roster.offering(model) if member.name != self.name)
 
     async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
-        """What that host says of it; None where it does not say."""
+        """What that host reports about the model; None if it does not answer."""
         member = self._roster.host(host)
         return None if member is None else await self._envoy.story(host, member.record.address, model)
 

@@ -1,4 +1,4 @@
-"""Models make way: an operator wants the memory for something else, for as long as he says."""
+"""Lets an operator unload models to use their memory for something else, until they are resumed."""
 
 from __future__ import annotations
 
