@@ -55,8 +55,7 @@ def stream_error(message: str, code: str, dialect: Dialect) -> bytes:
 
 
 def passed_on_error(body: bytes, dialect: Dialect) -> bytes | None:
-    """Like `stream_error`, with the upstream's own error, whose type and code some clients use; None if it sent
-    none."""
+    """The same with an upstream's own error, whose type and code some clients use; None if it sent none."""
     try:
         error = _read_said(body).error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

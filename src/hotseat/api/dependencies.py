@@ -20,7 +20,7 @@ Here = Annotated[House, Depends(house_of)]
 
 
 def account_of(request: Request, here: Here) -> Account | None:
-    """The account of the key that the relay admitted; None if no keys are configured."""
+    """The account of the admitted key; None if no keys are configured."""
     held = request.headers.get(HELD)
     if held is None:
         return None
@@ -39,4 +39,4 @@ def check_may_act_on_all(asker: Asker) -> None:
 
 
 FOR_ALL_MODELS = Depends(check_may_act_on_all)
-"""For routes that stop, hide or move models which the caller did not name."""
+"""For routes that stop, hide or move models that the caller did not name."""

@@ -1,1 +1,1 @@
-"""Many hosts behind one address: who is alive, what runs where, and which host serves a request."""
+"""Many hosts, one address: which are alive, what runs where, and which one serves a request."""

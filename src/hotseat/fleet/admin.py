@@ -1,4 +1,4 @@
-"""The fleet as operators use it: its state, and orders for its hosts. Host and model names are checked here."""
+"""Operators' view of the fleet and their orders for its hosts. Names of hosts and models are checked here."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class Desk:
         await orders.change(self._store, self._known(host), self.name, lambda given: given | {order})
 
     async def take_back(self, host: str, order: Order) -> None:
-        """Works for an absent host too: orders wait for it."""
+        """Also for an absent host: its orders wait for it."""
         await orders.change(self._store, self._known(host), self.name, lambda given: given - {order})
 
     async def move(self, model: str, to: str) -> str:
-        """Load the model on that host, then stop it where it was; returns a description of what was done."""
+        """Load the model there, then stop it where it was; returns what was done."""
         found = self._roster.resolve(model)
         if found is None:
             names = [name for name, _ in self._roster.names()]
@@ -78,7 +78,7 @@ class Desk:
     # A model, wherever it is
 
     def sightings(self, model: ModelName) -> list[Sighting]:
-        """The other hosts that hold the model, in any phase."""
+        """Other hosts that hold it, in any phase."""
         return [
             Sighting(member.name, member.residents[model].phase)
             for member in sorted(self._roster.holders(model), key=lambda member: member.name)
@@ -86,11 +86,11 @@ class Desk:
         ]
 
     def offering(self, model: ModelName) -> list[HostName]:
-        """The other hosts that have the model in their configuration."""
+        """Other hosts that are configured for it."""
         return sorted(member.name for member, _ in self._roster.offering(model) if member.name != self.name)
 
     async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
-        """What that host reports about the model; None if it does not answer."""
+        """That host's report; None if it is silent."""
         member = self._roster.host(host)
         return None if member is None else await self._envoy.story(host, member.record.address, model)
 

@@ -1,4 +1,4 @@
-"""Keeps the catalog in the store. Of all hosts with the same catalog, the one whose timer fires first renews it."""
+"""Keeps the catalog in the store. Of all hosts with the same one, the first whose timer fires renews it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Instant, Seconds
 
 EARLY_S, LATE_S = 6 * 3600.0, 12 * 3600.0
-"""A catalog expires after a day and is renewed at a random time between these."""
+"""Renewed at a random time between these; it expires after a day."""
 UNSURE_S: tuple[Seconds, Seconds] = (900.0, 3600.0)
-"""When to renew a catalog that was already in the store, with unknown age."""
+"""The same for a stored catalog of unknown age."""
 
 
 class _State(Enum):
-    """Whether the watch's initial state included our catalog."""
+    """Was our catalog in the watch's initial state?"""
 
     UNHEARD = "unheard"
     HEARD = "heard"
@@ -36,7 +36,7 @@ class CatalogLease:
         self._store = store
         self._offers = offers
         self._digest = ""
-        """Of the catalog that is known to be stored."""
+        """Of the stored catalog."""
         self._due: Instant = 0.0
         self._state = _State.UNHEARD
 

@@ -66,7 +66,7 @@ class Board:
         self._tell(bucket, Removed(key, self._next()))
 
     def lapse(self) -> None:
-        """End the leases that have expired."""
+        """End expired leases."""
         now = self._clock()
         for bucket, key in [lease for lease, end in self._ends.items() if end <= now]:
             self.remove(bucket, key)
@@ -144,7 +144,7 @@ class InProcess:
         return self._let_in.is_set()
 
     def cut_off(self) -> None:
-        """Fail all reads and writes, and stop all watches, until `let_in`."""
+        """Fail reads and writes, and stop watches, until `let_in`."""
         self._let_in.clear()
         for watcher in self._watchers:
             watcher.cut()

@@ -39,7 +39,7 @@ async def claim(store: Store, decision: Load, me: HostName, *, unasked: bool = F
     ours = Claim(decision.model, decision.host, me, decision.because, decision.replica, unasked)
     key = key_of(decision.model, decision.replica)
     try:
-        # The first claim may have ended already: then there is nothing to read, and the second attempt can create it.
+        # The other claim may have ended before it is read: then try to create ours again.
         for _ in range(2):
             try:
                 return Agreed(ours, await store.create(Bucket.CLAIMS, key, encoded(ours)))

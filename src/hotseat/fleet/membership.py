@@ -51,8 +51,7 @@ class Membership:
         hear: Callable[[Bucket, Change], None],
         turned: Callable[[Standing], None] = lambda _: None,
     ) -> None:
-        """`offers` is what `describe().catalog` is the digest of. `hear` and `turned` return at once and never
-        raise."""
+        """`offers` is what `describe().catalog` is the digest of. `hear` and `turned` return at once, never raise."""
         self._store = store
         self._describe = describe
         self._hear = hear
@@ -138,8 +137,7 @@ class Membership:
                 await asyncio.sleep(LEASE_S)
 
     async def _until_worth_telling(self, at_most_s: Seconds) -> None:
-        """Wait for a change on which others act. Load changes with each request and is published at the next
-        renewal."""
+        """Wait for a change on which others act. Load changes all the time: the next renewal publishes it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_s):
                 while True:

@@ -41,8 +41,7 @@ class Spare:
 
 
 def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
-    """Another replica, if requests wait longer at every ready one than a load takes; checked when a request is
-    placed."""
+    """Another replica, if waiting at every ready one takes longer than a load; for models with new requests."""
     ready, coming = replicas(model, roster, now)
     asleep = [member for _, member in coming if member.is_asleep(model)]
     # At most double the number at a time: ten replicas take four load times, not ten.

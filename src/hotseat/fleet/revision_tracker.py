@@ -1,4 +1,4 @@
-"""PURE: tracks which keys of a bucket exist, from the changes received.
+"""PURE: the existing keys of a bucket, from the changes received.
 
 Duplicate and late changes have no effect, in whatever order writes and removals arrive. After an interruption the whole
 state is sent again, and only its end shows which keys are gone.
@@ -17,16 +17,16 @@ class Ledger:
 
     def __init__(self) -> None:
         self._last: dict[str, Revision] = {}
-        """Includes removed keys: a write that arrives after its own removal must not restore the key."""
+        """Also of removed keys: a write that arrives after its removal must not restore it."""
         self._present: dict[str, None] = {}
         self._again: dict[str, None] | None = None
-        """While the whole state is sent again: the keys received so far."""
+        """The keys received so far while the state is sent again."""
 
     def __contains__(self, key: str) -> bool:
         return key in self._present
 
     def wrote(self, key: str, revision: Revision) -> bool:
-        """True if this is newer than what was known."""
+        """Is it newer than known?"""
         if not self._is_later(key, revision):
             return False
         self._present[key] = None
@@ -35,7 +35,7 @@ class Ledger:
         return True
 
     def removed(self, key: str, revision: Revision) -> bool:
-        """True if this is newer and the key existed."""
+        """Is it newer, and did the key exist?"""
         if not self._is_later(key, revision):
             return False
         if self._again is not None:
@@ -51,11 +51,11 @@ class Ledger:
         return True
 
     def begun_anew(self) -> None:
-        """Reset the revisions: the bucket itself may have been recreated."""
+        """Reset revisions: the bucket may have been recreated."""
         self._last, self._again = {}, {}
 
     def caught_up(self) -> list[str]:
-        """The keys that are gone since the interruption."""
+        """The keys that are gone."""
         if self._again is None:
             return []
         gone = [key for key in self._present if key not in self._again]

@@ -1,4 +1,4 @@
-"""Lets an operator unload models to use their memory for something else, until they are resumed."""
+"""Unloads models while an operator needs their memory for something else."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ MARKER_S: Seconds = 60.0
 DUPLICATES_S: Seconds = 120.0
 
 _IN_USE = 10058
-"""Error code: another host just created the stream with a different configuration."""
+"""Another host just created it with a different configuration."""
 
 
 def stream_of(bucket: Bucket) -> str:
@@ -37,7 +37,7 @@ def subject_of(bucket: Bucket, key: str) -> str:
 
 
 async def make_buckets(js: JetStreamContext, lives_s: Mapping[Bucket, Seconds | None] = LIVES_S) -> None:
-    """Create the missing buckets; other hosts may do so at the same time."""
+    """Create missing buckets; other hosts may do so at the same time."""
     for bucket in Bucket:
         config = _config(bucket, lives_s[bucket])
         if found := await _found(js, bucket):
@@ -67,7 +67,7 @@ async def _made(js: JetStreamContext, config: api.StreamConfig) -> api.StreamCon
 
 
 async def _spread(js: JetStreamContext, config: api.StreamConfig) -> None:
-    """Raise the replicas to three, in case there are enough servers by now."""
+    """There may be enough servers for three replicas by now."""
     if (config.num_replicas or 1) >= REPLICAS:
         return
     try:

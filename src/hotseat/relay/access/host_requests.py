@@ -1,8 +1,7 @@
 """Requests that fleet hosts forward to each other.
 
 The host that received a request has checked the client's key. It states client, role and model, and proves that it
-belongs to this fleet; nobody else is trusted. A forwarded request is served here or rejected, and never forwarded
-again.
+belongs to this fleet; nobody else is trusted. A forwarded request is served or rejected, never forwarded again.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ class Fellows:
         self._warnings = LogLimit(WARN_S)
 
     def verdict(self, head: RequestHead) -> Verdict | None:
-        """The rights of a host; None for a client. A request without proof is rejected, or it could loop between
-        hosts."""
+        """The rights of a host; None for a client. Without proof it is rejected, or it could loop between hosts."""
         if self._checker is None or FROM_HOST not in head.known:
             return None
         host = head.known[FROM_HOST].decode("latin-1") or "a host without a name"

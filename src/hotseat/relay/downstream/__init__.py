@@ -1,1 +1,1 @@
-"""Client connections: accept them, read requests, and write responses in order."""
+"""Client connections: accept them, read requests, write responses in order."""

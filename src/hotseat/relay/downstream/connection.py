@@ -289,8 +289,7 @@ class ClientConnection(asyncio.Protocol):
         self._exchange.begin()
 
     def _forget_all(self) -> None:
-        """Drop further requests that were read. At once: the connection may stay open for long, because of a client
-        that does not read."""
+        """Drop further requests at once, because a client that does not read keeps the connection open."""
         self._reader.forget()
         for item in self._queue:
             if isinstance(item, Request):

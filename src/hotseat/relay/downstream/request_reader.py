@@ -250,8 +250,7 @@ class RequestReader:
         return self._count(data[end:])
 
     def _take_place(self, request: Request, length: Bytes | None) -> None:
-        """Reserve the key's slot before a large body is read, so that a request over its limits is refused at the
-        head."""
+        """Before a large body is read: a request over its key's limits is refused at the head."""
         account, is_small = request.verdict.account, length is not None and length <= SMALL_BODY
         if account is not None and not is_small and request.destination.road is not MANAGEMENT:
             request.visit = account.admit(request.began)

@@ -478,8 +478,7 @@ class Exchange:
         )
 
     def _write_chunk(self, data: bytes) -> None:
-        """If we were killed, the kernel would close the connection; chunks keep that from looking like a complete
-        response."""
+        """If we were killed now, the kernel would close the connection: that must not look like a complete response."""
         if data:
             self._client.write(b"%x\r\n%b\r\n" % (len(data), data))
 

@@ -1,4 +1,4 @@
-"""Routes a request to the fleet host that serves it: select, wait for agreement if needed, retry if it is refused.
+"""Routes a request to a fleet host: selects it, waits for agreement if needed, and retries if it refuses.
 
 A host that refused a request is excluded for a while, so this ends: with another host, this one, or an error.
 """

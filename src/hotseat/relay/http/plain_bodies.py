@@ -2,8 +2,7 @@
 
 A peer must get the name of one model, the one that the caller was authorised for. It is put into the body, so a body in
 which another parser might find another name is not sent to peers: compressed bodies, and forms where parsers differ
-about where a part begins or what it is called. Our own model servers need no such check: nothing is authorised after
-us.
+about where a part begins or what it is called. Our own model servers need no such check: none authorises requests.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _HARMLESS = re.compile(rb"content-(?:(?:type|length): ?[^\r\n]*|transfer-encodin
 
 
 def names_one_model(head: RequestHead, body: Body) -> bool:
-    """Is the name that we found or set the only one that any parser can find?"""
+    """Is the name that we found or set the only one to be found?"""
     kinds = [value for name, value in head.fields if name.lower() == b"content-type"]
     if len(kinds) > 1 or head.known.get(b"content-encoding", b"identity").lower() != b"identity":
         return False

@@ -153,8 +153,7 @@ class Answer:
 
 
 class DechunkedAnswer(Answer):
-    """For HTTP/1.0 clients, which do not support chunks. A separate class, because a callback for every part costs
-    time."""
+    """For HTTP/1.0 clients, which do not support chunks. A separate class, because a callback per part costs time."""
 
     __slots__ = ("_parts",)
 
