@@ -44,7 +44,7 @@ def tell_failures(app: FastAPI, house: House) -> None:
 
     async def bug(request: Request, error: Exception) -> Response:
         body = failure(f"{request.method} {request.url.path} failed inside hotseat; its log says why")
-        return JSONResponse(body, HTTPStatus.INTERNAL_SERVER_ERROR, USUAL)  # Starlette sends this outside of Manners
+        return JSONResponse(body, HTTPStatus.INTERNAL_SERVER_ERROR, USUAL)  # Starlette skips our middleware here
 
     app.add_exception_handler(HotseatError, hotseat_error)
     app.add_exception_handler(HTTPException, no_such_route)

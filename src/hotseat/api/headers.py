@@ -23,7 +23,7 @@ class Manners:
         async def politely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                # Files have an ETag.
+                # Static files (with an ETag) may be cached.
                 skipped = "Cache-Control" if "etag" in headers else ""
                 headers.update({name: value for name, value in USUAL.items() if name != skipped})
             await send(message)

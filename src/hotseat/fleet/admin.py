@@ -75,7 +75,7 @@ class Desk:
             raise UnknownModel(f'no host of the fleet has a model called "{model}".{did_you_mean(model, names)}')
         return await self._mover.move(found, self._known(to))
 
-    # A model, wherever it is
+    # Models on other hosts
 
     def sightings(self, model: ModelName) -> list[Sighting]:
         """Other hosts that hold it, in any phase."""

@@ -58,7 +58,7 @@ class Guide:
         self._addresses: dict[str, Address] = {}
         self._asked_for: set[ModelName] = set()
 
-    # The relay's questions
+    # Called by the relay
 
     def whither(self, model: ModelName, client: ClientId) -> Where | None:
         """The host to use; None if hosts must agree first. Raises if no host can serve it."""

@@ -95,7 +95,7 @@ class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
     cordoned: bool = False
     """No new models are placed there."""
     drained: bool = False
-    """And its models leave."""
+    """Also, its models leave."""
     by: str = ""
 
 

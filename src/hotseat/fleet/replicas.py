@@ -27,9 +27,9 @@ UNUSED = BUSY
 LONG_UNUSED = 1.0
 """Price limit of a replica without waiting requests: models unused for longer than their load time."""
 UNUSED_LOADS = 10
-"""A surplus replica stops once unused for this many times its load time,"""
+"""A surplus replica stops once unused for this many times its load time."""
 UNUSED_S: Seconds = 60.0
-"""and at least this long."""
+"""Minimum of that time."""
 
 
 @dataclass(frozen=True, slots=True)

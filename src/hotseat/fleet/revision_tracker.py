@@ -26,7 +26,7 @@ class Ledger:
         return key in self._present
 
     def wrote(self, key: str, revision: Revision) -> bool:
-        """Is it newer than known?"""
+        """True if the revision is new."""
         if not self._is_later(key, revision):
             return False
         self._present[key] = None
@@ -35,7 +35,7 @@ class Ledger:
         return True
 
     def removed(self, key: str, revision: Revision) -> bool:
-        """Is it newer, and did the key exist?"""
+        """True if it is new and the key existed."""
         if not self._is_later(key, revision):
             return False
         if self._again is not None:

@@ -26,7 +26,7 @@ class Order(Enum):
     CORDON = "cordon"
     """No new models are placed there."""
     DRAIN = "drain"
-    """And its models leave as soon as they are unused."""
+    """Also, its models leave as soon as they are unused."""
 
 
 class HostStanding(Enum):

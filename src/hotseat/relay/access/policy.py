@@ -47,7 +47,7 @@ class Rules:
         origins = Origins(settings.access.allowed_origins, self.paths)
         self.cors = Cors(origins)
         self.confines_pages = not settings.trust_pages
-        """Of model servers: they share our address and could otherwise do whatever our own pages may."""
+        """Pages of model servers share our address and could otherwise do whatever our own may."""
         fleet_address = settings.fleet.address if settings.fleet else ""
         self._gate = Gate(settings.access, origins, settings.listen, fleet_address, own_names())
         self._fellows = fellows or Fellows(settings.fleet)
@@ -59,7 +59,7 @@ class Rules:
 
     @property
     def has_secrets(self) -> bool:
-        """Is there anything to guess?"""
+        """Are there keys or a fleet secret to guess?"""
         return bool(self.settings.access.api_keys) or self.settings.fleet is not None
 
     def check_sender(self, head: RequestHead) -> None:

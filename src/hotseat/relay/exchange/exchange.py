@@ -126,7 +126,7 @@ class Exchange:
         self._relay = relay
         self._client = client
         self.write = client.write
-        """To the client; the only way in which the body is relayed."""
+        """Writes to the client; the body is relayed only through this."""
         self.request = request
         self._peer = peer
         if request.visit is not None:
@@ -317,7 +317,7 @@ class Exchange:
         self._refuse(error)
 
     def _may_see_output(self) -> bool:
-        """Of model servers. A fleet host does not say for whom it asks."""
+        """Model server output is for operators. A fleet host does not say for whom it asks."""
         verdict = self.request.verdict
         is_operator = verdict.account is None or verdict.account.key.role is not Role.INFERENCE
         return is_operator and not verdict.from_host

@@ -58,8 +58,8 @@ LOOKING_UP = "/v1/messages/count_tokens /v1/token/encode /v1/token/decode /token
 """POST; answered even if all slots are taken."""
 SUBSCRIBING = "/v1/audio/voices /v1/realtime"
 DESCRIBING = "/health /v1/health /props /models /v1/models"
-"""GET. Paths that show other clients' activity, such as /slots and /metrics, need the role `operate`; peers get no
-paths that list models."""
+"""GET. Not forwarded to peers, since some name a peer's other models. Paths that show other clients' activity, such as
+/slots and /metrics, need the role `operate`."""
 
 
 def _by_prefix(path: bytes) -> Dialect:
@@ -119,7 +119,7 @@ _OPERATING = re.compile(rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*
 
 
 def is_ours(method: bytes, path: bytes) -> bool:
-    """Does hotseat answer this itself, whatever runs?"""
+    """Does hotseat answer this itself, whichever models run?"""
     if path.startswith(b"/hotseat/"):
         return True
     return method in READING and (path in OWN_PAGES or path.startswith(b"/v1/models/"))

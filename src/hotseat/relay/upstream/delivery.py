@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BYTES_ACKED = 120
 """Offset of `tcpi_bytes_acked` in Linux's struct tcp_info."""
 SYN = 1
-"""The opener's first segment counts as one of the bytes."""
+"""The opener's SYN counts as one acknowledged byte."""
 
 
 def is_untaken(sock: socket.socket, earlier: Bytes, problem: Exception | None) -> bool:
