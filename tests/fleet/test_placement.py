@@ -172,8 +172,7 @@ def test_hosts_whose_clocks_differ_decide_the_same() -> None:
 
 
 def test_where_a_model_failed_it_is_sought_last_until_its_host_says_more() -> None:
-    """A response reported the failure before any record; while the store is unreachable, no record may come for
-    long."""
+    """A response reported the failure before any record; without the store, no record may come for long."""
     heard = Heard().hosts(host("a", there("qwen")), host("b"))
     heard.roster.failed(HostName("a"), QWEN)
     assert where(heard) == (Load, "b")

@@ -52,7 +52,7 @@ class FleetHost(BaseModel):
 
 
 class FleetClaim(BaseModel):
-    """A host chosen to load a model that it has not begun."""
+    """A host chosen to load a model, before the load starts."""
 
     model: str
     host: str

@@ -1,4 +1,4 @@
-"""The journal as JSON. It leaves out commands, hooks and catalogs, which may contain secrets."""
+"""The journal as JSON. It omits launch commands, hooks and catalogs, which may contain secrets."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class AbsentView:
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """A host chosen to load a model that it has not begun."""
+    """A host chosen to load a model, before the load starts."""
 
     model: ModelName
     host: HostName
