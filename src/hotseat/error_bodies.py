@@ -1,7 +1,7 @@
-"""Errors as bytes: the one place that turns a HotseatError into an HTTP answer or a frame of a stream.
+"""Render errors as bytes: the one place that turns a HotseatError into an HTTP response or an event of a stream.
 
-Some SDKs hide a plain text, so each caller is answered in the dialect it understands; X-Error-Code and X-Error-Message
-carry code and text for clients that look at headers only.
+Some SDKs hide plain text, so each client gets the error format it understands. X-Error-Code and X-Error-Message carry
+code and text for clients that read only headers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Dialect(Enum):
 
 
 def answer(error: HotseatError, dialect: Dialect, *, request_id: bytes, close: bool, head_only: bool = False) -> bytes:
-    """The complete HTTP/1.1 response that tells a client what went wrong."""
+    """The complete HTTP/1.1 response for an error."""
     message = encodable(error.message)
     body = msgspec.json.encode(_shaped(message, error.code, error.status, dialect))
     head = [
@@ -49,13 +49,13 @@ def answer(error: HotseatError, dialect: Dialect, *, request_id: bytes, close: b
 
 
 def stream_error(message: str, code: str, dialect: Dialect) -> bytes:
-    """The last frame of an event stream that broke after its head; never the frame of a clean end."""
+    """The last event of a stream that failed after its head; never the event of a clean end."""
     shape = Dialect.ANTHROPIC if dialect is Dialect.ANTHROPIC else Dialect.OPENAI
     return _as_event(_shaped(encodable(message), code, HotseatError.status, shape), shape)
 
 
 def passed_on_error(body: bytes, dialect: Dialect) -> bytes | None:
-    """The same with an upstream's own error, whose type and code some callers act on; None where there is none."""
+    """The same with an upstream's own error, whose type and code some clients use; None if it sent none."""
     try:
         error = _read_said(body).error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -80,7 +80,7 @@ def _as_event(shaped: dict[str, Any], dialect: Dialect) -> bytes:
 
 
 def one_line(text: str, limit: int) -> str:
-    """The beginning of a text in printable ASCII, fit for a header."""
+    """The start of a text as printable ASCII, fit for a header."""
     return _UNPRINTABLE.sub("?", " ".join(text[: 4 * limit].split()))[:limit].rstrip()
 
 
@@ -89,9 +89,9 @@ _UNPRINTABLE = re.compile(r"[^ -~]")
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC_TYPES = {**_OPENAI_TYPES, 404: "not_found_error", 413: "request_too_large"}
 
-# A browser then asks for a name and a password, so that a protected dashboard can be opened at all.
+# These make a browser ask for a name and password, so that people can open a protected dashboard.
 _CHALLENGES = ('WWW-Authenticate: Bearer realm="hotseat"', 'WWW-Authenticate: Basic realm="hotseat"')
-# A window that a foreign page opened shows the refusal at our address, and would ask a model for the icon to it.
+# A window that a foreign page opened shows this error at our address, and would request our favicon.
 _NO_ICON = ("Content-Security-Policy: sandbox; default-src 'none'",)
 _FOR_BROWSERS: dict[int, tuple[str, ...]] = {HTTPStatus.UNAUTHORIZED: _CHALLENGES, HTTPStatus.FORBIDDEN: _NO_ICON}
 
@@ -120,10 +120,10 @@ def _advice(error: HotseatError) -> list[str]:
 
 
 def _whole_seconds(wait: Seconds) -> int:
-    # Some clients sleep whatever we say, others give up above two minutes.
+    # Some clients sleep for any value; others give up above two minutes.
     return math.ceil(min(max(wait, SHORTEST_RETRY_S), LONGEST_RETRY_S))
 
 
 def encodable(text: str) -> str:
-    """Lone surrogates, as undecodable output of a process leaves them, have no place in JSON."""
+    """Replace lone surrogates, which come from undecodable process output and are invalid in JSON."""
     return text.encode("utf-8", "replace").decode()

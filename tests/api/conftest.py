@@ -1,4 +1,4 @@
-"""A house with a handful of models, served anew for each test."""
+"""A management API with a handful of models, served anew for each test."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ async def subscribed(house: Management) -> None:
 
 
 async def test_what_happens_is_fed_as_it_happens(house: Management) -> None:
-    """A watcher sees the wish, the start and the readiness, numbered, with causes."""
+    """A watcher sees the request, the start and the readiness, numbered, with causes."""
     async with house.feed("/hotseat/events") as lines:
         await subscribed(house)
         await house.get("/upstream/alpha/load")
@@ -103,7 +103,7 @@ async def test_a_slow_watcher_is_told_of_the_gap(house: Management, monkeypatch:
 
 
 def test_what_is_no_longer_kept_is_a_gap() -> None:
-    """Whoever asks for entries that were dropped, or that an earlier life of hotseat wrote, is told so."""
+    """A client that asks for entries that were dropped, or that a previous run of hotseat wrote, gets a gap event."""
     journal = Journal()
     for _ in range(journal_module.KEPT + 10):
         journal.record(ShutdownRequested(), [])

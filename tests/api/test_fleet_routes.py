@@ -1,4 +1,4 @@
-"""What the API tells of a fleet and does for its operators: hosts in one process that speak to each other over HTTP."""
+"""The fleet routes of the API, with hosts in one process that call each other over HTTP."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Served:
         return (await self.doors[host].get(path)).json()
 
     async def fall_silent(self, host: str) -> None:
-        """Its door is shut; it is still one of the fleet."""
+        """The host stops listening but remains a member of the fleet."""
         await self.stack[host].aclose()
 
 
@@ -106,7 +106,7 @@ async def test_orders_come_and_go(hosts: Served, order: str, key: str) -> None:
 
 
 async def test_a_host_that_nobody_knows_is_not_found(hosts: Served) -> None:
-    """The sentence says so."""
+    """The error names the host."""
     answer = await hosts.ask("a", "PUT", "/hotseat/fleet/hosts/z/drain")
 
     assert answer.status_code == 404
@@ -129,7 +129,7 @@ async def test_a_model_is_moved_over_http(hosts: Served) -> None:
 
 
 async def test_a_move_that_cannot_be_is_refused(hosts: Served) -> None:
-    """With the status of what stands in its way, and what that host says."""
+    """The status and the message come from the obstacle, or from the target host."""
     failed = await hosts.ask("a", "POST", "/hotseat/fleet/models/qwen/move?to=b")
     elsewhere = await hosts.ask("a", "POST", "/hotseat/fleet/models/qwen/move?to=c")
     unknown = await hosts.ask("a", "POST", "/hotseat/fleet/models/nobody/move?to=b")
@@ -155,7 +155,7 @@ async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
 
 
 async def test_why_is_told_across_hosts(hosts: Served) -> None:
-    """A model that is here and elsewhere has a story of its own and a sentence of each other host."""
+    """A model that is here and elsewhere has its own report and a reason from each other host."""
     fleet = hosts.fleet
     fleet["b"].puppets.broken = ()
     await fleet["b"].dispatcher.load(QWEN)
@@ -170,7 +170,7 @@ async def test_why_is_told_across_hosts(hosts: Served) -> None:
 
 
 async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
-    """What only others have is told by the one that has it, loaded or not."""
+    """The host that has a model reports on it, loaded or not."""
     await come_true(lambda: "llama" in hosts.fleet["a"].dispatcher.catalog.fellows)
     cold = await hosts.get("a", "/hotseat/models/llama")
     await hosts.fleet["c"].dispatcher.load(LLAMA)
@@ -183,7 +183,7 @@ async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
 
 
 async def test_a_silent_host_is_named(hosts: Served) -> None:
-    """Whoever asks is not kept waiting, and hears where the model is all the same."""
+    """The client does not wait for the silent host, and still learns where the model is."""
     fleet = hosts.fleet
     fleet["b"].puppets.broken = ()
     await fleet["b"].dispatcher.load(QWEN)
@@ -213,7 +213,7 @@ async def test_a_key_moves_the_models_that_it_is_for(house: Management) -> None:
 
 
 async def test_a_host_that_is_alone_has_no_fleet(house: Management) -> None:
-    """Each route says so, with what to do; readiness and the models say nothing of it."""
+    """Each route reports it, with advice; readiness and the model list do not mention a fleet."""
     refused = [
         await house.client.request(method, f"/hotseat/fleet{path}")
         for method, path in (

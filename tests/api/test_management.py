@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def test_nothing_runs_at_first(house: Management) -> None:
-    """A fresh house is well and runs nothing."""
+    """A fresh instance is healthy and runs nothing."""
     health, running = await house.get("/health"), await house.get("/running")
 
     assert health.json() == {"status": "ok", "models": {}}
@@ -48,7 +48,7 @@ async def test_a_name_with_a_slash_is_understood(house: Management, name: str) -
 
 
 async def test_an_alias_loads_its_model(house: Management) -> None:
-    """Answers speak of the model, not of the alias."""
+    """Responses name the model, not the alias."""
     answer = await house.get("/upstream/first/load")
 
     assert answer.json()["message"] == "alpha is ready"
@@ -56,7 +56,7 @@ async def test_an_alias_loads_its_model(house: Management) -> None:
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/upstream/alpah/load"), ("DELETE", "/upstream/alpah")])
 async def test_an_unknown_model_is_404_with_the_nearest_name(house: Management, method: str, path: str) -> None:
-    """Whoever mistypes a name is told the nearest one."""
+    """The error suggests the nearest name."""
     answer = await house.client.request(method, path)
 
     assert answer.status_code == 404
@@ -75,7 +75,7 @@ async def test_a_model_that_is_not_running_cannot_be_stopped(house: Management) 
 
 
 async def test_a_failed_load_is_503_with_its_cause(house: Management) -> None:
-    """A load that fails says why, and that trying again does not help."""
+    """A failed load reports the cause, and that a retry does not help."""
     answer = await house.get("/upstream/dud/load")
 
     assert answer.status_code == 503
@@ -85,7 +85,7 @@ async def test_a_failed_load_is_503_with_its_cause(house: Management) -> None:
 
 
 async def test_a_client_that_leaves_takes_its_load_ticket_along(house: Management) -> None:
-    """Nobody waits in the line for an operator who hung up."""
+    """A load leaves the queue when its operator disconnects."""
     with pytest.raises(httpx2.ReadTimeout):
         await house.get("/upstream/slow/load", timeout=0.1)
 
@@ -131,7 +131,7 @@ async def test_force_cuts_requests_in_flight(house: Management) -> None:
 
 
 async def test_a_misspelt_query_is_400_in_one_sentence(house: Management) -> None:
-    """A wrong parameter is the caller's mistake, told in our own shape."""
+    """A wrong parameter is reported as the caller's mistake, in our own format."""
     answer = await house.delete("/upstream/alpha?force=perhaps")
 
     assert answer.status_code == 400
@@ -139,7 +139,7 @@ async def test_a_misspelt_query_is_400_in_one_sentence(house: Management) -> Non
 
 
 async def test_an_unknown_path_is_404_in_our_shape(house: Management) -> None:
-    """No answer comes in a framework's own words."""
+    """No response has a framework's own format."""
     answer = await house.get("/hotseat/nowhere")
 
     assert answer.status_code == 404
@@ -147,7 +147,7 @@ async def test_an_unknown_path_is_404_in_our_shape(house: Management) -> None:
 
 
 async def test_metrics_can_be_switched_off(house: Management) -> None:
-    """Without metrics there is no such page, also after a reload said so."""
+    """Without metrics the page does not exist, also if a reload disabled them."""
     shown = await house.get("/metrics")
     house.settings = replace(house.settings, metrics=False)
     hidden = await house.get("/metrics")
@@ -176,7 +176,7 @@ async def test_head_of_a_load_starts_nothing(house: Management) -> None:
 
 
 async def test_sdk_callers_get_their_error_shape_under_v1_only(house: Management) -> None:
-    """An SDK hides a plain text, so it gets an object; management answers stay as the contract says."""
+    """SDKs hide plain text, so they get an object; management responses stay as the contract defines."""
     sdk = {"x-stainless-lang": "python"}
     plain, spoken = await house.get("/v1/models/nobody"), await house.get("/v1/models/nobody", headers=sdk)
     managing = await house.get("/upstream/nobody/load", headers=sdk)

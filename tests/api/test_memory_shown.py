@@ -1,4 +1,4 @@
-"""Memory over HTTP: what models count as, what devices have left, and models that make way."""
+"""Memory over HTTP: what models count as, what devices have left, and models that yield."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_what_was_measured_is_shown_with_the_devices(roomy: Management) ->
 
 
 async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
-    """Beside what had been expected, and what all models may take there; devices are told by their names."""
+    """The feed has the estimate and the total budget too, with devices by name."""
     await roomy.dispatcher.load(QWEN)
     told = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS.memory, HOUSE.budgets)
     roomy.dispatcher.tell(told)
@@ -73,7 +73,7 @@ async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
 
 
 async def test_models_make_way_and_come_back(roomy: Management) -> None:
-    """Whoever asks meanwhile hears why not."""
+    """Requests in the meantime get the reason."""
     await roomy.dispatcher.load(QWEN)
     made = await roomy.client.post("/hotseat/yield")
     await come_true(lambda: not roomy.dispatcher.view().running())

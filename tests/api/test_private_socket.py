@@ -1,4 +1,4 @@
-"""The door behind the relay: whoever comes in by it is asked for nothing, so it must be ours alone."""
+"""The private socket behind the relay checks no keys, so only our own user may connect."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ async def test_an_unknown_profile_is_refused(profiled: Management) -> None:
 
 
 async def test_a_name_that_is_switched_off_is_not_found(profiled: Management) -> None:
-    """The model list says so as well."""
+    """The model list omits it too."""
     await profiled.client.post("/hotseat/profiles/night")
 
     assert (await profiled.get("/v1/models/dud")).status_code == 404

@@ -1,4 +1,4 @@
-"""Requests under way and lately ended, and how an operator ends one."""
+"""Requests in progress, recent requests, and how an operator ends one."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_what_is_under_way_says_how_far_it_is(house: Management) -> None:
 
 
 async def test_a_request_that_waits_is_refused(house: Management) -> None:
-    """Who was dismissed from the line is told so, and no longer causes a load."""
+    """A dismissed request leaves the queue with an error, and no longer causes a load."""
     guest = Guest()
     ticket = house.dispatcher.ask(ModelName("slow"), SOMEONE, guest)
     answer = await house.delete(f"/hotseat/requests/{ticket}")
@@ -100,7 +100,7 @@ async def test_a_request_that_waits_is_refused(house: Management) -> None:
 
 
 async def test_a_request_in_flight_is_cut(house: Management) -> None:
-    """Who is being served is cut, because a refusal can no longer be said."""
+    """A request in flight is cut, because its status was already sent."""
     await house.get("/upstream/alpha/load")
     guest = Guest()
     ticket = house.dispatcher.ask(ALPHA, SOMEONE, guest)
@@ -111,7 +111,7 @@ async def test_a_request_in_flight_is_cut(house: Management) -> None:
 
 
 async def test_a_load_that_waits_can_be_ended_too(house: Management) -> None:
-    """An operator's own wish stands in the same line."""
+    """An operator's load waits in the same queue."""
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(house.get("/upstream/slow/load"))
         await come_true(lambda: house.dispatcher.view().line)
@@ -141,7 +141,7 @@ async def test_a_key_ends_requests_of_its_own_models_only(house: Management) -> 
 
 
 async def test_a_ticket_that_is_gone_cannot_be_ended(house: Management) -> None:
-    """The answer says where to look."""
+    """The error names the route that lists requests."""
     answer = await house.delete("/hotseat/requests/4711")
 
     assert answer.status_code == 404

@@ -62,7 +62,7 @@ async def test_a_model_shows_phase_and_upstream(house: Management) -> None:
 
 
 async def test_a_loading_model_shows_how_much_it_has_read(waiting_house: Management) -> None:
-    """In its row, in its story and in the model list; a model that does not load has no such thing."""
+    """The progress is in the row, in the model's details and in the model list; other models have none."""
     waiting_house.shares_read |= {"slow": 0.41666, "alpha": 1.0}
     rows = {row["model"]: row for row in (await waiting_house.get("/hotseat/models")).json()["models"]}
     story = (await waiting_house.get("/hotseat/models/slow")).json()
@@ -123,7 +123,7 @@ async def test_readiness_ends_with_the_shutdown(house: Management) -> None:
 
 
 async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_house: Management) -> None:
-    """A line that does not move is not ready for more."""
+    """A queue that does not move is not ready for more."""
     waiting_house.settings = Settings(readiness=Readiness(oldest_wait_s=0.0))
     answer = await waiting_house.get("/hotseat/ready")
 
@@ -140,7 +140,7 @@ def test_readiness_ends_when_a_server_answers_nobody() -> None:
 
 @pytest.mark.parametrize(("for_s", "says"), [(59.0, None), (61.0, "qwen has been stopping for 61 s")])
 def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None) -> None:
-    """Its room is not free, whatever was done to it."""
+    """Its memory is not free, whatever was done to it."""
     stuck = ModelView(ModelName("qwen"), Phase.UNLOADING, since=0.0, upstream=None, in_flight=0, waiting=0, why="")
     told = status.unready(View(now=for_s, models=(stuck,), line=()), Readiness(), {})
 
@@ -162,7 +162,7 @@ async def test_a_reload_tells_what_it_touched(house: Management) -> None:
 
 
 async def test_a_reload_of_a_wrong_file_changes_nothing_and_says_why(house: Management) -> None:
-    """Each complaint is passed on with its place in the file."""
+    """Each error is reported with its position in the file."""
     house.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
     answer = await house.client.post("/hotseat/reload")
 

@@ -81,7 +81,7 @@ async def test_one_model_is_found_by_name_alias_or_with_a_slash(house: Managemen
 
 
 def offering(house: Management, **known: Any) -> None:
-    """Change what the house offers; models that stay are left alone."""
+    """Change the offered models; models that stay are left alone."""
     house.dispatcher.change_catalog(replace(house.dispatcher.catalog, **known))
 
 

@@ -107,7 +107,7 @@ async def test_who_decided_is_counted() -> None:
 
 @in_virtual_time
 async def test_orders_are_given_and_taken_back_one_by_one() -> None:
-    """Whoever takes back a cordon does not take back the drain; without orders there is no record."""
+    """Withdrawing a cordon does not withdraw the drain; without orders there is no record."""
     async with company("a", "b") as fleet:
         desk = fleet["a"].desk
         await desk.give("b", Order.CORDON)
@@ -132,7 +132,7 @@ async def test_two_operators_are_both_heard() -> None:
 
 @in_virtual_time
 async def test_an_order_outlives_its_host() -> None:
-    """It holds when the host comes back, and can be taken back meanwhile."""
+    """The order applies when the host comes back, and can be withdrawn in the meantime."""
     async with company("a", "b") as fleet:
         await fleet["a"].desk.give("b", Order.CORDON)
         await come_true(lambda: orders(fleet, "a", "b") == {Order.CORDON})
@@ -158,7 +158,7 @@ async def test_a_wish_that_cannot_be_read_is_written_over() -> None:
 
 @in_virtual_time
 async def test_nobody_is_ordered_about_who_is_unknown() -> None:
-    """A near miss is told which host may be meant."""
+    """The error suggests a similar host name."""
     async with company("gpu1", "gpu2") as fleet:
         with pytest.raises(UnknownHost, match='Did you mean "gpu2"'):
             await fleet["gpu1"].desk.give("gpu22", Order.DRAIN)
@@ -166,7 +166,7 @@ async def test_nobody_is_ordered_about_who_is_unknown() -> None:
 
 @in_virtual_time
 async def test_without_the_store_no_order_is_given() -> None:
-    """Whoever gives one hears that nothing was changed."""
+    """The operator learns that nothing was changed."""
     async with company("a", "b") as fleet:
         fleet["a"].store.cut_off()
         with pytest.raises(FleetApart, match="nothing was changed for b"):
@@ -204,7 +204,7 @@ async def test_a_model_moves() -> None:
 
 @in_virtual_time
 async def test_a_third_host_may_be_asked_to_move_a_model() -> None:
-    """It tells both; and who is asked for its own sake loads and stops like any other."""
+    """It calls both hosts; a move to itself works as well."""
     async with company("a", "b", "c") as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
@@ -253,7 +253,7 @@ async def test_replicas_that_are_always_wanted_stay() -> None:
 
 @in_virtual_time
 async def test_a_load_that_fails_stops_nothing() -> None:
-    """The answer says why, in the words of the host where it failed."""
+    """The error has the reason that the target host reports."""
     async with company("a", "b", puppets=lambda name: Puppets(broken=("qwen",) if name == "b" else ())) as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         with pytest.raises(LoadFailed, match=r"did not become ready on b, .* qwen exited with code 1"):
@@ -288,7 +288,7 @@ async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
 
 @in_virtual_time
 async def test_a_host_that_does_not_stop_it_is_named() -> None:
-    """The model is ready where it shall be, and the answer says that it is also where it was."""
+    """The model is ready on the target, and the error reports that it is also still on the source."""
     async with company("a", "b", "c") as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
@@ -303,7 +303,7 @@ async def test_a_host_that_does_not_stop_it_is_named() -> None:
     [(Order.CORDON, "is cordoned. First take the cordon"), (Order.DRAIN, "is drained. First take the")],
 )
 async def test_a_closed_host_gets_nothing(order: Order, says: str) -> None:
-    """Whoever wants it there must take the order back first."""
+    """The operator must withdraw the order first."""
     async with company("a", "b") as fleet:
         await fleet["a"].desk.give("b", order)
         await come_true(lambda: orders(fleet, "a", "b") == {order})

@@ -1,4 +1,4 @@
-"""Whatever is heard, in whatever order: rosters agree in the end, and no request goes where it may not."""
+"""In whatever order changes arrive, rosters agree in the end, and no request goes where it may not."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ histories = st.tuples(menus, st.lists(writes, max_size=14)).map(
 
 @dataclass
 class Hearing:
-    """One way to hear of a history: what is missed, what comes twice, and in which order."""
+    """One way to receive a history: what is missed, what arrives twice, and in which order."""
 
     order: Sequence[float]
     missed: Sequence[bool]
@@ -149,7 +149,7 @@ class Story:
 
 
 def told(story: Story, hearing: Hearing, *, is_interrupted: bool) -> Roster:
-    """A roster that heard the story so; what it missed it learns after an interruption."""
+    """A roster that received the history in this way, and the missed part after an interruption."""
     roster = Roster(HostName("me"))
     numbered = sorted(enumerate(story.changes), key=lambda each: hearing.order[each[0]])
     for number, (bucket, change) in numbered:
@@ -214,7 +214,7 @@ def tells_the_truth(history: Any, one: Hearing, other: Hearing) -> None:
 
 @given(histories, hearings, hearings)
 def test_rosters_agree_and_no_request_goes_where_it_may_not(history: Any, one: Hearing, other: Hearing) -> None:
-    """Late, twice, or missed and told again after an interruption: in the end all know what is so."""
+    """Changes may arrive late, twice, or only after an interruption: in the end all rosters agree."""
     tells_the_truth(history, one, other)
 
 

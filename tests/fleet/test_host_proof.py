@@ -1,4 +1,4 @@
-"""Proofs between hosts: who is believed, for what, for how long and how often."""
+"""Proofs between hosts: which are accepted, for what, for how long and how often."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_a_host_signed_is_believed() -> None:
 def test_two_secrets_hold_while_one_takes_the_place_of_the_other(
     ours: tuple[str, ...], theirs: tuple[str, ...]
 ) -> None:
-    """Whoever has changed already and whoever has not believe each other, in both directions."""
+    """Hosts with the old and the new secret accept each other, in both directions."""
     checker(*ours).check(A, b"said", signed(secrets=theirs))
     checker(*theirs).check(A, b"said", signed(secrets=ours))
 
@@ -81,7 +81,7 @@ def test_nothing_else_is_believed(forged: str) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_junk_is_a_proof(proof: bytes) -> None:
-    """Whatever it is made of, it is refused in the same way."""
+    """Any junk is rejected in the same way."""
     with pytest.raises(HostUnproven):
         checker().check(A, b"said", proof)
 
@@ -94,7 +94,7 @@ def test_a_host_without_a_secret_believes_nobody(configured: tuple[str, ...]) ->
 
 
 def test_a_proof_holds_once() -> None:
-    """Whoever recorded a request cannot have it served again."""
+    """A recorded request cannot be replayed."""
     us, proof = checker(), signed()
     us.check(A, b"said", proof)
 
@@ -112,7 +112,7 @@ def test_the_same_request_is_proven_anew_each_time() -> None:
 
 @pytest.mark.parametrize("apart_s", [-MOST_SKEW_S - 1, MOST_SKEW_S + 1])
 def test_a_proof_holds_for_a_minute(apart_s: float) -> None:
-    """So clocks must not be further apart, and the refusal says by how much they are."""
+    """A larger clock difference is rejected, and the error states it."""
     checker(at=NOON).check(A, b"said", signed(at=NOON + 0.9 * apart_s))
 
     with pytest.raises(HostUnproven, match=rf"clock of a is {re.escape(f'{apart_s:+.0f}')} s .*NTP"):
@@ -120,7 +120,7 @@ def test_a_proof_holds_for_a_minute(apart_s: float) -> None:
 
 
 def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest are forgotten first, and at least so many are known as the limit says."""
+    """The oldest are forgotten first, and at least as many as the limit are remembered."""
     monkeypatch.setattr(host_proof, "MOST_SEEN", 3)
     us, signer = checker(), Signer(FleetSecret((OLD,)), lambda: NOON)
     proofs = [signer.proof(B, b"said") for _ in range(7)]

@@ -1,4 +1,4 @@
-"""What a host tells of itself, from a view that the scheduler could have made."""
+"""The record that a host publishes, from a view that the scheduler could have made."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def described(view: View, catalog: Catalog = CATALOG, *, is_leaving: bool = Fals
 
 
 def test_a_resident_is_told_with_its_load() -> None:
-    """Others learn how busy it is, how long it rests, and what it would cost to bring it back."""
+    """Others learn how busy it is, how long it is idle, and how long a reload would take."""
     footprint = Footprint({gpu(0): 8 * GIB}, Source.DECLARED)
     qwen = seen(QWEN, Phase.READY, in_flight=2, waiting=1, last_used=90.0, load_s=12.345, footprint=footprint)
     line = (waits(1, QWEN, 95.0), waits(2, QWEN, 99.0))
@@ -56,7 +56,7 @@ def test_a_resident_is_told_with_its_load() -> None:
 
 
 def test_a_model_that_was_never_used_can_be_told() -> None:
-    """Others read what was written, whatever the scheduler's clock says of it."""
+    """Others can read the record, whatever the scheduler's clock says."""
     loading = seen(QWEN, Phase.LOADING, waiting=1, last_used=float("-inf"))
 
     record = described(View(100.0, (loading,), ()))
@@ -92,14 +92,14 @@ def test_a_cold_model_that_failed_is_told_as_resting() -> None:
 
 
 def test_what_is_cold_is_told_while_somebody_waits_for_it() -> None:
-    """Its requests wait here for room, and longer than a claim lives: nobody shall load it elsewhere meanwhile."""
+    """Its requests wait here for memory, longer than a claim lives: no other host may load it meanwhile."""
     waited_for = seen(QWEN, Phase.COLD, waiting=2)
 
     assert [(each.phase, each.waiting) for each in described(View(1.0, (waited_for,), ())).residents] == [("cold", 2)]
 
 
 def test_a_model_that_left_the_catalog_is_told_while_it_is_there() -> None:
-    """A reload took it away; its process still takes room."""
+    """A reload removed it; its process still takes memory."""
     gone = seen(ModelName("gone"), Phase.DRAINING)
 
     assert [each.model for each in described(View(1.0, (gone,), ())).residents] == ["gone"]
@@ -128,7 +128,7 @@ def test_a_host_tells_who_it_is() -> None:
 
 
 def test_requests_do_not_change_the_gist() -> None:
-    """A host that serves thousands of requests has nothing new to tell; one that begins to drain has."""
+    """Serving thousands of requests publishes nothing new; beginning to drain does."""
     quiet = described(View(1.0, (seen(QWEN, Phase.READY),), ()))
     busy = described(View(2.0, (seen(QWEN, Phase.READY, in_flight=9, waiting=3),), ()))
     draining = described(View(2.0, (seen(QWEN, Phase.DRAINING),), ()))
@@ -175,7 +175,7 @@ def test_the_order_of_models_changes_no_digest() -> None:
 
 
 def test_selectors_are_not_offered() -> None:
-    """Whoever is asked for one chooses a model first."""
+    """The host that receives the request chooses a model first."""
     selector = Selector("any", Strategy.PIN, ("qwen",))
 
     assert list(catalog_record(replace(CATALOG, selectors={"any": selector})).offers) == ["llama", "qwen"]

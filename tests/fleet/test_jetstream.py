@@ -67,7 +67,7 @@ async def until(fact: Callable[[], bool]) -> None:
 
 
 async def test_buckets_live_as_long_as_the_design_says(tmp_path: Path) -> None:
-    """Leases end after ten seconds and say so, wishes stay; one server keeps one copy."""
+    """Leases end after ten seconds with a marker, orders stay; one server keeps one copy."""
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)), bystander(server) as js:
         made = {bucket: (await js.stream_info(stream_of(bucket))).config for bucket in Bucket}
 
@@ -87,7 +87,7 @@ async def test_nats_own_tools_understand_the_buckets(tmp_path: Path) -> None:
 
 
 async def test_hosts_that_start_together_make_the_buckets_once(tmp_path: Path) -> None:
-    """Whoever comes second finds them, at whichever moment that is."""
+    """A later host finds the buckets, at whichever moment it comes."""
     async with nats_servers(tmp_path) as (server,):
         stores = [JetStream(fleet_at(server)) for _ in range(8)]
         for store in stores:
@@ -101,7 +101,7 @@ async def test_hosts_that_start_together_make_the_buckets_once(tmp_path: Path) -
 
 
 async def test_a_bucket_that_was_removed_is_made_again(tmp_path: Path) -> None:
-    """An operator who cleans up with a heavy hand costs one moment."""
+    """An operator who deletes a bucket causes only a short interruption."""
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
         await store.put(Bucket.HOSTS, "gpu1", b"before")
         await js.delete_stream(stream_of(Bucket.HOSTS))
@@ -143,7 +143,7 @@ async def test_three_servers_keep_three_copies_and_one_may_die(tmp_path: Path) -
 
 
 async def test_a_cluster_lets_one_of_many_writers_win(tmp_path: Path) -> None:
-    """Whoever writes while another write is in process is not refused for that, but for having come second."""
+    """A write during another write is refused for coming second, not for being concurrent."""
     async with nats_servers(tmp_path, 3) as servers, connected(fleet_at(*servers)) as store:
         last = await store.create(Bucket.CLAIMS, "qwen", b"0")
         outcomes = await asyncio.gather(
@@ -166,7 +166,7 @@ async def consumers(js: JetStreamContext) -> int:
 
 
 async def test_an_ended_watch_leaves_no_consumer(tmp_path: Path) -> None:
-    """Whoever stops listening takes its consumer along."""
+    """Ending a watch deletes its consumer."""
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
         async with Watching(store, Bucket.HOSTS) as watching:
             await watching.until(CaughtUp)
@@ -210,7 +210,7 @@ async def test_while_nats_is_away_nothing_is_kept_for_later(tmp_path: Path) -> N
 
 
 async def test_nats_may_come_later_than_the_host(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A store opens without NATS, says so in the log, and connects when NATS is there."""
+    """A store opens without NATS, logs that, and connects when NATS is reachable."""
     async with nats_servers(tmp_path) as (server,):
         server.kill()
         store = JetStream(fleet_at(server))
@@ -267,7 +267,7 @@ async def test_user_and_password(tmp_path: Path) -> None:
 
 
 async def test_a_token(tmp_path: Path) -> None:
-    """One word is enough where NATS is content with it."""
+    """A token alone is a valid login."""
     async with nats_servers(tmp_path, more='authorization { token: "word" }') as (server,):
         fleet = replace(fleet_at(server), login=NatsLogin(token="word"))
         async with connected(fleet) as store:
@@ -296,7 +296,7 @@ async def test_a_file_of_credentials(tmp_path: Path) -> None:
 
 
 async def test_a_wrong_password_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody waits in silence for a door that never opens, and the password is not told."""
+    """The log reports the failed login, without the password."""
     async with nats_servers(tmp_path, more=KNOWN) as (server,):
         store = JetStream(replace(fleet_at(server), login=NatsLogin(user="h", password="wrong-one")))
         store.open()
@@ -319,7 +319,7 @@ async def test_whoever_is_thrown_out_comes_back_when_he_may(tmp_path: Path) -> N
 
 
 async def test_tls_with_an_authority_of_ones_own(tmp_path: Path) -> None:
-    """Both sides show a certificate, and both are believed."""
+    """Both sides present a certificate, and both are accepted."""
     pem = tmp_path / "both.pem"
     pem.write_text(CERTIFICATE)
     tls = f'tls {{ cert_file: "{pem}", key_file: "{pem}", ca_file: "{pem}", verify: true }}'
@@ -349,7 +349,7 @@ async def test_whoever_is_told_to_stop_in_the_middle_stops(tmp_path: Path, verb:
 
 
 async def stopped_after(steps: int, work: asyncio.Task[object]) -> bool:
-    """Did it end as it was told to, or before?"""
+    """Did the task end when it was cancelled, or before?"""
     for _ in range(steps):
         await asyncio.sleep(0)
     is_told = work.cancel()
@@ -375,7 +375,7 @@ async def test_a_watch_that_is_told_to_stop_at_any_moment_stops(tmp_path: Path) 
 
 
 def test_a_store_whose_connection_broke_is_closed_in_peace(tmp_path: Path) -> None:
-    """uvloop, on which hosts run, complains of a closed connection in its own way."""
+    """uvloop, on which hosts run, reports a closed connection with its own exception."""
 
     async def break_and_close() -> None:
         async with nats_servers(tmp_path) as servers:

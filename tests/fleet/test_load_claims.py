@@ -1,4 +1,4 @@
-"""Who loads what: agreed upon by whoever writes first."""
+"""Who loads what: the first writer decides."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_claim_that_vanishes_again_and_again_is_done_without() -> None:
 
 
 def test_without_the_store_a_host_decides_alone() -> None:
-    """It says so: there is no revision."""
+    """The result has no revision."""
     assert played(claim(SteppedStore(is_connected=False), decision(A), B)) == Agreed(claim_for(A, B), None)
 
 
@@ -89,7 +89,7 @@ def test_a_claim_that_cannot_be_read_binds_nobody() -> None:
 
 
 def test_a_claim_that_cannot_be_taken_back_ends_by_itself() -> None:
-    """Nobody has to hear that the store is away."""
+    """Nobody needs to know that the store is unreachable."""
     store = SteppedStore()
     first = played(claim(store, decision(A), A))
     store.is_connected = False
@@ -99,7 +99,7 @@ def test_a_claim_that_cannot_be_taken_back_ends_by_itself() -> None:
 
 
 def test_a_claim_of_another_life_is_not_taken_back() -> None:
-    """Whoever wrote since wrote for another reason."""
+    """A later writer had another reason."""
     store = SteppedStore()
     first = played(claim(store, decision(A), A))
     played(store.put(Bucket.CLAIMS, KEY, encoded(claim_for(B, B))))
@@ -125,7 +125,7 @@ def test_hosts_agree_in_every_interleaving(order: list[int]) -> None:
 
 
 def test_hosts_that_do_not_listen_are_found() -> None:
-    """A planted bug: whoever comes second does as it had decided."""
+    """A planted bug: the second host acts on its own decision."""
 
     async def deaf(store: SteppedStore, decision: Load, me: HostName) -> Agreed:
         ours = Claim(decision.model, decision.host, me, decision.because, decision.replica)

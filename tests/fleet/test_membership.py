@@ -31,7 +31,7 @@ QWEN = ModelName("qwen")
 
 @dataclass
 class Host:
-    """One member: what it says, what it heard, and how it stood."""
+    """One member: its record, the changes it received, and its standing."""
 
     store: InProcess
     record: HostRecord
@@ -102,7 +102,7 @@ async def test_a_host_is_there_as_long_as_it_lives() -> None:
 
 @in_virtual_time
 async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
-    """Nobody has to notice its death: nobody hears of it any more, and the others are told."""
+    """Nobody has to notice the crash: the lease ends, and the others are notified."""
     board = new_board()
     async with joined(board, "gpu1") as witness:
         victim = host(board, "gpu2")
@@ -119,7 +119,7 @@ async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
 
 @in_virtual_time
 async def test_everything_of_the_store_is_heard() -> None:
-    """Each bucket tells its state and then what changes: hosts, claims, catalogs and wishes."""
+    """Each bucket sends its state and then its changes: hosts, claims, catalogs and orders."""
     board = new_board()
     await InProcess(board).put(Bucket.WISHES, "gpu1", b"{}")
     async with joined(board) as member:
@@ -136,7 +136,7 @@ async def test_everything_of_the_store_is_heard() -> None:
 
 @in_virtual_time
 async def test_a_change_of_phase_is_told_at_once() -> None:
-    """Others need not wait for the next renewal to hear that a model is ready."""
+    """Others learn that a model is ready before the next renewal."""
     board = new_board()
     async with joined(board) as member:
         await asyncio.sleep(1)
@@ -184,7 +184,7 @@ async def test_load_alone_is_told_with_the_next_renewal() -> None:
 
 @in_virtual_time
 async def test_a_name_that_a_living_host_has_is_refused() -> None:
-    """Two hosts of one name would overwrite each other: the second one is told which, and soon."""
+    """Two hosts of one name would overwrite each other: the second soon gets an error that names the first."""
     board = new_board()
     async with joined(board, address="http://elsewhere:8080"):
         namesake = host(board, boot="second")
@@ -217,7 +217,7 @@ async def test_a_name_of_the_dead_is_taken_when_its_lease_ends() -> None:
 
 @in_virtual_time
 async def test_a_host_that_was_killed_takes_its_own_name_at_once() -> None:
-    """At one address there is one listener: whoever comes back there need not wait for his own old lease."""
+    """Only one process can listen at an address, so a restarted host need not wait for its own old lease."""
     board = new_board()
     dead = HostRecord(HostName("gpu1"), "http://gpu1:8080", "first", "digest")
     await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(dead))
@@ -243,7 +243,7 @@ async def test_of_two_hosts_with_one_name_and_one_address_the_later_has_it() -> 
 
 @in_virtual_time
 async def test_a_write_whose_outcome_nobody_told_is_not_held_against_us() -> None:
-    """The store wrote our record and the answer was lost: the next one finds our own and goes on."""
+    """The store wrote our record and the response was lost: the next write finds our own record and continues."""
     board = new_board()
     async with joined(board) as member:
         await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(member.record))
@@ -269,7 +269,7 @@ async def test_a_name_that_holds_something_else_is_not_overwritten() -> None:
 
 @in_virtual_time
 async def test_whoever_lost_its_name_while_it_was_apart_does_not_fight_for_it() -> None:
-    """A namesake came while the lease had ended: it keeps the name, and we are apart until it leaves."""
+    """Another host took the name after the lease ended: it keeps the name, and we are disconnected until it leaves."""
     board = new_board()
     async with joined(board) as member:
         member.store.cut_off()
@@ -293,7 +293,7 @@ async def test_whoever_lost_its_name_while_it_was_apart_does_not_fight_for_it() 
 
 @in_virtual_time
 async def test_a_host_that_is_cut_off_knows_it_and_comes_back() -> None:
-    """It says so once, begins anew when it is let in, and is there for the others again."""
+    """It logs that once, starts again when reconnected, and is visible to the others again."""
     board = new_board()
     async with joined(board) as member:
         await asyncio.sleep(1)
@@ -330,7 +330,7 @@ async def test_being_apart_is_one_line(caplog: pytest.LogCaptureFixture) -> None
 
 @in_virtual_time
 async def test_a_host_starts_without_its_store() -> None:
-    """It is apart from the beginning, says so, and joins later."""
+    """It starts disconnected, logs that, and joins later."""
     board = new_board()
     member = host(board)
     member.store.cut_off()
@@ -347,7 +347,7 @@ async def test_a_host_starts_without_its_store() -> None:
 
 @in_virtual_time
 async def test_leaving_while_apart_is_no_trouble() -> None:
-    """There is nobody to say goodbye to; the lease ends by itself."""
+    """Nothing can be written; the lease ends by itself."""
     board = new_board()
     async with joined(board) as member:
         member.store.cut_off()
@@ -361,7 +361,7 @@ async def test_leaving_while_apart_is_no_trouble() -> None:
 
 @in_virtual_time
 async def test_the_catalog_is_there_before_the_record_that_names_it() -> None:
-    """Whoever reads a host's record finds what it may run, after a reload too."""
+    """Whoever reads a host's record finds its catalog, after a reload too."""
     board = new_board()
     async with joined(board) as member:
         member.offers = CatalogRecord({QWEN: Offer(most=2)})
@@ -413,7 +413,7 @@ async def test_one_of_many_hosts_renews_the_catalog() -> None:
 
 @in_virtual_time
 async def test_a_catalog_that_was_lost_is_written_again() -> None:
-    """The store may lose everything: what a host knows of itself it writes anew."""
+    """The store may lose everything: a host writes its own records again."""
     board = new_board()
     async with joined(board):
         await InProcess(board).remove(Bucket.CATALOGS, "digest")

@@ -1,4 +1,4 @@
-"""Two hosts on a real NATS server, which dies and comes back."""
+"""Two hosts on a real NATS server that is killed and restarted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def until(fact: Callable[[], bool]) -> None:
 
 
 async def test_hosts_know_of_each_other_before_and_after_nats_died(tmp_path: Path) -> None:
-    """Both know when they are apart, both come back by themselves, and one hears when the other leaves."""
+    """Both notice the disconnection and reconnect by themselves, and one learns when the other leaves."""
     async with nats_servers(tmp_path) as (server,):
         stores = [
             JetStream(fleet_at(server), heartbeat_s=0.4, pauses=lambda: Pauses(0.05, 0.2), patience_s=1.0)

@@ -89,7 +89,7 @@ async def open_host(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 @pytest.fixture
 async def pair(open_host: Open) -> tuple[Host, Host]:
-    """Two hosts with the same models, who know of each other."""
+    """Two connected hosts with the same models."""
     first, second = [await open_host(name, spec("alpha"), spec("beta")) for name in ("a", "b")]
     await come_true(lambda: first.knows("a", "b") and second.knows("a", "b"))
     return first, second
@@ -110,7 +110,7 @@ async def test_who_writes_to_the_store_is_no_host_by_that(pair: tuple[Host, Host
 
 
 async def test_hosts_agree_on_who_loads_a_model(pair: tuple[Host, Host]) -> None:
-    """Whoever asks second goes where the first one decided, before anything is loaded."""
+    """The second request goes where the first one decided, before anything is loaded."""
     first, second = pair
     chosen = await first.where(ALPHA)
 
@@ -126,7 +126,7 @@ async def test_hosts_that_ask_at_the_same_moment_agree(pair: tuple[Host, Host]) 
 
 
 async def test_a_ready_model_is_known_to_all(pair: tuple[Host, Host]) -> None:
-    """Its record says so; nobody has to agree on anything."""
+    """Its record shows it; no agreement is needed."""
     first, second = pair
     await first.dispatcher.load(ALPHA)
     await come_true(lambda: second.fellowship.guide.whither(ALPHA, ANN) is not None)
@@ -154,7 +154,7 @@ async def test_a_model_that_only_another_host_has_gets_a_name_here(open_host: Op
 
 
 async def test_a_reload_keeps_the_names_of_the_others(open_host: Open) -> None:
-    """What files say is one thing, what other hosts have another."""
+    """The configuration and the models of other hosts are separate."""
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
     await come_true(lambda: "beta" in first.dispatcher.catalog.fellows)
@@ -173,7 +173,7 @@ async def test_a_host_that_turned_somebody_away_is_left_out(pair: tuple[Host, Ho
 
 
 async def test_nobody_can_take_it(open_host: Open) -> None:
-    """The sentence says who could, and why not."""
+    """The error names the hosts that could serve it, and their obstacles."""
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
     await come_true(lambda: "beta" in first.dispatcher.catalog.fellows)
@@ -193,7 +193,7 @@ async def test_a_host_that_is_cut_off_goes_on_alone(pair: tuple[Host, Host]) -> 
 
 
 async def test_claims_that_came_true_are_taken_back(pair: tuple[Host, Host], board: Board) -> None:
-    """The record of the host says it all from then on."""
+    """From then on the host's record has all that is needed."""
     first, second = pair
     chosen = first if await first.where(ALPHA) == "a" else second
     await chosen.dispatcher.load(ALPHA)

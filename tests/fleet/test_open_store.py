@@ -45,7 +45,7 @@ async def test_a_certificate_that_is_not_there_is_refused_at_once(tmp_path: Path
 async def test_a_login_that_cannot_be_used_is_told_of(
     key: str, file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """The host begins without its fleet and says why; the right file may still appear."""
+    """The host starts without its fleet and logs the reason; the right file may still appear."""
     monkeypatch.setattr("hotseat.fleet.open_store.FIRST_S", 0.5)
     (tmp_path / "odd").write_text("no seed\n" * 3)
     login = NatsLogin(**{key: str(tmp_path / file)})
@@ -57,7 +57,7 @@ async def test_a_login_that_cannot_be_used_is_told_of(
 
 
 async def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever wants a fleet and has not got its extra need not read a trace."""
+    """The user gets an error message instead of a traceback."""
     for name in [name for name in sys.modules if name.startswith("hotseat.fleet.jetstream")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "nats", None)

@@ -28,7 +28,7 @@ def where(heard: Heard, model: ModelName = QWEN, client: ClientId = ALICE) -> tu
 
 
 def test_a_ready_model_is_served_where_it_is() -> None:
-    """Free room elsewhere tempts nobody."""
+    """Free memory elsewhere makes no difference."""
     heard = Heard().hosts(host("here"), host("a", there("qwen", in_flight=3, waiting=9, slots=4)))
 
     assert where(heard) == (Serve, "a")
@@ -44,7 +44,7 @@ def test_of_full_replicas_the_one_with_the_least_load_per_slot_serves() -> None:
 
 
 def test_of_equally_full_replicas_the_one_here_serves() -> None:
-    """A way that need not be gone costs nothing."""
+    """A local request needs no hop."""
     full = there("qwen", in_flight=4, slots=4)
     heard = Heard(catalog=SEVERAL).hosts(host("a", full), host("here", full), host("z", full))
 
@@ -94,7 +94,7 @@ def test_what_was_sent_since_the_last_record_counts() -> None:
 
 
 def test_of_more_replicas_than_there_may_be_all_hosts_use_the_same_ones() -> None:
-    """So the others become unused, whoever asks and however busy they are."""
+    """So the others become unused, whichever host places the request and however busy they are."""
     hosts = [host(name, there("qwen", in_flight=n)) for n, name in enumerate("abc")]
     heard = [Heard(name).hosts(*hosts) for name in "abc"]
 
@@ -114,7 +114,7 @@ def test_a_model_on_its_way_is_waited_for(phase: str) -> None:
 
 
 def test_what_loads_is_nearer_than_what_sleeps() -> None:
-    """The one has its room already."""
+    """A loading model has its memory already."""
     heard = Heard().hosts(host("a", there("qwen", "asleep")), host("b", there("qwen", "loading")))
 
     assert where(heard) == (Serve, "b")
@@ -122,14 +122,14 @@ def test_what_loads_is_nearer_than_what_sleeps() -> None:
 
 @pytest.mark.parametrize("phase", ["draining", "unloading", "of a later version"])
 def test_a_model_on_its_way_out_serves_nobody(phase: str) -> None:
-    """It is loaded anew, and where nothing stands in the way."""
+    """It is loaded again, on a host without obstacles."""
     heard = Heard().hosts(host("a", there("qwen", phase)), host("here"))
 
     assert where(heard) == (Load, "here")
 
 
 def test_a_claim_is_as_good_as_a_load() -> None:
-    """Whoever hears of it goes there, too."""
+    """Hosts that know the claim send their requests there too."""
     heard = Heard().hosts(host("here"), host("a")).claim("qwen", "a")
 
     assert where(heard) == (Serve, "a")
@@ -138,7 +138,7 @@ def test_a_claim_is_as_good_as_a_load() -> None:
 
 @pytest.mark.parametrize("phase", ["draining", "unloading", "resting"])
 def test_a_host_may_be_chosen_to_load_what_is_just_leaving_it(phase: str) -> None:
-    """Who wants it goes there all the same: that host brings it back, or says why it cannot."""
+    """Requests still go there: that host brings the model back, or reports why it cannot."""
     heard = Heard().hosts(host("a", there("qwen", phase))).claim("qwen", "a")
 
     assert where(heard) == (Serve, "a")
@@ -153,14 +153,14 @@ def test_a_claim_for_a_host_that_is_gone_holds_nobody_up() -> None:
 
 
 def test_a_claim_that_nobody_acted_on_lapses() -> None:
-    """It counts ten seconds, even when the store cannot tell of its end."""
+    """It counts for ten seconds, even if the store cannot report its end."""
     heard = Heard().hosts(host("here"), host("a")).claim("qwen", "a").after(10)
 
     assert placed(heard) == Load(QWEN, HostName("here"), 0, "here has free room for it")
 
 
 def test_hosts_whose_clocks_differ_decide_the_same() -> None:
-    """Nobody's instants are told to anybody: each counts on its own clock since when it heard of something."""
+    """Hosts exchange no instants: each counts on its own clock from when it received something."""
     clocks = {"a": 100.0, "b": 100.0 + 86_400, "c": 0.5}
     unused_s = {"a": 5.0, "b": 50.0, "c": 500.0}
     hosts = [host(name, there("llama", idle_s=idle_s, load_s=9.0), gib=8) for name, idle_s in unused_s.items()]
@@ -172,7 +172,7 @@ def test_hosts_whose_clocks_differ_decide_the_same() -> None:
 
 
 def test_where_a_model_failed_it_is_sought_last_until_its_host_says_more() -> None:
-    """An answer told so before any record did; while the store is away, no record may come for long."""
+    """A response reported the failure before any record; without the store, no record may come for long."""
     heard = Heard().hosts(host("a", there("qwen")), host("b"))
     heard.roster.failed(HostName("a"), QWEN)
     assert where(heard) == (Load, "b")
@@ -192,7 +192,7 @@ def test_free_room_here_comes_first() -> None:
 
 
 def test_elsewhere_models_have_their_favourite_hosts() -> None:
-    """Whoever is asked, the same empty host is chosen, and not the same one for all models."""
+    """Every host chooses the same empty host, and not the same one for all models."""
     models = [ModelName(f"m{n}") for n in range(100)]
     asked = [Heard(me, catalog=menu(*models)).hosts(host("a"), host("b"), host("c")) for me in ("x", "y")]
     chosen = [[where(heard, model)[1] for model in models] for heard in asked]
@@ -216,7 +216,7 @@ def test_the_calmer_host_loads() -> None:
 
 
 def test_a_host_where_it_failed_is_tried_last() -> None:
-    """However much room there is; but rather there than nowhere."""
+    """It comes last however much memory it has, but before an error."""
     heard = Heard().hosts(host("here", there("qwen", "resting", gib=0)))
     assert where(heard) == (Load, "here")
     heard.hosts(host("a", there("llama", gib=20, in_flight=3)))
@@ -232,14 +232,14 @@ def test_claimed_room_is_not_free() -> None:
 
 
 def test_room_that_a_waiting_model_needs_is_not_free() -> None:
-    """A model that waits on its host for room has no process and will have one."""
+    """A model that waits on its host for memory has no process and will have one."""
     heard = Heard().hosts(host("here", there("llama", "cold"), gib=15), host("a", gib=15))
 
     assert where(heard) == (Load, "a")
 
 
 def test_a_claim_is_not_counted_twice_once_its_model_is_seen() -> None:
-    """The record says how much is left."""
+    """The record shows how much is left."""
     heard = Heard().hosts(host("here", there("llama", "loading"), gib=16)).claim("llama", "here")
 
     assert placed(heard).because == "here has free room for it"
@@ -260,7 +260,7 @@ def test_a_host_without_budgets_has_room_while_nothing_runs() -> None:
 
 
 def test_a_model_that_sleeps_leaves_the_turn_to_others() -> None:
-    """Where memory is not counted, it is in nobody's way."""
+    """Where memory is not counted, a sleeping model blocks nobody."""
     heard = Heard().hosts(host("here", there("llama", "asleep"), gib=None))
 
     assert placed(heard).because == "here has free room for it"
@@ -311,7 +311,7 @@ def test_where_all_are_in_use_the_fewest_users_are_disturbed() -> None:
 
 
 def test_a_model_that_loads_is_not_sent_away_for_another() -> None:
-    """Whoever waits for it would wait again."""
+    """Its waiting requests would wait again."""
     heard = Heard().hosts(
         host("here", there("llama", "loading", gib=20)), host("a", there("llama", gib=20, load_s=600))
     )
@@ -329,7 +329,7 @@ def test_a_model_that_sleeps_is_not_in_use() -> None:
 
 
 def test_what_leaves_already_costs_nothing_more() -> None:
-    """Its room is about to be free."""
+    """Its memory is about to be free."""
     heard = Heard().hosts(
         host("here", there("llama", gib=20, idle_s=9000)), host("a", there("llama", "unloading", gib=20))
     )
@@ -364,7 +364,7 @@ def test_a_host_without_budgets_that_somebody_waits_for_is_dear() -> None:
 
 
 def test_where_others_come_first_it_waits_for_them() -> None:
-    """Room that is promised twice is no reason to refuse."""
+    """Memory that is promised twice is no reason to refuse."""
     heard = Heard(catalog=menu(qwen=offer(20), llama=offer(20), gemma=offer(20)))
     heard.hosts(host("a", there("gemma", gib=20))).claim("llama", "a")
     assert where(heard) == (Load, "a")
@@ -465,7 +465,7 @@ def test_a_wish_that_is_taken_back_holds_no_more() -> None:
 
 
 def test_a_leaving_host_gets_nothing() -> None:
-    """It says so itself."""
+    """Its record shows that it is leaving."""
     heard = Heard().hosts(host("a", there("qwen"), is_leaving=True), host("here"))
 
     assert where(heard) == (Load, "here")
@@ -482,7 +482,7 @@ def test_a_host_that_refused_a_connection_is_left_out() -> None:
 
 
 def test_a_model_that_nobody_has_is_nowhere() -> None:
-    """The sentence says what to do."""
+    """The error says what to do."""
     heard = Heard(catalog=menu("llama")).hosts(host("here"))
 
     assert "Start a host whose configuration has it" in placed(heard).because
@@ -496,7 +496,7 @@ def test_a_host_whose_catalog_is_unknown_serves_nobody() -> None:
 
 
 def test_many_hosts_are_not_all_named() -> None:
-    """Three are enough to begin with; each kind of trouble is said."""
+    """The error names at most three hosts for each kind of obstacle."""
     heard = Heard().hosts(*(host(f"h{n}") for n in range(9)), host("z", is_leaving=True))
     for n in range(9):
         heard.wish(f"h{n}", cordoned=True)
@@ -508,7 +508,7 @@ def test_many_hosts_are_not_all_named() -> None:
 
 
 def test_memory_of_other_devices_does_not_matter() -> None:
-    """Room is counted per device, and a claim on one does not take from another."""
+    """Memory is counted per device, and a claim on one does not take from another."""
     catalog = menu(qwen=offer(20), llama=Offer(memory={"gpu1": 20 * GIB}))  # type: ignore[dict-item]
     heard = Heard(catalog=catalog).hosts(host("here")).claim("llama", "here")
 

@@ -29,7 +29,7 @@ ME = HostName("here")
 
 
 class Loader:
-    """A host that notes what it is told to load and to stop."""
+    """A host that records what it should load and stop."""
 
     def __init__(self) -> None:
         self.loaded: list[str] = []
@@ -106,7 +106,7 @@ async def test_other_news_load_nothing(errands: Errands, loader: Loader, change:
 
 
 async def test_an_errand_that_fails_is_told(errands: Errands, loader: Loader, caplog: pytest.LogCaptureFixture) -> None:
-    """The fleet goes on; the next claim is followed again."""
+    """The fleet continues, and the next claim is acted on again."""
     loader.problem = LoadFailed("it exited with code 1")
     errands.heard(Bucket.CLAIMS, claimed(5))
     await come_true(lambda: "an errand for the fleet failed model=alpha" in caplog.text)

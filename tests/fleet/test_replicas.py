@@ -31,7 +31,7 @@ def more(*hosts: HostRecord) -> Load | None:
 
 
 def test_waiting_longer_than_a_load_takes_is_a_reason_for_one_more() -> None:
-    """A host with room is chosen, and the replica has the next number."""
+    """A host with free memory is chosen, and the replica has the next number."""
     assert more(host("a", waiting(11)), host("b")) == Load(
         QWEN,
         B,
@@ -130,7 +130,7 @@ def kept(*hosts: HostRecord, me: str = "here", least: int = 2) -> list[Load]:
 
 
 def test_exactly_one_host_sees_to_it_that_there_are_enough() -> None:
-    """The model's favourite, whoever looks; it need not be the one that loads."""
+    """It is the model's rendezvous owner on every host; it need not be the one that loads."""
     hosts = [host(name) for name in "abc"]
     found = {me: kept(*hosts, me=me) for me in "abc"}
 
@@ -213,7 +213,7 @@ def test_only_what_serves_counts() -> None:
 
 
 def test_a_pinned_replica_stays() -> None:
-    """Whoever pinned it wants it there."""
+    """The operator pinned it there."""
     pinned = there("qwen", idle_s=500, load_s=10.0, pinned=True)
 
     assert spared(host("a", pinned), host("b", pinned)) == []
@@ -247,7 +247,7 @@ def crowded_out(*hosts: HostRecord) -> list[str]:
 
 
 def test_of_more_replicas_than_there_may_be_all_but_the_favourite_go() -> None:
-    """Two hosts that could not hear of each other loaded it twice. All who look agree on who keeps it."""
+    """Two disconnected hosts loaded it twice. All hosts agree on which one keeps it."""
     hosts = [host(name, there("qwen")) for name in "abc"]
     stays = ({"a", "b", "c"} - set(crowded_out(*hosts))).pop()
     heard = Heard("a").hosts(*hosts)
@@ -269,5 +269,5 @@ def test_as_many_as_there_may_be_stay() -> None:
 
 
 def test_one_too_many_that_is_pinned_stays() -> None:
-    """Whoever pinned it wants it there."""
+    """The operator pinned it there."""
     assert crowded_out(*(host(name, there("qwen", pinned=True)) for name in "ab")) == []

@@ -34,7 +34,7 @@ async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
 
 
 async def test_a_host_does_all_it_must(server: NatsServer) -> None:
-    """It makes the buckets, writes, reads, removes and hears of it, in each of them."""
+    """It creates the buckets, and writes, reads, removes and watches in each of them."""
     store = JetStream(Fleet((server.url,), HostName("gpu1"), login=NatsLogin(user=USER, password=PASSWORD)))
     store.open()
     try:
@@ -65,4 +65,4 @@ async def test_a_host_does_no_more(server: NatsServer) -> None:
 
 
 async def _unheard(problem: Exception) -> None:
-    """nats-py tells of refusals a second time."""
+    """nats-py reports refusals a second time."""

@@ -1,4 +1,4 @@
-"""What a host knows of the others."""
+"""What a host knows about the others."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_after_an_interruption_nothing_is_forgotten_before_all_is_known() -> Non
 
 
 def test_what_is_removed_while_all_comes_anew_is_gone() -> None:
-    """Removals are believed at once."""
+    """Removals apply at once."""
     heard = Heard().hosts(host("a"))
     known = heard.changes[-1]
     heard.hear(Bucket.HOSTS, BegunAnew()).hear(*known).hear(Bucket.HOSTS, Removed("a", Revision(9)))
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_counted_and_is_not_there(bucket: Bucket) -> None
 
 
 def test_a_record_under_another_name_is_not_believed() -> None:
-    """Each host speaks for itself."""
+    """Each host publishes only its own record."""
     heard = Heard().write(Bucket.HOSTS, "b", host("a"))
 
     assert (names(heard), heard.roster.malformed) == ([], 1)
@@ -205,7 +205,7 @@ def test_load_is_what_the_record_said_and_what_was_sent_since() -> None:
 
 
 def test_an_answer_tells_the_load() -> None:
-    """It knows of others' requests, too."""
+    """The reported load includes requests of other hosts."""
     heard = Heard().hosts(host("a", there("qwen")))
     heard.roster.sent(A, QWEN)
     heard.roster.told(A, QWEN, 17)
@@ -291,7 +291,7 @@ def test_who_refuses_again_is_left_out_longer() -> None:
 
 
 def test_a_newer_record_ends_the_first_suspicion() -> None:
-    """It lives; but one that refuses although it lives cannot be reached from here."""
+    """It is alive; but one that still refuses cannot be reached from here."""
     heard = Heard().hosts(host("a"))
     heard.roster.suspect(A, heard.now)
     heard.hosts(host("a"))
@@ -316,7 +316,7 @@ def test_a_new_life_and_an_answer_clear_of_all_suspicion() -> None:
 
 
 def test_this_host_does_not_suspect_itself() -> None:
-    """What refuses here is not the way."""
+    """A local refusal is not a network problem."""
     heard = Heard().hosts(host("here"))
     heard.roster.suspect(HERE, heard.now)
     member = heard.roster.host(HERE)

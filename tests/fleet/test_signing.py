@@ -1,4 +1,4 @@
-"""What no host of the fleet signed is not there, whoever can write to the store."""
+"""Records that no host of the fleet signed are hidden, whoever can write to the store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def state(store: SignedStore, bucket: Bucket = Bucket.HOSTS) -> list[Chang
 
 
 async def test_what_a_host_wrote_is_read_by_all(raw: InProcess) -> None:
-    """As it was written; whoever looks into the bucket sees JSON."""
+    """The value is read as written, and the bucket contains JSON."""
     revision = await host(raw).create(Bucket.HOSTS, "gpu1", GPU1)
     found = await raw.read(Bucket.HOSTS, "gpu1")
 
@@ -86,7 +86,7 @@ async def test_a_host_with_another_secret_is_no_member(raw: InProcess) -> None:
 
 
 async def test_what_is_written_over_by_a_stranger_is_gone(raw: InProcess) -> None:
-    """Whoever hears of it only now does not know what was there before, and all shall know the same."""
+    """A host that joins now never saw the previous value, and all hosts must know the same."""
     ours = host(raw)
     await ours.create(Bucket.HOSTS, "gpu1", GPU1)
     async with Watching(ours, Bucket.HOSTS) as watching:

@@ -45,7 +45,7 @@ async def eventually_put(store: Store, bucket: Bucket, key: str, value: bytes) -
 
 
 async def test_what_is_there_cannot_be_created(store: Store) -> None:
-    """Of two who create the same key, one has decided and the other hears of it."""
+    """Of two that create the same key, one succeeds and the other gets a Conflict."""
     await store.create(LASTING, "qwen", b"mine")
 
     with pytest.raises(Conflict):
@@ -65,7 +65,7 @@ async def test_only_one_of_many_creators_wins(engine: Engine) -> None:
 
 
 async def test_replacing_needs_the_last_revision(store: Store) -> None:
-    """Whoever writes after somebody else without having heard of it is refused."""
+    """A write with an outdated revision is refused."""
     first = await store.create(LASTING, "qwen", b"1")
     second = await store.replace(LASTING, "qwen", b"2", first)
 
@@ -93,7 +93,7 @@ async def test_putting_overwrites(store: Store) -> None:
 
 
 async def test_a_removed_key_can_be_created_again(store: Store) -> None:
-    """Nothing of it is in the way of the next one."""
+    """Nothing of the old key blocks the new one."""
     await store.create(LASTING, "qwen", b"1")
     await store.remove(LASTING, "qwen")
     gone = await store.read(LASTING, "qwen")
@@ -154,7 +154,7 @@ async def test_half_a_megabyte_is_no_trouble(engine: Engine) -> None:
 
 
 async def test_a_lease_ends_and_watchers_hear_of_it(engine: Engine) -> None:
-    """Nobody has to ask: whoever watches is told that the host fell silent."""
+    """Watchers are notified that the host is gone."""
     here, there = await engine.store(), await engine.store()
     async with Watching(there, LEASES) as watching:
         await watching.until(CaughtUp)
@@ -227,7 +227,7 @@ async def test_an_empty_bucket_is_caught_up_with_at_once(store: Store) -> None:
 
 
 async def test_after_an_interruption_a_watch_begins_anew(engine: Engine) -> None:
-    """Whoever was cut off hears the whole state again, what changed meanwhile included, and then goes on."""
+    """A reconnected watcher gets the whole state again, including changes in between, and then continues."""
     here, there = await engine.store(), await engine.store()
     await here.put(LASTING, "stays", b"1")
     async with Watching(there, LASTING) as watching:

@@ -1,4 +1,4 @@
-"""Our own questions over real sockets: what is asked, and what is made of whatever comes back."""
+"""Our own HTTP requests over real sockets: what is sent, and how any response is handled."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_body_is_read_to_its_end_or_to_the_limit(rest: bytes, body: byte
 
 
 async def test_who_wants_no_body_does_not_wait_for_one() -> None:
-    """A health check is over with the head, though the server keeps the connection."""
+    """A health check ends with the head, even if the server keeps the connection open."""
     async with server(OK + b"\r\n", hangs=True) as (address, _):
         answer = await fetch(address, "/health", Dialler(), within=5, most=0)
 
@@ -119,7 +119,7 @@ async def test_an_interim_answer_is_not_the_answer() -> None:
     ids=range(11),
 )
 async def test_what_is_no_answer_is_a_value_error(answer: bytes) -> None:
-    """Whatever a server says, the one who asked hears that it was not HTTP."""
+    """The caller gets a ValueError for any response that is not HTTP."""
     async with server(answer) as (address, _):
         with pytest.raises(ValueError, match=r"\w"):
             await fetch(address, "/", Dialler(), within=5)

@@ -32,7 +32,7 @@ def test_a_record_of_a_fleet_may_be_nested_as_deeply_as_it_likes() -> None:
 
 
 def test_a_trace_may_be_nested_as_deeply_as_it_likes() -> None:
-    """The line is told."""
+    """The error names the line."""
     with pytest.raises(TraceError, match="line 2"):
         parse(f'\n{{"t": "model", "name": {NESTED}')
 

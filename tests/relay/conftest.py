@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 async def open_house(tmp_path: Path) -> AsyncIterator[OpenHouse]:
-    """Opens the house a test asks for; it is closed and looked over after the test."""
+    """Starts the relay that a test needs; it is closed and checked after the test."""
     async with AsyncExitStack() as stack:
 
         async def opened(
@@ -61,7 +61,7 @@ def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever cannot be reached is tried only once more."""
+    """An unreachable server is tried only once more."""
     monkeypatch.setattr("hotseat.relay.exchange.exchange.UNREACHABLE_S", 0.0)
 
 

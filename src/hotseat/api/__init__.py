@@ -1,1 +1,1 @@
-"""The management application: routes and shapes. Inference never passes through here; that is the relay's road."""
+"""The management application: routes and schemas. Inference requests go through the relay and never get here."""

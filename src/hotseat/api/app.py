@@ -1,4 +1,4 @@
-"""The management application, put together. uvicorn serves it on a private unix socket; the relay leads to it."""
+"""Assembles the management application. uvicorn serves it on a private unix socket behind the relay."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ ROOMS = (
 
 
 def build(house: House) -> FastAPI:
-    """All management routes for one house."""
-    # FastAPI's own pages load from the internet; ours are in docs_page.py.
+    # FastAPI's own pages load files from the internet; docs_page.py serves ours.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.house = house
     for room in ROOMS:

@@ -1,4 +1,4 @@
-"""How a route reaches the house it serves."""
+"""FastAPI dependencies of the routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Here = Annotated[House, Depends(house_of)]
 
 
 def account_of(request: Request, here: Here) -> Account | None:
-    """Whose key it is that the relay let in; None where there are no keys."""
+    """The account of the admitted key; None if no keys are configured."""
     held = request.headers.get(HELD)
     if held is None:
         return None
@@ -39,4 +39,4 @@ def check_may_act_on_all(asker: Asker) -> None:
 
 
 FOR_ALL_MODELS = Depends(check_may_act_on_all)
-"""Of a route that stops, hides or moves models that its caller did not name."""
+"""For routes that stop, hide or move models that the caller did not name."""

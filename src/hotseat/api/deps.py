@@ -1,4 +1,4 @@
-"""What the routes need of the house around them. The composition root fills it; the routes only read and ask."""
+"""What the routes need from the rest of hotseat. app.py fills it; routes only use it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Logs(Protocol):
-    """What the model servers print. Every configured model may be asked for, also one that never ran."""
+    """The output of model servers. Works for every configured model, including one that never ran."""
 
     def models(self) -> Iterable[ModelName]: ...
     def tail(self, model: ModelName, lines: int) -> list[str]: ...
@@ -27,16 +27,16 @@ class Logs(Protocol):
 
 
 class Precedence(Protocol):
-    """Lets models make way for somebody."""
+    """Makes models yield memory."""
 
     def make_way(self, because: str, places: frozenset[Place] = frozenset()) -> None: ...
 
     def resume(self) -> str:
-        """Returns for whom models make way all the same; empty: for nobody."""
+        """The remaining reason for which models yield; empty: none."""
 
 
 class FleetDesk(Protocol):
-    """Where operators ask about the fleet; each raises HotseatError with a sentence where it cannot."""
+    """Operators' access to the fleet. Each method raises HotseatError with an explanation if it fails."""
 
     @property
     def name(self) -> HostName: ...
@@ -49,16 +49,16 @@ class FleetDesk(Protocol):
     async def take_back(self, host: str, order: Order) -> None: ...
 
     async def move(self, model: str, to: str) -> str:
-        """Says what was done."""
+        """Returns a description of what was done."""
 
     def sightings(self, model: ModelName) -> list[Sighting]:
-        """Where else a model is."""
+        """The other hosts that hold the model."""
 
     def offering(self, model: ModelName) -> list[HostName]:
-        """Who else may run it."""
+        """The other hosts that may run it."""
 
     async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
-        """What another host says of a model, as its API answers; None where it does not, within a short time."""
+        """What another host's API reports about a model; None if it does not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +66,18 @@ class House:
     dispatcher: Dispatcher
     journal: Journal
     settings: Callable[[], Settings]
-    """Asked each time: a reload changes the answer."""
+    """Called each time, since a reload changes the result."""
     logs: Logs
     activity: Activity
     under_way: Callable[[], Sequence[UnderWay]]
     """Every request to a model that has not ended."""
     history: Callable[[float, str | None, int], Awaitable[Sequence[Finished]]]
-    """The newest that ended after a moment, of one model or of all, oldest first; as many as that at most."""
+    """The newest requests that ended after a time, of one model or all, oldest first, up to a limit."""
     config: Callable[[], ConfigReport]
     reload: Callable[[], Awaitable[ReloadResult]]
     precedence: Precedence
     accounts: Callable[[], Sequence[Account]]
-    """Of the keys that are configured."""
+    """Of the configured keys."""
     metrics: Callable[[], bytes]
     """Prometheus text."""
     is_closing: Callable[[], bool]
@@ -85,8 +85,8 @@ class House:
     started_at: float
     """Wall-clock time."""
     share_read: Callable[[ModelName], float | None] = lambda _: None
-    """The part of its files that a loading server has read; None where nobody can tell."""
+    """The share of its files that a loading server has read; None if unknown."""
     silent: Callable[[], Mapping[ModelName, Seconds]] = dict
     """Models whose server answers neither requests nor its health check, and for how long."""
     fleet: Callable[[], FleetDesk | None] = lambda: None
-    """None: this host is alone."""
+    """None: this host is not in a fleet."""

@@ -1,4 +1,4 @@
-"""Waiting that ends when the client does: whoever hangs up gives back its ticket and its place in a feed."""
+"""Waits that end when the client disconnects, which then gives up its ticket or its subscription."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HUNG_UP = 499
-"""nginx's status for it; nobody is left to read it."""
+"""nginx's status for a disconnected client; nobody reads it."""
 
 
 class ClientGone(Exception):
-    """The client hung up before its answer."""
+    """The client disconnected before its response."""
 
 
 async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
-    """Await `work`; when the client hangs up first, cancel it and raise ClientGone."""
+    """Await `work`; if the client disconnects first, cancel it and raise ClientGone."""
     tasks = Tasks()
     until = asyncio.timeout(None)
     try:
@@ -49,10 +49,10 @@ async def _expire_at_hang_up(receive: Receive, until: asyncio.Timeout) -> None:
 
 
 class LiveStream(StreamingResponse):
-    """A feed without end: noticed as left at once, not at its next line, and closed by whatever road it ends."""
+    """An endless feed that notices a disconnect at once, not at its next event, and always closes its source."""
 
     def __init__(self, feed: AsyncGenerator[str, None]) -> None:
-        # A reverse proxy that buffers would hold a quiet feed back for minutes.
+        # A buffering reverse proxy would hold back a quiet feed for minutes.
         super().__init__(feed, headers={"X-Accel-Buffering": "no"}, media_type="text/event-stream")
         self._feed = feed
 
@@ -65,7 +65,7 @@ class LiveStream(StreamingResponse):
 
 
 async def lasting(source: AsyncGenerator[T, None], seconds: float) -> AsyncGenerator[T, None]:
-    """What the source says until the time is up."""
+    """The items of the source until the time is up."""
     until = asyncio.get_running_loop().time() + seconds
     async with aclosing(source):
         while True:
@@ -85,14 +85,14 @@ class _Over(Enum):
 async def listening(
     sources: Sequence[AsyncGenerator[T, None]], pause_s: float
 ) -> AsyncGenerator[AsyncGenerator[T | None, None], None]:
-    """What the sources say from now on, as it comes, with a None whenever all were silent for `pause_s`."""
-    # One place: a reader that does not keep up is felt by the source, which knows how to say that it skipped.
+    """The items of all sources from now on as they arrive, with a None whenever all were silent for `pause_s`."""
+    # Size 1: a slow reader then blocks the source, which can report skipped items.
     heard: asyncio.Queue[T | _Over] = asyncio.Queue(maxsize=1)
     tasks = Tasks()
     for source in sources:
         tasks.start(_listen(source, heard), "listen to a feed")
     try:
-        await asyncio.sleep(0)  # all have begun to listen: what is read of the past from here on leaves no hole
+        await asyncio.sleep(0)  # all sources listen now, so history read from here on leaves no gap
         coming = _until_all_are_over(heard, len(sources), pause_s)
         yield coming
     finally:

@@ -1,4 +1,4 @@
-"""Every failure becomes one sentence in the shape its reader expects: management results, or the errors of /v1/."""
+"""Renders every failure in the format its client expects: management results, or the errors of /v1/."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def tell_failures(app: FastAPI, house: House) -> None:
-    """Give `app` a handler for everything that its routes may raise."""
+    """Register handlers for everything that the routes may raise."""
 
     async def hotseat_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HotseatError)
-        if isinstance(error, LoadFailed):  # who may load a model may see what its server wrote
+        if isinstance(error, LoadFailed):  # whoever may load a model may see its server's output
             error = error.for_operators()
         return refusal(request, error, house.settings().error_format)
 
@@ -44,7 +44,7 @@ def tell_failures(app: FastAPI, house: House) -> None:
 
     async def bug(request: Request, error: Exception) -> Response:
         body = failure(f"{request.method} {request.url.path} failed inside hotseat; its log says why")
-        return JSONResponse(body, HTTPStatus.INTERNAL_SERVER_ERROR, USUAL)  # Starlette answers outside of Manners
+        return JSONResponse(body, HTTPStatus.INTERNAL_SERVER_ERROR, USUAL)  # Starlette skips our middleware here
 
     app.add_exception_handler(HotseatError, hotseat_error)
     app.add_exception_handler(HTTPException, no_such_route)
@@ -54,7 +54,7 @@ def tell_failures(app: FastAPI, house: House) -> None:
 
 
 def refusal(request: Request, error: HotseatError, error_format: ErrorFormat) -> Response:
-    """The error in the dialect of its reader, with what is known about trying again."""
+    """The error in the client's format, with retry headers."""
     headers = {"X-Error-Code": error.code}
     if error.retry_after is not None:
         headers["Retry-After"] = str(ceil(min(max(error.retry_after, 1), 60)))
@@ -68,7 +68,7 @@ def failure(message: str) -> dict[str, Any]:
 
 
 def encodable(text: str) -> str:
-    """Lone surrogates, as undecodable output of a process leaves them, have no place in JSON."""
+    """Replace lone surrogates, which come from undecodable process output and are invalid in JSON."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -86,7 +86,7 @@ def _body(request: Request, error: HotseatError, error_format: ErrorFormat) -> d
 
 
 def _wants_an_object(request: Request, error_format: ErrorFormat) -> bool:
-    """The relay's rule for the same callers."""
+    """The same rule as in the relay."""
     if error_format is not ErrorFormat.AUTO:
         return error_format is ErrorFormat.OPENAI
     agent = request.headers.get("user-agent", "")

@@ -1,4 +1,4 @@
-"""A model's story across the fleet: where else it is, in the words of the hosts that have it."""
+"""A model's state across the fleet, as reported by the hosts that have it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BEST_FIRST = ("ready", "loading", "waking")
 
 
 async def elsewhere(desk: FleetDesk, model: ModelName) -> list[Elsewhere]:
-    """All are asked at once, so that the silent ones cost one short wait."""
+    """Queries all hosts at once, so that silent ones cost one short wait."""
     return list(await asyncio.gather(*(_told(desk, seen, model) for seen in desk.sightings(model))))
 
 
@@ -30,7 +30,7 @@ async def _told(desk: FleetDesk, seen: Sighting, model: ModelName) -> Elsewhere:
 
 
 async def story_of_guest(desk: FleetDesk, model: ModelName) -> ModelStory:
-    """Of a model that only others have: what the host says where it is, or else one that may run it."""
+    """For a model that only other hosts have: the report of a host that holds it, or else of one that may run it."""
     seen = sorted(desk.sightings(model), key=_rank)
     host = seen[0].host if seen else next(iter(desk.offering(model)), None)
     if host is None:

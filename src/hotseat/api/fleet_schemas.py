@@ -1,4 +1,4 @@
-"""The shapes of answers about the fleet."""
+"""Schemas of responses about the fleet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FleetDevice(BaseModel):
 
 
 class FleetHost(BaseModel):
-    """A host, as it last said of itself and as it stands with this one."""
+    """A host: its last published state, and how this host sees it."""
 
     host: str
     address: str
@@ -52,7 +52,7 @@ class FleetHost(BaseModel):
 
 
 class FleetClaim(BaseModel):
-    """Who was chosen to load a model, and has not begun."""
+    """A host chosen to load a model, before the load starts."""
 
     model: str
     host: str
@@ -61,7 +61,7 @@ class FleetClaim(BaseModel):
 
 
 class AbsentHost(BaseModel):
-    """A host that is not there, and what it is told to do when it comes."""
+    """An absent host, and the orders that wait for it."""
 
     host: str
     cordoned: bool

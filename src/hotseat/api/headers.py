@@ -1,4 +1,4 @@
-"""What holds for every answer of the management application: its headers, and that HEAD is answered as GET is."""
+"""Headers of every response of the management application, and HEAD handled as GET."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USUAL = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
 class Manners:
-    """Nothing here may be answered from a cache: a load has an effect, and a state is true for a moment only."""
+    """Disables caching: a load has an effect, and a state is current only for a moment."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -23,7 +23,7 @@ class Manners:
         async def politely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                # Files know their own age.
+                # Static files (with an ETag) may be cached.
                 skipped = "Cache-Control" if "etag" in headers else ""
                 headers.update({name: value for name, value in USUAL.items() if name != skipped})
             await send(message)
@@ -32,7 +32,7 @@ class Manners:
 
 
 def _as_get(scope: Scope) -> Scope:
-    """uvicorn leaves the body out. Only a load has no HEAD: looking at it must not start a model."""
+    """uvicorn omits the body. Only a load has no HEAD, which must not start a model."""
     if scope["type"] != "http" or scope["method"] != "HEAD" or scope["path"].endswith("/load"):
         return scope
     return {**scope, "method": "GET"}

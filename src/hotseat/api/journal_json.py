@@ -1,4 +1,4 @@
-"""The journal in JSON. Recipes, hooks and catalogs stay out of it: they may hold secrets."""
+"""The journal as JSON. It omits launch commands, hooks and catalogs, which may contain secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def as_sse(item: Entry | Gap) -> str:
-    """One server-sent event; its id is what `Last-Event-ID` brings back."""
+    """One server-sent event; clients send its id back as `Last-Event-ID`."""
     if isinstance(item, Gap):
         return sse("gap", json.dumps({"n": item.n}), item.n)
     return sse(type(item.event).__name__, told(item).model_dump_json(), item.n)
@@ -37,7 +37,7 @@ def sse(event: str, text: str, number: int) -> str:
 
 
 def told(entry: Entry) -> JournalEntry:
-    # When the scheduler wants to be woken is between it and the dispatcher, and on a clock that nobody else reads.
+    # WakeAt concerns only the scheduler and the dispatcher, on a clock that nobody else reads.
     commands = [with_type(command) for command in entry.commands if not isinstance(command, WakeAt)]
     return JournalEntry(n=entry.n, at=entry.at, event=with_type(entry.event), commands=commands)
 
@@ -47,7 +47,7 @@ def with_type(thing: Event | Command) -> dict[str, Any]:
 
 
 def plain(thing: Any) -> Any:
-    """A fact, a wish or a part of one, as JSON can say it. Typed Any because it walks through all of them."""
+    """An event, a command or a part of one as JSON values. Typed Any because it walks through all of them."""
     match thing:
         case Catalog():
             return list(thing.models)
@@ -79,7 +79,7 @@ def about(model: ModelName, entries: Sequence[Entry]) -> list[Entry]:
 def last_cause(
     model: ModelName, entries: Sequence[Entry], kind: type[StartUpstream] | type[StopUpstream]
 ) -> Cause | None:
-    """Why the model was last started, or last stopped."""
+    """Why the model was last started or stopped."""
     for entry in reversed(entries):
         for command in entry.commands:
             if isinstance(command, kind) and command.model == model:

@@ -1,4 +1,4 @@
-"""The OpenAPI document. The relay serves the inference endpoints; here they are only described, never reached."""
+"""The OpenAPI document. It also describes the inference endpoints, which the relay serves."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ModelField = Annotated[str, Field(description="A configured name or an alias.")]
 
 
 def example(**fields: Any) -> ConfigDict:
-    """What "Try it out" begins with."""
+    """The initial content of "Try it out"."""
     return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
 class Request(BaseModel):
-    """Fields that are not listed are passed on as they are."""
+    """Fields that are not listed are forwarded unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -124,7 +124,7 @@ def embeddings(body: EmbeddingRequest) -> EmbeddingResult: ...  # type: ignore[e
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """OpenAPI 3.1 for everything hotseat answers itself, whoever in the house serves it."""
+    """OpenAPI 3.1 for all that hotseat answers itself, including the relay's endpoints."""
     described = get_openapi(
         title=TITLE,
         version=__version__,
@@ -141,10 +141,10 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 
 def _tell_our_400(responses: dict[str, Any]) -> None:
-    """FastAPI announces its own answer to wrong parameters; ours is a 400 with one sentence."""
+    """Replace FastAPI's own 422 for wrong parameters by our 400 with one message."""
     if "HTTPValidationError" in str(responses.get("422")):
         del responses["422"]
-        # The relay refuses a path that two parsers could read in two ways before the API has seen it.
+        # The relay rejects an ambiguous path before the API sees it.
         shapes = [{"$ref": f"#/components/schemas/{shape}"} for shape in ("Failure", "Error")]
         told = {"application/json": {"schema": {"anyOf": shapes}}}
         responses.setdefault("400", {"description": "A parameter or the path is wrong.", "content": told})

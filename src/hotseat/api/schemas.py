@@ -1,4 +1,4 @@
-"""The shapes of answers, as the interface contract names them and as OpenAPI shows them."""
+"""Response schemas, as in the interface contract and in OpenAPI."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LoadStatus(BaseModel):
 
 
 class Abilities(BaseModel):
-    """What the configuration says a model can do."""
+    """What a model can do according to the configuration."""
 
     input: list[str]
     output: list[str]
@@ -79,7 +79,7 @@ class Ready(Result):
 
 
 class Failure(BaseModel):
-    """A management call that failed; `message` and `error` are the same sentence."""
+    """A management call that failed; `message` and `error` have the same text."""
 
     status: Literal["error"] = "error"
     message: str
@@ -90,11 +90,11 @@ class Error(BaseModel):
     error: str
 
 
-# Ours, under /hotseat/
+# Our own, under /hotseat/
 
 
 class Ticket(BaseModel):
-    """A request that waits."""
+    """A waiting request."""
 
     ticket: int
     model: str
@@ -114,7 +114,7 @@ class Queue(BaseModel):
 
 
 class Footprint(BaseModel):
-    """How much memory a model takes of each device, in bytes."""
+    """Memory use of a model per device, in bytes."""
 
     counts_as: Annotated[dict[str, int] | None, Field(description="What is set aside for it; null: a whole device.")]
     source: Annotated[Literal["declared", "measured", "estimated", "unknown"], Field(description="Who says so.")]
@@ -249,7 +249,7 @@ class Cause(BaseModel):
 
 
 class JournalEntry(BaseModel):
-    """One thing that happened and what was decided on it."""
+    """An event and the commands it caused."""
 
     n: int
     at: Annotated[float, Field(description="Unix time.")]
@@ -258,7 +258,7 @@ class JournalEntry(BaseModel):
 
 
 class ModelStory(Model):
-    """A model, who waits for it, and what happened to it last."""
+    """A model, the requests that wait for it, and its recent history."""
 
     host: Annotated[str | None, Field(description="Of the fleet, whose story this is; null: this one is alone.")] = None
     elsewhere: Annotated[list[Elsewhere], Field(description="On which other hosts the model is.")] = []

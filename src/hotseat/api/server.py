@@ -1,4 +1,4 @@
-"""Serves the management app on a private socket, as one more upstream that is always ready."""
+"""Serves the management app on a private socket, as an upstream that is always ready."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ApiServer(uvicorn.Server):
-    """uvicorn without its own signal handling: signals are ours."""
+    """uvicorn without its signal handling: hotseat handles signals itself."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -39,7 +39,7 @@ class ApiServer(uvicorn.Server):
 
 @asynccontextmanager
 async def served(app: FastAPI, address: Address) -> AsyncIterator[None]:
-    """Serve the management app on its private socket; inside the block it answers."""
+    """Serve the management app on its private socket; it answers inside the block."""
     assert address.unix_path is not None
     config = uvicorn.Config(
         app,
@@ -65,7 +65,7 @@ async def served(app: FastAPI, address: Address) -> AsyncIterator[None]:
 
 @contextmanager
 def private_socket(path: str) -> Iterator[socket.socket]:
-    """Nobody but us may connect: whoever comes in by this door is asked for no key. uvicorn would let everybody in."""
+    """Only our user may connect, since no key is checked here. uvicorn's own socket would admit everybody."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with only_for_us():
@@ -78,7 +78,7 @@ def private_socket(path: str) -> Iterator[socket.socket]:
 
 @contextmanager
 def only_for_us() -> Iterator[None]:
-    """Files that are made meanwhile are born with mode 0600. fchmod on a socket would do it on Linux alone."""
+    """Files created inside the block have mode 0600. fchmod on a socket works only on Linux."""
     before = os.umask(0o177)
     try:
         yield

@@ -1,1 +1,1 @@
-"""Many hosts, one address: who is there, what runs where, and which of them serves a request."""
+"""Many hosts, one address: which are alive, what runs where, and which one serves a request."""

@@ -1,4 +1,4 @@
-"""Where operators ask about the fleet and give orders to its hosts. What they name is looked up here."""
+"""Operators' view of the fleet and their orders for its hosts. Names of hosts and models are checked here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Belonging(Ourselves, Protocol):
-    """This host, and how it stands towards its fleet."""
+    """This host, and its connection to the fleet."""
 
     @property
     def standing(self) -> Standing: ...
@@ -64,21 +64,21 @@ class Desk:
         await orders.change(self._store, self._known(host), self.name, lambda given: given | {order})
 
     async def take_back(self, host: str, order: Order) -> None:
-        """Also of a host that is not there: its orders wait for it."""
+        """Also for an absent host: its orders wait for it."""
         await orders.change(self._store, self._known(host), self.name, lambda given: given - {order})
 
     async def move(self, model: str, to: str) -> str:
-        """Load it there, then stop it where it was; says what was done."""
+        """Load the model there, then stop it where it was; returns what was done."""
         found = self._roster.resolve(model)
         if found is None:
             names = [name for name, _ in self._roster.names()]
             raise UnknownModel(f'no host of the fleet has a model called "{model}".{did_you_mean(model, names)}')
         return await self._mover.move(found, self._known(to))
 
-    # A model, wherever it is
+    # Models on other hosts
 
     def sightings(self, model: ModelName) -> list[Sighting]:
-        """Where else it is, in whatever phase."""
+        """Other hosts that hold it, in any phase."""
         return [
             Sighting(member.name, member.residents[model].phase)
             for member in sorted(self._roster.holders(model), key=lambda member: member.name)
@@ -86,11 +86,11 @@ class Desk:
         ]
 
     def offering(self, model: ModelName) -> list[HostName]:
-        """Who else has it in its configuration."""
+        """Other hosts that are configured for it."""
         return sorted(member.name for member, _ in self._roster.offering(model) if member.name != self.name)
 
     async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
-        """What that host says of it; None where it does not say."""
+        """That host's report; None if it is silent."""
         member = self._roster.host(host)
         return None if member is None else await self._envoy.story(host, member.record.address, model)
 

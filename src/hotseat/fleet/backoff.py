@@ -1,4 +1,4 @@
-"""Pauses before another try: they grow, with chance in them, so that those cut off together do not return together."""
+"""Random delays that grow between retries, so that hosts cut off together do not all reconnect together."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Pauses:
         self._bound_s = least_s
 
     def next(self) -> Seconds:
-        """From the least on, up to twice as long as the last time."""
+        """Between the minimum and a limit that doubles with each call."""
         self._bound_s = min(self._most_s, 2 * self._bound_s)
         return chance(self._least_s, self._bound_s)
 
     def forget(self) -> None:
-        """It went well: the next pause is a short one again."""
+        """Start again with a short delay after a success."""
         self._bound_s = self._least_s

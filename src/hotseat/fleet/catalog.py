@@ -1,7 +1,7 @@
-"""PURE: what the hosts of a fleet may run, and by which names it is called.
+"""PURE: the models that the hosts of a fleet offer, and their names.
 
-Hosts with the same configuration have the same catalog, so there are few of them, and they change when somebody edits
-a configuration: then the lists are made anew, so that nothing has to be searched where requests pass.
+Hosts with the same configuration share a catalog, so there are few, and they change only when somebody edits a
+configuration. The indexes are rebuilt then, so that no request has to search.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Menu:
     def __init__(self) -> None:
         self._catalogs: dict[str, CatalogRecord] = {}
         self._offers: dict[ModelName, dict[str, Offer]] = {}
-        """By model and digest."""
+        """By model and catalog digest."""
         self._aliases: dict[str, ModelName] = {}
         self.kept: dict[ModelName, int] = {}
-        """Models of which some replicas are always wanted, and how many."""
+        """Models with a minimum number of replicas, and that number."""
 
     def put(self, digest: str, catalog: CatalogRecord) -> None:
-        # Renewed once a day by each host, and nearly always the same.
+        # Each host renews it once a day, nearly always unchanged.
         if self._catalogs.get(digest) != catalog:
             self._catalogs[digest] = catalog
             self._list_anew()
@@ -54,7 +54,7 @@ class Menu:
         return self._offers.get(model, {})
 
     def resolve(self, name: str) -> ModelName | None:
-        """The model that is called so: one's own name comes before another's alias."""
+        """The model with this name or alias; a model's own name wins over another model's alias."""
         model = ModelName(name)
         return model if model in self._offers else self._aliases.get(name)
 

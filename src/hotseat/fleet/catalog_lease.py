@@ -1,4 +1,4 @@
-"""Keeps the catalog in the store. Of all hosts that have the same one, whoever's time comes first renews it."""
+"""Keeps the catalog in the store. Of all hosts with the same one, the first whose timer fires renews it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Instant, Seconds
 
 EARLY_S, LATE_S = 6 * 3600.0, 12 * 3600.0
-"""A catalog lives for a day: it is renewed somewhere between."""
+"""Renewed at a random time between these; it expires after a day."""
 UNSURE_S: tuple[Seconds, Seconds] = (900.0, 3600.0)
-"""Found there, and nobody knows how old it is."""
+"""The same for a stored catalog of unknown age."""
 
 
 class _State(Enum):
-    """Whether our catalog was in what the watch told first."""
+    """Was our catalog in the watch's initial state?"""
 
     UNHEARD = "unheard"
     HEARD = "heard"
@@ -36,12 +36,12 @@ class CatalogLease:
         self._store = store
         self._offers = offers
         self._digest = ""
-        """Of what we know to be there."""
+        """Of the stored catalog."""
         self._due: Instant = 0.0
         self._state = _State.UNHEARD
 
     async def keep(self, digest: str) -> None:
-        """See to it that the catalog of this digest is there, and stays."""
+        """Make sure that the catalog of this digest is stored and does not expire."""
         if digest == self._digest and _now() < self._due:
             return
         is_renewal = digest == self._digest
@@ -57,7 +57,6 @@ class CatalogLease:
         self._digest = digest
 
     def notice(self, change: Change) -> None:
-        """What is heard of the bucket."""
         match change:
             case BegunAnew():
                 self._state = _State.UNHEARD

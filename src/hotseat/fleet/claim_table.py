@@ -1,4 +1,4 @@
-"""PURE: claims, as heard of, by their model and by the host that was chosen."""
+"""PURE: load claims received from the store, by model and by chosen host."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from hotseat.identifiers import HostName, Instant, ModelName, Seconds
 
 CLAIM_S: Seconds = LEASE_S
-"""A claim counts for so long since it was heard of: the store may be unable to tell that it has ended."""
+"""How long a received claim counts, since the store may be unable to report its end."""
 SETTLING_S: Seconds = 2.0
-"""A claim that was taken back counts a little longer: that its host now has the model is told on another way, and may
+"""A withdrawn claim counts a little longer: the record that shows the model on its host travels separately and may
 arrive later."""
 
 K1 = TypeVar("K1")
@@ -27,8 +27,6 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A claim, as heard of."""
-
     key: str
     claim: Claim
     revision: Revision
@@ -74,7 +72,7 @@ class Holdings:
 
 
 def take(lists: dict[K1, dict[K2, V]], key: K1, entry: K2) -> None:
-    """Strike out one entry; a list without any is no list."""
+    """Remove one entry, and the list once it is empty."""
     entries = lists[key]
     del entries[entry]
     if not entries:

@@ -1,6 +1,6 @@
-"""Speaks with other hosts of the fleet about models: asks one why, or asks it to stop one.
+"""Asks other hosts of the fleet for a model's state, or to stop a model.
 
-Requests of clients go another way, through the relay. These are an operator's, and few.
+Client requests go through the relay. These are an operator's, and rare.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, HostName, ModelName, Seconds
 
 STORY_S: Seconds = 2.0
-"""Whoever asks why waits no longer for another host's answer."""
+"""How long a status query waits for another host."""
 STOP_S: Seconds = 600.0
-"""Requests in flight may finish; after that the host is taken for stuck."""
+"""Lets requests in flight finish; after that the host counts as stuck."""
 MOST_BYTES: Bytes = 4 << 20
 OPERATOR = ClientId("operator")
 
@@ -37,16 +37,16 @@ class Envoy:
         self._dialler = Dialler()
 
     async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
-        """What a host says of a model; None where it does not, within a short time."""
+        """What a host reports about a model; None if it does not answer in time."""
         try:
             path = f"/hotseat/models/{in_path(model)}?here=true"
             status, said = await self._ask("GET", host, address, path, STORY_S)
-        except (OSError, ValueError):  # a time-out too
+        except (OSError, ValueError):  # includes timeouts
             return None
         return said if status == HTTPStatus.OK else None
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:
-        """Return when the model's process there is gone; NotRunning, or HostSilent with what went wrong."""
+        """Return once the model's process there is gone. Raises NotRunning, or HostSilent with the problem."""
         try:
             status, said = await self._ask("DELETE", host, address, f"/upstream/{in_path(model)}", STOP_S)
         except (OSError, ValueError) as problem:

@@ -1,4 +1,4 @@
-"""What became of requests that were sent to other hosts, and of loads that had to be agreed upon: counted, no more."""
+"""Counters of requests sent to other hosts, and of load decisions that hosts had to agree on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tally:
         self.agreements[_who_decided(agreed, me)] += 1
 
     def keep_only(self, hosts: Collection[HostName]) -> None:
-        """Hosts come and go under new names; what was counted of those that are gone would only ever grow."""
+        """Drop the counters of absent hosts: hosts come and go under new names, and the counters would only grow."""
         for counted in (self.passed_on, self.turned_away):
             for gone in [host for host in counted if host not in hosts]:
                 del counted[gone]

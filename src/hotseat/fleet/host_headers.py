@@ -1,4 +1,4 @@
-"""PURE: the header fields by which one host of a fleet asks another: who asks, for whom, with which role."""
+"""PURE: the header fields of a request from one fleet host to another: sender, client, role."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ FROM_HOST, FOR_CLIENT, FOR_MODEL = b"hotseat-from", b"hotseat-client", b"hotseat
 FOR_ROLE, PROOF = b"hotseat-role", b"hotseat-proof"
 INFERENCE, OPERATE = Role.INFERENCE.value.encode(), Role.OPERATE.value.encode()
 BLANKS = b" \t"
-"""The parser of HTTP heads leaves those after a value."""
+"""The HTTP parser leaves these after a value."""
 
 
 def said_by(*parts: bytes) -> bytes:
-    """Sender, method, target, model, client, role: none of them can hold the line end that is between them.
+    """The text to sign: sender, method, target, model, client, role. None of them can contain the newline separator.
 
-    The body is not among them: whoever could change it on its way could as well read it, and TLS is for that.
+    The body is not included: whoever could change it in transit could also read it; TLS protects against both.
     """
     return b"\n".join(parts)
 
 
 def lines_for_fellow(me: HostName, client: ClientId, role: bytes) -> bytes:
-    """What goes along with a request that is passed on, beside its model and its proof."""
+    """The header lines of a forwarded request, except model and proof."""
     said = {FROM_HOST: me.encode(), FOR_CLIENT: client_in_line(client), FOR_ROLE: role}
     return b"".join(b"%b: %b\r\n" % line for line in said.items())
 
 
 def client_in_line(client: ClientId) -> bytes:
-    """As it is read on the other side."""
+    """As the receiver reads it."""
     return client.encode("latin-1", "replace").strip(BLANKS)
 
 

@@ -1,7 +1,7 @@
-"""What the hosts of a fleet prove to each other by a secret that none of them ever sends.
+"""How fleet hosts authenticate to each other with a secret that none of them ever sends.
 
-A proof is an HMAC-SHA256 over what is proven. While one secret takes the place of another there are two: everything is
-signed with both and either is believed, so that hosts may change one after the other, in any order.
+A proof is an HMAC-SHA256. While one secret replaces another, there are two: a host signs with both and accepts either,
+so that hosts can switch one by one, in any order.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     Clock = Callable[[], Seconds]
 
 BLOCK = 64
-"""Of SHA-256, in bytes."""
+"""Block size of SHA-256, in bytes."""
 MOST_SECRETS = 2
 MOST_SKEW_S: Seconds = 60.0
-"""How far the clocks of two hosts may be apart, and for how long a request that somebody recorded could be repeated."""
+"""The largest clock difference between two hosts, and how long somebody could replay a recorded request."""
 MOST_SEEN = 50_000
-"""Requests that are remembered so that none of them is taken twice, and as many again: some ten megabytes."""
+"""Requests remembered to detect replays, in each of two generations: about ten megabytes."""
 REQUEST, RECORD = b"hotseat request 1", b"hotseat record 1"
-"""What a proof is about comes first, so that a proof of one thing is none of another."""
+"""Each signed message starts with its purpose, so that a proof for one purpose is invalid for another."""
 
 
 class Hmac:
-    """HMAC-SHA256 (RFC 2104) with one key, both of its hashes begun: so it takes half the time of hmac.digest."""
+    """HMAC-SHA256 (RFC 2104) with both hashes precomputed for one key: takes half the time of hmac.digest."""
 
     __slots__ = ("_inner", "_outer")
 
@@ -51,7 +51,7 @@ class Hmac:
 
 
 class FleetSecret:
-    """One secret, or two while it is replaced. Nothing empty ever proves anything."""
+    """One secret, or two during a rotation. An empty secret never proves anything."""
 
     __slots__ = ("_keys",)
 
@@ -60,15 +60,14 @@ class FleetSecret:
 
     @property
     def fingerprint(self) -> bytes:
-        """The same for the same first secret, and of no use to whoever wants to guess it."""
+        """Equal for equal first secrets, and of no use for guessing the secret."""
         return self._keys[0].of(b"hotseat fingerprint 1")
 
     def sign(self, said: bytes) -> bytes:
-        """One proof for each secret."""
         return b",".join([key.of(said) for key in self._keys])
 
     def believes(self, said: bytes, proof: bytes) -> bool:
-        """Was this signed with one of our secrets? Each comparison takes as long as any other."""
+        """Was this signed with one of our secrets? Each comparison takes constant time."""
         given = proof.split(b",", MOST_SECRETS)[:MOST_SECRETS]
         for key in self._keys:
             ours = key.of(said)
@@ -78,12 +77,12 @@ class FleetSecret:
         return False
 
     def signs_alike(self, said: bytes, proof: bytes) -> bool:
-        """Was it signed with all of our secrets, so that it is believed when only one of them is left?"""
+        """Was it signed with all our secrets, so that it stays valid when only one of them is left?"""
         return set(self.sign(said).split(b",")) <= set(proof.split(b","))
 
 
 class Signer:
-    """Proves to another host that a request comes from this one: to that host alone, for a short time, and once."""
+    """Proves to one other host that a request comes from this one: valid for that host only, briefly, and once."""
 
     def __init__(self, secret: FleetSecret, clock: Clock = time.time) -> None:
         self._secret = secret
@@ -97,7 +96,7 @@ class Signer:
 
 
 class ProofChecker:
-    """Judges what other hosts prove to this one."""
+    """Verifies proofs from other hosts."""
 
     def __init__(self, me: HostName, secret: FleetSecret, clock: Clock = time.time) -> None:
         self._me = me
@@ -107,7 +106,7 @@ class ProofChecker:
         self._seen_before: set[bytes] = set()
 
     def check(self, host: str, said: bytes, proof: bytes) -> None:
-        """Raises HostUnproven with the reason, and what to do."""
+        """Raises HostUnproven with the reason and the remedy."""
         stamp, _, signed = proof.rpartition(b" ")
         if not self._secret.believes(_message(self._me, said, stamp), signed):
             text = f"{host} passed this on to {self._me} without proof that it knows our fleet.secret"
@@ -129,12 +128,12 @@ class ProofChecker:
 
 
 def _message(to: HostName, said: bytes, stamp: bytes) -> bytes:
-    """The receiver's name is in it: what a host proves to one is worth nothing to another."""
+    """Includes the receiver's name, so that a proof for one host is invalid at another."""
     return b"%b\n%b\n%b\n%b" % (REQUEST, to.encode(), said, stamp)
 
 
 class LogLimit:
-    """Lets one warning through in a while: what causes them may come a thousand times a second."""
+    """Lets one warning per interval through; the causes may occur a thousand times a second."""
 
     def __init__(self, every_s: Seconds, clock: Clock = time.monotonic) -> None:
         self._every_s = every_s

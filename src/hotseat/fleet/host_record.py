@@ -1,4 +1,4 @@
-"""PURE: what a host tells the others of itself, from what its scheduler and its configuration know."""
+"""PURE: builds the record that a host publishes, from its scheduler and configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIGITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What stays the same of a host from its start to its end."""
+    """The part of a host that does not change between start and exit."""
 
     name: HostName
     address: str
@@ -36,7 +36,7 @@ class Identity:
 def host_record(
     identity: Identity, labels: Mapping[str, str], view: View, catalog: Catalog, digest: str, *, is_leaving: bool
 ) -> HostRecord:
-    """The host as it is now; `digest` is that of `catalog_record(catalog)`."""
+    """The current record; `digest` is that of `catalog_record(catalog)`."""
     waits = _oldest_waits(view)
     return HostRecord(
         name=identity.name,
@@ -50,7 +50,7 @@ def host_record(
         residents=[
             _residence(model, catalog.models.get(model.name), view, waits.get(model.name, 0.0))
             for model in view.models
-            # Who waits here for room has been placed: nobody else needs to be chosen when the claim has ended.
+            # A model with waiting requests has been placed here: no other host need be chosen when its claim ends.
             if _phase(model) is not Phase.COLD or model.waiting
         ],
         is_leaving=is_leaving,
@@ -59,18 +59,18 @@ def host_record(
 
 
 def gist(record: HostRecord) -> object:
-    """What others act upon at once, to be compared: where what is, what room there is, and whether we leave."""
+    """The part of a record on which other hosts act at once, for comparison: models, memory, and whether we leave."""
     residents = [(each.model, each.phase, each.memory, each.pinned) for each in record.residents]
     return record.catalog, record.labels, record.is_leaving, record.devices, residents
 
 
 def _oldest_waits(view: View) -> dict[ModelName, Seconds]:
-    """The line has the oldest first."""
+    """The queue has the oldest first."""
     return {ticket.model: view.now - ticket.since for ticket in reversed(view.line)}
 
 
 def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait_s: Seconds) -> Residence:
-    """`spec` is None for a model that a reload took out of the catalog and that is still there."""
+    """`spec` is None for a resident model that a reload removed from the catalog."""
     return Residence(
         model=model.name,
         phase=_phase(model).value,
@@ -86,26 +86,26 @@ def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait
 
 
 def _phase(model: ModelView) -> Phase:
-    """One that failed is tried again by the next request here, and to others it rests: elsewhere comes first."""
+    """A failed model is retried by the next request here; other hosts see it as backing off and try elsewhere first."""
     has_failed = model.phase is Phase.COLD and model.failures and not model.waiting
     return Phase.RESTING if has_failed else model.phase
 
 
 def _idle_s(model: ModelView, view: View) -> Seconds:
-    """A model that loads for the first time was never used: JSON has no word for that."""
+    """0 for a model that was never used, since JSON has no infinity."""
     return max(0.0, round(view.now - model.last_used, 1)) if isfinite(model.last_used) else 0.0
 
 
 def catalog_record(catalog: Catalog) -> CatalogRecord:
-    """Our own models: neither peers' nor selectors, which each host resolves before it looks for a place.
+    """Our own models, without those of peers and without selectors, which each host resolves before placement.
 
-    Nothing in it was measured on this host, so that hosts with the same configuration write the same.
+    It contains no measurements, so hosts with the same configuration write the same record.
     """
     return CatalogRecord({name: _offer(spec) for name, spec in sorted(catalog.models.items())})
 
 
 def digest_of(record: CatalogRecord, fingerprint: bytes = b"") -> str:
-    """The same for the same contents, on every host with the same secret: others would write over what it signed."""
+    """Equal for equal contents and secret: hosts with different secrets would overwrite what the other signed."""
     return hashlib.sha256(fingerprint + msgspec.json.encode(record, order="sorted")).hexdigest()[:DIGITS]
 
 

@@ -1,4 +1,4 @@
-"""Answers the relay: who serves this request? Where hosts must agree first, it asks them."""
+"""Selects the host that serves a request; asks the store where hosts must agree first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 WARN_S: Seconds = 60.0
 ROUNDS = 3
-"""A host that was agreed upon may be gone by then."""
+"""Attempts, since a host may be gone by the time it was agreed on."""
 
 
 class Guide:
@@ -45,7 +45,7 @@ class Guide:
         clock: Callable[[], Instant],
         look_at_ourselves: Callable[[], None],
     ) -> None:
-        """`look_at_ourselves` tells the roster how it stands with this host."""
+        """`look_at_ourselves` updates this host's own entry in the roster."""
         self.name = roster.me
         self.signer = signer
         self._warnings = LogLimit(WARN_S, clock)
@@ -58,10 +58,10 @@ class Guide:
         self._addresses: dict[str, Address] = {}
         self._asked_for: set[ModelName] = set()
 
-    # The relay's questions
+    # Called by the relay
 
     def whither(self, model: ModelName, client: ClientId) -> Where | None:
-        """Who serves it; None where hosts must agree first. Raises where nobody can."""
+        """The host to use; None if hosts must agree first. Raises if no host can serve it."""
         self._asked_for.add(model)
         self._look_at_ourselves()
         decision = place(model, client, self._roster, self._clock())
@@ -70,7 +70,7 @@ class Guide:
     def agree(
         self, model: ModelName, client: ClientId, agreed: Callable[[Where | HotseatError], None]
     ) -> asyncio.Task[None]:
-        """The same, after asking the others; `agreed` is called once, unless the task is cancelled."""
+        """The same after the hosts agree; calls `agreed` once, unless the task is cancelled."""
 
         async def ask() -> None:
             where: Where | HotseatError
@@ -103,15 +103,15 @@ class Guide:
         self.tally.turned_away[host] += 1
         self._roster.suspect(host, self._clock())
 
-    # For those who look after the models
+    # For the reconciler
 
     def asked_for(self) -> set[ModelName]:
-        """What requests were for since this was last asked."""
+        """The models requested since the last call."""
         asked, self._asked_for = self._asked_for, set()
         return asked
 
     async def decide(self, decision: Load, *, unasked: bool = False) -> Agreed:
-        """Claim it, or hear who was first; known here from now on, before the store tells."""
+        """Claim the load, or learn who was first. The roster gets the claim before the watch reports it."""
         agreed = await claim(self._store, decision, self._roster.me, unasked=unasked)
         self.tally.agreed(agreed, self._roster.me)
         if agreed.revision is not None:
@@ -129,7 +129,7 @@ class Guide:
                 return self._where(decision)
             agreed = await self.decide(decision)
             log.info("chose host=%s to load model=%s because=%r", agreed.claim.host, model, agreed.claim.because)
-            if agreed.revision is None:  # apart: what we think is all there is
+            if agreed.revision is None:  # disconnected: our own decision is final
                 return self._at(decision.host)
         raise NowhereToGo(f"{model} cannot be placed: those who were chosen to load it do not answer. Ask again.")
 
@@ -147,7 +147,7 @@ class Guide:
         return Elsewhere(host, self._address(member.record.address))
 
     def _address(self, url: str) -> Address:
-        """The same object for the same text: what is remembered of requests hangs on it."""
+        """The same object for the same URL, since request caches use it as key."""
         known = self._addresses.get(url)
         if known is None:
             known = self._addresses[url] = address_of(url)

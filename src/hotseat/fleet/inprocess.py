@@ -1,6 +1,6 @@
-"""The store within one process: for a host that is alone, and for fleets of many hosts in one test.
+"""The store within one process: for a single host, and for tests of fleets with many hosts.
 
-Stores that share a board are one fleet. Each may be cut off and let in again, as a host loses NATS and finds it.
+Stores that share a board form one fleet. Each can be disconnected and reconnected, as a host loses and regains NATS.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Board:
-    """What stands in the buckets, who watches them, and when it lapses."""
+    """Contents, watchers and expiry times of the buckets."""
 
     def __init__(
         self, clock: Callable[[], Instant] = time.monotonic, lives_s: Mapping[Bucket, Seconds | None] = LIVES_S
@@ -66,7 +66,7 @@ class Board:
         self._tell(bucket, Removed(key, self._next()))
 
     def lapse(self) -> None:
-        """End the leases whose time has come."""
+        """End expired leases."""
         now = self._clock()
         for bucket, key in [lease for lease, end in self._ends.items() if end <= now]:
             self.remove(bucket, key)
@@ -88,7 +88,7 @@ class Board:
             watcher.notice(change)
 
     def _set_timer(self) -> None:
-        """For the lease that ends first; one that was renewed since rings in vain."""
+        """For the lease that ends first; the timer has no effect on one that was renewed since."""
         first = min(self._ends.values(), default=None)
         if first is None or (self._timer and first >= self._rings_at):
             return
@@ -104,7 +104,7 @@ class Board:
 
 
 class Watcher:
-    """Keeps the last change of each key until it is asked for it: as NATS does, which forgets what was overwritten."""
+    """Holds the latest change of each key until it is read; like NATS, it drops overwritten values."""
 
     def __init__(self) -> None:
         self._noticed: dict[str, Written | Removed] = {}
@@ -121,7 +121,7 @@ class Watcher:
         self._stirred.set()
 
     async def changes(self) -> AsyncIterator[Written | Removed]:
-        """Until cut off; what was not asked for by then is not told."""
+        """Changes until the watcher is cut off; unread ones are then dropped."""
         while not self._is_cut:
             if self._noticed:
                 yield self._noticed.pop(next(iter(self._noticed)))
@@ -131,7 +131,7 @@ class Watcher:
 
 
 class InProcess:
-    """One host's way to the board."""
+    """One host's connection to the board."""
 
     def __init__(self, board: Board | None = None) -> None:
         self._board = board or Board()
@@ -144,7 +144,7 @@ class InProcess:
         return self._let_in.is_set()
 
     def cut_off(self) -> None:
-        """From here on nothing is written, read or heard."""
+        """Fail reads and writes, and stop watches, until `let_in`."""
         self._let_in.clear()
         for watcher in self._watchers:
             watcher.cut()

@@ -1,7 +1,7 @@
-"""How hosts agree on who loads what: whoever creates the claim has decided, whoever comes second goes there too.
+"""How hosts agree who loads a model: whoever creates the claim decides, and later hosts use that decision.
 
-A claim is no lock and nobody waits for one. Without the store a host does as it decided alone: then two may load the
-same model, which is one load too many and nothing worse.
+A claim is not a lock, and nobody waits for one. Without the store a host decides alone; two hosts may then load the
+same model, which costs one extra load and nothing worse.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """Who loads the model, and by which write that was decided."""
+    """The host that loads the model, and the write that decided it."""
 
     claim: Claim
     revision: Revision | None
-    """None: by this host alone, without the store."""
+    """None: decided by this host alone, without the store."""
 
 
 def key_of(model: ModelName, replica: int) -> str:
@@ -35,11 +35,11 @@ def key_of(model: ModelName, replica: int) -> str:
 
 
 async def claim(store: Store, decision: Load, me: HostName, *, unasked: bool = False) -> Agreed:
-    """What this host decided, or what somebody else had decided before. Never raises for the store."""
+    """This host's decision, or an earlier one by another host. Never raises for store errors."""
     ours = Claim(decision.model, decision.host, me, decision.because, decision.replica, unasked)
     key = key_of(decision.model, decision.replica)
     try:
-        # Whoever was first may be done already: then there is nothing to read, and the way is free.
+        # The other claim may have ended before it is read: then try to create ours again.
         for _ in range(2):
             try:
                 return Agreed(ours, await store.create(Bucket.CLAIMS, key, encoded(ours)))
@@ -57,6 +57,6 @@ def _theirs(written: Written) -> Agreed:
 
 
 async def release(store: Store, held: Held) -> None:
-    """Take back a claim whose model is seen; if that fails, its lease ends by itself."""
+    """Withdraw a claim once its model is visible in a record; if that fails, its lease expires."""
     with suppress(Conflict, StoreError):
         await store.remove(Bucket.CLAIMS, held.key, held.revision)

@@ -1,9 +1,9 @@
-"""PURE: what it costs to load a model on a host, as seen from outside.
+"""PURE: the cost of loading a model on a host, as seen from another host.
 
-The prices are the scheduler's (scheduling/eviction.py): a model in use costs more than any number of unused ones, and
-an unused one what its loading takes over how soon it is probably used again. The gaps between its uses are known on
-its host alone; without them the guess is the scheduler's too: unused as long again. So what is chosen here is where
-it probably costs least. Who really leaves is decided there.
+The prices are the scheduler's (scheduling/eviction.py): a model in use costs more than any number of unused ones; an
+unused one costs its load time over the expected time until its next use. Only its own host knows the gaps between its
+uses; others assume, as the scheduler does without data, that it stays unused as long again. So this estimates where a
+load is cheapest; the host itself decides which model leaves.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 TAKES_NO_ROOM = (COLD, RESTING)
 NEVER_ENOUGH = float("inf")
 LADDERS_KEEP_S: Seconds = 5.0
-"""Prices change slowly, and what they are used for is only whom to look at more closely."""
+"""Prices change slowly, and are used only to preselect hosts."""
 
 
 class Clearing(NamedTuple):
-    """Room for a model on a host, and who probably leaves for it."""
+    """Memory for a model on a host, and the models that would probably leave."""
 
     price: float
     leave: tuple[Residence, ...]
 
 
 def fits(record: HostRecord, offer: Offer) -> bool:
-    """Would the model fit if nothing else were there?"""
+    """Would the model fit on an empty host?"""
     devices = record.devices
     for device, bytes_ in needs(record, offer).items():
         if device not in devices or bytes_ > devices[device].budget:
@@ -49,7 +49,7 @@ def fits(record: HostRecord, offer: Offer) -> bool:
 
 
 def needs(record: HostRecord, offer: Offer) -> Mapping[DeviceName, Bytes]:
-    """Without budgets nothing is counted; without a figure it is the whole first device."""
+    """Nothing without budgets; the whole first device without an estimate."""
     if not record.devices:
         return {}
     if offer.memory:
@@ -59,7 +59,7 @@ def needs(record: HostRecord, offer: Offer) -> Mapping[DeviceName, Bytes]:
 
 
 def promised(roster: Roster, member: Member, model: ModelName, now: Instant) -> Sequence[Offer]:
-    """Others that are about to be loaded there: claimed, or waited for without a process yet."""
+    """Other models about to be loaded there: claimed, or waited for without a process yet."""
     held = roster.claimed_on(member.name, now)
     if not held and not member.waited_for:
         return ()
@@ -80,7 +80,7 @@ def has_free_room(member: Member, offer: Offer, due: Sequence[Offer]) -> bool:
 
 
 def lacks(record: HostRecord, offer: Offer, due: Sequence[Offer]) -> dict[DeviceName, Bytes]:
-    """How much memory is missing, and where."""
+    """How much memory is missing, by device."""
     missing = {}
     for device, bytes_ in needs(record, offer).items():
         lack = bytes_ - record.devices[device].free
@@ -91,15 +91,15 @@ def lacks(record: HostRecord, offer: Offer, due: Sequence[Offer]) -> dict[Device
     return missing
 
 
-# What is not free
+# Memory that is not free
 
 
 def clearing(
     member: Member, offer: Offer, due: Sequence[Offer], now: Instant, sparing: Collection[ModelName]
 ) -> Clearing | None:
-    """What room for the model costs there; None: it cannot be made.
+    """The cost of making memory for the model there; None if impossible.
 
-    Where there is not enough for all who are about to come, it waits for them as for models in use.
+    If memory does not suffice for all models that are about to load, those count as models in use.
     """
     if not member.record.devices:
         return _one_at_a_time(member, due, now, sparing)
@@ -126,7 +126,7 @@ def _one_at_a_time(
 
 
 def _taking_turns(member: Member) -> tuple[Residence, ...]:
-    """A model asleep is in nobody's way where memory is not counted."""
+    """A sleeping model blocks nobody where memory is not counted."""
     return tuple(residence for residence in _with_process(member) if residence.phase != ASLEEP)
 
 
@@ -144,7 +144,7 @@ def _offers(
 
 
 def price(member: Member, residence: Residence, now: Instant) -> float:
-    """Of one resident. What is on its way out costs nothing more."""
+    """The price of one resident; 0 if it is already leaving."""
     if residence.phase in LEAVING:
         return 0.0
     users = member.load(residence.model)
@@ -153,11 +153,11 @@ def price(member: Member, residence: Residence, now: Instant) -> float:
     return price_unused(residence.load_s or UNKNOWN_LOAD_S, next_use_s((), member.unused_s(residence, now)))
 
 
-# At a glance
+# Estimates
 
 
 def at_most(member: Member, offer: Offer, due: Sequence[Offer], now: Instant) -> float:
-    """What room costs there at most, without looking for the best set: enough to see whom to look at more closely."""
+    """An upper bound of the cost, without the search for the best set: enough to preselect hosts."""
     if not member.record.devices:
         room = _one_at_a_time(member, due, now, ())
         return NEVER_ENOUGH if room is None else room.price
@@ -172,7 +172,7 @@ def at_most(member: Member, offer: Offer, due: Sequence[Offer], now: Instant) ->
 
 
 def _ladder(member: Member, device: DeviceName, now: Instant) -> list[tuple[Bytes, float]]:
-    """What is had of a device for how much, when models leave in the order of their price."""
+    """Cumulative memory and price of a device, if models leave in order of price."""
     leaving = sorted(
         (price(member, residence, now), bytes_)
         for residence in _with_process(member)

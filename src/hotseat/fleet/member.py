@@ -1,4 +1,4 @@
-"""PURE: one host as another one knows it: what it said of itself, what was sent there since, and whether it answers."""
+"""PURE: one host as seen by another: its record, the requests sent to it since, and whether it answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 READY, LOADING, COLD, ASLEEP, RESTING = "ready", "loading", "cold", "asleep", "resting"
 COMING = (LOADING, COLD, ASLEEP)
-"""Who sends a request there need not ask anybody; best first. A cold model is mentioned while somebody waits for it."""
+"""A request can go there without agreement; best first. A cold model is listed while requests wait for it."""
 LEAVING = ("draining", "unloading")
 UNKNOWN_SLOTS = 8
-"""As the scheduler counts a server of unknown capacity while others wait."""
+"""The scheduler's assumption for a server of unknown capacity while others wait."""
 SHUN_S: Seconds = 2.0
 LONGEST_SHUN_S: Seconds = 60.0
 NEVER: Instant = float("-inf")
@@ -31,27 +31,27 @@ class Member:
     heard_at: Instant
     residents: dict[ModelName, Residence] = field(default_factory=dict)
     refusals: int = 0
-    """Connections refused in a row."""
+    """Consecutive refused connections."""
     shunned_until: Instant = NEVER
     waited_for: list[ModelName] = field(default_factory=list)
-    """Models that will need room and have no process yet."""
+    """Models that will need memory and have no process yet."""
     resting: list[ModelName] = field(default_factory=list)
-    """Models that failed there a moment ago."""
+    """Models that failed there recently."""
     ladders: dict[DeviceName, list[tuple[Bytes, float]]] = field(default_factory=dict)
-    """What room of a device costs at most, as load_cost.py reckoned it last; forgotten whenever more is known."""
+    """Upper bounds of memory prices per device, cached by load_cost.py; dropped whenever new data arrives."""
     ladders_until: Instant = NEVER
     _loads: dict[ModelName, int] = field(default_factory=dict)
-    """Requests that use or want a model there, as far as more is known of them than the record says."""
+    """Requests that use or want a model there, where something newer than the record is known."""
     _underway: dict[ModelName, int] = field(default_factory=dict)
-    """Ours among them, since this boot."""
+    """Our requests among them, since this boot."""
 
     def hear(self, record: HostRecord, revision: Revision, now: Instant) -> None:
-        """It said something new. What it says of its load counts ours that have arrived."""
+        """Apply a new record. Its load figures include our requests that have arrived."""
         if record.boot != self.record.boot:
             self._underway.clear()
             self.refusals, self.shunned_until = 0, NEVER
         elif self.refusals <= 1:
-            # It lives. One that refuses again and again lives too, but cannot be reached from here.
+            # The host is alive. One that refuses repeatedly may be alive too, but is unreachable from here.
             self.shunned_until = NEVER
         self.record, self.revision, self.heard_at = record, revision, now
         self.residents = {residence.model: residence for residence in record.residents}
@@ -61,7 +61,7 @@ class Member:
         self.ladders_until = NEVER
 
     def has(self, model: ModelName) -> bool:
-        """Is it there, or on its way?"""
+        """Is the model there, or about to be?"""
         residence = self.residents.get(model)
         return residence is not None and (residence.phase == READY or residence.phase in COMING)
 
@@ -70,13 +70,13 @@ class Member:
         return residence is not None and residence.phase == ASLEEP
 
     def fail(self, model: ModelName) -> None:
-        """It could not be started there, as an answer says; what the next record says counts more."""
+        """A response reported that the model could not start there; the next record overrides this."""
         if model not in self.resting:
             self.resting.append(model)
         if known := self.residents.get(model):
             self.residents[model] = replace(known, phase=RESTING)
 
-    # What is known of its load
+    # Load
 
     def load(self, model: ModelName) -> int:
         known = self._loads.get(model)
@@ -98,13 +98,13 @@ class Member:
         self._underway[model] = self._underway.get(model, 0) + 1
 
     def told(self, model: ModelName, load: int) -> None:
-        """An answer said how many requests use or want the model there, its own included."""
+        """A response reported how many requests use or want the model there, including its own."""
         self._loads[model] = load
         self.ladders_until = NEVER
         self.refusals, self.shunned_until = 0, NEVER
 
     def came_back(self, model: ModelName) -> None:
-        """One that was sent is over. One that was sent to an earlier life of this host says nothing about this one."""
+        """A request we sent is over. One that was sent before the host restarted does not count."""
         left = self._underway.get(model, 0) - 1
         if left < 0:
             return
@@ -115,7 +115,7 @@ class Member:
         else:
             del self._underway[model]
 
-    # Whether it answers
+    # Reachability
 
     def refuse(self, now: Instant) -> None:
         self.refusals += 1
@@ -123,8 +123,6 @@ class Member:
 
     def is_shunned(self, now: Instant) -> bool:
         return now < self.shunned_until
-
-    # How long ago
 
     def unused_s(self, residence: Residence, now: Instant) -> Seconds:
         return residence.idle_s + max(0.0, now - self.heard_at)

@@ -1,6 +1,6 @@
-"""Keeps this host's place in the fleet: its name, its lease, its record, its catalog; and hears of the others.
+"""Maintains this host's membership: its name, lease, record and catalog; and receives those of others.
 
-What happens here waits for the store, never the other way round: a host that is apart goes on with what it knows.
+This module waits for the store; nothing else waits for it: a disconnected host continues with what it knows.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RENEW_S: Seconds = 3.0
-"""Three chances before a lease ends."""
+"""Three attempts before a lease ends."""
 BETWEEN_S: Seconds = 0.2
-"""However much happens, others hear of it no more often than this."""
+"""Minimum time between two published updates."""
 AGAIN_S: Seconds = 1.0
-"""After a failure."""
+"""Delay after a failure."""
 
 
 class NameTaken(Exception):
-    """Another host that lives has our name."""
+    """Another live host has our name."""
 
     def __init__(self, said: str, revision: Revision) -> None:
         super().__init__(said)
@@ -60,15 +60,15 @@ class Membership:
         self._tasks = Tasks()
         self._news = asyncio.Event()
         self._last: Revision | None = None
-        """Of our record, as we last wrote it and know of it; None: we never did."""
+        """Revision of our record as we last wrote it; None before the first write."""
         self._told: object = None
-        """What others act upon, as they last heard it."""
+        """The routing summary that others last received."""
         self.standing = Standing.JOINING
 
     async def join(self) -> None:
-        """Take our name and begin to tell and to hear; NameTaken where a living host has the name.
+        """Take our name, and start publishing and receiving; NameTaken if a live host has the name.
 
-        Where the store is away, this returns all the same, and the name is taken when it is back.
+        If the store is unreachable this returns anyway, and the name is taken once the store is back.
         """
         self._start_hearing()
         try:
@@ -79,11 +79,11 @@ class Membership:
         self._tasks.start(self._keep_telling(), "tell the fleet of this host")
 
     def tell(self) -> None:
-        """Something may have changed that others should know: a phase, the room, that we leave."""
+        """Something that others should know may have changed: a phase, free memory, our shutdown."""
         self._news.set()
 
     async def leave(self) -> None:
-        """Be gone at once instead of at the end of the lease. What comes from the others is not heard any more."""
+        """Leave at once instead of when the lease ends. Updates from other hosts are no longer received."""
         await self._tasks.aclose()
         record = self._describe()
         with suppress(StoreError, Conflict):
@@ -94,7 +94,7 @@ class Membership:
     # The name
 
     async def _take_name(self) -> None:
-        """A host that was killed left a lease behind: it may end while we wait, unless somebody renews it."""
+        """A killed host leaves its lease behind: wait for it to expire, unless somebody renews it."""
         seen: Revision | None = None
         until = _now() + LEASE_S + AGAIN_S
         while True:
@@ -107,8 +107,8 @@ class Membership:
             await asyncio.sleep(AGAIN_S)
 
     async def _claim(self, record: HostRecord) -> Revision:
-        """The name, where nobody has it, or we. At the start also where its holder listens at our address: that was we
-        before we were killed, for nobody else can be there. Later it is somebody who started after us."""
+        """Take the name if it is free or ours. On startup it is also ours if its holder has our address: only we
+        ourselves, before a kill, can have listened there. Later, such a holder is a host that started after us."""
         value = encoded(record)
         with suppress(Conflict):
             return await self._store.create(Bucket.HOSTS, record.name, value)
@@ -125,7 +125,7 @@ class Membership:
     def _is_ours(self, holder: HostRecord, record: HostRecord) -> bool:
         return holder.boot == record.boot or (self._last is None and holder.address == record.address)
 
-    # Telling
+    # Publishing
 
     async def _keep_telling(self) -> None:
         while True:
@@ -137,13 +137,13 @@ class Membership:
                 await asyncio.sleep(LEASE_S)
 
     async def _until_worth_telling(self, at_most_s: Seconds) -> None:
-        """Load comes and goes with each request and is told with the next renewal; what others act upon is told now."""
+        """Wait for a change on which others act. Load changes all the time: the next renewal publishes it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_s):
                 while True:
                     await asyncio.sleep(BETWEEN_S)
                     await self._news.wait()
-                    self._news.clear()  # before we look: what changes from here on is seen next time
+                    self._news.clear()  # before the comparison, so that later changes are seen next time
                     if gist(self._describe()) != self._told:
                         return
 
@@ -175,7 +175,7 @@ class Membership:
             log.info("in the fleet name=%s", self._describe().name)
         self._turned(standing)
 
-    # Hearing
+    # Receiving
 
     def _start_hearing(self) -> None:
         for bucket in Bucket:

@@ -1,4 +1,4 @@
-"""Moves a model from host to host: it is loaded there first, and goes where it was only when it is ready."""
+"""Moves a model between hosts: loads it on the target first, and stops it at the source only once it is ready."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from hotseat.identifiers import HostName, Instant, ModelName, Seconds
 
 LOOK_S: Seconds = 0.1
-"""Records of hosts come five times a second at most."""
+"""Host records arrive at most five times a second."""
 BEGIN_S: Seconds = LEASE_S + 2.0
-"""A claim that its host has not followed by then is void."""
+"""A claim that its host has not acted on by then is void."""
 RESTING = "resting"
 """The phase of a model whose start failed."""
 NOTHING_TO_STOP = ("cold", RESTING)
 
 
 class Envoy(Protocol):
-    """Speaks with other hosts over HTTP."""
+    """Calls other hosts over HTTP."""
 
     async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
-        """What a host says of a model; None where it does not, within a short time."""
+        """What a host reports about a model; None if it does not answer in time."""
         ...
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:
-        """Return when the model's process there is gone; NotRunning, or HostSilent with what went wrong."""
+        """Return once the model's process there is gone. Raises NotRunning, or HostSilent with the problem."""
         ...
 
 
@@ -54,7 +54,7 @@ class Mover:
         self._clock = clock
 
     async def move(self, model: ModelName, to: HostName) -> str:
-        """What was done, in words. Asked again after an interruption, it does the rest."""
+        """Returns a description of what was done. After an interruption, a second call does the rest."""
         self._ourselves.look_at_ourselves()
         if not self._is_ready(model, to):
             self._check(model, to)
@@ -66,7 +66,7 @@ class Mover:
         await self._stop(model, source, to)
         return f"{model} is ready on {to} and has stopped on {source.name}"
 
-    # There
+    # The target
 
     def _check(self, model: ModelName, to: HostName) -> None:
         member = self._roster.host(to)
@@ -87,7 +87,7 @@ class Mover:
             if not self._roster.shows(agreed.claim):
                 chosen = f"{agreed.claim.host} was chosen to load it a moment ago ({agreed.claim.because})"
                 raise CannotMove(f"{model} cannot move to {to} yet: {chosen}. Ask again when it is ready.")
-            replica += 1  # that claim was followed and is there for a moment still
+            replica += 1  # that claim was acted on and is about to end
 
     async def _until_ready(self, model: ModelName, to: HostName) -> None:
         was, begun = self._phase(model, to), False
@@ -109,10 +109,10 @@ class Mover:
         why = story.get("last_error") or story.get("why") or f"{to} did not say why"
         return LoadFailed(f"{model} did not become ready on {to}, and elsewhere nothing was stopped: {why}")
 
-    # Where it was
+    # The source
 
     def _one_too_many(self, model: ModelName, to: HostName) -> Member | None:
-        """Of the others one that is ready, with the least to do; None where all are wanted."""
+        """The other host to stop it on: ready, with the least load; None if all replicas are wanted."""
         others = [
             (residence.phase != READY, member.load_per_slot(model), member.name)
             for member, residence in self._roster.residences(model)
@@ -129,11 +129,9 @@ class Mover:
             else:
                 await self._envoy.stop(source.name, source.record.address, model)
         except NotRunning:
-            return  # it went by itself
+            return  # it stopped by itself
         except HostSilent as problem:
             raise HostSilent(f"{model} is ready on {to}, but {source.name} still has it: {problem.message}") from None
-
-    # What is known
 
     def _phase(self, model: ModelName, host: HostName) -> str | None:
         member = self._roster.host(host)

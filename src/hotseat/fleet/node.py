@@ -1,7 +1,6 @@
-"""This host's part in a fleet: what it tells of itself, what it knows of the others, and what it does for them.
+"""This host as a fleet node: publishes its state, tracks the others, and serves them.
 
-Between the dispatcher, which owns the truth about this host, and the fleet, which is told of it. Nothing here is there
-for a host that is alone.
+Connects the dispatcher, which owns the state of this host, to the fleet. A host without a fleet does not use it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from hotseat.settings import Fleet
 
 FRESH_S: Seconds = 0.1
-"""What this host thinks of itself when it places a request is no older."""
+"""Maximum age of this host's own record when it places a request."""
 
 
 class Fellowship:
@@ -88,16 +87,16 @@ class Fellowship:
         await self._tasks.aclose()
 
     def watch(self, entry: Entry) -> None:
-        """A listener of the journal: whatever is more than a request coming and going may be news to the others."""
+        """A journal listener. Anything except plain request arrivals and departures may matter to other hosts."""
         if not isinstance(entry.event, RequestArrived | RequestLeft) or entry.commands:
             self.tell()
 
     def tell(self) -> None:
-        """Something changed that others should know."""
+        """Something that other hosts should know has changed."""
         self._seen_at = float("-inf")
         self._membership.tell()
 
-    # What this host says of itself
+    # Our own state
 
     def describe(self) -> HostRecord:
         catalog = self._dispatcher.catalog
@@ -120,7 +119,7 @@ class Fellowship:
     async def unload(self, model: ModelName) -> None:
         await self._dispatcher.unload(model)
 
-    # What it hears of the others
+    # State of the others
 
     def _heard(self, bucket: Bucket, change: Change) -> None:
         self.roster.apply(bucket, change, self._clock())
@@ -129,7 +128,7 @@ class Fellowship:
             self._meet_guests()
 
     def _meet_guests(self) -> None:
-        """Models that only others have get names here too."""
+        """Register the names of models that only other hosts have."""
         self._catalogs = self.roster.catalogs()
         own = self._dispatcher.catalog
         guests = {name: FleetModel(model) for name, model in self.roster.names() if own.find(name) is None}
@@ -139,7 +138,7 @@ class Fellowship:
 
 @asynccontextmanager
 async def joined(settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool]) -> AsyncIterator[Fellowship]:
-    """Inside the block this host is one of the fleet's."""
+    """Inside the block this host is a member of the fleet."""
     async with open_store(settings) as store:
         fellowship = Fellowship(settings, store, dispatcher, is_leaving)
         await fellowship.join()

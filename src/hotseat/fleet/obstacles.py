@@ -1,4 +1,4 @@
-"""PURE: what keeps a host from serving or loading a model, and how that is said to whoever asked."""
+"""PURE: what prevents a host from serving or loading a model, and how to explain that to the client."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Instant, ModelName
 
 NAMED = 3
-"""Of many hosts with the same trouble so many are named."""
+"""How many hosts with the same problem an error lists."""
 
 
 class Obstacle(Enum):
-    """In the order in which they are looked for, with what helps."""
+    """In the order of the checks."""
 
     LEAVING = "shutting down"
     SUSPECT = "not answering"
@@ -44,7 +44,7 @@ HELP = {
 
 
 def obstacle_to_serving(roster: Roster, member: Member, offer: Offer | None, now: Instant) -> Obstacle | None:
-    """What keeps a host that offers the model so from being sent a request for it."""
+    """What prevents sending this host a request for a model with this offer."""
     if member.record.is_leaving:
         return Obstacle.LEAVING
     if now < member.shunned_until:
@@ -55,7 +55,7 @@ def obstacle_to_serving(roster: Roster, member: Member, offer: Offer | None, now
 
 
 def obstacle_to_loading(roster: Roster, member: Member, offer: Offer, now: Instant) -> Obstacle | None:
-    """What keeps it from being chosen to load the model, however much room may be made there."""
+    """What prevents choosing this host to load the model, however much memory could be freed there."""
     obstacle = obstacle_to_serving(roster, member, offer, now)
     if obstacle:
         return obstacle
@@ -69,7 +69,7 @@ def is_labelled_for(record: HostRecord, offer: Offer) -> bool:
 
 
 def obstacles_in_words(model: ModelName, roster: Roster, hindered: Iterable[tuple[Obstacle, Member]]) -> str:
-    """Who has the model, why none of them may, and what to do."""
+    """Which hosts have the model, why none of them can serve it, and what helps."""
     by_kind: dict[Obstacle, list[Member]] = {}
     for obstacle, member in hindered:
         by_kind.setdefault(obstacle, []).append(member)

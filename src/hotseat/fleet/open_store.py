@@ -1,4 +1,4 @@
-"""Opens the store that the configuration names, and closes it."""
+"""Opens and closes the store that the configuration names."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from hotseat.settings import Fleet
 
 FIRST_S: Seconds = 5.0
-"""For NATS to answer at the start; after that we begin without it."""
+"""How long to wait for NATS at startup; after that we start without it."""
 
 
 @asynccontextmanager
 async def open_store(fleet: Fleet) -> AsyncIterator[Store]:
-    """A store on NATS, connected if NATS is there; StoreError with a sentence where it can never be opened."""
+    """A store on NATS, connected if NATS is reachable; StoreError with an explanation if it can never open."""
     try:
-        from hotseat.fleet.jetstream.store import JetStream  # whoever has no fleet needs no nats-py
+        from hotseat.fleet.jetstream.store import JetStream  # only a fleet needs nats-py
     except ImportError as missing:
         said = f"a fleet needs the package {missing.name}. Install hotseat[fleet]."
         raise StoreError(said) from missing

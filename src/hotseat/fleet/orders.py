@@ -1,4 +1,4 @@
-"""Operators' orders in the store: written so that two who give different ones at the same moment are both heard."""
+"""Operators' orders in the store, written so that two different orders given at the same time both take effect."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     Orders = frozenset[Order]
 
 ROUNDS = 5
-"""So many may write at once before one of them is told to ask again."""
+"""Write conflicts before the operator is asked to retry."""
 
 
 async def change(store: Store, host: HostName, by: HostName, to: Callable[[Orders], Orders]) -> None:
-    """Let the orders for a host be as `to` makes them; FleetApart where that could not be written."""
+    """Replace a host's orders by `to(orders)`; FleetApart if that could not be written."""
     try:
         for _ in range(ROUNDS):
             found = await store.read(Bucket.WISHES, host)
@@ -48,7 +48,7 @@ async def _write(store: Store, host: HostName, found: Written | None, orders: Or
 
 
 def _orders(found: Written | None) -> Orders:
-    """What cannot be read counts for nobody, and is written over."""
+    """An unreadable order counts as none and is overwritten."""
     try:
         return orders_in(decoded(found.value, Wish)) if found else frozenset()
     except ValueError:

@@ -1,8 +1,8 @@
 """PURE: which host serves a request, from what this host knows.
 
-Where the model is ready or loading, no other host has to be asked. Only a load that no host has decided yet needs an
-agreement, which load_claims.py makes. Placement decides to which host a request goes; when it is served there, and
-which models are evicted for it, is decided by that host's own scheduler.
+Where the model is ready or loading, no agreement is needed. Only a load that no host has decided yet needs one, which
+load_claims.py makes. Placement decides which host gets a request; that host's own scheduler decides when it is served
+and which models are evicted for it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from hotseat.identifiers import ClientId, HostName, Instant, ModelName
 
 GLANCED_AT = 128
-"""Of many hosts that may load a model so many are compared: a decision must not take longer than a request. The best
-of them is as good as one in a hundred, and other models look at other hosts."""
+"""At most this many candidate hosts are compared, since a decision must not take longer than a request. The best of
+them is in the top percent, and other models compare other hosts."""
 LOOKED_AT = 8
-"""Of these so many are looked at closely."""
+"""Of these, this many are examined in detail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Send it there: the model is there or on its way."""
+    """Send the request there: the model is ready or will be."""
 
     host: HostName
     because: str
@@ -41,7 +41,7 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """This host should load it. Nobody may act on that without a claim."""
+    """This host should load the model. Requires a claim before anybody acts on it."""
 
     model: ModelName
     host: HostName
@@ -56,11 +56,11 @@ class Nowhere:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a load may cost others."""
+    """The limits on what a load may cost others."""
 
     dearest: float = float("inf")
     sparing: Collection[ModelName] = ()
-    """Models that may not be sent away for it."""
+    """Models that may not be evicted for it."""
 
 
 WHATEVER_IT_TAKES = Means()
@@ -69,7 +69,6 @@ Decision: TypeAlias = Serve | Load | Nowhere
 
 
 def place(model: ModelName, client: ClientId, roster: Roster, now: Instant) -> Decision:
-    """Where a request of this client for this model goes."""
     ready, coming = replicas(model, roster, now)
     if ready:
         return _to_ready(model, client, ready, roster)
@@ -79,7 +78,7 @@ def place(model: ModelName, client: ClientId, roster: Roster, now: Instant) -> D
 
 
 def replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Member], list[tuple[int, Member]]]:
-    """Who may serve: those where it is ready, and those where it will be, with how far it is."""
+    """Hosts that can serve it: those where it is ready, and those where it will be, with their index in COMING."""
     ready: list[Member] = []
     coming: list[tuple[int, Member]] = []
     for member, residence in roster.residences(model):
@@ -89,13 +88,13 @@ def replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Membe
             ready.append(member)
         else:
             coming.append((COMING.index(residence.phase), member))
-    # One that was claimed is as far as one that is waited for and has no process yet.
+    # A claimed replica is as far as one that requests wait for and that has no process yet.
     coming += [(COMING.index(COLD), member) for member in chosen(model, roster, now)]
     return ready, coming
 
 
 def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
-    """Those who were claimed for it, may serve, and have it neither there nor on its way yet."""
+    """Hosts that are claimed to load it, can serve, and neither have it nor are starting it yet."""
     members = {held.claim.host: roster.host(held.claim.host) for held in roster.claimed(model, now)}
     return [
         member
@@ -123,7 +122,7 @@ def _to_ready(model: ModelName, client: ClientId, ready: list[Member], roster: R
 
 
 def rightful(model: ModelName, ready: list[Member], roster: Roster) -> list[Member]:
-    """Of more replicas than there may be those that stay: all hosts name the same, so the others become unused."""
+    """The replicas that stay if there are too many. All hosts choose the same, so the others become unused."""
     most = roster.most(model)
     return ready if len(ready) <= most else nlargest(most, ready, key=lambda member: liking(model, member.name))
 
@@ -141,7 +140,7 @@ def _to_coming(model: ModelName, coming: list[tuple[int, Member]], roster: Roste
 
 
 class Candidate(NamedTuple):
-    """A host that may load the model, and what else it is about to load."""
+    """A host that may load the model, and the other models it is about to load."""
 
     member: Member
     offer: Offer
@@ -151,7 +150,7 @@ class Candidate(NamedTuple):
 def load(
     model: ModelName, roster: Roster, now: Instant, replica: int = 0, means: Means = WHATEVER_IT_TAKES
 ) -> Load | Nowhere:
-    """Who should load it, if anybody has the means."""
+    """The host that should load it, within the limits."""
     replica = _unclaimed(model, replica, roster, now)
     hindered: list[tuple[Obstacle, Member]] = []
     for some in _able(model, roster, now, hindered):
@@ -165,9 +164,9 @@ def load(
 def _able(
     model: ModelName, roster: Roster, now: Instant, hindered: list[tuple[Obstacle, Member]]
 ) -> Iterator[list[Candidate]]:
-    """Who may load it, some at a time; adds to `hindered` what keeps the others from it.
+    """Candidates in batches; adds the other hosts with their obstacle to `hindered`.
 
-    Those that have it already may not load it twice; those where it failed just now come last.
+    Skips hosts that have the model already. Hosts where it failed recently come last.
     """
     some: list[Candidate] = []
     failed: list[Candidate] = []
@@ -187,7 +186,7 @@ def _able(
 def _best(
     model: ModelName, some: list[Candidate], roster: Roster, now: Instant, means: Means
 ) -> tuple[Member, str] | None:
-    """Whoever has free room, else whoever has the cheapest; and why."""
+    """A host with free memory, else the cheapest one; and the reason."""
     free = [each.member for each in some if has_free_room(each.member, each.offer, each.due)]
     if free:
         best = min(free, key=_by_calm(model, roster))
@@ -199,7 +198,7 @@ def _best(
 
 
 def _unclaimed(model: ModelName, replica: int, roster: Roster, now: Instant) -> int:
-    """The first number from this one on that no claim has: whoever has it may be gone."""
+    """The first number from `replica` on without a claim, since the claimed host may be gone."""
     taken = {held.claim.replica for held in roster.claimed(model, now)}
     while replica in taken:
         replica += 1
@@ -207,7 +206,7 @@ def _unclaimed(model: ModelName, replica: int, roster: Roster, now: Instant) -> 
 
 
 def _by_calm(model: ModelName, roster: Roster) -> Callable[[Member], tuple[int, int, bool, int]]:
-    """Where nothing else loads, least is going on; of equals this host, then the model's favourite."""
+    """Prefer hosts with few loads, then few users; on a tie this host, then the model's rendezvous owner."""
 
     def calm(member: Member) -> tuple[int, int, bool, int]:
         loading = sum(residence.phase == LOADING for residence in member.residents.values())
@@ -220,7 +219,7 @@ def _by_calm(model: ModelName, roster: Roster) -> Callable[[Member], tuple[int, 
 def _cheapest(
     model: ModelName, able: list[Candidate], roster: Roster, now: Instant, sparing: Collection[ModelName]
 ) -> tuple[Member, Clearing] | None:
-    """Where room costs least: of many hosts those that seem cheapest at a glance are looked at closely."""
+    """The host where memory costs least; of many hosts, only those with the lowest estimates are examined in detail."""
     found = []
     for each in _at_a_glance(able, roster, now):
         room = clearing(each.member, each.offer, each.due, now, sparing)

@@ -1,4 +1,4 @@
-"""What a host does for the fleet without being asked by a request: now and then, and when it was chosen."""
+"""The work that a host does for the fleet without a request: periodically, and when it was chosen to load a model."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 ROUND_S: Seconds = 1.0
 SETTLES_S: Seconds = 5.0
-"""One replica too many goes after this time: a model that moves is on two hosts for a moment."""
+"""A surplus replica stops after this time, since a model that moves is on two hosts for a moment."""
 
 
 class Ourselves(Protocol):
     """This host and its models."""
 
     def look_at_ourselves(self) -> None:
-        """Tell the roster how it stands with this host."""
+        """Update this host's own entry in the roster."""
         ...
 
     async def load(self, model: ModelName) -> None: ...
@@ -54,11 +54,11 @@ class Errands:
         self._roster, self._store, self._guide, self._ourselves = roster, store, guide, ourselves
         self._tasks, self._clock = tasks, clock
         self._acted_on: dict[ModelName, Revision] = {}
-        """The last claim for each model that this host followed: an older one that comes late is void."""
+        """The last claim that this host acted on, per model; an older one that arrives late is void."""
         self._under_way: set[ModelName] = set()
         """Models that are being loaded or stopped for the fleet."""
         self._too_many: dict[ModelName, Instant] = {}
-        """Since when they are too many here."""
+        """Since when a replica has been surplus here."""
 
     async def keep_going(self) -> None:
         while True:
@@ -79,13 +79,13 @@ class Errands:
             self._empty_out()
 
     def heard(self, bucket: Bucket, change: Change) -> None:
-        """Was this host chosen to load something that no request will bring?"""
+        """Load the model if this host was chosen to load it without a request."""
         if bucket is not Bucket.CLAIMS or not isinstance(change, Written):
             return
         try:
             claim = decoded(change.value, Claim)
         except ValueError:
-            return  # the roster counts it
+            return  # the roster counts these
         is_for_us = claim.host == self._roster.me and claim.unasked
         if is_for_us and change.revision > self._acted_on.get(claim.model, 0):
             self._acted_on[claim.model] = change.revision
@@ -96,18 +96,16 @@ class Errands:
         return [load for load in wanted if load is not None]
 
     def _lasting(self, spares: list[Spare], now: Instant) -> list[Spare]:
-        """Those that are too many for a while already."""
+        """Those that have been surplus for a while."""
         self._too_many = {spare.model: self._too_many.get(spare.model, now) for spare in spares}
         return [spare for spare in spares if now - self._too_many[spare.model] >= SETTLES_S]
 
     def _empty_out(self) -> None:
-        """What nobody uses goes; what is in use goes when it is not, because nobody is sent here any more."""
+        """Stop unused models. Those in use stop later, because a drained host gets no new requests."""
         me = self._roster.host(self._roster.me)
         for residence in me.record.residents if me else ():
             if not (residence.in_flight or residence.waiting):
                 self._stop(residence.model, "this host is drained")
-
-    # Carried out
 
     def _load(self, claim: Claim) -> None:
         log.info("loading for the fleet model=%s by=%s because=%r", claim.model, claim.by, claim.because)

@@ -1,7 +1,7 @@
-"""PURE: what hosts tell each other, and how it is written down.
+"""PURE: the records that hosts exchange, and their encoding.
 
-Each record can be made anew by whoever wrote it. Fields are only ever added, with a default, so that hosts of two
-versions understand each other while one replaces the other.
+The writer of a record can always recreate it. Fields are only ever added, with a default, so that hosts of two versions
+understand each other during an upgrade.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from hotseat.identifiers import Bytes, DeviceName, HostName, ModelName, Seconds 
 
 
 class Residence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A model that is on a host: loading, ready, asleep or on its way out.
+    """A model on a host: loading, ready, asleep or leaving.
 
-    What is cold is mentioned only while somebody waits for it there.
+    A cold model is listed only while requests wait for it there.
     """
 
     model: ModelName
@@ -25,35 +25,35 @@ class Residence(msgspec.Struct, frozen=True, omit_defaults=True):
     in_flight: int = 0
     waiting: int = 0
     slots: int = 0
-    """Requests that it serves at a time; 0: unknown."""
+    """Concurrent requests; 0: unknown."""
     idle_s: Seconds = 0.0
     """Since its last request, as of the record."""
     load_s: Seconds = 0.0
-    """What it takes to bring it back; 0: never seen."""
+    """Its load time; 0: never measured."""
     oldest_wait_s: Seconds = 0.0
     pinned: bool = False
 
 
 class Room(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A device that has a budget."""
+    """A device with a budget."""
 
     budget: Bytes
     free: Bytes
 
 
 class HostRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a host says of itself."""
+    """What a host publishes about itself."""
 
     name: HostName
     address: str
     """Where others reach it: `http://host:port`."""
     boot: str
-    """Another one after each start: a host that came back is not the one that was there."""
+    """Changes with each start, to tell a restarted host from its previous run."""
     catalog: str
-    """The digest of what it may run."""
+    """The digest of its catalog."""
     labels: dict[str, str] = {}
     devices: dict[DeviceName, Room] = {}
-    """None: its models take turns, one at a time or as its groups say."""
+    """Empty: its models take turns, one at a time or as its groups allow."""
     residents: list[Residence] = []
     is_leaving: bool = False
     version: str = ""
@@ -66,7 +66,7 @@ class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
     """Empty: unknown, so it takes a whole device."""
     load_s: Seconds = 0.0
     labels: dict[str, str] = {}
-    """What a host must be labelled with to run it."""
+    """Labels that a host needs to run it."""
     aliases: list[str] = []
     least: int = 0
     most: int = 1
@@ -78,7 +78,7 @@ class CatalogRecord(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Somebody decided that this host loads this model."""
+    """The decision that this host loads this model."""
 
     model: ModelName
     host: HostName
@@ -86,16 +86,16 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     because: str
     replica: int = 0
     unasked: bool = False
-    """No request brings it there: the host loads it on account of this."""
+    """No request goes there: the host loads the model because of the claim."""
 
 
 class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an operator wants of a host."""
+    """An operator's orders for a host."""
 
     cordoned: bool = False
-    """Nothing new is placed there."""
+    """No new models are placed there."""
     drained: bool = False
-    """And what is there goes elsewhere."""
+    """Also, its models leave."""
     by: str = ""
 
 
@@ -107,7 +107,7 @@ def encoded(record: msgspec.Struct) -> bytes:
 
 
 def decoded(data: bytes, kind: type[Record]) -> Record:
-    """Raises ValueError for what is no such record: others may run another version, or another program."""
+    """ValueError for anything else: another version or another program may have written it."""
     try:
         return msgspec.json.decode(data, type=kind)
     except RecursionError:

@@ -1,7 +1,7 @@
-"""PURE: the same choice among equals, everywhere and without remembering anything (rendezvous hashing).
+"""PURE: rendezvous hashing: every host makes the same choice among equals, without shared state.
 
-Each pair of a subject and a host has a number, and the host with the highest is the subject's. When a host comes or
-goes, only subjects that are or were its own change their host.
+Each pair of a subject and a host has a score; the host with the highest owns the subject. When a host joins or leaves,
+only the subjects that it owns or owned change hosts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def liking(subject: str, host: HostName) -> int:
-    """How much a subject is drawn to a host."""
     digest = blake2b(f"{subject}\0{host}".encode(errors="surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 

@@ -1,8 +1,7 @@
 """PURE: how many hosts should have a model, by how long its requests wait and how long it is unused.
 
-No host is in charge: each host decides for itself, and every host that sees the same state decides the same. A load
-needs a claim (load_claims.py), so that two hosts that want the same load agree; which replica is removed is the same
-for every host.
+No host is in charge: each decides for itself, and hosts that see the same state decide the same. A load needs a claim
+(load_claims.py), so that two hosts that want the same load agree; all hosts agree on which replica is removed.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
     from hotseat.identifiers import HostName, Instant, ModelName, Seconds
 
 UNUSED = BUSY
-"""A replica that is waited for may cost others whatever models cost that are not in use;"""
+"""Price limit of a replica for waiting requests: any models that are not in use."""
 LONG_UNUSED = 1.0
-"""one that nobody waits for only what those cost that are unused for longer than they take to load."""
+"""Price limit of a replica without waiting requests: models unused for longer than their load time."""
 UNUSED_LOADS = 10
-"""A replica too many goes when it is unused for so many times what loading it takes,"""
+"""A surplus replica stops once unused for this many times its load time."""
 UNUSED_S: Seconds = 60.0
-"""and for so long at least."""
+"""Minimum of that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,10 @@ class Spare:
 
 
 def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
-    """Another replica, if waiting at every ready one takes longer than loading it; asked when a request is placed."""
+    """Another replica, if waiting at every ready one takes longer than a load; for models with new requests."""
     ready, coming = replicas(model, roster, now)
     asleep = [member for _, member in coming if member.is_asleep(model)]
-    # As many at a time as there are: what is wanted tenfold is there tenfold after four loads, not after ten.
+    # At most double the number at a time: ten replicas take four load times, not ten.
     if len(coming) - len(asleep) >= len(ready):
         return None
     wait_s = min(member.residents[model].oldest_wait_s for member in ready)
@@ -59,7 +58,7 @@ def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
 
 
 def _woken(model: ModelName, asleep: list[Member], count: int) -> Load:
-    """It has its room, or gets it back with what is least to do."""
+    """A sleeping replica has its memory, or gets it back with the least effort."""
     first = min(member.name for member in asleep)
     return Load(model, first, count, f"it sleeps on {first}")
 
@@ -72,7 +71,7 @@ def _added(model: ModelName, count: int, roster: Roster, now: Instant) -> Load |
 
 
 def to_keep(roster: Roster, now: Instant) -> list[Load]:
-    """What this host should see to, so that there are as many replicas as are always wanted; asked now and then."""
+    """The loads this host should start to reach the minimum number of replicas; called periodically."""
     return [found for model, least in roster.kept.items() if (found := _kept(model, least, roster, now))]
 
 
@@ -88,13 +87,13 @@ def _kept(model: ModelName, least: int, roster: Roster, now: Instant) -> Load | 
 
 
 def _guardian(model: ModelName, roster: Roster, now: Instant) -> HostName:
-    """Who sees to it that there are enough: the model's favourite among those who seem to live."""
+    """The host that maintains the minimum: the model's rendezvous owner among the hosts that seem alive."""
     living = [member.name for member in roster.hosts() if not member.record.is_leaving and not member.is_shunned(now)]
     return favourite(model, living or [roster.me])
 
 
 def to_spare(roster: Roster, now: Instant) -> list[Spare]:
-    """Which of this host's replicas are too many; asked now and then."""
+    """This host's unused surplus replicas; called periodically."""
     me = roster.host(roster.me)
     if me is None:
         return []
@@ -112,7 +111,7 @@ def _spared(me: Member, residence: Residence, roster: Roster, now: Instant) -> S
     ]
     unused = [member for member, there in ready if _is_unused(member, there, now)]
     least = max(1, roster.kept.get(model, 0))
-    # All who look agree on who goes first; so two never go at once because each took itself for the one too many.
+    # All hosts agree on who stops first, so two never stop at once because each saw itself as the surplus one.
     if len(ready) <= least or min(unused, key=lambda member: liking(model, member.name), default=None) is not me:
         return None
     unused_s = me.unused_s(residence, now)
@@ -120,8 +119,8 @@ def _spared(me: Member, residence: Residence, roster: Roster, now: Instant) -> S
 
 
 def too_many(roster: Roster, now: Instant) -> list[Spare]:
-    """Which of this host's replicas are more than there may be and used by nobody: some hosts were apart, and loaded
-    what others had. One that was just moved may be among them for a moment."""
+    """This host's unused replicas beyond the maximum: disconnected hosts loaded what others already had. A model that
+    was just moved may be among them briefly."""
     me = roster.host(roster.me)
     if me is None:
         return []

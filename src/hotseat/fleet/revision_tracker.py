@@ -1,7 +1,7 @@
-"""PURE: which keys of a bucket are there, by the changes that were heard.
+"""PURE: the existing keys of a bucket, from the changes received.
 
-What comes twice or late changes nothing, in whatever order writes and removals arrive. After an interruption the whole
-state comes again, and only at its end is it known what has gone meanwhile.
+Duplicate and late changes have no effect, in whatever order writes and removals arrive. After an interruption the whole
+state is sent again, and only its end shows which keys are gone.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ class Ledger:
 
     def __init__(self) -> None:
         self._last: dict[str, Revision] = {}
-        """Of removed keys too: a write that arrives after its own removal must not bring it back."""
+        """Also of removed keys: a write that arrives after its removal must not restore it."""
         self._present: dict[str, None] = {}
         self._again: dict[str, None] | None = None
-        """While the whole state comes anew: what of it has come."""
+        """The keys received so far while the state is sent again."""
 
     def __contains__(self, key: str) -> bool:
         return key in self._present
 
     def wrote(self, key: str, revision: Revision) -> bool:
-        """Is that news?"""
+        """True if the revision is new."""
         if not self._is_later(key, revision):
             return False
         self._present[key] = None
@@ -35,7 +35,7 @@ class Ledger:
         return True
 
     def removed(self, key: str, revision: Revision) -> bool:
-        """Is that news about something that was there?"""
+        """True if it is new and the key existed."""
         if not self._is_later(key, revision):
             return False
         if self._again is not None:
@@ -51,11 +51,11 @@ class Ledger:
         return True
 
     def begun_anew(self) -> None:
-        """Revisions count from here: the bucket itself may be another one."""
+        """Reset revisions: the bucket may have been recreated."""
         self._last, self._again = {}, {}
 
     def caught_up(self) -> list[str]:
-        """What has gone meanwhile."""
+        """The keys that are gone."""
         if self._again is None:
             return []
         gone = [key for key in self._present if key not in self._again]

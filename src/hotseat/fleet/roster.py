@@ -1,8 +1,8 @@
-"""PURE: what this host knows of the fleet, from what the store tells and from what became of its own requests.
+"""PURE: what this host knows about the fleet, from the store and from the outcome of its own requests.
 
-The truth about a host is that host's; this is the last that was heard of it. Fed the same changes, two rosters say
-the same, whatever came twice, late or after an interruption. Only this host's own record does not come from the store:
-it is as `here` says, even while the store cannot be reached.
+Each host owns the truth about itself; this is the last known state. Two rosters with the same changes agree, whatever
+arrived twice, late or after an interruption. Only this host's own record does not come from the store: `here` sets it,
+even while the store is unreachable.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Roster:
     def __init__(self, me: HostName) -> None:
         self.me = me
         self.malformed = 0
-        """Records that were passed over: another version wrote them, or another program."""
+        """Records that were ignored: another version or another program wrote them."""
         self._ledgers = {bucket: Ledger() for bucket in Bucket}
         self._members: dict[HostName, Member] = {}
         self._holders: dict[ModelName, dict[HostName, Member]] = {}
@@ -48,10 +48,10 @@ class Roster:
         self._wishes: dict[HostName, Wish] = {}
         self._holdings = Holdings()
 
-    # What is heard
+    # Updates
 
     def apply(self, bucket: Bucket, change: Change, now: Instant) -> None:
-        """Take in one change of the store."""
+        """Apply one change from the store."""
         ledger = self._ledgers[bucket]
         match change:
             case Written(key=key, value=value, revision=revision):
@@ -69,7 +69,7 @@ class Roster:
                 assert_never(change)
 
     def here(self, record: HostRecord, catalog: CatalogRecord, now: Instant) -> None:
-        """What this host says of itself: nobody else is believed about it."""
+        """Set this host's own record; the store's copy of it is ignored."""
         before, self._own_catalog = self._own_catalog, record.catalog
         if before != record.catalog and before not in self._ledgers[Bucket.CATALOGS]:
             self._menu.drop(before)
@@ -80,7 +80,7 @@ class Roster:
         try:
             self._take_in(bucket, key, value, revision, now)
         except ValueError:
-            # Whoever hears of it only now does not know what was there before, and all shall know the same.
+            # A host that joins now never saw the previous value, and all hosts must know the same.
             self.malformed += 1
             self._remove(bucket, key, now)
 
@@ -123,7 +123,7 @@ class Roster:
             return self._enter(member)
         before, catalog = member.residents.keys(), member.record.catalog
         member.hear(record, revision, now)
-        # Nearly every record says that the host is still there, with the same models.
+        # Nearly every record only confirms the host and the same models.
         if catalog != record.catalog:
             self._strike_out(record.name, before, catalog)
             self._enter(member)
@@ -145,7 +145,7 @@ class Roster:
             self._strike_out(name, member.residents, member.record.catalog)
 
     def _strike_out(self, name: HostName, residents: Iterable[ModelName], catalog: str) -> None:
-        """From the lists, as it was entered."""
+        """Remove a host from the indexes."""
         take(self._by_catalog, catalog, name)
         self._rings.pop(catalog, None)
         self._empty(name, residents)
@@ -166,23 +166,23 @@ class Roster:
             self._holdings.put(replace(held, until=min(held.until, now + SETTLING_S)))
 
     def shows(self, claim: Claim) -> bool:
-        """Did its host begin, whatever became of it? What is on its way out there is not what was claimed."""
+        """Did its host act on the claim, with whatever result? A leaving model does not count."""
         member = self._holders.get(claim.model, {}).get(claim.host)
         return member is not None and member.residents[claim.model].phase not in LEAVING
 
     def claimed(self, model: ModelName, now: Instant) -> list[Held]:
-        """Who was chosen to load it, and may not have begun."""
+        """Claims to load this model that may not have been acted on."""
         return self._holdings.for_model(model, now)
 
     def claimed_on(self, host: HostName, now: Instant) -> list[Held]:
-        """What this host was chosen to load, and may not have begun."""
+        """Claims to load models on this host that may not have been acted on."""
         return self._holdings.on_host(host, now)
 
     def fulfilled(self) -> list[Held]:
-        """Claims made here whose host has the model by now: they may be taken back."""
+        """Claims made here whose host has the model by now: they can be withdrawn."""
         return [held for held in self._holdings if held.claim.by == self.me and self.shows(held.claim)]
 
-    # What is asked
+    # Queries
 
     def host(self, name: HostName) -> Member | None:
         return self._members.get(name)
@@ -191,11 +191,11 @@ class Roster:
         return iter(self._members.values())
 
     def holders(self, model: ModelName) -> list[Member]:
-        """Those whose record mentions the model, in whatever phase."""
+        """Hosts whose record lists the model, in any phase."""
         return list(self._holders.get(model, {}).values())
 
     def offering(self, model: ModelName) -> Iterator[tuple[Member, Offer]]:
-        """Those who have it in their catalog: this host, then the others in an order that is the model's own."""
+        """Hosts with the model in their catalog: this host, then the others in an order specific to the model."""
         for digest, offer in self._menu.offers(model).items():
             ring = self._ring(digest)
             start = bisect(ring, liking(model, HostName("")), key=itemgetter(0))
@@ -207,7 +207,7 @@ class Roster:
                     yield member, offer
 
     def _ring(self, digest: str) -> list[tuple[int, Member]]:
-        """All who have a catalog, in an order that has nothing to do with their names and is the same for all."""
+        """All hosts with a catalog, in an order that is the same on all hosts and independent of their names."""
         if digest not in self._rings:
             members = self._by_catalog.get(digest, {}).values()
             self._rings[digest] = sorted(((liking("", member.name), member) for member in members), key=itemgetter(0))
@@ -220,21 +220,21 @@ class Roster:
         return self._wishes.get(host, NO_WISH)
 
     def awaited(self) -> list[HostName]:
-        """Hosts that are not there, and for whom orders stand."""
+        """Absent hosts that have orders."""
         return [host for host, wish in self._wishes.items() if host not in self._members and wish != NO_WISH]
 
     def resolve(self, name: str) -> ModelName | None:
-        """The model that is called so anywhere in the fleet."""
+        """The model with this name or alias anywhere in the fleet."""
         return self._menu.resolve(name)
 
     def models(self) -> Iterator[ModelName]:
-        """What a living host may run."""
+        """Models that a live host may run."""
         for model in self._menu.models():
             if any(self._by_catalog.get(digest) for digest in self._menu.offers(model)):
                 yield model
 
     def names(self) -> Iterator[tuple[str, ModelName]]:
-        """By which a client may ask for what a living host may run."""
+        """Names and aliases of the models that a live host may run."""
         for model in self.models():
             yield model, model
         for alias, model in self._menu.aliases():
@@ -242,48 +242,47 @@ class Roster:
                 yield alias, model
 
     def catalogs(self) -> frozenset[str]:
-        """Which there are, of hosts that are there: what may run changes only with these."""
+        """The catalogs of live hosts: the models that may run change only with these."""
         return frozenset(digest for digest in self._by_catalog if self._menu.has(digest))
 
     @property
     def kept(self) -> Mapping[ModelName, int]:
-        """Models of which some replicas are always wanted, and how many."""
+        """Models with a minimum number of replicas, and that number."""
         return self._menu.kept
 
     def most(self, model: ModelName) -> int:
-        """How many replicas there may be."""
+        """Maximum number of replicas."""
         return max((offer.most for offer in self._menu.offers(model).values()), default=1)
 
     def residences(self, model: ModelName) -> Iterator[tuple[Member, Residence]]:
-        """Where it is, or is about to be: neither where it is on its way out nor where it failed."""
+        """Where it is or will be: excludes hosts where it is leaving or failed."""
         for member in self._holders.get(model, {}).values():
             if member.has(model):
                 yield member, member.residents[model]
 
-    # What becomes of requests
+    # Outcomes of requests
 
     def suspect(self, host: HostName, now: Instant) -> None:
-        """It refused a connection: it is left out for a while, longer each time."""
+        """The host refused a connection: exclude it for a while, longer each time."""
         if host != self.me and (member := self._members.get(host)):
             member.refuse(now)
 
     def failed(self, host: HostName, model: ModelName) -> None:
-        """An answer says that the model could not be started there."""
+        """A response reported that the model could not start there."""
         if member := self._members.get(host):
             member.fail(model)
 
     def sent(self, host: HostName, model: ModelName) -> None:
-        """A request goes there."""
         if member := self._members.get(host):
             member.sent(model)
 
     def told(self, host: HostName, model: ModelName, load: int) -> None:
-        """An answer says how many requests use or want the model there."""
+        """A response reported how many requests use or want the model there."""
         if member := self._members.get(host):
             member.told(model, load)
 
     def came_back(self, host: HostName, model: ModelName) -> None:
-        """A request that was sent there is over."""
+        """A request sent there is over."""
         if member := self._members.get(host):
             member.came_back(model)
 
@@ -292,5 +291,5 @@ def _record_of(key: str, value: bytes) -> HostRecord:
     record = decoded(value, HostRecord)
     if record.name != key:
         raise ValueError(f"the record of {record.name} is under the key of {key}")
-    address_of(record.address)  # or it raises: nobody is sent to a host that cannot be reached
+    address_of(record.address)  # raises if invalid: a request must never be routed to such a host
     return record

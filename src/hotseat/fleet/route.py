@@ -1,4 +1,4 @@
-"""Which host serves a request, as those who decide it tell those who send it there."""
+"""The result of placement: which host serves a request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Another host. As long as it is there, its address is the same object."""
+    """Another host. Its address is the same object as long as the host is there."""
 
     host: HostName
     address: Address

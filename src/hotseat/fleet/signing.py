@@ -1,8 +1,8 @@
-"""The store as hosts of one fleet see it: what none of them signed is not there.
+"""A store that hides every record that no host of the fleet signed.
 
-Whoever can write to the store's buckets could else name any address as a host's, and be sent the requests for it. A
-signature holds for one key of one bucket. Removals are not signed: who can write can also remove, and what is removed
-is written again by whoever it is about.
+Otherwise, anybody who can write to the buckets could set any address as a host's and receive its requests. A signature
+is valid for one key of one bucket. Removals are not signed: whoever can write can also remove, and the owner of a
+removed record writes it again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SignedStore:
         return self._store.is_connected
 
     async def create(self, bucket: Bucket, key: str, value: bytes) -> Revision:
-        """Also over what no host signed."""
+        """Overwrites unsigned records."""
         signed = self._signed(bucket, key, value)
         try:
             return await self._store.create(bucket, key, signed)
@@ -82,7 +82,7 @@ class SignedStore:
         return b"%b%b%b%b%b" % (_BEGIN, proof, _MIDDLE, value, _END)
 
     def _opened(self, bucket: Bucket, written: Written) -> Written | None:
-        """What a host of the fleet wrote; None where nobody knows who did."""
+        """The record that a host of the fleet wrote; None if the signature is invalid."""
         proof, value = _parts(written.value)
         if self._secret.believes(_message(bucket, written.key, value), proof):
             return Written(written.key, value, written.revision)
@@ -92,7 +92,7 @@ class SignedStore:
         return None
 
     async def _sign_again(self, written: Written, opened: Written) -> None:
-        """An order outlives secrets: while there are two, it is signed with both, so that it holds when one is left."""
+        """An order outlives secrets: during a rotation it is signed with both, so that it stays valid with one."""
         message = _message(Bucket.WISHES, opened.key, opened.value)
         if not self._secret.signs_alike(message, _parts(written.value)[0]):
             with suppress(Conflict, StoreError):
@@ -100,7 +100,7 @@ class SignedStore:
 
 
 def _parts(value: bytes) -> tuple[bytes, bytes]:
-    """The proof and what it is for; both empty where there is none."""
+    """The proof and the signed value; both empty if there is none."""
     proof, middle, rest = value.partition(_MIDDLE)
     if not proof.startswith(_BEGIN) or not middle or not rest.endswith(_END):
         return b"", b""

@@ -1,4 +1,4 @@
-"""PURE: the roster as it is shown to operators."""
+"""PURE: the roster as operators see it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def picture(roster: Roster, tally: Tally, standing: Standing, now: Instant) -> FleetView:
-    """Hosts by name, this one among them."""
+    """Hosts by name, including this one."""
     members = sorted(roster.hosts(), key=lambda member: member.name)
     return FleetView(
         me=roster.me,

@@ -1,6 +1,6 @@
-"""The port through which hosts agree: leases, watches, compare-and-swap, messages. Engines stand behind it.
+"""The store interface for agreement between hosts: leases, watches, compare-and-swap.
 
-Nothing read here may be taken for the present: decide by the outcome of a write, never by a read before it.
+What is read may be outdated: decide by the outcome of a write, never by a read before it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Bucket(Enum):
 
 
 LEASE_S: Seconds = 10.0
-"""How long a host is believed to be there after its last word."""
+"""How long a host counts as alive after its last update."""
 
 LIVES_S: Mapping[Bucket, Seconds | None] = {
     Bucket.HOSTS: LEASE_S,
@@ -35,13 +35,13 @@ LIVES_S: Mapping[Bucket, Seconds | None] = {
     Bucket.CATALOGS: 86_400.0,
     Bucket.WISHES: None,
 }
-"""After its last write, a key is gone; None: it stays."""
+"""A key expires this long after its last write; None: never."""
 
 _KEY = re.compile(r"[-_=A-Za-z0-9]+(?:\.[-_=A-Za-z0-9]+)*")
 
 
 def is_key(text: str) -> bool:
-    """May this name something in a bucket? Each engine refuses the rest with ValueError."""
+    """Is this a valid key? Every implementation rejects others with ValueError."""
     return bool(_KEY.fullmatch(text))
 
 
@@ -60,7 +60,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Deleted, or its lease ended."""
+    """Deleted or expired."""
 
     key: str
     revision: Revision
@@ -68,19 +68,19 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class BegunAnew:
-    """What follows is the whole state, up to CaughtUp: what is not in it is gone."""
+    """The whole state follows, up to CaughtUp: keys that are not in it are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """From here on, changes as they happen."""
+    """From here on, changes are live."""
 
 
 Change: TypeAlias = Written | Removed | BegunAnew | CaughtUp
 
 
 class StoreError(Exception):
-    """The store could not be asked, or did not answer in time: nothing is known about the outcome."""
+    """The store was unreachable or did not answer in time: the outcome is unknown."""
 
 
 class Conflict(Exception):
@@ -92,19 +92,19 @@ class Store(Protocol):
     def is_connected(self) -> bool: ...
 
     async def create(self, bucket: Bucket, key: str, value: bytes) -> Revision:
-        """Write what is not there yet; Conflict where it is."""
+        """Write a new key; Conflict if it exists."""
         ...
 
     async def replace(self, bucket: Bucket, key: str, value: bytes, last: Revision) -> Revision:
-        """Write if nobody wrote since; Conflict where somebody did."""
+        """Write if the revision is still `last`; else Conflict."""
         ...
 
     async def put(self, bucket: Bucket, key: str, value: bytes) -> Revision:
-        """Write, whatever is there; a lease is renewed by this."""
+        """Write unconditionally; this renews a lease."""
         ...
 
     async def remove(self, bucket: Bucket, key: str, last: Revision | None = None) -> None:
-        """Take back, if nobody wrote since `last`."""
+        """Remove if the revision is still `last`."""
         ...
 
     async def read(self, bucket: Bucket, key: str) -> Written | None: ...
@@ -112,7 +112,7 @@ class Store(Protocol):
     def watch(self, bucket: Bucket) -> AsyncIterator[Change]:
         """The whole state, then every change; after an interruption BegunAnew and the whole state again. Never ends.
 
-        Whoever is slow may miss steps of a key, but never where it went.
+        A slow reader may miss intermediate values of a key, but never its latest.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The fleet as one host sees it: what those who know it tell those who show it."""
+"""The fleet as one host sees it, for display."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Standing(Enum):
-    """Does the fleet know of us, and we of it?"""
+    """Whether this host is connected to the fleet."""
 
     JOINING = "joining"
     TOGETHER = "together"
@@ -21,21 +21,21 @@ class Standing(Enum):
 
 
 class Order(Enum):
-    """What an operator may want of a host, until it is taken back."""
+    """An operator's order for a host, valid until withdrawn."""
 
     CORDON = "cordon"
-    """Nothing new is placed there."""
+    """No new models are placed there."""
     DRAIN = "drain"
-    """And what is there goes, as soon as nobody uses it."""
+    """Also, its models leave as soon as they are unused."""
 
 
 class HostStanding(Enum):
-    """How it stands with a host, as far as it can be told from here."""
+    """The state of a host as seen from here."""
 
     HERE = "here"
     HEARD = "heard"
     SHUNNED = "shunned"
-    """It refused connections, so it is left out for a while."""
+    """It refused connections and is excluded for a while."""
     LEAVING = "leaving"
 
 
@@ -43,11 +43,11 @@ class Agreement(Enum):
     """Who decided that a model is loaded."""
 
     MADE = "made"
-    """This host: its claim was the first."""
+    """This host: its claim was first."""
     LOST = "lost"
-    """Another one was quicker."""
+    """Another host was first."""
     ALONE = "alone"
-    """This host, without asking: the store was away."""
+    """This host alone: the store was unreachable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class HostView:
     labels: Mapping[str, str]
     standing: HostStanding
     heard_s: Seconds
-    """Since its last word."""
+    """Since its last update."""
     orders: frozenset[Order]
     devices: tuple[DeviceRoom, ...]
     residents: tuple[Resident, ...]
@@ -88,7 +88,7 @@ class HostView:
 
 @dataclass(frozen=True, slots=True)
 class AbsentView:
-    """A host that is not there, and what it is told to do when it comes."""
+    """An absent host, and the orders that wait for it."""
 
     name: HostName
     orders: frozenset[Order]
@@ -96,7 +96,7 @@ class AbsentView:
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """Who was chosen to load a model, and has not begun."""
+    """A host chosen to load a model, before the load starts."""
 
     model: ModelName
     host: HostName
@@ -112,16 +112,16 @@ class FleetView:
     hosts: tuple[HostView, ...]
     claims: tuple[ClaimView, ...]
     agreements: Mapping[Agreement, int] = field(default_factory=dict)
-    """How often a load was agreed upon."""
+    """Load decisions, by who made them."""
     malformed: int = 0
-    """Records that were passed over."""
+    """Records that were ignored."""
     absent: tuple[AbsentView, ...] = ()
-    """Those for whom orders stand."""
+    """Those that have orders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A model that is on another host."""
+    """A model on another host."""
 
     host: HostName
     phase: str

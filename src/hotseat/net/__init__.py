@@ -1,1 +1,1 @@
-"""Sockets: connecting, listening, and a small HTTP client for our own questions."""
+"""Sockets: connecting, listening, and a small HTTP client for our own requests."""

@@ -1,8 +1,8 @@
-"""Connecting to a host by its name, which may stand for several addresses.
+"""Connect to a host name that may have several addresses (Happy Eyeballs, RFC 8305).
 
-Each of them gets its chance within the one time limit that the caller sets: the next is tried when the one before
-failed, or was silent for a moment (RFC 8305). The loops' own create_connection would try one after the other, and a
-first address that swallows packets would take all the time there is.
+All addresses share the caller's one time limit: the next is tried when the previous one failed or was silent for a
+moment. The event loops' own create_connection tries them one by one, so a first address that drops packets would use up
+all the time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SILENCE_S: Seconds = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One address of a name, as the socket module has it."""
+    """One resolved address, in the form of the socket module."""
 
     family: int
     address: tuple[Any, ...]
@@ -41,21 +41,21 @@ async def look_up(host: str, port: int) -> list[Place]:
 
 
 class Dialler:
-    """Remembers which address of a name answered last, and tries that one first."""
+    """Remembers which address of a name answered last, and tries it first."""
 
     def __init__(self, resolve: Resolve = look_up) -> None:
         self._resolve = resolve
         self._answered: dict[tuple[str, int], Place] = {}
 
     async def way_to(self, address: Address) -> dict[str, Any]:
-        """What create_connection and open_connection must be told to get there; raises like `connect`."""
-        if not is_name(address.host):  # they do it themselves, in half the time
+        """The arguments for create_connection or open_connection; raises like `connect`."""
+        if not is_name(address.host):  # the loops handle IP addresses themselves, in half the time
             return {"host": address.host, "port": address.port}
         sock = await self.connect(address.host, address.port)
         return {"sock": sock, "server_hostname": address.host if address.tls else None}
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        """A socket connected to the first address that answers; OSError when none does. Sets no time limit."""
+        """A socket connected to the first address that answers; OSError if none does. Sets no time limit."""
         last = self._answered.get((host, port))
         places = sorted(await self._resolve(host, port), key=lambda place: place != last)
         attempts = [Attempt(place) for place in places]
@@ -77,17 +77,15 @@ def is_name(host: str) -> bool:
 
 
 class Attempt:
-    """One socket on its way to one address."""
-
     def __init__(self, place: Place) -> None:
         self.place = place
         self.problem: OSError | None = None
         self._sock: socket.socket | None = None
 
     async def made(self) -> Attempt:
-        """Returns when it has succeeded or failed: then there is a `problem`."""
+        """Return once the connection succeeded or failed; `problem` is set if it failed."""
         try:
-            # Without its protocol asyncio would not know that it may switch Nagle's algorithm off.
+            # asyncio disables Nagle's algorithm only for sockets whose protocol is given as TCP.
             self._sock = socket.socket(self.place.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             self._sock.setblocking(False)
             await asyncio.get_running_loop().sock_connect(self._sock, self.place.address)
@@ -96,7 +94,7 @@ class Attempt:
         return self
 
     def take(self) -> socket.socket:
-        """What was connected; from now on it is the caller's to close."""
+        """The connected socket; the caller must close it."""
         sock, self._sock = self._sock, None
         assert sock is not None
         return sock
@@ -107,12 +105,12 @@ class Attempt:
 
 
 def in_plain_words(problem: OSError) -> OSError:
-    """The loops say "Connect call failed" of everything that took a moment; the kernel knows better."""
+    """Event loops report "Connect call failed" for every delayed failure; the errno has the real reason."""
     return OSError(problem.errno, os.strerror(problem.errno)) if problem.errno else problem
 
 
 async def first_of(attempts: list[Attempt]) -> Attempt:
-    """The first that succeeds; none is under way any more when this returns."""
+    """The first attempt that succeeds. No attempt is still running when this returns."""
     tasks = Tasks()
     to_make = deque(attempts)
     under_way: set[asyncio.Task[Attempt]] = set()
@@ -131,7 +129,7 @@ async def first_of(attempts: list[Attempt]) -> Attempt:
 
 
 def failure(attempts: list[Attempt]) -> OSError:
-    """What went wrong: one story where all failed alike, else every address with its own."""
+    """The common error if all addresses failed alike, else one message that lists each address with its error."""
     problems = {attempt.place.address[0]: attempt.problem for attempt in attempts if attempt.problem}
     first, *others = problems.values()
     if all(type(other) is type(first) for other in others):

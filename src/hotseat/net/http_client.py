@@ -1,7 +1,6 @@
-"""A small HTTP client for our own questions: is a server ready, what does it say of itself, what does another host say.
+"""A small HTTP client for our own requests: readiness checks, model server properties, other hosts.
 
-Requests of clients go through the relay. One question takes one connection, and no answer is longer than whoever asks
-allows.
+Client requests go through the relay. Each fetch uses its own connection, and the caller limits the response size.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ INTERIM = range(100, 200)
 class Answer:
     status: int
     fields: Mapping[str, str]
-    """By their names in small letters."""
+    """Names are lower case."""
     body: bytes = b""
 
     @property
@@ -48,9 +47,9 @@ async def fetch(
     most: Bytes = MOST_BYTES,
     when_connected: Callable[[], None] | None = None,
 ) -> Answer:
-    """The answer with `most` bytes of its body; `lines` are further fields of the question, each with its end.
+    """The response with at most `most` bytes of its body. `lines` are extra header lines, each with its CRLF.
 
-    OSError (TimeoutError too) where there is no answer, ValueError where it is not HTTP.
+    Raises OSError (which includes TimeoutError) without a response, ValueError if it is not HTTP.
     """
     question = _question(address, path, method, lines, body)
     async with asyncio.timeout(within), connected(address, dialler) as (reader, writer):
@@ -130,7 +129,7 @@ async def _chunks(reader: asyncio.StreamReader, most: Bytes) -> bytes:
 
 
 async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
-    """So many bytes, or what there is before the end of the connection."""
+    """`size` bytes, or fewer if the connection ends first."""
     try:
         return await reader.readexactly(size)
     except asyncio.IncompleteReadError as end:

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote: a file that may be damaged, an answer that may be hostile."""
+"""JSON from an untrusted source: a file that may be damaged, a response that may be hostile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def parsed(text: str | bytes) -> Any:
-    """The value; ValueError for whatever is no JSON, for instance 200,000 brackets, on which the parser gives up."""
+    """ValueError for anything invalid, including nesting (200,000 brackets) on which the parser gives up."""
     try:
         return json.loads(text)
     except RecursionError:

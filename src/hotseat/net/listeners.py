@@ -1,4 +1,4 @@
-"""The doors of the house: the sockets that clients come in by, and the certificate beside them."""
+"""The sockets that clients connect to, and their TLS certificate."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     LookUp = Callable[..., Iterable[tuple[int, int, int, str, Any]]]
 
 NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""What binding fails with where the hosts file gives `localhost` to ::1 and IPv6 is off."""
+"""Errors of bind where the hosts file maps `localhost` to ::1 and IPv6 is off."""
 
 
 def bound(listen: tuple[str, int], look_up: LookUp = socket.getaddrinfo) -> list[socket.socket]:
-    """Sockets for every address of a name: `localhost` may be two. OSError where one is taken or none is ours."""
+    """Sockets for every address of a name (`localhost` may have two). OSError if one is in use or none is local."""
     host, port = listen
     found = look_up(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     absent: OSError | None = None

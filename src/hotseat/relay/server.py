@@ -1,4 +1,4 @@
-"""The client's road: accepts connections, keeps what they share, and lets them finish when the house closes."""
+"""The relay's server: accepts connections, holds their shared state, and drains them on shutdown."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ log = logging.getLogger(__name__)
 
 SWEEP_S: Seconds = 0.25
 STOPPED_S: Seconds = 1.0
-"""Whoever looks no more often than this was stopped, or had no processor."""
+"""A longer gap between two sweeps means that the process was stopped or had no CPU."""
 HUNG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
-"""What Linux tells of a connection whose other side is closed, though bytes before that are unread."""
+"""What Linux reports for a connection that the peer has closed, even if earlier bytes are unread."""
 
 
 class Ledger(Protocol):
-    """Where finished requests are written down, and refusals counted."""
+    """Records finished requests, and counts refused ones."""
 
     def refused(self, code: str) -> None: ...
 
@@ -78,14 +78,14 @@ class Relay:
         *,
         most_connections: int | None = None,
     ) -> None:
-        """`most_connections`: how many fit into the descriptors of this process; None: any number."""
+        """`most_connections`: how many fit into the process's file descriptors; None: any number."""
         self.dispatcher = dispatcher
         self.rules = rules
         self.management = management
         self.ledger = ledger
         self.pool = Pool()
         self.hosts: Hosts | None = None
-        """The fleet; None where this host is alone."""
+        """The fleet; None if this host is in none."""
         self.new_id = numbered()
         self.is_draining = False
         self.scheme = b"http"
@@ -95,13 +95,13 @@ class Relay:
         self._clients: set[ClientConnection] = set()
         self.arrivals = Arrivals(most_connections)
         self.tasks = Tasks()
-        """TLS handshakes, and who accepts those."""
+        """TLS handshakes and their listeners."""
         self.held: set[ClientConnection] = set()
-        """Those that are not read from at present, so that their transports do not see them leave."""
+        """Connections with paused reading, whose transports would not notice a disconnect."""
         self._all_gone = asyncio.Event()
         self.bodies = Bodies()
         self.abroad: Counter[ModelName] = Counter()
-        """Requests that are at models of peers."""
+        """Requests at models of peers."""
         self._known: Memory[KnownRequest] = Memory()
         self.known_under: tuple[Rules, Catalog] = (rules, dispatcher.catalog)
         self.wrong_keys = WrongKeys(self.now, self.later)
@@ -109,12 +109,12 @@ class Relay:
         self._looked_at = self.now()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
-    # Open and close
+    # Start and shutdown
 
     async def listen(self, sockets: list[socket.socket], tls: ssl.SSLContext | None = None) -> None:
         self.scheme = b"http" if tls is None else b"https"
         for sock in sockets:
-            # Inherited by what it accepts: uvloop sees to this itself, asyncio does so for some sockets only.
+            # Accepted sockets inherit this: uvloop sets it itself, asyncio only for some sockets.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
                 self._servers.append(TlsListener(self, sock, tls))
@@ -123,7 +123,7 @@ class Relay:
             self._servers.append(server)
 
     async def drain(self, within: Seconds) -> None:
-        """Accept nobody any more; return when every client is gone, after `within` seconds at the latest."""
+        """Stop accepting; return when every client is gone, after `within` seconds at the latest."""
         self.is_draining = True
         self._close_doors()
         for client in tuple(self._clients):
@@ -146,7 +146,7 @@ class Relay:
         for server in self._servers:
             server.close()
 
-    # What connections share
+    # Shared by connections
 
     @property
     def clients(self) -> int:
@@ -158,11 +158,11 @@ class Relay:
         return sorted(found, key=lambda told: told.ticket)
 
     def last_pieces(self, model: ModelName) -> list[object]:
-        """What came last from the model's server, by request. As long as these objects are the same, nothing came."""
+        """The last data from the model's server, by request. While the objects stay the same, nothing arrived."""
         return [piece for client in self._clients if (piece := client.last_piece(model)) is not None]
 
     def arrived(self, peer: str) -> Excess | None:
-        """Count a connection in; returns the limit that it is beyond, if any."""
+        """Count a connection; returns the limit that it exceeds, if any."""
         return self.arrivals.add(peer, self.rules.limits, is_proxy=self.rules.trusts(peer))
 
     def departed(self, peer: str) -> None:
@@ -183,12 +183,12 @@ class Relay:
             self._all_gone.set()
 
     def check_room(self, body: Body) -> None:
-        """Count what this body takes; raises when all of them together take too much."""
+        """Count what this body takes; raises if all of them together take too much."""
         self.bodies.count(body)
         self.bodies.check(body, self.rules.limits, is_proxy=body.is_spooled and self.rules.trusts(body.sender))
 
     def forget(self, request: Request) -> None:
-        """It ends before it began: its client left, or nobody reads the rest of it."""
+        """Release a request that ends before it began: its client left, or the rest of it is not read."""
         self.bodies.forget(request.body)
         if request.visit is not None:
             request.visit.ended(self.now())
@@ -198,7 +198,7 @@ class Relay:
         return framed(lines, request.head.id_header, request.id, request.stated_length)
 
     def fellow_head(self, request: Request, where: Elsewhere, peer: str, model: ModelName) -> bytes:
-        """The same for a host of the fleet, which is told what we know already, with a proof for this request alone."""
+        """The same for a fleet host, with what we know already and a proof for this request only."""
         lines = self._remembered_lines(request, where.address, peer, to_fellow=True)
         lines += line_for_model(model) + line_of_proof(self._proof(request, where, model))
         return framed(lines, request.head.id_header, request.id, request.stated_length)
@@ -219,9 +219,9 @@ class Relay:
     def _remembered_lines(
         self, request: Request, address: Address, peer: str, api_key: str = "", *, to_fellow: bool = False
     ) -> bytes:
-        """An address is always a fellow's or never, so lines for the one are not taken for the other's."""
+        """An address always or never belongs to a fleet host, so the two kinds of lines are never mixed up."""
         known = request.known
-        if known is None or api_key:  # a head with a peer's key in it is not remembered
+        if known is None or api_key:  # a head with a peer's key is not cached
             return self._upstream_lines(request, address, peer, api_key, to_fellow)
         if known.sent_to is not address or known.sent_for != peer:
             known.sent_to, known.sent_for = address, peer
@@ -244,13 +244,13 @@ class Relay:
         return choose(selector, targets, self.dispatcher.view(), self.abroad)
 
     def change_rules(self, rules: Rules) -> None:
-        """From now on these hold, also for requests under way whose key is gone or may no longer do that."""
+        """Apply new rules, also to requests in progress whose key is gone or no longer allows them."""
         self.rules = rules
         if ended := sum(self._judged_again(client) for client in tuple(self._clients)):
             log.warning("requests were ended whose keys no longer allow them count=%d", ended)
 
     def _judged_again(self, client: ClientConnection) -> int:
-        """How many of its requests ended. One that cannot be judged is cut: it must not keep others from that."""
+        """How many of its requests ended. One that cannot be checked is cut, so that the others still are."""
         try:
             return client.judge_again()
         except Exception:
@@ -258,7 +258,7 @@ class Relay:
             return int(attempt(client.abort))
 
     def known_requests(self) -> Memory[KnownRequest]:
-        """Heads read under the present configuration."""
+        """The cache for the current configuration."""
         rules, catalog = self.rules, self.dispatcher.catalog
         if self.known_under[0] is not rules or self.known_under[1] is not catalog:
             self._known = Memory()
@@ -274,9 +274,9 @@ class Relay:
         self._look_for_departed()
 
     def look_at_deadlines(self) -> None:
-        """One look at all of them costs less than a timer per request.
+        """One sweep over all connections costs less than a timer per request.
 
-        Who was stopped for a while looks after a moment: what clients sent in time is not read yet.
+        After a stop of the process it waits for the next sweep: what clients sent in time is not read yet.
         """
         now, before = self.now(), self._looked_at
         self._looked_at = now

@@ -151,7 +151,7 @@ def test_the_better_of_two_keys_counts() -> None:
 
 @given(st.none() | st.binary(max_size=30), st.none() | st.binary(max_size=30))
 def test_no_header_causes_anything_but_a_refusal(authorization: bytes | None, key: bytes | None) -> None:
-    """Strangers are refused, whatever they send."""
+    """Requests without a valid key are refused, whatever they contain."""
     with pytest.raises(ClientError):
         KEYS.check_known(KEYS.identify(authorization and b"Basic " + authorization, key))
 

@@ -1,4 +1,4 @@
-"""Strangers at every door: each route there is, with each method, refuses foreign pages before anything happens."""
+"""Each route, with each method, refuses foreign pages before anything happens."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_static_page(path: str) -> bool:
 
 
 async def test_there_are_routes_to_try() -> None:
-    """The walk is worth nothing if it walks past the doors."""
+    """The test is worth nothing if it finds no routes."""
     routes = own_routes()
 
     assert {"/health", "/metrics", "/upstream/alpha/load", "/upstream/alpha", "/hotseat/reload"} <= set(routes)
@@ -57,7 +57,7 @@ async def test_there_are_routes_to_try() -> None:
 
 @pytest.mark.parametrize("stranger", STRANGERS)
 async def test_every_route_refuses_strangers(house: RelayHouse, stranger: str) -> None:
-    """403 for each of them, and nobody behind the door has heard anything."""
+    """Each gets a 403, and no request reaches a server."""
     let_in = []
     client = await house.client()
     for path in (*own_routes(), *OF_MODELS):
@@ -97,7 +97,7 @@ async def test_pages_of_this_machine_reach_no_route_of_our_own(house: RelayHouse
 
 @pytest.mark.parametrize("stranger", STRANGERS)
 async def test_no_stranger_opens_a_websocket(house: RelayHouse, stranger: str) -> None:
-    """Browsers ask no leave for a websocket, they only say whose page it is."""
+    """Browsers send no preflight for a websocket, only the Origin of the page."""
     fields = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13")
 
     assert (await house.refusal(said("GET", "/upstream/alpha/ws", *STRANGERS[stranger], *fields))).status == 403

@@ -1,4 +1,4 @@
-"""Proofs between hosts, through the relay as it runs: what is passed on proves itself, once, and may do little."""
+"""Proofs between hosts through a running relay: a forwarded request proves itself, once, and has few rights."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def joined(
 
 
 def prove(request: Message, us: ProofChecker) -> None:
-    """Raises unless the host that it was sent to believes it."""
+    """Raises unless the receiving host accepts the proof."""
     method, target, _ = request.first_line.split()
     told = [request[name] for name in ("hotseat-model", "hotseat-client", "hotseat-role")]
     said = said_by(*(part.encode() for part in (request["hotseat-from"], method, target, *told)))
@@ -85,7 +85,7 @@ async def test_what_is_passed_on_proves_itself(
 async def test_a_host_that_does_not_believe_us_turned_the_request_away(
     open_house: OpenHouse, box: ScriptedUpstream
 ) -> None:
-    """The client is served elsewhere, and somebody is told what that host says."""
+    """The client is served by another host, and the refusing host's reason is logged."""
     house, hosts = await joined(open_house, at("b", box), HERE)
     client = await house.send(chat("alpha"))
     await (await box.call()).say(UNPROVEN)
@@ -177,7 +177,7 @@ async def test_two_proofs_are_refused(open_house: OpenHouse) -> None:
 async def test_a_host_may_do_what_the_caller_may_and_never_more_than_operate(
     open_house: OpenHouse, keys: tuple[ApiKey, ...], role: str, method: str, target: str, status: int
 ) -> None:
-    """Whoever states a role that nobody is passed on with may do the least."""
+    """An unknown role gets the fewest rights."""
     house, _ = await joined(open_house, keys=keys)
     asked = get(target, *passed_on(None, target, method=method, role=role), method=method)
     if status == 403:

@@ -72,7 +72,7 @@ async def test_only_so_many_at_a_time(open_house: OpenHouse) -> None:
 
 
 async def test_who_waits_counts(open_house: OpenHouse) -> None:
-    """Otherwise one key could fill the line."""
+    """Otherwise one key could fill the queue."""
     house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=1),)))
     waiting = await house.send(chat("slow", BEARER + "k"))
     await come_true(lambda: house.waiting() == 1)
@@ -172,7 +172,7 @@ async def half_taken(house: RelayHouse, requests: bytes) -> tuple[Wire, Call]:
 
 
 async def test_an_upload_gives_its_place_back_though_its_client_did_not_read(open_house: OpenHouse) -> None:
-    """Whoever hangs up has left, also where what was answered before cannot be delivered."""
+    """A disconnected client frees its place, even if an earlier response cannot be delivered."""
     house = await house_with_one_place(open_house, is_known=False)
     client, call = await half_taken(house, chat("alpha", BEARER + "k"))
     await call.say(chunked())
@@ -198,7 +198,7 @@ async def test_what_waits_behind_an_answer_that_is_cut_gives_its_place_back(open
 
 
 async def test_an_upload_behind_a_request_that_is_served_takes_its_place_when_it_is_read(open_house: OpenHouse) -> None:
-    """What a client pipelined and never hears of costs it nothing."""
+    """A pipelined request that is never served costs nothing."""
     house = await house_with_one_place(open_house, is_known=False)
     behind = post(b"a" * 20_000, BEARER + "k")[:-1]
     client, call = await house.reached(chat("alpha", BEARER + "other") + behind)
@@ -256,7 +256,7 @@ async def test_a_reload_keeps_what_was_counted(open_house: OpenHouse) -> None:
 
 
 async def test_our_own_api_is_told_whose_key_it_was(open_house: OpenHouse) -> None:
-    """By its digest, never by what a client says; a model server is told nothing."""
+    """The API gets the digest of the key, never what a client claims; a model server gets nothing."""
     house = await open_house(access=Access(api_keys=(ANN,)))
     said = [BEARER + "anns", "Hotseat-Key: somebody else"]
     client = await house.send(get("/v1/models", *said))
@@ -324,7 +324,7 @@ async def test_of_two_keys_the_one_that_let_the_request_in_is_named(
 
 
 async def test_no_name_of_a_key_looks_like_a_host(open_house: OpenHouse, caplog: pytest.LogCaptureFixture) -> None:
-    """Nor do quotes in it end it: who reads the log can tell where a name ends, and what kind it is."""
+    """Quotes in a name do not end it: log readers can tell where a name ends, and of which kind it is."""
     caplog.handler.setLevel(logging.NOTSET)
     fleet = Fleet(("nats://x",), HostName("here"), secrets=("between-us-hosts",))
     keys = (ApiKey("one", Role.ADMIN, "host gpu1"), ApiKey("two", Role.ADMIN, '" from=host:"gpu1'))

@@ -1,4 +1,4 @@
-"""Who may speak to us at all."""
+"""Which requests are admitted by Host and Origin."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def ask(
     ],
 )
 def test_names_that_cannot_be_foreign_are_served(host: str) -> None:
-    """Addresses, names without a dot and under reserved domains can not be made to point here by a stranger."""
+    """Nobody else can point addresses, names without a dot or names under reserved domains at this host."""
     ask(PLAIN, host=host)
 
 
@@ -141,7 +141,7 @@ def test_configured_names_are_served(host: str) -> None:
     ],
 )
 def test_foreign_names_are_refused(gate: Gate, host: str) -> None:
-    """The 403 says which key would let the name in."""
+    """The 403 names the configuration key that would allow the name."""
     with pytest.raises(Forbidden, match="allowedHosts"):
         ask(gate, host=host)
 
@@ -273,7 +273,7 @@ def test_our_own_and_allowed_pages_are_served(host: str, origin: str, site: str 
     ("method", "path"), [("POST", "/v1/chat/completions"), ("GET", "/swagger"), ("DELETE", "/upstream/m")]
 )
 def test_foreign_pages_are_refused(host: str, origin: str, site: str | None, method: str, path: str) -> None:
-    """No method and no route is open to them, and the 403 says which key would be."""
+    """No method and no route is open to them, and the 403 names the configuration key."""
     with pytest.raises(Forbidden, match="allowedOrigins"):
         ask(FRIENDLY, method, path, host, origin, site, "navigate")
 
@@ -330,7 +330,7 @@ def test_pages_of_this_machine_may_ask_models(origin: str, method: str, path: st
 @pytest.mark.parametrize("origin", LOCAL_PAGES)
 @pytest.mark.parametrize(("method", "path"), MANAGING)
 def test_pages_of_this_machine_may_manage_nothing(origin: str, method: str, path: str) -> None:
-    """Also after they were let in to ask, and not by a preflight either; the 403 says which key would let them."""
+    """That holds after an admitted inference request and for preflights too; the 403 names the configuration key."""
     gate = gate_for()
     ask(gate, origin=origin, content_type="application/json")
 
@@ -485,7 +485,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 @given(st.binary(max_size=30), st.none() | st.binary(max_size=30), st.sampled_from([None, b"none", b"cross-site"]))
 def test_no_header_causes_anything_but_a_verdict(host: bytes, origin: bytes | None, site: bytes | None) -> None:
-    """Any bytes at all are let in or refused, and the same way twice."""
+    """Any bytes are admitted or refused, and the same way twice."""
     known = {b"origin": origin, b"sec-fetch-site": site}
     known_of = {name: value for name, value in known.items() if value is not None}
     head = RequestHead(b"GET", b"/slots", False, [], known_of, None, False)

@@ -1,4 +1,4 @@
-"""A reload that takes a key away, or some of its rights, ends what is under way with it."""
+"""A reload that removes a key, or some of its rights, ends its requests in progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reload(house: RelayHouse, *keys: ApiKey) -> None:
 
 
 async def test_a_stream_of_a_removed_key_is_cut(open_house: OpenHouse, caplog: pytest.LogCaptureFixture) -> None:
-    """Visibly, at the client and at the model server; another's goes on."""
+    """The cut is visible to the client and the model server; streams of other keys continue."""
     house = await open_house(access=Access(api_keys=(ANN, BOB)))
     anns, to_ann = await house.reached(chat("alpha", OF_ANN))
     bobs, to_bob = await house.reached(chat("alpha", OF_BOB))
@@ -47,7 +47,7 @@ async def test_a_stream_of_a_removed_key_is_cut(open_house: OpenHouse, caplog: p
 
 
 async def test_who_waits_with_a_removed_key_is_refused(open_house: OpenHouse) -> None:
-    """With 401, and out of the line."""
+    """It gets a 401 and leaves the queue."""
     house = await open_house(access=Access(api_keys=(ANN, BOB)))
     waiting = await house.send(chat("slow", OF_ANN))
     await come_true(lambda: house.waiting() == 1)
@@ -81,7 +81,7 @@ async def test_what_is_behind_another_request_is_refused_in_its_turn(open_house:
 
 
 async def test_a_key_that_lost_a_model_loses_its_streams_of_it(open_house: OpenHouse) -> None:
-    """What it may still use goes on."""
+    """Streams of models that it may still use continue."""
     house = await open_house(access=Access(api_keys=(ANN,)))
     lost, to_lost = await house.reached(chat("alpha", OF_ANN))
     await to_lost.say(STREAM)

@@ -24,7 +24,7 @@ TOLD = Request("POST", "/v1/chat/completions")
 
 @pytest.mark.uncounted
 def test_nobody_gets_more_than_the_documentation_says() -> None:
-    """Every request is refused or reaches the server that it may, which is told what it may be told, and no secret."""
+    """Every request is refused or reaches the server that it may, which gets no secret."""
     tally = run(Plan(seed=0, each=DEEP if IS_DEEP else QUICK))
     print(tally)
 

@@ -76,7 +76,7 @@ Confinement: TypeAlias = tuple[list[str], list[str]]
 
 
 def confinement(told: Reply) -> Confinement:
-    """Its policies, and what it says of guessing types."""
+    """Its policies, and its X-Content-Type-Options."""
     return told.all("Content-Security-Policy"), told.all("X-Content-Type-Options")
 
 
@@ -86,7 +86,7 @@ PLAIN: Confinement = ([], ["nosniff"])
 
 @pytest.mark.parametrize("fields", PAGES)
 async def test_what_may_be_a_page_is_sandboxed_each_time(house: RelayHouse, fields: str) -> None:
-    """Also where the same head has come before, and on every road to a model."""
+    """That holds for cached heads too, and for every path to a model."""
     requests = [get("/upstream/alpha/"), get("/upstream/alpha/"), get("/"), get("/?model=alpha"), chat()]
     answers = [(await house.exchange(request, answer(fields)))[1] for request in requests]
 
@@ -111,7 +111,7 @@ async def test_an_answer_that_renews_a_kept_page_is_sandboxed(house: RelayHouse)
 
 
 async def test_a_page_that_is_streamed_is_sandboxed(house: RelayHouse) -> None:
-    """In chunks, or until the server hangs up."""
+    """The page may come in chunks, or until the server closes the connection."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
     _, told = await house.exchange(get("/upstream/alpha/"), head + chunked(b"hello"))
     client, call = await house.reached(get("/upstream/alpha/"))
@@ -123,7 +123,7 @@ async def test_a_page_that_is_streamed_is_sandboxed(house: RelayHouse) -> None:
 
 @pytest.mark.parametrize("kind", NO_PAGES)
 async def test_what_is_no_page_is_left_as_it_is(house: RelayHouse, kind: str) -> None:
-    """But for a word that it is what its type says, whether the head is new or not."""
+    """Only `nosniff` is added, whether the head is cached or not."""
     for _ in range(3):
         _, told = await house.exchange(chat(), answer(f"Content-Type: {kind}\r\n"))
 

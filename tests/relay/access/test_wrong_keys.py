@@ -82,7 +82,7 @@ async def test_who_sends_no_key_guesses_none(open_house: OpenHouse) -> None:
 async def test_a_fleets_secret_is_not_to_be_guessed_either(
     open_house: OpenHouse, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who says to be a host and does not prove it is counted like any other, and told so: a host asks another then."""
+    """An invalid proof counts like any wrong key, but is reported as such, so that a real host tries another."""
     fleet = Fleet(("nats://x",), HostName("here"), secrets=("between-us-hosts",))
     house = await open_house(settings=Settings(fleet=fleet, access=KEYS))
     request = get("/v1/models", "Hotseat-From: gpu1", "Hotseat-Proof: guess")
@@ -102,7 +102,7 @@ async def test_too_low_a_role_is_no_guess(open_house: OpenHouse) -> None:
 
 
 async def test_addresses_are_counted_in_a_bounded_place(open_house: OpenHouse) -> None:
-    """A thousand of them apart, and the rest together."""
+    """A thousand addresses are counted separately, and the rest together."""
     house = await open_house(access=KEYS)
     counted = [house.relay.wrong_keys._count(f"10.0.{number >> 8}.{number & 255}") for number in range(5000)]
 

@@ -136,7 +136,7 @@ def test_limits_are_fitted_to_the_descriptors(fits: int | None, bounds: tuple[in
     ],
 )
 def test_a_mapped_address_is_the_address_it_stands_for(name: object, host: str) -> None:
-    """For limits, for the client's name and for what is said to model servers."""
+    """It counts as IPv4 for limits, for the client's name and for model servers."""
     assert host_of(name) == host
 
 
@@ -149,7 +149,7 @@ def test_a_network_is_trusted_however_it_is_written(entry: str) -> None:
 
 
 async def test_one_address_is_one_whichever_family_it_comes_by(open_house: OpenHouse) -> None:
-    """A socket that takes both families tells of IPv4 clients in the words of IPv6."""
+    """A dual-stack socket reports IPv4 clients as mapped IPv6 addresses."""
     house = await open_house(limits=Limits(per_address=1))
     both = socket.socket(socket.AF_INET6)
     both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

@@ -133,7 +133,7 @@ async def test_a_connection_is_usable_after_a_refusal(house: RelayHouse, request
     "request_bytes", [get("/x?model=nobody", "Connection: close"), chat("nobody", "Connection: close")]
 )
 async def test_a_refused_client_that_wants_to_close_is_closed(house: RelayHouse, request_bytes: bytes) -> None:
-    """`Connection: close` is kept whoever answers."""
+    """`Connection: close` is respected, whoever sends the response."""
     client = await house.send(request_bytes)
 
     assert (await client.message())["Connection"] == "close"
@@ -178,7 +178,7 @@ async def test_an_old_client_is_closed_after_its_answer(house: RelayHouse) -> No
 
 
 async def test_an_old_client_that_asks_for_it_is_kept(house: RelayHouse) -> None:
-    """HTTP/1.0 must be told that it may send another request."""
+    """An HTTP/1.0 client must be told that the connection stays open."""
     client, call = await house.reached(get("/slots?model=alpha", "Connection: keep-alive", version="1.0"))
     await call.say(HELLO)
     answered = await client.message()
@@ -232,7 +232,7 @@ async def test_a_refused_client_that_stays_is_closed(open_house: OpenHouse) -> N
 
 
 async def test_too_many_connections_are_refused(open_house: OpenHouse) -> None:
-    """The one beyond limits.connections is told to come again, the others are served."""
+    """The one beyond limits.connections gets a retry error, the others are served."""
     house = await open_house(limits=Limits(connections=1))
     first = await house.send(UNKNOWN)
     await first.message()
@@ -246,7 +246,7 @@ async def test_too_many_connections_are_refused(open_house: OpenHouse) -> None:
 
 
 async def test_one_address_cannot_lock_out_the_others(open_house: OpenHouse) -> None:
-    """The one beyond its share is told which limit it met; another address still gets in."""
+    """The error names the exceeded limit; another address is still admitted."""
     house = await open_house(limits=Limits(per_address=1))
     first = await house.send(UNKNOWN)
     await first.message()

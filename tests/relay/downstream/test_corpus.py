@@ -1,4 +1,4 @@
-"""Every malformed request is refused with the same words: on a fresh connection, once more, and after a good one."""
+"""Every malformed request gets the same error: on a fresh connection, once more, and after a good one."""
 
 from __future__ import annotations
 

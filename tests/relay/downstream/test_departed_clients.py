@@ -69,7 +69,7 @@ def leave(clients: list[socket.socket], *, behind: bytes) -> None:
 
 @pytest.mark.usefixtures("many_files")
 async def test_hundreds_that_sent_too_much_and_left_keep_no_place(house: RelayHouse, entrance: Entrance) -> None:
-    """What they sent behind their requests hides no hang-up, and whoever comes next is served."""
+    """What they sent after their requests does not hide the disconnect, and later clients are served."""
     clients = await asyncio.to_thread(lambda: [entrance.ask(chat("slow")) for _ in range(DEPARTED)])
     await come_true(lambda: house.waiting() > DEPARTED // 2)
     await asyncio.to_thread(leave, clients, behind=TOO_MUCH)

@@ -100,7 +100,7 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> Readings:
 
 @pytest.mark.parametrize("name", SAID)
 def test_what_we_forward_the_others_read_alike(readings: Readings, name: str) -> None:
-    """Whoever stands before or behind us counts the same requests, with the same bodies."""
+    """Servers before and behind us count the same requests, with the same bodies."""
     ours, nginx, haproxy = (readings[name][parser] for parser in ("hotseat", "nginx", "haproxy"))
     if ours.accepted:
         assert ours.forwarded == nginx.forwarded == haproxy.forwarded

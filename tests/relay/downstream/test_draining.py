@@ -48,7 +48,7 @@ async def test_idle_connections_are_closed_at_once(house: RelayHouse) -> None:
 
 
 async def test_requests_in_flight_are_answered_and_closed(house: RelayHouse, tasks: Tasks) -> None:
-    """The answer says that it is the last on its connection."""
+    """The response announces that it is the last on its connection."""
     client, call = await house.reached(chat())
     draining = tasks.start(house.relay.drain(within=5), "drain")
     await come_true(lambda: house.relay.is_draining)
@@ -77,7 +77,7 @@ async def test_a_stream_in_flight_finishes(house: RelayHouse, tasks: Tasks) -> N
 
 
 async def test_a_body_on_its_way_is_still_taken(house: RelayHouse, tasks: Tasks) -> None:
-    """Its request had begun before the house closed."""
+    """The request had begun before the shutdown."""
     client = await house.send(chat()[:-5])
     await come_true(lambda: house.relay.bodies.in_memory)
     tasks.start(house.relay.drain(within=5), "drain")
@@ -113,7 +113,7 @@ async def test_time_is_up_for_those_who_do_not_finish(house: RelayHouse) -> None
 
 
 async def test_closing_without_draining_frees_the_address(house: RelayHouse) -> None:
-    """Whoever is in a hurry leaves nothing open either."""
+    """A quick shutdown leaves nothing open either."""
     await house.relay.aclose()
 
     with pytest.raises(ConnectionRefusedError):
@@ -130,7 +130,7 @@ async def test_a_client_that_was_accepted_in_the_last_moment_does_not_delay_the_
 
 
 async def test_whoever_watches_hotseat_does_not_hold_it_up(house: RelayHouse) -> None:
-    """A feed of events or logs would never end by itself, so it is cut and the house closes at once."""
+    """A feed of events or logs would never end by itself, so it is cut and the shutdown continues at once."""
     client = await house.send(get("/hotseat/events"))
     feed = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n: hi\n\r\n"
     await (await house.management.call()).say(feed)

@@ -1,4 +1,4 @@
-"""Bodies that find no room on the disk, or take too much of it."""
+"""Bodies that do not fit on the disk, or take too much of it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def unfinished(house: RelayHouse, source: str) -> Wire:
 
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_all_uploads_together_have_a_limit(open_house: OpenHouse, is_known: bool) -> None:
-    """Whoever is beyond it is told to come again, and those who hang up make room."""
+    """An upload beyond it gets a retry error, and a disconnect frees its share."""
     house = await open_house(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
     if is_known:
         await house.exchange(get("/up?model=alpha", "Content-Length: 1", method="POST") + b"x")
@@ -94,7 +94,7 @@ async def test_all_uploads_together_have_a_limit(open_house: OpenHouse, is_known
 
 
 async def test_one_address_cannot_have_all_uploads(open_house: OpenHouse) -> None:
-    """Half of the room stays for others."""
+    """Half of the disk limit stays for others."""
     house = await open_house(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
     await unfinished(house, "127.0.0.1")
     await come_true(lambda: house.relay.bodies.on_disk == UPLOAD - 1)
@@ -107,7 +107,7 @@ async def test_one_address_cannot_have_all_uploads(open_house: OpenHouse) -> Non
 
 
 async def test_an_upload_that_is_refused_as_it_is_changed_makes_room(open_house: OpenHouse) -> None:
-    """It was read back into memory for that, and counts neither there nor on the disk when it is over."""
+    """It was read back into memory, and counts neither there nor on the disk afterwards."""
     changed = spec("alpha", changes=BodyChanges(strip=("x",)))
     house = await open_house(models=(changed,), limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
     body = b'{"no end": '.ljust(UPLOAD, b"1")

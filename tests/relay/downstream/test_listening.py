@@ -1,4 +1,4 @@
-"""Where the relay listens: every address of a name is a door of the same house."""
+"""The relay listens on every address of a name."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ NAMED = b'{"model":"alpha"}'
 
 
 async def test_a_body_of_stated_length_arrives_whole(house: RelayHouse) -> None:
-    """Content-Length says where a body ends."""
+    """Content-Length defines where a body ends."""
     asked, answered = await house.exchange(chat())
 
     assert asked.first_line == "POST /v1/chat/completions HTTP/1.1"
@@ -125,7 +125,7 @@ async def test_a_body_that_says_it_is_too_large_is_refused_unread(open_house: Op
 
 
 async def test_a_body_that_turns_out_too_large_is_refused(open_house: OpenHouse) -> None:
-    """Chunks do not say how many will follow, so they are counted."""
+    """The number of chunks is not announced, so their bytes are counted."""
     house = await open_house(limits=Limits(body=1000))
     head = get("/upload?model=alpha", "Transfer-Encoding: chunked", method="POST")
     answered = await house.refusal(head + chunked(b"a" * 600, b"a" * 600))
@@ -135,7 +135,7 @@ async def test_a_body_that_turns_out_too_large_is_refused(open_house: OpenHouse)
 
 
 async def test_json_has_a_limit_of_its_own(open_house: OpenHouse) -> None:
-    """What must be decoded is bounded more tightly than what is only passed on."""
+    """What must be decoded has a lower limit than what is only forwarded."""
     house = await open_house(limits=Limits(json_body=100, body=10_000))
     refused = await house.refusal(post(b'{"model":"alpha","x":"%b"}' % (b"a" * 100)))
     _, answered = await house.exchange(post(b"a" * 5000, target="/upload?model=alpha"))
@@ -207,7 +207,7 @@ def test_a_body_in_small_pieces_takes_little_more_than_its_size() -> None:
 
 
 async def test_a_client_that_asks_first_is_told_to_go_on(house: RelayHouse) -> None:
-    """100 Continue is our own word, and the upstream never hears of the question."""
+    """The relay itself sends 100 Continue; the upstream never sees the Expect header."""
     client = await house.client()
     request = chat("alpha", "Expect: 100-continue")
     await client.send(request.removesuffix(NAMED))
@@ -222,7 +222,7 @@ async def test_a_client_that_asks_first_is_told_to_go_on(house: RelayHouse) -> N
 
 
 async def test_a_refused_client_is_not_told_to_go_on(open_house: OpenHouse) -> None:
-    """Whoever asks first is spared sending a body that nobody wants."""
+    """The client need not send a body that is not wanted."""
     house = await open_house(limits=Limits(json_body=100))
     answered = await house.refusal(get("/v1/x", "Expect: 100-continue", "Content-Length: 101", method="POST"))
 
@@ -243,7 +243,7 @@ async def test_going_on_waits_for_its_turn(house: RelayHouse) -> None:
 
 
 async def test_a_body_that_does_not_wait_is_not_told_to_go_on(house: RelayHouse) -> None:
-    """The word would come too late and be taken for an answer by nobody."""
+    """100 Continue would come too late."""
     client, call = await house.reached(get() + chat("alpha", "Expect: 100-continue"))
     await call.say(HELLO)
     second = await house.alpha.call()
@@ -253,7 +253,7 @@ async def test_a_body_that_does_not_wait_is_not_told_to_go_on(house: RelayHouse)
 
 
 async def test_an_impatient_body_that_is_too_large_is_refused_once(open_house: OpenHouse) -> None:
-    """After the refusal nothing else is said, not even that the client may go on."""
+    """Nothing is sent after the error, not even 100 Continue."""
     house = await open_house(limits=Limits(json_body=100))
     head = get("/v1/x", "Expect: 100-continue", "Transfer-Encoding: chunked", method="POST")
     client, call = await house.reached(get() + head)

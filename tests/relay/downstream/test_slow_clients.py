@@ -94,7 +94,7 @@ def test_slow_writers_are_sent_away(observer: Observer, tmp_path: Path, mode: tu
 
 
 def test_a_thousand_ranges_are_a_head_like_any_other(observer: Observer, tmp_path: Path) -> None:
-    """Whoever asks for a file in pieces that overlap gets what the server makes of it; it costs us nothing."""
+    """A request for overlapping ranges gets the server's own response; it costs us nothing."""
     with SlowClients(f"{observer.house.url}/upstream/qwen/slots", tmp_path, "-R") as clients:
         observer.watch(clients)
 
@@ -103,7 +103,7 @@ def test_a_thousand_ranges_are_a_head_like_any_other(observer: Observer, tmp_pat
 
 
 def test_slow_readers_are_sent_away(observer: Observer, tmp_path: Path) -> None:
-    """Whoever takes nothing of its answer for a while loses its lease, though it would stay for ever."""
+    """A client that reads nothing for a while loses its lease, even if it stays connected."""
     with SlowClients(f"{observer.house.url}/upstream/qwen/large", tmp_path, "-X", "-n", "20", "-y", "64") as clients:
         observer.watch(clients, until=lambda: observer.ended() > CONNECTIONS / 2 and observer.leases() == 0)
         were_there = clients.go_on

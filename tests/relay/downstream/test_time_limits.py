@@ -1,4 +1,4 @@
-"""How long a client may take, and what it is told when that is over."""
+"""The time limits of clients, and the response when one is exceeded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PREFLIGHT = get("/v1/x", "Origin: http://a.example", "Access-Control-Request-Met
 
 
 async def no_answer(house: RelayHouse, client: Wire, after: float) -> None:
-    """The relay has looked at its clocks since, and said nothing."""
+    """The relay has swept its deadlines since, and sent nothing."""
     await house.later(after)
     await house.clocks_seen()
     with pytest.raises(BlockingIOError):
@@ -41,7 +41,7 @@ async def test_a_head_that_does_not_come_to_its_end_is_given_up(house: RelayHous
 
 
 async def test_a_body_that_stops_coming_is_given_up(house: RelayHouse) -> None:
-    """Whoever goes on sending has time, whoever stops has not."""
+    """A client that continues to send has time; one that stops does not."""
     client = await house.send(chat()[:-2])
     await come_true(lambda: house.relay.bodies.in_memory)
     await no_answer(house, client, 29)
@@ -65,7 +65,7 @@ async def test_a_body_that_never_begins_has_the_time_of_a_body(house: RelayHouse
 
 
 async def test_a_connection_on_which_nothing_comes_is_closed(house: RelayHouse) -> None:
-    """Without a word: nothing was asked."""
+    """There is no response, since there was no request."""
     client = await house.client()
     await come_true(lambda: house.relay.clients)
     await house.later(11)
@@ -80,7 +80,7 @@ async def test_a_connection_on_which_nothing_comes_is_closed(house: RelayHouse) 
     ids=["refused at its head", "refused with its body", "preflight"],
 )
 async def test_an_idle_connection_is_closed_whatever_was_answered(open_house: OpenHouse, request_bytes: bytes) -> None:
-    """After our own answers too, or refused clients could fill the house."""
+    """That holds after our own responses too, or refused clients could use up the connections."""
     house = await open_house(access=Access(allowed_origins=("http://a.example",)))
     client = await house.send(request_bytes)
     await client.message()
@@ -113,7 +113,7 @@ async def test_waiting_for_a_model_takes_as_long_as_it_takes(house: RelayHouse) 
 
 @pytest.mark.parametrize("behind", [get()[:-10], chat()[:-3]], ids=["head", "body"])
 async def test_a_half_read_request_waits_while_another_is_served(house: RelayHouse, behind: bytes) -> None:
-    """Its rest lies with us unread, so its time does not run."""
+    """The rest of it is unread in our buffer, so its timer does not run."""
     rest = {get()[:-10]: get()[-10:], chat()[:-3]: chat()[-3:]}[behind]
     client, call = await house.reached(chat() + behind)
     await client.send(rest)

@@ -29,7 +29,7 @@ def certificate(tmp_path: Path) -> Path:
 
 
 async def connected(house: RelayHouse, certificate: Path, *protocols: str) -> Streams:
-    """A TLS connection to a second door of the house."""
+    """A TLS connection to a second listener of the relay."""
     door = socket.create_server(("127.0.0.1", 0))
     await house.relay.listen([door], tls_context((certificate, None)))
     trusting = ssl.create_default_context(cafile=str(certificate))
@@ -65,7 +65,7 @@ async def test_a_connection_that_is_not_kept_ends_cleanly(house: RelayHouse, cer
 
 
 async def test_http_1_1_is_all_that_is_spoken(house: RelayHouse, certificate: Path) -> None:
-    """A client that would rather have HTTP/2 is told so before it asks."""
+    """ALPN rejects HTTP/2 before the first request."""
     _, writer = await connected(house, certificate, "h2", "http/1.1")
     spoken = writer.get_extra_info("ssl_object").selected_alpn_protocol()
     writer.close()
@@ -74,7 +74,7 @@ async def test_http_1_1_is_all_that_is_spoken(house: RelayHouse, certificate: Pa
 
 
 def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    """Whoever points at a wrong file hears of it before anything is served."""
+    """A wrong file is reported before anything is served."""
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("no certificate")
 

@@ -28,7 +28,7 @@ FORM = b"--b\r\nContent-Disposition: form-data; name=model\r\n\r\nalpha\r\n--b--
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a client says at once, and what the upstream answers to each of its requests."""
+    """What a client sends at once, and what the upstream responds to each request."""
 
     said: bytes
     answers: tuple[bytes, ...]
@@ -85,7 +85,7 @@ async def say(wire: Wire, data: bytes, cuts: list[int]) -> None:
 async def play(
     house: RelayHouse, script: Script, asked: list[int], answered: list[int], client: Wire | None = None
 ) -> Seen:
-    """What the upstream was sent and what the client was sent, when both speak in pieces."""
+    """What the upstream and the client received, when both send in pieces."""
     wire = client or await house.client()
     await say(wire, script.said, asked)
     arrived = []
@@ -118,7 +118,7 @@ def comparable(message: Message, script: Script) -> bytes:
 
 
 def length_last(message: bytes) -> bytes:
-    """Where among its fields an answer tells its length, and in which letters, means nothing."""
+    """The position and the case of Content-Length do not matter."""
     head, _, body = message.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     lengths = [b"Content-Length:" + line[15:] for line in lines if line.lower().startswith(b"content-length:")]
@@ -176,7 +176,7 @@ async def test_both_sides_may_speak_in_pieces(
 
 @ALL_SCRIPTS
 async def test_what_is_said_again_is_answered_again(house: RelayHouse, script: Script) -> None:
-    """The first, second and third time, here and elsewhere, whatever else is said between."""
+    """The first, second and third time give the same result, here and elsewhere, whatever is sent in between."""
     first = await play(house, script, [], [])
     for other in SCRIPTS.values():
         await play(house, other, [], [])

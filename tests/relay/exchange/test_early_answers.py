@@ -1,4 +1,4 @@
-"""Whoever waits for a stream is told why, if that is wished; the stream then goes on as if nothing had been."""
+"""A client that waits for a stream receives the reason, if configured; the stream then continues as usual."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_quick_failure_keeps_its_status(room: WaitingRoom) -> None:
 
 
 async def test_a_long_wait_begins_the_answer(room: WaitingRoom) -> None:
-    """The head promises an event stream that nobody keeps back, and a comment says why it waits."""
+    """The head announces an unbuffered event stream, and a comment has the reason for the wait."""
     client, head = await room.told()
 
     assert head.decode().split("\r\n") == [
@@ -119,7 +119,7 @@ async def test_a_page_of_an_allowed_origin_may_read_it(open_house: OpenHouse) ->
 
 
 async def test_signs_of_life_go_on(room: WaitingRoom) -> None:
-    """There is one every few seconds, however long it takes, and each tells how it stands then."""
+    """There is one every few seconds, however long it takes, each with the current reason."""
     client, _ = await room.told()
     for _ in range(24):
         await piece(client)
@@ -142,7 +142,7 @@ async def test_a_sign_tells_who_is_in_the_way(room: WaitingRoom) -> None:
 
 
 async def test_signs_go_on_until_the_model_speaks(room: WaitingRoom) -> None:
-    """A long prompt is a wait too, before the upstream's head and after it; its first word ends the signs."""
+    """A long prompt is a wait too, before the upstream's head and after it; the first data ends the messages."""
     client, _ = await room.told()
     await piece(client)
     call = await room.loaded()
@@ -218,7 +218,7 @@ async def test_a_client_that_wants_no_more_is_let_go(room: WaitingRoom) -> None:
 
 
 async def test_what_began_plain_goes_on_plain(room: WaitingRoom) -> None:
-    """The upstream is not told that the client could decompress; other requests of the same kind are left alone."""
+    """Accept-Encoding is not forwarded; other requests of the same kind are unchanged."""
     request = ask("Accept-Encoding: gzip")
     calls = []
     for _ in range(2):
@@ -237,7 +237,7 @@ async def test_what_began_plain_goes_on_plain(room: WaitingRoom) -> None:
 
 
 async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: WaitingRoom) -> None:
-    """It died just as it was ready: the request stands in line anew, under the head that was sent."""
+    """The server died just as it was ready: the request queues again, under the head that was sent."""
     client, _ = await room.told()
     alive = room.house.hands.addresses["slow"]
     room.house.hands.addresses["slow"] = alive._replace(port=1)
@@ -258,7 +258,7 @@ async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: Waiting
 
 
 async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingRoom) -> None:
-    """They stop when its buffer is full; what the model says then waits for it as for any slow reader."""
+    """They stop when its buffer is full; the model's data then waits as for any slow reader."""
     client = await room.enter(receive_buffer=SMALL)
     room.alarms.wait(GRACE_S)
     room.alarms.wait(20_000 * EVERY_S)
@@ -272,7 +272,7 @@ async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingR
 
 
 async def test_a_model_does_not_speak_to_a_client_that_is_behind(room: WaitingRoom, tasks: Tasks) -> None:
-    """Whoever was full of signs when the model came is not filled up with words until it reads."""
+    """A client whose buffer was full of messages when the model came gets no more data until it reads."""
     client = await room.enter(receive_buffer=SMALL)
     room.alarms.wait(20_000 * EVERY_S)
     call = await room.loaded()
@@ -289,7 +289,7 @@ async def test_a_model_does_not_speak_to_a_client_that_is_behind(room: WaitingRo
 
 @pytest.mark.parametrize("leave", ["hang_up", "say_goodbye", "reset"])
 async def test_a_client_that_leaves_is_forgotten(room: WaitingRoom, leave: str) -> None:
-    """Its place in the line is free within milliseconds, and nobody goes on telling it anything."""
+    """It leaves the queue within milliseconds, and gets no more messages."""
     client, _ = await room.told()
     getattr(client, leave)()
     await come_true(lambda: room.house.waiting() == 0, PROMPTLY_S)
@@ -407,7 +407,7 @@ async def test_what_is_no_chat_gets_comments_instead(reasoning_room: WaitingRoom
 
 @pytest.mark.parametrize("make", [comment, reasoning])
 def test_a_sign_is_one_event(make: Callable[[str, str], bytes]) -> None:
-    """Whatever it says, exactly one blank line ends it."""
+    """Exactly one blank line ends it, whatever it contains."""
     sign = make("m", "two words")
 
     assert sign.count(b"\n") == 2

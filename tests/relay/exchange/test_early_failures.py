@@ -1,4 +1,4 @@
-"""What goes wrong after an answer began early: told in the caller's dialect, and never an end that looks complete."""
+"""Failures after a response began early: reported in the client's format, and never an end that looks complete."""
 
 from __future__ import annotations
 

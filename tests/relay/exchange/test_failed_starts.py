@@ -1,4 +1,4 @@
-"""A model that cannot be started: who is told what of it, and when its server has shown that it works."""
+"""A model that cannot start: what each client learns, and when its server counts as working."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAST_LINE = b"error: no kernel image"
 
 
 async def test_without_keys_the_servers_last_line_is_told(house: RelayHouse) -> None:
-    """The last one that says something, in one short line with the rest of the reason."""
+    """The last line with content is part of the reason, on one short line."""
     house.hands.broken, house.hands.output = ("alpha",), OUTPUT
     refused = await house.refusal(chat())
 
@@ -34,7 +34,7 @@ async def test_without_keys_the_servers_last_line_is_told(house: RelayHouse) -> 
 
 @pytest.mark.parametrize(("key", "is_told"), [("anns", False), ("olas", True), ("adas", True)])
 async def test_with_keys_only_operators_see_what_a_server_wrote(open_house: OpenHouse, key: str, is_told: bool) -> None:
-    """It may hold what others sent: whoever may only ask hears how it ended, in the body as in the headers."""
+    """The output may contain what others sent: a key for inference gets only the exit code, in body and headers."""
     house = await open_house(access=Access(api_keys=KEYS))
     house.hands.broken, house.hands.output = ("alpha",), OUTPUT
     refused = await house.refusal(chat("alpha", BEARER + key))
@@ -45,7 +45,7 @@ async def test_with_keys_only_operators_see_what_a_server_wrote(open_house: Open
 
 
 async def test_a_host_of_the_fleet_is_not_told_what_a_server_wrote(open_house: OpenHouse) -> None:
-    """Whoever asks there: what a server wrote stays on its host."""
+    """A server's output stays on its host."""
     fleet = Fleet(nats=("nats://127.0.0.1:1",), name=HostName("b"), secrets=(SECRET,))
     house = await open_house(settings=Settings(fleet=fleet))
     house.hands.broken, house.hands.output = ("alpha",), OUTPUT
@@ -56,7 +56,7 @@ async def test_a_host_of_the_fleet_is_not_told_what_a_server_wrote(open_house: O
 
 
 async def test_the_next_request_tries_again_at_once(house: RelayHouse) -> None:
-    """Whatever was wrong may be over; from the second failure on it rests, and says for how long."""
+    """The problem may be over; from the second failure on the model backs off, and the error says for how long."""
     house.hands.broken = ("alpha",)
     refusals = [await house.refusal(chat()) for _ in range(3)]
 

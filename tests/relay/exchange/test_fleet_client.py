@@ -1,4 +1,4 @@
-"""Operators' errands to other hosts, past the real relay of that host."""
+"""Operators' calls to other hosts, through the real relay of that host."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_host_is_asked_for_a_story(open_house: OpenHouse) -> None:
 
 
 async def test_a_stranger_hears_nothing(open_house: OpenHouse) -> None:
-    """Without the secret it is refused at the door: there is no story, and nothing is stopped."""
+    """Without the secret the call is refused: nothing is reported, and nothing is stopped."""
     _, url = await keyed(open_house)
 
     assert await STRANGER.story(B, url, MODEL) is None
@@ -64,7 +64,7 @@ async def test_a_stranger_hears_nothing(open_house: OpenHouse) -> None:
 
 
 async def test_a_host_is_asked_to_stop_a_model(open_house: OpenHouse) -> None:
-    """What was not running is told apart from what could not be stopped."""
+    """A model that was not running differs from one that could not be stopped."""
     house, url = await keyed(open_house)
     outcomes = [
         answer("200 OK", message="it has stopped"),

@@ -45,7 +45,7 @@ GUESTS = {"far": FleetModel(ModelName("far")), "distant": FleetModel(ModelName("
 
 @dataclass
 class ScriptedHosts:
-    """A fleet that chooses as the test says."""
+    """A fleet that selects hosts as the test defines."""
 
     choices: list[Where | HotseatError]
     name: HostName = HERE_NAME
@@ -126,7 +126,7 @@ async def joined(
 
 
 async def test_a_page_from_another_host_is_sandboxed_once(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
-    """That host has done so already; whoever the client asks answers for it."""
+    """The other host has added the sandbox already."""
     house, _ = await joined(open_house, *[at("b", boxes[0])] * 4)
     lines = [b"Content-Type: text/html\r\n", b"%b: %b\r\nContent-Type: text/html\r\n" % SANDBOX]
     for fields in lines * 2:
@@ -139,7 +139,7 @@ async def test_a_page_from_another_host_is_sandboxed_once(open_house: OpenHouse,
 
 
 async def test_another_host_serves_a_request(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
-    """It is told which model is meant, who asks and who passes it on; the request itself arrives as it was sent."""
+    """That host gets model, client and sender; the request itself arrives as it was sent."""
     house, hosts = await joined(open_house, at("b", boxes[0]), at("b", boxes[0]))
     for _ in range(2):  # the second time the client's head is known already
         client = await house.send(chat("distant", "X-Mine: stays"))
@@ -234,7 +234,7 @@ async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
 
 
 async def test_a_host_with_a_line_tells_how_long_it_is(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
-    """Whoever is placed next may go elsewhere; the client need not know."""
+    """The next request may go elsewhere; the client does not see the header."""
     house, hosts = await joined(open_house, *[at("b", boxes[0])] * 3)
     crowded = HELLO.replace(b"Content-Type", b"Hotseat-Line: 7\r\nContent-Type")
     for answer in (crowded, HELLO, crowded):
@@ -250,7 +250,7 @@ async def test_a_host_with_a_line_tells_how_long_it_is(open_house: OpenHouse, bo
 async def test_a_host_leaves_just_as_its_connection_is_used_again(
     open_house: OpenHouse, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel says that nothing of the request was taken, so the next host may have it."""
+    """The kernel reports that nothing of the request was delivered, so the next host may serve it."""
     monkeypatch.setattr("hotseat.relay.upstream.connection.is_untaken", lambda *_: True)
     house, hosts = await joined(open_house, at("a", boxes[0]), at("a", boxes[0]), at("b", boxes[1]))
     client = await house.send(chat("far"))
@@ -268,7 +268,7 @@ async def test_a_host_leaves_just_as_its_connection_is_used_again(
 
 
 async def test_nobody_is_left(open_house: OpenHouse) -> None:
-    """The refusal says so, and that asking again may help."""
+    """The error says so, and that a retry may help."""
     house, _ = await joined(open_house, at("gone", NOWHERE), NowhereToGo("no host can take far: gone is gone"))
     answered = await house.refusal(chat("far"))
 
@@ -281,7 +281,7 @@ async def test_nobody_is_left(open_house: OpenHouse) -> None:
 async def test_choosing_a_host_fails_unexpectedly(
     open_house: OpenHouse, must_agree: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client is told so, and the next request on the connection is served."""
+    """The client gets an error, and the next request on the connection is served."""
     house, hosts = await joined(open_house, at("b", NOWHERE), HERE)
     hosts.must_agree = must_agree
     with monkeypatch.context() as broken:
@@ -296,7 +296,7 @@ async def test_choosing_a_host_fails_unexpectedly(
 
 
 async def test_a_body_that_cannot_be_changed_after_hosts_agreed_is_refused(open_house: OpenHouse) -> None:
-    """Nobody but the fleet hears of what goes wrong then, and the client waits for an answer all the same."""
+    """Only a callback of the fleet sees the failure then, and the client still gets a response."""
     selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
     house, hosts = await joined(open_house, at("b", NOWHERE), selectors=selectors)
     hosts.must_agree = True
@@ -344,7 +344,7 @@ async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
 async def test_a_model_servers_time_does_not_run_while_a_request_waits_at_another_host(
     open_house: OpenHouse, boxes: list[ScriptedUpstream]
 ) -> None:
-    """There it may stand in line or load the model first; that host counts when it is the server's turn."""
+    """There the request may queue or wait for a load first; that host applies the limit at the server's turn."""
     models = (spec("alpha", timeouts=Timeouts(response_header_s=0.05)), spec("beta"))
     house, _ = await joined(open_house, at("b", boxes[0]), HERE, models=models)
     client = await house.send(chat("alpha"))
@@ -390,7 +390,7 @@ async def test_a_host_whose_power_failed_is_not_waited_for_long(
 
 @contextmanager
 def deaf() -> Iterator[Address]:
-    """Somebody who listens, and whose kernel has no room for one more connection."""
+    """A listener whose kernel queue is full."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
         for _ in range(2):
             one = stack.enter_context(socket.socket())
@@ -400,7 +400,7 @@ def deaf() -> Iterator[Address]:
 
 
 async def test_a_host_where_the_model_fails_is_remembered(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
-    """This client hears why; the next one need not, even if the fleet hears nothing of that host for a while."""
+    """This client gets the reason; the next request goes elsewhere, even without a new record of that host."""
     house, hosts = await joined(open_house, *[at("b", boxes[0])] * 2)
     for _ in range(2):  # the second time the head of the answer is known already
         client = await house.send(chat("far"))
@@ -411,7 +411,7 @@ async def test_a_host_where_the_model_fails_is_remembered(open_house: OpenHouse,
 
 
 async def test_a_model_server_cannot_turn_a_request_away(open_house: OpenHouse) -> None:
-    """Only hosts can: what a model server says has been executed by it. The client does not see the word."""
+    """Only hosts can: a model server has executed what it responds to. The client does not see the header."""
     house, _ = await joined(open_house, HERE)
     _, answered = await house.exchange(chat("alpha"), NOT_HERE)
 
@@ -420,7 +420,7 @@ async def test_a_model_server_cannot_turn_a_request_away(open_house: OpenHouse) 
 
 
 async def test_a_selector_is_not_named_to_another_host(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
-    """It hears its own name of the model."""
+    """That host gets the model's own name."""
     selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
     house, _ = await joined(open_house, at("b", boxes[0]), selectors=selectors)
     client = await house.send(chat("best"))
@@ -450,7 +450,7 @@ async def test_what_the_configuration_changes_is_changed_once(
 
 
 async def test_a_request_that_was_passed_on_is_served_here(open_house: OpenHouse) -> None:
-    """Whatever the fleet thinks by now; the model server hears nothing of secrets, and the model is the one said."""
+    """The fleet is not consulted again; the model server gets no secrets, and the model is the stated one."""
     house, _ = await joined(open_house)
     for _ in range(2):
         asked, answered = await house.exchange(chat("anything", *passed_on()))
@@ -478,7 +478,7 @@ async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_house: O
 
 
 async def test_a_host_needs_no_key(open_house: OpenHouse) -> None:
-    """It has checked the client's; who asks is what it says, and credentials that are not ours pass."""
+    """It has checked the client's key; the client is the one it states, and credentials that are not ours pass."""
     settings = Settings(
         fleet=Fleet(("nats://x",), HostName("here"), secrets=("hush",)), access=Access(api_keys=(ApiKey("ours"),))
     )
@@ -532,7 +532,7 @@ async def test_what_is_not_here_is_turned_away(open_house: OpenHouse, model: str
 
 
 async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_house: OpenHouse) -> None:
-    """It may be on its way while others hear that we leave: a kept connection of a host is not closed over its head."""
+    """A host may send before it learns that we leave, so its kept connection is not closed at once."""
     house, _ = await joined(open_house)
     client, call = await house.reached(chat("alpha", *passed_on()))
     await call.say(HELLO)
@@ -590,7 +590,7 @@ async def test_other_hosts_may_call_us_as_the_fleet_does(open_house: OpenHouse) 
 
 
 async def test_an_agreement_that_raises_what_nobody_foresaw(open_house: OpenHouse) -> None:
-    """Whoever waits for it is answered: nobody else would ever tell."""
+    """The waiting client gets a response, which nobody else would send."""
     house, hosts = await joined(open_house)
     hosts.must_agree = True  # and there is nothing to choose from
 

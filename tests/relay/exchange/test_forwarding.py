@@ -56,7 +56,7 @@ async def test_fields_arrive_as_they_were_sent(house: RelayHouse) -> None:
     ],
 )
 async def test_what_ends_here_does_not_reach_the_upstream(house: RelayHouse, field: str) -> None:
-    """Hop-by-hop fields, our internal ones, and what a stranger says as if it were a proxy."""
+    """Hop-by-hop fields, our internal ones, and proxy headers from an untrusted client are removed."""
     name, _, value = field.partition(": ")
     asked, _ = await house.exchange(get("/slots?model=alpha", field))
 
@@ -90,7 +90,7 @@ async def test_a_value_never_decides_whether_a_field_passes(house: RelayHouse, v
 
 
 async def test_the_upstream_is_told_where_the_request_came_from(house: RelayHouse) -> None:
-    """Host is the upstream's own; the client's is passed on under another name."""
+    """Host is the upstream's own; the client's is forwarded under another name."""
     asked, _ = await house.exchange(get())
 
     assert asked["Host"] == f"127.0.0.1:{house.alpha.address.port}"
@@ -100,7 +100,7 @@ async def test_the_upstream_is_told_where_the_request_came_from(house: RelayHous
 
 
 async def test_a_trusted_proxy_is_believed(open_house: OpenHouse) -> None:
-    """What it says is kept, and its own address is added to the chain."""
+    """Its headers are kept, and its own address is added to the chain."""
     house = await open_house(access=Access(trusted_proxies=("127.0.0.0/8",)))
     said = ("X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 2.2.2.2", "X-Forwarded-Proto: https", "X-Forwarded-Host: out")
     asked, _ = await house.exchange(get("/slots?model=alpha", *said))
@@ -111,7 +111,7 @@ async def test_a_trusted_proxy_is_believed(open_house: OpenHouse) -> None:
 
 
 async def test_a_trusted_proxy_that_says_nothing_is_spoken_for(open_house: OpenHouse) -> None:
-    """Every upstream is told all three, whoever asks."""
+    """Every upstream gets all three headers."""
     house = await open_house(access=Access(trusted_proxies=("127.0.0.1",)))
     asked, _ = await house.exchange(get())
 
@@ -255,7 +255,7 @@ async def test_without_the_right_key_nothing_happens(
 
 
 async def test_the_prefix_of_a_proxy_address_goes_before_the_path(house: RelayHouse) -> None:
-    """`proxy: http://host/base` means that everything lives under /base."""
+    """`proxy: http://host/base` puts /base before every path."""
     house.hands.addresses["alpha"] = house.alpha.address._replace(prefix="/base")
     asked, _ = await house.exchange(get("/slots?model=alpha"))
 
@@ -273,7 +273,7 @@ async def test_an_ipv6_upstream_is_named_in_brackets(house: RelayHouse) -> None:
 
 @pytest.fixture
 async def tls_port(tmp_path: Path) -> AsyncIterator[int]:
-    """Where a server says hello over TLS, with a certificate that the system does not know."""
+    """The port of a TLS server with a certificate that the system does not know."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     (tmp_path / "certificate.pem").write_text(CERTIFICATE)
     context.load_cert_chain(tmp_path / "certificate.pem")
@@ -291,7 +291,7 @@ async def tls_port(tmp_path: Path) -> AsyncIterator[int]:
 async def test_an_upstream_behind_tls_is_reached(
     house: RelayHouse, tls_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`proxy: https://…` is spoken to over TLS."""
+    """`proxy: https://…` uses TLS."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
     house.hands.addresses["alpha"] = Address("localhost", tls_port, tls=True)
     client = await house.send(get())

@@ -1,4 +1,4 @@
-"""What the relay tells of requests that have not ended, and what it writes down of those that have."""
+"""The relay's report of requests in progress, and its record of finished ones."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def test_the_lease_ends_with_the_upstreams_message(house: RelayHouse) -> N
 
 @leaving
 async def test_a_client_that_leaves_the_line_is_forgotten(house: RelayHouse, leave: Callable[[Wire], None]) -> None:
-    """Nobody loads a model for a client who has hung up."""
+    """No model is loaded for a disconnected client."""
     _, call = await house.reached(chat())
     waiting = await house.send(chat("beta"))
     await come_true(lambda: house.waiting() == 1)
@@ -67,7 +67,7 @@ async def test_a_client_that_leaves_the_line_is_forgotten(house: RelayHouse, lea
 async def test_a_client_that_leaves_while_its_model_loads_is_forgotten(
     house: RelayHouse, leave: Callable[[Wire], None]
 ) -> None:
-    """The load goes on or not, but nothing is forwarded."""
+    """The load may continue, but nothing is forwarded."""
     client = await house.send(chat("slow"))
     await come_true(lambda: house.hands.is_starting("slow"))
     leave(client)
@@ -171,7 +171,7 @@ async def test_what_a_departed_client_pipelined_is_not_served(house: RelayHouse)
 
 
 async def test_a_client_that_leaves_after_its_answer_leaves_the_upstream_alone(house: RelayHouse) -> None:
-    """Its connection rests in the pool and serves the next."""
+    """Its connection returns to the pool and serves the next request."""
     await house.exchange(get())
     await come_true(lambda: house.relay.clients == 0)
     await house.exchange(get())
@@ -181,7 +181,7 @@ async def test_a_client_that_leaves_after_its_answer_leaves_the_upstream_alone(h
 
 @pytest.mark.usefixtures("many_files")
 async def test_a_flood_of_one_address_leaves_room_for_others(open_house: OpenHouse) -> None:
-    """700 requests for a busy model are more than may wait; whoever else comes, for whatever model, can wait."""
+    """700 requests for a busy model are more than may wait; other clients can still queue, for any model."""
     house = await open_house(models=(spec("alpha", concurrency_limit=1), spec("beta")))
     await house.reached(chat())
     flood = [await house.send(chat()) for _ in range(700)]
@@ -196,7 +196,7 @@ async def test_a_flood_of_one_address_leaves_room_for_others(open_house: OpenHou
 
 
 async def test_whoever_waited_is_told_how_long_and_why(house: RelayHouse) -> None:
-    """A swap shows in the head of the answer; an answer that nothing kept waiting says nothing of it."""
+    """The response head shows a swap; a response without a wait has no such header."""
     client, call = await house.reached(chat())
     other = await house.send(chat("beta"))
     await come_true(lambda: house.waiting() == 1)

@@ -65,7 +65,7 @@ PATIENCE_S = 2.0
 
 @asynccontextmanager
 async def alpha_answers(house: RelayHouse) -> AsyncIterator[None]:
-    """Whatever it is asked: streams where that is wished."""
+    """It answers every request, as a stream if requested."""
 
     async def answer_all() -> None:
         while True:
@@ -195,7 +195,7 @@ async def test_a_host_that_cannot_be_told_that_a_request_is_over(
 
 
 async def test_a_lease_that_cannot_be_given_back(open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever had begun to tell its client why it waits says no more, and its key has its place back."""
+    """A client that received progress messages gets no more, and its key has its place back."""
     monkeypatch.setattr("hotseat.relay.exchange.early_stream.GRACE_S", 0.0)
     monkeypatch.setattr("hotseat.relay.exchange.early_stream.EVERY_S", 0.01)
     told = Calls()

@@ -47,7 +47,7 @@ def far(address: Address, **known: Any) -> dict[str, RemoteModel]:
 
 
 async def test_a_request_for_a_peer_goes_there_at_once(open_house: OpenHouse, box: ScriptedUpstream) -> None:
-    """Nothing is started or stopped for it, and the peer hears its own name for the model."""
+    """Nothing is started or stopped for it, and the peer gets its own name for the model."""
     house = await open_house(models=MODELS, remotes=far(box.address))
     client = await house.send(chat("box/far"))
     call = await box.call()
@@ -123,7 +123,7 @@ async def test_a_client_that_leaves_ends_its_request_at_the_peer(open_house: Ope
 async def test_a_request_that_is_refused_here_is_not_counted_there(
     open_house: OpenHouse, box: ScriptedUpstream
 ) -> None:
-    """What cannot be changed as the peer wants it never leaves the house."""
+    """A body that cannot be changed as the peer requires is never sent."""
     house = await open_house(models=MODELS, remotes=far(box.address))
     answered = await house.refusal(post(b"{oops", "Content-Type: application/json", target="/upstream/box/far/v1/x"))
 
@@ -179,7 +179,7 @@ NOT_FOR_PEERS = [
 async def test_nobody_manages_a_peer_with_our_key(
     open_house: OpenHouse, box: ScriptedUpstream, method: str, path: str, keys: tuple[ApiKey, ...]
 ) -> None:
-    """What a peer is asked carries the key that it gave us, so it is asked for inference only, whoever asks."""
+    """Requests to a peer carry the key that it gave us, so only inference is forwarded, whoever the client is."""
     house = await open_house(models=MODELS, remotes=far(box.address, api_key="theirs"), access=Access(api_keys=keys))
     answered = await house.refusal(get(f"/upstream/box/far{path}", KEY, method=method))
 
@@ -312,7 +312,7 @@ async def test_a_peer_that_ignores_case_hears_one_name(open_house: OpenHouse, bo
 
 
 async def test_a_selector_means_what_is_warm(open_house: OpenHouse) -> None:
-    """The server hears its own model's name, whichever was chosen."""
+    """The server gets its own model's name, whichever was chosen."""
     house = await open_house(models=MODELS, selectors={"best": BEST})
     asked, _ = await house.exchange(chat("alpha"))
     warm, _ = await house.exchange(chat("best"))
@@ -341,7 +341,7 @@ async def test_a_path_that_starts_nothing_starts_nothing_through_a_selector(open
 
 
 async def test_requests_flow_over_to_a_peer(open_house: OpenHouse, box: ScriptedUpstream) -> None:
-    """While one is at the first target, the next goes on."""
+    """While one request is at the first target, the next goes to the second."""
     both = Selector("both", Strategy.SPILLOVER, ("alpha", "far"))
     house = await open_house(models=MODELS, remotes=far(box.address), selectors={"both": both})
     first, at_home = await house.reached(chat("both"))
@@ -355,7 +355,7 @@ async def test_requests_flow_over_to_a_peer(open_house: OpenHouse, box: Scripted
 
 
 async def test_a_name_by_id_sets_its_own_members(open_house: OpenHouse) -> None:
-    """Whoever asks by another name gets none of it."""
+    """Other names of the model do not set them."""
     house = await open_house(models=MODELS)
     high, _ = await house.exchange(chat("alpha:high"))
     plain, _ = await house.exchange(chat("alpha"))
@@ -387,7 +387,7 @@ async def test_a_profile_counts_from_the_next_request_on(open_house: OpenHouse) 
 
 
 async def test_a_connection_rests_no_longer_than_it_may(open_house: OpenHouse) -> None:
-    """timeouts.idleConn: what has rested too long is not used again."""
+    """timeouts.idleConn: a connection that was idle for too long is not used again."""
     house = await open_house(models=(spec("alpha", timeouts=Timeouts(idle_s=1.0)),))
     await house.exchange(chat())
     await house.later(1.5)

@@ -1,4 +1,4 @@
-"""What a go-between must not do: follow, remember, or let strangers make names."""
+"""What a proxy must not do: follow redirects, share cookies, or let clients create names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_a_redirect_is_passed_on_and_not_followed(house: RelayHouse) -> No
 
 
 async def test_a_cookie_of_one_client_is_not_anothers(house: RelayHouse) -> None:
-    """Connections to servers are shared between clients; nothing that was said on them is."""
+    """Clients share connections to servers, but nothing that was sent on them."""
     _, first = await house.exchange(chat(), COOKIE)
     asked, _ = await house.exchange(chat(), COOKIE)
 
@@ -31,7 +31,7 @@ async def test_a_cookie_of_one_client_is_not_anothers(house: RelayHouse) -> None
 
 
 async def test_invented_models_leave_no_trace(house: RelayHouse) -> None:
-    """Whoever asks for a thousand names makes no entry in metrics and starts nothing."""
+    """Requests for a thousand unknown names create no metrics and start nothing."""
     client = await house.client()
     for n in range(1000):
         await client.send(chat(f"invented-{n}"))

@@ -37,7 +37,7 @@ async def test_an_answer_in_chunks_keeps_its_chunks(house: RelayHouse) -> None:
     ids=["length", "chunks"],
 )
 async def test_an_answer_may_be_cut_anywhere(house: RelayHouse, said: bytes) -> None:
-    """However the network cuts it, it is the same answer, and its connection rests afterwards."""
+    """However the network splits it, it is the same response, and its connection returns to the pool."""
     client = await house.client()
     for cut in range(1, len(said)):
         await client.send(get())
@@ -90,7 +90,7 @@ async def test_an_old_client_is_told_the_end_by_the_connection(house: RelayHouse
     ids=["length", "chunked", "neither", "a body though nobody wants it"],
 )
 async def test_an_answer_to_head_ends_at_its_head(house: RelayHouse, head: bytes) -> None:
-    """Whatever it says about a body, none follows, and the connection goes on."""
+    """No body follows, whatever the head announces, and the connection stays usable."""
     client, call = await house.reached(get(method="HEAD"))
     await call.say(head)
     answered = await client.message(to="HEAD")
@@ -152,7 +152,7 @@ async def test_the_status_line_is_kept(house: RelayHouse, reason: bytes, status_
 
 
 async def test_hop_by_hop_fields_of_an_answer_end_here(house: RelayHouse) -> None:
-    """What an upstream says about its connection is not about the client's."""
+    """What an upstream sends about its connection does not concern the client's."""
     own = b"Connection: keep-alive, X-Private\r\nKeep-Alive: timeout=5\r\nX-Private: 1\r\nUpgrade: h2c\r\n"
     cookies = b"Set-Cookie: a\r\nSet-Cookie: b\r\n"
     _, answered = await house.exchange(get(), HELLO.replace(b"Content", own + cookies + b"Content", 1))
@@ -196,7 +196,7 @@ async def test_an_old_client_gets_no_chunks(house: RelayHouse) -> None:
 
 
 async def test_event_streams_are_not_to_be_buffered(house: RelayHouse) -> None:
-    """A proxy in front of us must not collect tokens; whoever said so already is not repeated."""
+    """A proxy in front of us must not collect tokens; an existing header is not repeated."""
     _, told = await house.exchange(chat(), SSE + chunked(b"data: x\n\n"))
     own = SSE.replace(b"\r\n\r\n", b"\r\nX-Accel-Buffering: yes\r\n\r\n")
     _, kept = await house.exchange(chat(), own + chunked(b"data: x\n\n"))
@@ -306,7 +306,7 @@ ORIGIN = "Origin: https://chat.example"
 
 
 async def test_an_allowed_page_may_read_the_answer(open_house: OpenHouse) -> None:
-    """What an upstream says about other pages is replaced by what the configuration says."""
+    """The upstream's own CORS headers are replaced by those of the configuration."""
     house = await open_house(access=CHAT_PAGE)
     own = HELLO.replace(b"Content", b"Access-Control-Allow-Origin: *\r\nContent", 1)
     _, answered = await house.exchange(chat("alpha", ORIGIN), own)
@@ -316,7 +316,7 @@ async def test_an_allowed_page_may_read_the_answer(open_house: OpenHouse) -> Non
 
 
 async def test_an_origin_may_be_allowed_whatever_its_scheme(open_house: OpenHouse) -> None:
-    """Who is let in may also read what is said."""
+    """A page that is allowed may also read the response."""
     house = await open_house(access=CHAT_PAGE)
     _, answered = await house.exchange(chat("alpha", "Origin: app://any-scheme.example"))
 
@@ -324,7 +324,7 @@ async def test_an_origin_may_be_allowed_whatever_its_scheme(open_house: OpenHous
 
 
 async def test_an_allowed_page_may_read_a_refusal(open_house: OpenHouse) -> None:
-    """Else it would show "network error" where we say which model is missing."""
+    """Otherwise it would show "network error" instead of the missing model."""
     house = await open_house(access=CHAT_PAGE)
 
     for request in (chat("nobody", ORIGIN), get("/x?model=nobody", ORIGIN)):
@@ -355,7 +355,7 @@ async def test_an_allowed_page_may_ask_whether_it_may_ask(open_house: OpenHouse)
     [("Origin: https://evil.example",), ("Origin: https://evil.example", "Access-Control-Request-Method: POST")],
 )
 async def test_other_pages_are_refused(open_house: OpenHouse, fields: tuple[str, ...]) -> None:
-    """And not told that they could read the refusal."""
+    """The error has no CORS headers."""
     house = await open_house(access=CHAT_PAGE)
     answered = await house.refusal(get("/v1/chat/completions", *fields, method="OPTIONS"))
 
@@ -402,7 +402,7 @@ async def test_a_page_of_this_machine_may_ask_whether_it_may_ask_a_model(house: 
 
 
 async def test_our_own_page_under_another_name_of_this_machine_may_read_everything(house: RelayHouse) -> None:
-    """To a browser localhost and 127.0.0.1 are two origins, so it has to be told."""
+    """To a browser localhost and 127.0.0.1 are two origins, so CORS headers are needed."""
     port = house.port
     client = await house.client()
     await client.send(

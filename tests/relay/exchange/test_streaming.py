@@ -1,4 +1,4 @@
-"""Bytes on their way to the client: at once, and never more of them than the client takes."""
+"""Data is relayed to the client at once, and never more than the client reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def with_length(body: bytes) -> bytes:
 
 @pytest.fixture
 async def tight(open_house: OpenHouse) -> RelayHouse:
-    """A house whose kernel keeps little for clients that do not read."""
+    """A relay with small kernel buffers for clients that do not read."""
     return await open_house(send_buffer=SMALL)
 
 
@@ -166,7 +166,7 @@ async def _until_cut(fountain: Fountain) -> None:
 
 
 async def test_a_client_that_takes_little_is_not_cut(tight: RelayHouse, tasks: Tasks) -> None:
-    """Whoever reads, however slowly, may go on."""
+    """A client that reads, however slowly, may continue."""
     client = await tight.client(receive_buffer=SMALL)
     await client.send(get())
     call = await tight.alpha.call()
@@ -221,7 +221,7 @@ async def test_a_closing_answer_that_nobody_reads_is_cut_in_the_end(tight: Relay
 
 
 async def test_a_closed_connection_whose_end_nobody_acknowledges_is_cut(tight: RelayHouse) -> None:
-    """Also when the client was the first to say goodbye, without reading."""
+    """That holds even if the client closed first, without reading."""
     client = await closing_answer(tight)
     client.say_goodbye()
     for _ in range(3):

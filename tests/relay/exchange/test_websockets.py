@@ -30,7 +30,7 @@ LARGE = 3_000_000
 
 
 class Parrot:
-    """A websocket server that says what it hears, and remembers how its visits ended."""
+    """A websocket server that echoes, and remembers how its connections ended."""
 
     def __init__(self) -> None:
         self.visits: list[ServerConnection] = []
@@ -140,7 +140,7 @@ async def test_a_server_that_vanishes_is_noticed(house: RelayHouse) -> None:
 
 
 async def test_a_refused_handshake_is_an_ordinary_answer(house: RelayHouse) -> None:
-    """The server's own status and words come back."""
+    """The server's own status and body are relayed."""
     async with parrot_for(house):
         with pytest.raises(InvalidStatus) as refused:
             await visit(house, "/refused")

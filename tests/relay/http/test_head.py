@@ -1,4 +1,4 @@
-"""What a head says about its message, where llhttp would have refused it already."""
+"""Properties of heads that llhttp would have rejected already."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_old_client_does_not_wait_to_be_told() -> None:
 
 
 def test_an_answer_with_two_framings_is_refused() -> None:
-    """Whichever of them the client believed, it could be the other."""
+    """Whichever framing the client used, it could be the wrong one."""
     with pytest.raises(UpstreamError, match="twice"):
         read_response_head(200, b"OK", [(b"Content-Length", b"5"), (b"Transfer-Encoding", b"chunked")])
 

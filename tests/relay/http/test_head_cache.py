@@ -115,7 +115,7 @@ def test_of_two_lengths_one_stays_and_is_part_of_what_is_compared(first: bytes, 
 def test_an_outline_finds_a_head_exactly_where_looking_it_up_would(
     before: bytes, behind: bytes, data: st.DataObject
 ) -> None:
-    """Whatever stands in the place of the number, and whatever is damaged, both ways say the same."""
+    """Both give the same result, whatever is in place of the number, and whatever is damaged."""
     lines = START + before + b"\r\nContent-Length: 12" + behind + b"\r\n\r\n"
     number = data.draw(st.one_of(st.integers(0, 10**20).map(b"%d".__mod__), st.binary(max_size=4), st.just(b"007")))
     again = START + before + b"\r\nContent-Length: " + number + behind + b"\r\n\r\n"
@@ -251,7 +251,7 @@ ONE_LINE_MORE = {
 async def test_a_known_head_with_one_line_more_is_refused_as_if_unknown(
     house: RelayHouse, line: bytes, where: str
 ) -> None:
-    """Neither the head nor the line opens a door for the other."""
+    """Neither the cached head nor the extra line passes unchecked."""
     good, mark = chat(), {"before its length": b"Content-Length", "before its host": b"Host"}.get(where)
     mixed = good.replace(mark, line + mark, 1) if mark else good.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n", 1)
     unknown = await house.refusal(mixed)
@@ -267,7 +267,7 @@ async def test_a_known_head_with_one_line_more_is_refused_as_if_unknown(
 
 @pytest.mark.parametrize("line", ONE_LINE_MORE.values(), ids=ONE_LINE_MORE.keys())
 async def test_a_known_response_with_one_line_more_is_read_as_if_unknown(house: RelayHouse, line: bytes) -> None:
-    """The upstream's heads open no doors either."""
+    """The upstream's heads are checked in the same way."""
     if line.startswith((b"Host", b"Expect")):
         line = b"Content-Length: 5\r\n"
     good = HELLO.replace(b"Content", b"Server: x\r\nContent", 1)
@@ -282,7 +282,7 @@ async def test_a_known_response_with_one_line_more_is_read_as_if_unknown(house: 
 
 
 async def test_a_known_head_with_a_body_above_the_limit_is_refused(open_house: OpenHouse) -> None:
-    """413 before the body, and the connection closes, exactly as for a stranger."""
+    """The 413 comes before the body, and the connection closes, exactly as for an unknown head."""
     house = await open_house(limits=Limits(json_body=100))
     large = chat().replace(b": 17", b": 101")
     unknown = await house.refusal(large)
@@ -298,7 +298,7 @@ async def test_a_known_head_with_a_body_above_the_limit_is_refused(open_house: O
 
 @pytest.mark.parametrize("digits", [b"9" * 18, b"9" * 19, b"9" * 30, b"0" * 20 + b"17"])
 async def test_a_known_head_with_an_absurd_length_is_refused(house: RelayHouse, digits: bytes) -> None:
-    """Numbers beyond all limits are the same whether or not the rest is known."""
+    """Numbers beyond all limits are refused, whether or not the head is cached."""
     absurd = chat().replace(b": 17", b": " + digits)
     unknown = await house.refusal(absurd)
     await house.exchange(chat())
@@ -357,7 +357,7 @@ async def test_a_request_that_began_before_a_reload_teaches_nothing_after_it(hou
 
 
 async def test_a_key_that_is_no_longer_valid_is_refused(open_house: OpenHouse) -> None:
-    """A known head with yesterday's key is a stranger."""
+    """A cached head with a removed key is refused."""
     house = await open_house(access=KEYS)
     request = chat("alpha", "Authorization: Bearer secret")
     for _ in range(2):
@@ -379,7 +379,7 @@ async def test_a_host_that_is_no_longer_allowed_is_refused(open_house: OpenHouse
 
 
 async def test_a_model_that_is_gone_is_not_served(house: RelayHouse) -> None:
-    """The road in a known URL is looked for in the new catalog."""
+    """The model in a cached URL is looked up in the new catalog."""
     for _ in range(2):
         await house.exchange(get("/upstream/alpha/slots"))
     house.dispatcher.change_catalog(catalog(*(spec for spec in MODELS if spec.name != "alpha")))

@@ -109,7 +109,7 @@ def test_how_a_form_is_split_makes_no_difference(sentences: list[bytes], cuts: l
 
 @given(sentences=st.lists(st.sampled_from(SENTENCES), max_size=40), boundary=st.sampled_from([b"frontier", b"-", b"x"]))
 def test_what_is_found_lies_between_two_delimiters(sentences: list[bytes], boundary: bytes) -> None:
-    """Every place that is told holds the value, with a head before it and a delimiter behind it."""
+    """Every reported position holds the value, with a head before it and a delimiter after it."""
     form = b"".join(sentences)
     for each in fields(form, boundary=boundary):
         assert form[each.start : each.end].decode() == each.value
@@ -220,7 +220,7 @@ def test_a_form_may_have_a_thousand_parts(piece: int) -> None:
 
 @pytest.mark.parametrize("repeated", [b"\r\n--A", b"\r\n--AX", b"\r\n--A\r\n\r\n"])
 def test_a_form_of_nothing_but_delimiters_costs_no_more_than_another(repeated: bytes) -> None:
-    """After a thousand parts nobody looks any further, and whoever needs its fields is told why."""
+    """After a thousand parts the search ends, and reading the fields raises the reason."""
     form = repeated * ((4 * MiB) // len(repeated))
     reader = FormReader(b"A", "model")
     before = time.thread_time()

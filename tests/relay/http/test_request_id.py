@@ -1,4 +1,4 @@
-"""What a request is called: the client's own name or ours, on every road out of the relay."""
+"""The id of a request, the client's own or ours, on every path out of the relay."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_host_of_the_fleet_may_name_a_request_beside_another_id(house: R
 
 
 async def test_an_upstreams_own_name_passes_beside_ours(house: RelayHouse) -> None:
-    """What the server says stays as it is; what to look for in hotseat's log travels as Hotseat-Request-Id."""
+    """The server's id stays as it is; the id in hotseat's log is sent as Hotseat-Request-Id."""
     answer = HELLO.replace(b"\r\n\r\n", b"\r\nx-request-id: theirs\r\n\r\n")
     for _ in range(3):  # unknown, known by looking it up, known by comparing
         _, answered = await house.exchange(named("mine"), answer)
@@ -115,7 +115,7 @@ async def test_an_upstreams_own_name_passes_beside_ours(house: RelayHouse) -> No
 
 
 async def test_an_upstreams_own_name_passes_beside_ours_in_a_stream(house: RelayHouse) -> None:
-    """The head of a stream is never remembered, and says the same."""
+    """The head of a stream is never cached, and has the same headers."""
     stream = STREAM.replace(b"\r\n\r\n", b"\r\nX-Request-ID: theirs\r\n\r\n")
     _, answered = await house.exchange(named("mine"), stream + chunked(b"data: x\n\n"))
 
@@ -123,7 +123,7 @@ async def test_an_upstreams_own_name_passes_beside_ours_in_a_stream(house: Relay
 
 
 async def test_what_an_upstream_says_under_our_own_name_for_it_ends_here(house: RelayHouse) -> None:
-    """Hotseat-Request-Id is said by hotseat alone, so a client can rely on it."""
+    """Only hotseat sets Hotseat-Request-Id, so clients can rely on it."""
     answer = HELLO.replace(b"\r\n\r\n", b"\r\nHotseat-Request-Id: forged\r\n\r\n")
     for _ in range(3):
         _, answered = await house.exchange(named("mine"), answer)

@@ -344,7 +344,7 @@ def test_selectors_and_models_of_peers_may_stand_in_the_url(
 
 
 def test_the_pages_of_comfyui_have_a_place_of_their_own() -> None:
-    """Where a model is called comfyui_auto, /comfyui/ is its front door; else it is a path like any other."""
+    """If a model is called comfyui_auto, /comfyui/ leads to its pages; otherwise it is an ordinary path."""
     comfyui = model("comfyui_auto")
     road = find_road(b"GET", b"/comfyui/ws?id=1", catalog(ALPHA, comfyui))
 
@@ -429,7 +429,7 @@ def test_the_model_member_names_the_model(body: bytes, named: str | None) -> Non
     ],
 )
 def test_a_body_that_cannot_name_a_model_is_400(body: bytes, told: str) -> None:
-    """Under /v1/ the client hears what is wrong, however large the body is."""
+    """Under /v1/ the error names the problem, however large the body is."""
     for read in (model_in_json, model_and_members):
         with pytest.raises(ClientError, match=told) as refusal:
             read(body)
@@ -501,7 +501,7 @@ def test_the_model_of_a_v1_request(named: str | None, known: Catalog, spec: Mode
     ],
 )
 def test_a_v1_request_for_nobody_is_refused(named: str | None, status: int, told: str) -> None:
-    """The refusal says what is wrong in a line, never a book."""
+    """The error is one line, however many models there are."""
     with pytest.raises(ClientError) as refusal:
         name_for_v1(named, CROWD)
 

@@ -77,7 +77,7 @@ async def test_a_request_reaches_the_model_it_names(house: RelayHouse, request_b
     ids=["query", "unknown in the query", "PUT", "PATCH", "DELETE", "form"],
 )
 async def test_the_name_in_the_body_wins(house: RelayHouse, request_bytes: bytes) -> None:
-    """For every method with a JSON body or a form, whatever the query says; also when the head was read before."""
+    """That holds for every method with a JSON body or a form, whatever the query names, and for cached heads."""
     for _ in range(2):
         await reaches(house, "beta", request_bytes)
 
@@ -102,7 +102,7 @@ async def test_a_put_that_names_nobody_goes_to_the_running_model(house: RelayHou
 
 
 async def test_a_model_in_the_url_is_cut_off(house: RelayHouse) -> None:
-    """The rest goes on as it is, encoded bytes and query included."""
+    """The rest is forwarded unchanged, including encoded bytes and query."""
     asked = await reaches(house, "beta", get("/upstream/beta/a%20b/c?x=%2F&y"))
 
     assert asked.first_line == "GET /a%20b/c?x=%2F&y HTTP/1.1"
@@ -114,14 +114,14 @@ async def test_a_model_in_the_url_is_cut_off(house: RelayHouse) -> None:
     ids=["name before the file", "name after the file"],
 )
 async def test_a_large_form_reaches_the_model_it_names(house: RelayHouse, form: bytes) -> None:
-    """The file rests on disk, and arrives whole."""
+    """The file is on disk, and arrives complete."""
     asked = await reaches(house, "beta", post(form + b"--xyz--\r\n", FORM, target="/v1/audio/transcriptions"))
 
     assert sha256(asked.body).digest() == sha256(form + b"--xyz--\r\n").digest()
 
 
 async def test_a_large_form_can_be_changed(open_house: OpenHouse) -> None:
-    """The new name goes between what rests on disk, also when the head was read before."""
+    """The new name is inserted between parts on disk, also if the head is cached."""
     house = await open_house(models=(spec("alpha"), spec("beta", changes=BodyChanges("real"))))
     form = AUDIO + part("model", b"beta") + b"--xyz--\r\n"
     asked = [await reaches(house, "beta", post(form, FORM, target="/v1/audio/transcriptions")) for _ in range(2)]
@@ -180,7 +180,7 @@ async def test_an_upload_too_large_to_be_read_goes_to_the_running_model(house: R
 
 
 async def test_a_large_upload_arrives_whole(house: RelayHouse) -> None:
-    """Three megabytes that nobody reads on the way."""
+    """Nobody parses the three megabytes."""
     asked = await reaches(house, "beta", post(FILE, target="/upload?model=beta"))
 
     assert sha256(asked.body).digest() == sha256(FILE).digest()
@@ -189,7 +189,7 @@ async def test_a_large_upload_arrives_whole(house: RelayHouse) -> None:
 async def test_an_upload_that_finds_no_room_on_disk_is_refused(
     house: RelayHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is our fault, and said so."""
+    """The status is 500, since it is our fault."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     answered = await house.refusal(post(FILE, target="/upload?model=beta"))
 
@@ -212,7 +212,7 @@ async def test_without_a_name_the_only_model_is_meant(open_house: OpenHouse) -> 
 
 
 async def test_without_a_name_the_running_model_is_meant(house: RelayHouse) -> None:
-    """Outside /v1/ a request goes to whoever is in the seat, and starts nobody."""
+    """Outside /v1/ a request goes to the running model, and starts none."""
     await reaches(house, "beta", chat("beta"))
 
     await reaches(house, "beta", get("/slots"))
@@ -238,7 +238,7 @@ async def test_without_a_name_the_running_model_is_meant(house: RelayHouse) -> N
     ],
 )
 async def test_a_request_for_nobody_starts_nobody(house: RelayHouse, request_bytes: bytes, status: int) -> None:
-    """It is told what is missing."""
+    """The error states what is missing."""
     answered = await house.refusal(request_bytes)
 
     assert answered.status == status

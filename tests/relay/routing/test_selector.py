@@ -23,7 +23,7 @@ DRAINING = Phase.DRAINING
 
 
 def chosen(strategy: Strategy, *targets: tuple[Phase, int], abroad: int | None = None, spillover: int = 2) -> str:
-    """Targets are called a, b, c …, each with a phase and its users; `abroad` puts a model of a peer behind them."""
+    """Targets are called a, b, c …, each with a phase and its users; `abroad` appends a model of a peer."""
     names = "abcdef"[: len(targets)]
     seen = [
         ModelView(ModelName(name), phase, 0.0, None, users // 2, users - users // 2, "")

@@ -47,7 +47,7 @@ def test_a_connection_that_was_closed_before_took_nothing(ends: tuple[socket.soc
 
 
 def test_a_request_that_was_read_is_taken(ends: tuple[socket.socket, socket.socket]) -> None:
-    """The server read it and closed without a word."""
+    """The server read it and closed without a response."""
     ours, theirs = ends
     ours.sendall(SECOND)
     theirs.recv(1000)
@@ -73,7 +73,7 @@ def test_after_a_reset_nobody_knows(ends: tuple[socket.socket, socket.socket]) -
 
 
 def test_a_unix_socket_refuses_what_it_does_not_take() -> None:
-    """Writing to a closed one fails at once; any other end says nothing."""
+    """A write to a closed one fails at once; any other end proves nothing."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert is_untaken(ours, 0, BrokenPipeError())

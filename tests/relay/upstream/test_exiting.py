@@ -75,7 +75,7 @@ def die(server: subprocess.Popen[str]) -> None:
 
 
 def replace_server(house: RelayHouse) -> None:
-    """Its end is noticed, and the next one lives."""
+    """The exit is noticed, and the next server runs."""
     del house.hands.pids["alpha"]
     house.hands.crash("alpha", "killed by signal 9")
 

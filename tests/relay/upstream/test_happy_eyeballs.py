@@ -1,4 +1,4 @@
-"""Names that stand for several addresses: whoever answers is found, and found again."""
+"""Names with several addresses: the one that answers is found, and found again."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_one_reason_is_told_where_all_addresses_fail_alike() -> None:
 
 
 async def test_each_reason_is_told_where_they_differ() -> None:
-    """Whoever reads it must know which address is wrong."""
+    """The reader must know which address is wrong."""
 
     async def broadcast_too(_: str, port: int) -> list[Place]:
         return [Place(socket.AF_INET, ("255.255.255.255", port)), Place(socket.AF_INET, (SECOND, port))]
@@ -155,7 +155,7 @@ async def test_all_addresses_together_have_one_time_limit() -> None:
 
 
 async def test_a_dial_that_nobody_waits_for_leaves_nothing_open() -> None:
-    """The client hung up while two addresses were being tried."""
+    """The client disconnected while two addresses were being tried."""
     pool = Pool(Dialler(two))
     with black_hole(FIRST) as port, black_hole(SECOND, port):
         before = open_files()
@@ -168,7 +168,7 @@ async def test_a_dial_that_nobody_waits_for_leaves_nothing_open() -> None:
 
 
 async def test_a_name_is_looked_up_by_the_machine(house: RelayHouse) -> None:
-    """`localhost` is what this machine says it is."""
+    """`localhost` is resolved by this machine."""
     house.hands.addresses["alpha"] = house.alpha.address._replace(host="localhost")
     asked, answered = await house.exchange(get())
 
@@ -177,7 +177,7 @@ async def test_a_name_is_looked_up_by_the_machine(house: RelayHouse) -> None:
 
 
 async def test_a_name_that_nobody_knows_is_told(house: RelayHouse, impatient: None) -> None:
-    """With what the resolver said."""
+    """The error includes the resolver's message."""
     house.hands.addresses["alpha"] = Address("nobody.invalid", 80)
     answered = await house.refusal(get())
 

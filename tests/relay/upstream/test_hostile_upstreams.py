@@ -114,7 +114,7 @@ async def is_well_afterwards(house: RelayHouse, bad: Call) -> None:
 
 @pytest.mark.parametrize("said", BAD_HEADS.values(), ids=BAD_HEADS.keys())
 async def test_an_answer_that_cannot_be_trusted_is_an_error(house: RelayHouse, said: bytes) -> None:
-    """Twice, and the client's own connection goes on."""
+    """It is an error each time, and the client's own connection stays usable."""
     client = await house.client()
     for _ in range(2):
         await client.send(chat())
@@ -265,7 +265,7 @@ async def test_chunks_that_stop_early_are_an_error_or_an_answer_without_end(hous
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n", HELLO, b"\r\n"])
 async def test_what_a_resting_connection_says_is_never_an_answer(house: RelayHouse, said: bytes) -> None:
-    """A server that gives up a connection may say so; the next client's request has nothing to do with it."""
+    """A server may send a message as it closes an idle connection; the next client's request must not get it."""
     client, call = await house.reached(chat())
     await call.say(HELLO)
     await client.message()
@@ -295,7 +295,7 @@ async def test_what_a_resting_connection_says_is_never_an_answer(house: RelayHou
 async def test_a_connection_is_used_less_often_than_its_server_allows(
     house: RelayHouse, promise: bytes, uses: int
 ) -> None:
-    """Whoever stays below the limit never meets its end, though the head that told it is known."""
+    """A connection below the limit never meets its end, even if the head with the limit is cached."""
     answer = HELLO.replace(b"Content", b"Keep-Alive: " + promise + b"\r\nContent", 1)
     client = await house.client()
     calls = []

@@ -1,4 +1,4 @@
-"""Connections to upstreams that rest between requests."""
+"""Connections to upstreams that are idle between requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_connection_is_used_again(house: RelayHouse) -> None:
 
 
 async def test_requests_at_the_same_time_get_a_connection_each(house: RelayHouse) -> None:
-    """A connection serves one exchange at a time, and all of them rest afterwards."""
+    """A connection serves one exchange at a time, and all of them return to the pool."""
     pairs = [await house.reached(get()) for _ in range(3)]
     for client, call in pairs:
         await call.say(HELLO)
@@ -38,7 +38,7 @@ async def test_requests_at_the_same_time_get_a_connection_each(house: RelayHouse
 
 
 async def test_a_connection_is_retired_before_its_hundredth_request(house: RelayHouse) -> None:
-    """llama-server closes at the hundredth: whoever stays below never meets that race."""
+    """llama-server closes at the hundredth request; below that the race never occurs."""
     for _ in range(99):
         await house.exchange(get())
     assert len(house.alpha.lines) == 1
@@ -83,14 +83,14 @@ async def test_resting_connections_that_are_still_good_are_kept(house: RelayHous
 
 @pytest.mark.parametrize("promise", [b"timeout=1", b"max=1", b"timeout=0, max=5"])
 async def test_an_upstream_that_promises_little_is_dialled_anew(house: RelayHouse, promise: bytes) -> None:
-    """Keep-Alive is believed, with a margin for the race."""
+    """The Keep-Alive header is respected, with a margin for the race."""
     await house.exchange(get(), promising(promise))
 
     assert await house.alpha.lines[0].ended() in End
 
 
 async def test_a_connection_does_not_rest_after_an_event_stream(house: RelayHouse) -> None:
-    """llama-server promises to keep it and hangs up; whoever asks next must not meet that goodbye."""
+    """llama-server promises to keep it and closes; the next request must not meet that close."""
     stream = HELLO.replace(b"text/plain", b"text/event-stream\r\nKeep-Alive: timeout=5, max=100")
     await house.exchange(chat(), stream)
 

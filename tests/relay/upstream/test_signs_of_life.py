@@ -1,4 +1,4 @@
-"""What the relay knows of a model server's life: what came of it last, for whoever looks whether it still works."""
+"""The last data from a model server, for the check whether it still works."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ async def test_an_upstream_that_cannot_be_reached_is_named(house: RelayHouse) ->
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_address_that_is_no_name_is_an_answer_too(house: RelayHouse) -> None:
-    """Whatever keeps us from connecting is told; no request waits for ever."""
+    """Any connection failure is reported; no request waits forever."""
     house.hands.addresses["alpha"] = house.alpha.address._replace(host="a" * 64 + ".example")
     answered = await house.refusal(chat())
 
@@ -62,7 +62,7 @@ async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(open_house
 
 
 async def test_a_server_that_has_just_died_is_started_again_for_whoever_asks(house: RelayHouse) -> None:
-    """Nothing was sent yet, so the request stands in line once more instead of failing."""
+    """Nothing was sent yet, so the request queues again instead of failing."""
     alive, house.hands.addresses["alpha"] = house.hands.addresses["alpha"], NOBODY
     client = await house.send(chat())
     await come_true(lambda: house.in_flight() == 1)
@@ -124,7 +124,7 @@ async def test_an_upstream_that_closes_without_a_word_is_not_asked_again(house: 
 
 
 async def test_a_connection_that_goes_stale_is_replaced_once(house: RelayHouse) -> None:
-    """A read is sent anew when a kept connection closes without a word, but not for ever."""
+    """A read is sent again when a kept connection closes without a response, but not forever."""
     client, call = await house.reached(get())
     await call.say(HELLO)
     await client.message()
@@ -170,7 +170,7 @@ async def test_a_server_that_closes_as_it_is_used_again_costs_nothing(house: Rel
 
 
 async def test_a_large_body_is_sent_anew_from_its_beginning(house: RelayHouse) -> None:
-    """What rests on disk can be read twice."""
+    """What is on disk can be read twice."""
     upload = bytes(range(256)) * 8000
     client, call = await house.reached(get())
     await call.say(HELLO)
@@ -223,7 +223,7 @@ async def test_a_stream_that_breaks_ends_with_an_error_event(house: RelayHouse) 
 
 
 async def test_an_anthropic_stream_breaks_in_its_own_words(house: RelayHouse) -> None:
-    """Its clients drop an OpenAI error without a word."""
+    """Its clients silently drop an error in OpenAI's format."""
     client, call = await _streaming(house, post(b'{"model":"alpha"}', target="/v1/messages"))
     call.hang_up()
     await client.end()
@@ -253,7 +253,7 @@ async def test_a_stream_that_breaks_amid_the_size_of_a_chunk_gets_no_event(house
 
 
 async def test_a_stream_that_breaks_the_rules_gets_an_event_where_the_client_stands(house: RelayHouse) -> None:
-    """What was not relayed does not count: the client is between chunks, so it can be told."""
+    """What was not relayed does not count: the client is between chunks, so an event can be inserted."""
     client, call = await _streaming(house, chat())
     await call.say(b"9\r\ndata: y\n\nXX")
 
@@ -263,7 +263,7 @@ async def test_a_stream_that_breaks_the_rules_gets_an_event_where_the_client_sta
 
 
 async def test_a_broken_answer_that_is_no_stream_is_short(house: RelayHouse) -> None:
-    """Its length was told, so everybody sees that it is not all there."""
+    """Its length was announced, so clients see that it is incomplete."""
     client, call = await house.reached(chat())
     await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
     call.hang_up()
@@ -272,7 +272,7 @@ async def test_a_broken_answer_that_is_no_stream_is_short(house: RelayHouse) -> 
 
 
 async def test_a_broken_answer_that_would_look_complete_is_reset(house: RelayHouse) -> None:
-    """Where the end of the connection is the end of the body, only a reset tells that it is not."""
+    """Where the end of the connection ends the body, only a reset shows that it is incomplete."""
     client, call = await house.reached(get(version="1.0"))
     await call.say(b"HTTP/1.1 200 OK\r\n\r\nhello")
     await client.read_until(b"hello")
@@ -319,7 +319,7 @@ async def _cut_by_dispatcher(house: RelayHouse) -> None:
 
 
 async def test_a_cut_before_the_answer_is_an_error(house: RelayHouse) -> None:
-    """Whoever forces a model out of its seat breaks off what it was doing, and the client hears why."""
+    """Forcing a model to stop cuts its requests, and the client gets the reason."""
     client, call = await house.reached(chat())
     await _cut_by_dispatcher(house)
     answered = await client.message()
@@ -354,7 +354,7 @@ async def test_a_model_that_crashes_takes_nobody_else_along(house: RelayHouse) -
 
 
 async def test_an_upstream_may_answer_before_it_has_read_everything(house: RelayHouse) -> None:
-    """Its answer counts, and the connection with the unread rest is not used again."""
+    """Its response counts, and the connection with the unread rest is not used again."""
     house.alpha.listens.clear()
     client = await house.send(post(b"a" * 8_000_000, target="/x?model=alpha"))
     await come_true(lambda: house.alpha.lines and house.alpha.lines[0].wire.is_spoken_to)
@@ -372,7 +372,7 @@ async def test_an_upstream_may_answer_before_it_has_read_everything(house: Relay
 
 
 async def test_an_upstream_that_stops_talking_amid_an_upload_is_given_up(house: RelayHouse) -> None:
-    """It said that nothing more will come; what it has not read does not hold the request for ever."""
+    """It closed its side; the unread rest does not hold the request forever."""
     house.alpha.listens.clear()
     client = await house.send(post(b"a" * 8_000_000, target="/x?model=alpha"))
     await come_true(lambda: house.alpha.lines and house.alpha.lines[0].wire.is_spoken_to)

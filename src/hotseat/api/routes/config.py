@@ -1,4 +1,4 @@
-"""GET /hotseat/config: what is in force, as hotseat understood it, for reading only."""
+"""GET /hotseat/config: the active configuration, resolved, read-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation page for browsers, from files that came with hotseat: it works without the internet."""
+"""The documentation page, from bundled files: it works without the internet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotseat.api.openapi import document
 
 ASSETS = Path(__file__).parents[1] / "assets"
 
-# swagger-ui draws its icons from data: URLs; beyond that it needs nothing but our own files.
+# swagger-ui draws its icons from data: URLs; apart from those it needs only our own files.
 POLICY = (
     "default-src 'self'; img-src 'self' data:; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -34,7 +34,7 @@ async def swagger() -> FileResponse:
     return FileResponse(ASSETS / "swagger.html", media_type="text/html", headers=headers)
 
 
-# Not async: making the document takes 90 ms, which a thread may spend but the loop may not.
+# Not async: building the document takes 90 ms, which must not block the event loop.
 @router.get("/hotseat/openapi.json", tags=["hotseat"], summary="This description")
 def openapi(request: Request) -> JSONResponse:
     app: FastAPI = request.app

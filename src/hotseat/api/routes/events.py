@@ -1,4 +1,4 @@
-"""What can be watched as it happens: the journal and the model servers' output."""
+"""Live feeds: the journal and the output of the model servers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def events(
     after: Annotated[int | None, Query(ge=0, description="Begin after this entry instead of now.")] = None,
     last_event_id: Annotated[int | None, Header(ge=0)] = None,
 ) -> Response:
-    # A reconnecting browser repeats the query of its first connection; where it really is, only the header knows.
+    # A reconnecting browser repeats its first query; only the header has its real position.
     return LiveStream(journal_feed(here.journal, after if last_event_id is None else last_event_id))
 
 
@@ -61,7 +61,7 @@ async def logs(
 
 
 async def journal_feed(journal: Journal, after: int | None) -> AsyncGenerator[str, None]:
-    """The journal as server-sent events; says so when entries after `after` are no longer kept."""
+    """The journal as server-sent events; reports a gap if entries after `after` are no longer kept."""
     if missed := missed_since(journal, after):
         yield as_sse(missed)
     async with listening([journal.follow(after)], HEARTBEAT_S) as items:
@@ -72,7 +72,7 @@ async def journal_feed(journal: Journal, after: int | None) -> AsyncGenerator[st
 def missed_since(journal: Journal, after: int | None) -> Gap | None:
     if after is None:
         return None
-    if after > journal.n:  # numbered by an earlier life of hotseat
+    if after > journal.n:  # numbered by a previous run of hotseat
         return Gap(journal.n)
     kept = journal.entries()
     return Gap(kept[0].n - 1) if kept and kept[0].n > after + 1 else None
@@ -101,5 +101,5 @@ async def named(logs: Logs, model: ModelName, models: Sequence[ModelName]) -> As
 
 
 def said(model: ModelName, line: str, models: Sequence[ModelName]) -> str:
-    """The line, with who said it where several may speak."""
+    """Prefixes the model if there are several."""
     return line if len(models) == 1 else f"{model} | {line}"

@@ -1,4 +1,4 @@
-"""The fleet: who is there, what is where, and what operators may ask of hosts."""
+"""The fleet: its hosts, their models, and operators' orders for hosts."""
 
 from __future__ import annotations
 

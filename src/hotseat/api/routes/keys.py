@@ -1,4 +1,4 @@
-"""Who holds a key, what it opens, and what was used with it; never the key itself."""
+"""API keys: their names, rights and usage; never the keys themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract's management endpoints: what runs, load, unload, metrics."""
+"""The contract's management endpoints: status, load, unload, metrics."""
 
 from __future__ import annotations
 

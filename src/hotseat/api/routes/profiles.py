@@ -1,4 +1,4 @@
-"""Profiles: sets of names that lead elsewhere. One may be active; activating one touches no model."""
+"""Profiles redirect names to other models. One may be active; activating one affects no running model."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ async def activate(name: str, here: Here) -> Result:
 
 
 def _activate(here: Here, name: str | None) -> None:
-    # Which names there are is part of the catalog, so everybody who looks one up sees the change at once.
+    # The catalog holds the names, so every lookup sees the change at once.
     here.dispatcher.change_catalog(replace(here.dispatcher.catalog, active_profile=name))

@@ -1,4 +1,4 @@
-"""The requests themselves: which are under way, which ended lately, and how an operator ends one."""
+"""Requests in progress, recent requests, and how an operator ends one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def dismiss(ticket: int, here: Here, asker: Asker) -> Result:
 
 
 def models_of(ticket: int, here: House) -> list[ModelName]:
-    """Which model a ticket is for, whether it waits or is served; none where nobody has it."""
+    """The model of a ticket, waiting or in flight; empty if unknown."""
     waiting = [each.model for each in here.dispatcher.view().line if each.ticket == ticket]
     return waiting or [each.model for each in here.under_way() if each.ticket == ticket]
 
@@ -108,7 +108,7 @@ def state_of(request: UnderWay) -> Literal["waiting", "sent", "answering"]:
 
 
 def path_of(target: bytes) -> str:
-    """Without the query: people put keys there."""
+    """Without the query, which may contain keys."""
     return target.partition(b"?")[0].decode("latin-1")
 
 

@@ -1,4 +1,4 @@
-"""What hotseat shows of itself beyond the contract: who waits and why, each model's phase and story, readiness."""
+"""State beyond the contract: the queue and its reasons, each model's phase and history, readiness."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def ready(here: Here) -> Ready:
     desk = here.fleet()
     if desk is None:
         return Ready(message="hotseat is ready")
-    # It is the store that is away, not this host: whoever sent it nothing now would lose what still works.
+    # Only the store is unreachable. This host still works, so load balancers should keep using it.
     said = "hotseat is ready, apart from the fleet" if desk.standing is Standing.APART else "hotseat is ready"
     return Ready(message=said, fleet=desk.standing)
 
@@ -130,7 +130,7 @@ async def reload(here: Here) -> Reloaded | JSONResponse:
 
 
 def model(here: House, view: View, seen: ModelView, spec: ModelSpec | None) -> Model:
-    """What is known of a model; without a spec it was taken out of the configuration and is on its way out."""
+    """Without a spec, the model was removed from the configuration and is leaving."""
     upstream = seen.upstream
     return Model(
         model=seen.name,
@@ -183,7 +183,7 @@ def by_device(sizes: Mapping[Place, Bytes]) -> dict[str, int]:
 
 
 def progress(here: House, seen: ModelView) -> float | None:
-    """Asked of the kernel, so only while it means something."""
+    """Only while it loads, since it queries the kernel."""
     share = here.share_read(seen.name) if seen.phase is Phase.LOADING else None
     return None if share is None else round(share, 3)
 
@@ -213,7 +213,7 @@ def ticket(view: View, waiting: TicketView) -> Ticket:
 
 
 def unready(view: View, limits: Readiness, silent: Mapping[ModelName, Seconds]) -> str | None:
-    """Why nobody should be sent here."""
+    """Why this host should get no requests."""
     if silent:
         model, seconds = next(iter(silent.items()))
         return f"{model} is unresponsive: its server has answered nobody for {seconds:.0f} s"

@@ -1,7 +1,7 @@
-"""The traffic feed: what `hotseat record` needs to write a trace. Each item is a JSON object whose `t` says what it is.
+"""The traffic feed from which `hotseat record` writes a trace. Each item is a JSON object whose `t` is its type.
 
-First `house`: what may run beside what, and what is known of each model. Then, as it happens, `request` with its
-times on one clock, `load` and `stop` with how long they took, and `missed` where the reader did not keep up.
+First `house`: which models may run together, and what is known of each. Then, live, `request` with its times on one
+clock, `load` and `stop` with their durations, and `missed` where the reader did not keep up.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def as_data(told: dict[str, Any]) -> str:
 
 
 class Stopwatch:
-    """Turns what happens into what is recorded; measures loads and stops."""
+    """Turns events into trace items; measures loads and stops."""
 
     def __init__(self) -> None:
         self._since: dict[LaunchId, float] = {}
@@ -102,7 +102,7 @@ def figures(spec: ModelSpec) -> dict[str, int] | None:
 
 
 def house(catalog: Catalog, view: View) -> dict[str, Any]:
-    """What may run beside what. Of a model only what the scheduler knows: recipes may hold secrets."""
+    """Which models may run together. Only what the scheduler knows of a model: its command may contain secrets."""
     load_s = {seen.name: seen.load_s for seen in view.models}
     return {
         "t": "house",

@@ -1,4 +1,4 @@
-"""GET /v1/models: what may be asked for. It never starts anything and never waits."""
+"""GET /v1/models: the models that clients may request. It never starts a model and never waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ router = APIRouter(tags=["inference"])
 
 @router.get("/v1/models", summary="The configured models", response_model_exclude_none=True)
 async def model_list(here: Here, asker: Asker) -> ModelList:
-    """With a key that is for some models only: those."""
+    """A key that is restricted to some models lists only those."""
     view = here.dispatcher.view()
     shown = ((name, lead) for name, lead in listed(here) if asker is None or asker.may_use(lead.name))
     return ModelList(data=[entry(here, view, lead, name) for name, lead in shown])
@@ -48,7 +48,7 @@ async def one_model(model: str, here: Here, asker: Asker) -> ModelEntry:
 
 
 def listed(here: House) -> Iterator[tuple[str, Lead]]:
-    """Our models, the selectors, the models of peers by their full names and of other hosts; other names on demand."""
+    """Our models, selectors, and models of peers and other hosts by their full names; aliases if configured."""
     catalog, with_aliases = here.dispatcher.catalog, here.settings().include_aliases_in_list
     for spec in catalog.listed():
         yield spec.name, spec
@@ -80,7 +80,7 @@ def entry(here: House, view: View, lead: Lead, name: str) -> ModelEntry:
 
 
 def meta(lead: Lead, name: str) -> dict[str, Any]:
-    """What a client may want to know of a name, where llama-swap's clients look for it and in a place of our own."""
+    """Details of a name, where llama-swap's clients look for them and in a place of our own."""
     kind = kind_of(lead, name)
     metadata = {} if isinstance(lead, RemoteModel | FleetModel) else dict(lead.metadata)
     return {"llamaswap": {**metadata, **kind}, "hotseat": {**kind, "metadata": metadata}}
@@ -113,13 +113,13 @@ def abilities(capable: Capabilities) -> Abilities:
 
 
 def warmest(found: list[Status]) -> LoadStatus | None:
-    """Of a selector: as its warmest target here; None where all of them are elsewhere."""
+    """The status of a selector is that of its warmest local target; None if it has none."""
     order: tuple[Status, ...] = ("loaded", "loading", "unloaded")
     return next((LoadStatus(value=status) for status in order if status in found), None)
 
 
 def load_status(phase: Phase) -> Status:
-    """The phase in the words of llama.cpp's own model list, which clients already show."""
+    """The phase in the terms of llama.cpp's own model list, which clients already show."""
     match phase:
         case Phase.READY:
             return "loaded"

@@ -1,4 +1,4 @@
-"""Models make way: an operator wants the memory for something else, for as long as he says."""
+"""Unloads models while an operator needs their memory for something else."""
 
 from __future__ import annotations
 

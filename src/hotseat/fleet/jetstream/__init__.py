@@ -1,1 +1,1 @@
-"""The store on NATS JetStream: the only part that imports nats, and it is imported only where a fleet is configured."""
+"""The store on NATS JetStream: the only package that imports nats, loaded only where a fleet is configured."""

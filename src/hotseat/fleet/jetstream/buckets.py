@@ -1,4 +1,4 @@
-"""The buckets as JetStream keeps them: key-value streams, so that `nats kv` shows them. Any host may make them."""
+"""The JetStream buckets: key-value streams, so `nats kv` shows them. Any host may create them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 
 REPLICAS = 3
 MARKER_S: Seconds = 60.0
-"""How long a mark stands where a key was: longer than any watcher lags behind, or it would never hear of it."""
+"""How long a delete marker stays: longer than any watcher lags behind, or it would miss the removal."""
 DUPLICATES_S: Seconds = 120.0
 
 _IN_USE = 10058
-"""Somebody else made it a moment ago, in his own way."""
+"""Another host just created it with a different configuration."""
 
 
 def stream_of(bucket: Bucket) -> str:
@@ -37,7 +37,7 @@ def subject_of(bucket: Bucket, key: str) -> str:
 
 
 async def make_buckets(js: JetStreamContext, lives_s: Mapping[Bucket, Seconds | None] = LIVES_S) -> None:
-    """See to it that all are there; whatever another host does at the same time."""
+    """Create missing buckets; other hosts may do so at the same time."""
     for bucket in Bucket:
         config = _config(bucket, lives_s[bucket])
         if found := await _found(js, bucket):
@@ -55,7 +55,7 @@ async def _found(js: JetStreamContext, bucket: Bucket) -> api.StreamConfig | Non
 
 
 async def _made(js: JetStreamContext, config: api.StreamConfig) -> api.StreamConfig:
-    """Three copies, or one where there are no servers for them: of two, both would be needed, which is no gain."""
+    """Three replicas, or one where there are too few servers: two would both be needed, so they gain nothing."""
     try:
         return (await js.add_stream(config)).config
     except APIError as refused:
@@ -67,7 +67,7 @@ async def _made(js: JetStreamContext, config: api.StreamConfig) -> api.StreamCon
 
 
 async def _spread(js: JetStreamContext, config: api.StreamConfig) -> None:
-    """There may be three servers by now."""
+    """There may be enough servers for three replicas by now."""
     if (config.num_replicas or 1) >= REPLICAS:
         return
     try:
@@ -90,7 +90,7 @@ def _config(bucket: Bucket, lives_s: Seconds | None) -> api.StreamConfig:
         allow_msg_ttl=True,
         subject_delete_marker_ttl=MARKER_S,
         allow_rollup_hdrs=True,
-        allow_direct=False,  # only the leader answers: others may not have heard yet
+        allow_direct=False,  # only the leader answers: replicas may lag behind
         deny_delete=True,
         discard=api.DiscardPolicy.NEW,
         duplicate_window=min(DUPLICATES_S, lives_s or DUPLICATES_S),

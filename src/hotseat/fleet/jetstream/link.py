@@ -1,4 +1,4 @@
-"""A connection to NATS that is there whenever NATS is: it is made in the background, and made again for ever."""
+"""A connection to NATS that is opened in the background and reopened forever."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECONNECT_S = 2
-"""Between two tries of one server."""
+"""Between two attempts at one server."""
 PING_S = 5
-"""A connection that is dead without saying so is noticed after three of these."""
+"""A dead connection is noticed after three of these."""
 CLOSE_S: Seconds = 2.0
 
 PROBLEMS = (nats.errors.Error, OSError, TimeoutError)
-"""Everything that may go wrong with NATS through no fault of ours; OSError includes what is wrong with TLS."""
+"""Failures of NATS that are not our bugs; OSError includes TLS errors."""
 
 
 Answer = TypeVar("Answer")
 
 
 async def asked(work: Awaitable[Answer]) -> Answer:
-    """What nats-py answers. It swallows a cancellation that meets it while it sends: here that is made up for."""
+    """Await a nats-py call. nats-py swallows a cancellation that arrives while it sends; this raises it again."""
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
     try:
         return await work
-    except RuntimeError as closed:  # as uvloop says it, where asyncio has an OSError
+    except RuntimeError as closed:  # uvloop raises this where asyncio raises OSError
         raise ConnectionResetError(str(closed)) from closed
     finally:
         if task and task.cancelling() > before:
@@ -55,10 +55,10 @@ class Link:
         self._tasks = Tasks()
         self._closed = asyncio.Event()
         self._said = ""
-        """The last problem that was told: the same one is not told every two seconds."""
+        """The last logged problem, so that it is not logged every two seconds."""
         self.up = asyncio.Event()
         self.down = asyncio.Event()
-        """One of them is set."""
+        """Exactly one of the two is set."""
         self.down.set()
 
     @property
@@ -67,7 +67,7 @@ class Link:
         return self._client
 
     def open(self) -> None:
-        """Begin to connect; raises what is wrong with certificates at once."""
+        """Start connecting; certificate errors are raised at once."""
         self._tasks.start(self._keep(_tls(self._fleet)), "keep the connection to NATS")
 
     async def aclose(self) -> None:
@@ -82,7 +82,7 @@ class Link:
             log.debug("NATS was not closed in peace error=%r", str(problem))
 
     async def _keep(self, tls: ssl.SSLContext | None) -> None:
-        """nats-py comes back by itself, unless the server threw it out: then a new client tries its luck."""
+        """nats-py reconnects by itself unless the server closed the connection for good; then create a new client."""
         pauses = Pauses()
         while True:
             self._closed.clear()
@@ -103,14 +103,14 @@ class Link:
                 closed_cb=self._ended,
             )
             await asked(connecting)
-        except Exception as problem:  # of many kinds, where a file of the login is not what it should be
+        except Exception as problem:  # many types are possible if a credentials file is invalid
             await self._tell(problem)
             self._client = None
             self._closed.set()
         else:
             await self._found()
 
-    # What nats-py tells
+    # Callbacks of nats-py
 
     async def _found(self) -> None:
         self._said = ""
@@ -136,7 +136,7 @@ class Link:
 
 
 def _options(fleet: Fleet) -> dict[str, Any]:
-    """What nats-py is told; it takes most absent things as None."""
+    """The options of nats-py, most of which accept None for "not set"."""
     login = fleet.login
     return {
         "servers": list(fleet.nats),
@@ -153,7 +153,7 @@ def _options(fleet: Fleet) -> dict[str, Any]:
 
 
 def _credentials(file: str) -> RawCredentials:
-    """Read here and not by nats-py, which reads a file that is none for ever, and the whole program waits for it."""
+    """Read here because nats-py loops forever on a file without credentials and blocks the whole program."""
     text = Path(file).read_text()
     if not all(mark in text for mark in ("BEGIN NATS USER JWT", "BEGIN USER NKEY SEED")):
         raise ValueError(f"{file} holds no credentials of NATS")

@@ -1,4 +1,4 @@
-"""The store on NATS JetStream. Each write says what it expects to stand there, and NATS decides."""
+"""The store on NATS JetStream. Each write states the revision it expects, and NATS decides."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PATIENCE_S: Seconds = 3.0
-"""With one operation."""
+"""Per operation."""
 AGAIN_S: Seconds = 0.1
-"""Nobody answers while a bucket has no leader: then nothing was written, and it may be asked again."""
+"""Delay before a retry while a bucket has no leader: without an answer, nothing was written."""
 
 IN_PROCESS_S: Seconds = 0.005
-"""As long as a cluster has not finished with one write to a key, it refuses the next one without looking at it."""
+"""While a cluster is still committing one write to a key, it rejects the next without checking it."""
 
 _WRONG_LAST, _IN_PROCESS = 10071, 10164
 _EXPECTED = api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE
@@ -58,10 +58,10 @@ class JetStream:
         self._tasks = Tasks()
         self._ready = asyncio.Event()
         self._doubted = asyncio.Event()
-        """Somebody was told that a bucket is not there."""
+        """A request found a bucket missing."""
 
     def open(self) -> None:
-        """Begin; OSError where a certificate cannot be used. NATS need not be there yet."""
+        """Start; OSError if a certificate is unusable. NATS need not be reachable yet."""
         self._link.open()
         self._tasks.start(self._tend(), "tend the buckets")
 
@@ -88,7 +88,7 @@ class JetStream:
         try:
             return await self._write(bucket, key, value, {_EXPECTED: "0"})
         except Conflict:
-            # Where a key was, a mark of its end may still stand.
+            # A delete marker may still occupy the key.
             found = await self._last(bucket, key)
             if found is None or not is_gone(found.headers):
                 raise
@@ -125,7 +125,7 @@ class JetStream:
             raise StoreError(f"{bucket.value}/{key} may not have been written: {_said(problem)}") from problem
 
     async def _published(self, subject: str, value: bytes, headers: dict[str, str]) -> api.PubAck:
-        """Asks again where it is certain that nothing was written, and only there."""
+        """Retries only where it is certain that nothing was written."""
         while True:
             try:
                 return await asked(self._js().publish(subject, value, timeout=self._patience_s, headers=headers))
@@ -148,7 +148,7 @@ class JetStream:
 
     def _js(self) -> JetStreamContext:
         if not self._link.up.is_set():
-            # nats-py would keep it and send it after the reconnection, when nobody means it any more.
+            # nats-py would buffer it and send it after reconnecting, when it is outdated.
             raise StoreError("NATS is away")
         return self._link.client.jetstream(timeout=self._patience_s)
 
@@ -174,7 +174,7 @@ class JetStream:
     # The buckets
 
     async def _tend(self) -> None:
-        """Whenever there is a connection, and whenever one of them seems to be gone, see that all are there."""
+        """Create the missing buckets on every connect, and whenever one seems to be missing."""
         pauses = Pauses()
         while True:
             await self._link.up.wait()

@@ -1,7 +1,7 @@
-"""One sitting of a watcher: the state of a bucket, then its changes, until something is amiss.
+"""One session of a watcher: the state of a bucket, then its changes, until an error.
 
-A consumer of our own instead of nats-py's ordered one, because that one hides its restarts: whoever watches must know
-that it began anew, and when keys are gone that nobody told it of.
+It uses its own consumer instead of nats-py's ordered one, which hides restarts: watchers must know about a restart,
+because keys may be gone without a message.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_S: Seconds = 2.0
 MISSED = 2.5
-"""Heartbeats, after which a consumer counts as gone."""
+"""Heartbeats missed before a consumer counts as gone."""
 UNHEARD_S: Seconds = 10.0
-"""The server forgets a consumer that nobody listens to after this: a host that was killed leaves nothing behind."""
+"""The server deletes a consumer without listener after this, so a killed host leaves nothing behind."""
 GOODBYE_S: Seconds = 1.0
 BEHIND = 64
 
@@ -44,11 +44,11 @@ _OPERATION, _REASON = "KV-Operation", "Nats-Marker-Reason"
 
 
 class Interrupted(Exception):
-    """Messages are missing, or nobody sends any: the sitting is over."""
+    """Messages are missing or stopped coming: the session is over."""
 
 
 def is_gone(headers: Mapping[str, str] | None) -> bool:
-    """Is this the mark of a key that was removed, or whose lease ended?"""
+    """Is this the marker of a key that was removed or expired?"""
     return bool(headers) and (_OPERATION in headers or _REASON in headers)  # type: ignore[operator]  # not None here
 
 
@@ -62,12 +62,12 @@ class Sitting:
         self._inbox = client.new_inbox()
         self._subscription: Subscription | None = None
         self._name = f"hotseat-{secrets.token_hex(8)}"
-        """Of the consumer: ours to choose, so that it can be ended even if nobody told us that it was made."""
+        """Of the consumer. We choose it, so we can delete the consumer even if the reply to its creation was lost."""
         self._n = 0
-        """Messages of the consumer so far."""
+        """Messages from the consumer so far."""
 
     async def changes(self) -> AsyncGenerator[Change, None]:
-        """Ends by Interrupted or one of PROBLEMS."""
+        """Ends with Interrupted or one of PROBLEMS."""
         async with self._consumer() as at_first:
             if at_first == 0:
                 yield CaughtUp()
@@ -81,7 +81,7 @@ class Sitting:
 
     @asynccontextmanager
     async def _consumer(self) -> AsyncIterator[int]:
-        """How many messages make up the state; the consumer is ended with the sitting, as far as NATS is there."""
+        """Yields the number of messages in the state; deletes the consumer at the end if NATS is reachable."""
         try:
             made = await asked(self._begun())
             yield made.num_pending or 0
@@ -117,7 +117,7 @@ class Sitting:
         )
 
     async def _messages(self) -> AsyncIterator[Msg | None]:
-        """Each message in its turn; None where NATS has nothing more to tell at present."""
+        """Each message in order; None when NATS has nothing more to send for now."""
         while True:
             message = await self._next()
             if (message.headers or {}).get("Status") != _CONTROL:
@@ -134,7 +134,7 @@ class Sitting:
             raise Interrupted("NATS fell silent") from None
 
     async def _answered(self, control: Msg) -> bool:
-        """Let NATS send on, as far as we came. Was it a heartbeat?"""
+        """Acknowledge flow control, so that NATS continues. True if the message was a heartbeat."""
         headers = control.headers or {}
         if reply := control.reply or headers.get(_STALLED):
             await asked(self._client.publish(reply))
@@ -154,4 +154,4 @@ class Sitting:
         revision = Revision(message.metadata.sequence.stream)
         if not is_gone(message.headers):
             return Written(key, message.data, revision)
-        return Removed(key, revision) if is_caught_up else None  # what is gone is no part of the state
+        return Removed(key, revision) if is_caught_up else None  # removed keys are not part of the state

@@ -1,1 +1,1 @@
-"""Who may ask: origins, keys, hosts of a fleet, and what pages of model servers may do."""
+"""Access control: origins, keys, fleet hosts, and what pages of model servers may do."""

@@ -1,7 +1,7 @@
-"""Our own keys, where the configuration asks for them: who holds one, which role it has, which header carried it.
+"""Our own API keys, if configured: who holds one, its role, and which header carried it.
 
-What a role may do is in paths.py. Without configured keys all pass and nothing is touched, because then credentials
-are the upstream's matter.
+paths.py defines what a role may do. Without configured keys all requests pass unchanged, because credentials then
+concern only the upstream.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ RANK = {role: rank for rank, role in enumerate(Role)}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Who asks. Headers that carried our key must not reach an upstream; other credentials pass."""
+    """Identifies the caller. Headers that carried our key must not reach an upstream; other credentials pass."""
 
     remove_authorization: bool = False
     remove_x_api_key: bool = False
     role: Role | None = field(default=None, compare=False)
-    """What the caller may do; None: there are no keys, or this caller has none."""
+    """The caller's role; None: no keys are configured, or the caller sent none of them."""
     holder: str = field(default="", compare=False)
-    """Which key it was, by a name that does not give it away."""
+    """The name of the key, which does not reveal it."""
     account: Account | None = field(default=None, compare=False)
-    """What that key may use; None where there are no keys, and then nothing is counted."""
+    """What that key may use; None without configured keys: then nothing is counted."""
     from_host: str = ""
-    """The host of the fleet that passed it on; empty where a client asks."""
+    """The fleet host that forwarded the request; empty for a client's own request."""
 
 
 UNTOUCHED = Verdict()
 
 
 class Keys:
-    """One place decides who somebody is, for every route and every way to send a key."""
+    """The one place that identifies callers, for every route and every way to send a key."""
 
     def __init__(self, accounts: Sequence[Account]) -> None:
         self._accounts = accounts
 
     def identify(self, authorization: bytes | None, x_api_key: bytes | None) -> Verdict:
-        """Whose keys were sent. Of two keys of ours the one that may do more counts."""
+        """The owner of the keys sent. If both headers carry a key of ours, the higher role counts."""
         if not self._accounts:
             return UNTOUCHED
         by_authorization, by_x_api_key = self._account_of(_secret_in(authorization)), self._account_of(x_api_key)
@@ -63,33 +63,33 @@ class Keys:
         return replace(verdict, role=account.key.role, holder=account.name, account=account)
 
     def check_known(self, verdict: Verdict) -> None:
-        """Raises 401 where keys are configured and the caller has none of them."""
+        """Raises 401 if keys are configured and the caller sent none of them."""
         if self._accounts and verdict.role is None:
             raise Unauthorized(
                 "a known API key is needed: send it as `Authorization: Bearer <key>` or as `x-api-key: <key>`"
             )
 
     def check_role(self, verdict: Verdict, needed: Role | None) -> None:
-        """Raises 403 where the caller's role is too low for what would be forwarded."""
+        """Raises 403 if the caller's role is too low for what would be forwarded."""
         if needed is None or (verdict.role is None and not self._accounts):
             return
         if verdict.role is None or RANK[verdict.role] < RANK[needed]:
             raise Forbidden(f"this needs an API key with the role {needed.value}; ask your administrator")
 
     def _account_of(self, secret: bytes | None) -> Account | None:
-        """None for an unknown key, and for an empty one whatever is configured: nothing empty ever opens anything."""
+        """None for an unknown key, and always for an empty one, whatever is configured."""
         secret = secret.strip() if secret else b""
         if not secret:
             return None
         presented, found = _digest(secret), None
-        for account in self._accounts:  # all of them: stopping at the right one would tell which it is
+        for account in self._accounts:  # no early exit, since the duration would reveal which key matched
             if compare_digest(account.digest, presented):
                 found = account
         return found
 
 
 def line_about_key(verdict: Verdict) -> bytes:
-    """What hotseat's own API is told of who asks: it shows each holder what is theirs."""
+    """Tells hotseat's own API who the caller is, so that it can limit the response to their models."""
     account = verdict.account
     return b"" if account is None else f"{HELD}: {account.digest.hex()}\r\n".encode()
 
@@ -111,5 +111,5 @@ def _password_in(credential: bytes) -> bytes | None:
 
 
 def _digest(secret: bytes) -> bytes:
-    """Equal lengths, so that comparing tells nothing about a key's length."""
+    """Equal lengths, so that a comparison reveals nothing about a key's length."""
     return sha256(secret).digest()

@@ -1,4 +1,4 @@
-"""Who did what to the house: one log line for each request that loads, unloads or changes something, when it ends."""
+"""The audit log: one line at the end of each request that loads, unloads or changes something."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from hotseat.relay.exchange.request import Request
 
 log = logging.getLogger("hotseat.audit")
-log.setLevel(logging.INFO)  # also where `logLevel` wants less: what was done must be known afterwards
+log.setLevel(logging.INFO)  # regardless of `logLevel`: actions must always be recorded
 
 LONGEST_PATH = 200
 
 
 def note(request: Request, peer: str, status: int) -> None:
-    """The path without its query, which may hold what is nobody's business."""
+    """Logs the path without its query, which may contain secrets."""
     path = one_line(request.head.target.partition(b"?")[0].decode("latin-1"), LONGEST_PATH)
     did, name = Quoted(f"{request.head.method.decode()} {path}"), request.id.decode()
     about = who(request.verdict), peer, did, status, name
@@ -30,14 +30,14 @@ def note(request: Request, peer: str, status: int) -> None:
 
 
 def who(verdict: Verdict) -> str:
-    """A key or a host of the fleet, each by its kind and its name in quotes, so that neither is taken for the other."""
+    """A key or a fleet host, with its kind and its quoted name, so that neither can pose as the other."""
     if verdict.from_host:
         return f"host:{Quoted(verdict.from_host)!r}"
     return f"key:{Quoted(verdict.holder)!r}" if verdict.account is not None else "anybody"
 
 
 class Quoted(str):
-    """In a line of text it stands in double quotes, as JSON: nothing in it can look like its end, or another line."""
+    """Its repr is a JSON string in double quotes, so its content can fake neither its end nor another log line."""
 
     __slots__ = ()
 

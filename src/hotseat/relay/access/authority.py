@@ -1,4 +1,4 @@
-"""PURE: what a Host header, an absolute target or an origin names: a name or an address, and a port."""
+"""PURE: parses a Host header, an absolute target or an origin into a name or address and a port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hotseat.errors import ClientError
 
 DEFAULT_PORTS = {b"http": 80, b"https": 443}
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
-"""Names of this machine that stand for each other. Names under .localhost do not: they can be origins of their own."""
+"""Equivalent names of this machine. Names under .localhost are excluded: they can be separate origins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Authority:
 
 
 def parsed(authority: bytes) -> Authority | None:
-    """None for whatever two parsers could read in two ways."""
+    """None for anything that two parsers could read differently."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None
@@ -44,12 +44,12 @@ def parsed(authority: bytes) -> Authority | None:
 
 
 def looks_like_an_ip(name: str) -> bool:
-    """Browsers take every name that ends in a number for an IPv4 address."""
+    """Browsers treat every name that ends in a number as an IPv4 address."""
     return name.startswith("[") or _NUMBER.fullmatch(name.rpartition(".")[2]) is not None
 
 
 def address_in(name: str) -> IPv4Address | IPv6Address | None:
-    """The address that a name is; an IPv4 address within an IPv6 one counts as itself."""
+    """The address if the name is one; an IPv4-mapped IPv6 address counts as IPv4."""
     try:
         address = IPv6Address(name[1:-1]) if name.startswith("[") else IPv4Address(name)
     except ValueError:
@@ -58,7 +58,7 @@ def address_in(name: str) -> IPv4Address | IPv6Address | None:
 
 
 def reduce_absolute(target: bytes, host: bytes) -> bytes:
-    """`http://host/path` as `/path`; raises when it names another host than the Host header."""
+    """`http://host/path` as `/path`; raises if the target and the Host header name different hosts."""
     if target.startswith(b"/") or b"://" not in target:
         return target
     scheme, _, rest = target.partition(b"://")

@@ -1,4 +1,4 @@
-"""PURE: what a browser must read before a page of another origin that may ask us may see our answers."""
+"""PURE: CORS headers, without which a browser hides our responses from pages of other allowed origins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Cors:
         self._origins = origins
 
     def lines(self, head: RequestHead) -> list[bytes]:
-        """Fields for an answer to this request; none for callers that need none, or may not see it."""
+        """Header lines for the response; none if the caller needs none or may not read it."""
         origin = head.known.get(b"origin")
         if origin is None or not self._may_read(head, origin):
             return []
@@ -33,12 +33,12 @@ class Cors:
         return page is not Page.OWN and self._origins.may_ask(page, head)
 
     def readable(self, answer: bytes, head: RequestHead) -> bytes:
-        """An answer of our own, with the fields without which a page could not read it."""
+        """Adds the CORS headers to a response of our own."""
         status_line, line_end, rest = answer.partition(b"\r\n")
         return line_end.join([status_line, *self.lines(head), rest])
 
     def preflight(self, head: RequestHead) -> bytes | None:
-        """The whole answer to a browser that asks whether it may ask."""
+        """The complete response to a CORS preflight."""
         if head.method != b"OPTIONS" or b"access-control-request-method" not in head.known:
             return None
         if not (lines := self.lines(head)):

@@ -1,8 +1,7 @@
-"""Requests that hosts of a fleet pass on to each other.
+"""Requests that fleet hosts forward to each other.
 
-The host that a client asked has checked its key. It says who asks, with which role and for which model, and proves that
-it is a host of this fleet; nobody else is believed. What was passed on is served here or turned away, and never passed
-on again.
+The host that received a request has checked the client's key. It states client, role and model, and proves that it
+belongs to this fleet; nobody else is trusted. A forwarded request is served or rejected, never forwarded again.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ log = logging.getLogger(__name__)
 MOST_NAMES = 1024
 WARN_S: Seconds = 60.0
 ROLES = {INFERENCE: Role.INFERENCE, OPERATE: Role.OPERATE}
-"""What is passed on is never an administrator's: that is done at the host it is about."""
+"""A forwarded request never has the role admin: such requests are made at the host they concern."""
 UNDONE = (UnknownModel, ShuttingDown)
-"""Refusals after which nothing was done for the request, so that another host may be asked."""
+"""Errors after which nothing was done for the request, so that another host may be tried."""
 
 
 class Fellows:
-    """The other hosts, as they are told from everybody else. Outlives reloads: it remembers what was asked."""
+    """Authenticates the other hosts. Outlives reloads, since it remembers proofs to detect replays."""
 
     def __init__(self, fleet: Fleet | None) -> None:
         self._checker = ProofChecker(fleet.name, FleetSecret(fleet.secrets)) if fleet is not None else None
         self._warnings = LogLimit(WARN_S)
 
     def verdict(self, head: RequestHead) -> Verdict | None:
-        """What a host may; None where a client asks. Without proof it is refused, or it could go in circles."""
+        """The rights of a host; None for a client. Without proof it is rejected, or it could loop between hosts."""
         if self._checker is None or FROM_HOST not in head.known:
             return None
         host = head.known[FROM_HOST].decode("latin-1") or "a host without a name"
@@ -57,22 +56,22 @@ class Fellows:
         return Verdict(role=role, from_host=host, holder=f"host {host}")
 
     def is_proven_again(self, said: bytes, proof: bytes) -> bool:
-        """Does this proof hold for one more request with a head that was read before?"""
+        """Is this proof valid for another request with a cached head?"""
         try:
             if self._checker is not None:
                 self._checker.check("", said, proof)
-        except HostUnproven:  # which is told to whoever reads the head again
+        except HostUnproven:  # reported when the head is parsed again
             return False
         return True
 
     def _warn(self, host: str, unproven: HostUnproven) -> None:
-        """Not by host: anybody can call himself anything."""
+        """Not limited per host, since senders can choose any name."""
         if self._warnings.lets_through():
             log.warning("refused a request that claims to come from a host host=%r reason=%r", host, unproven.message)
 
 
 def said_in(head: RequestHead) -> bytes:
-    """What a proof is about, as it came."""
+    """What a proof covers, as received."""
     said = head.known.get
     return said_by(
         said(FROM_HOST, b""), head.method, head.target, said(FOR_MODEL, b""), said(FOR_CLIENT, b""), said(FOR_ROLE, b"")
@@ -80,7 +79,7 @@ def said_in(head: RequestHead) -> bytes:
 
 
 def stated_role(verdict: Verdict, *, has_keys: bool) -> bytes:
-    """What the next host is told that the caller may do: without keys everybody may do everything."""
+    """The role stated to the next host: without configured keys everybody may do everything."""
     if verdict.role is None:
         return INFERENCE if has_keys else OPERATE
     return INFERENCE if verdict.role is Role.INFERENCE else OPERATE
@@ -88,7 +87,7 @@ def stated_role(verdict: Verdict, *, has_keys: bool) -> bytes:
 
 @lru_cache(MOST_NAMES)
 def line_for_model(model: ModelName) -> bytes:
-    """So that the next host need not find out again; what the path and the body say stays as it is."""
+    """Saves the next host from resolving the model again; path and body stay unchanged."""
     return b"%b: %b\r\n" % (FOR_MODEL, model_in_line(model))
 
 
@@ -98,7 +97,7 @@ def model_in_line(model: ModelName) -> bytes:
 
 
 def road_for_fellow(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination | None:
-    """Where the host that passed it on wants it to go; None where it leaves that to us."""
+    """The destination that the forwarding host stated; None if it stated none."""
     model = head.known.get(FOR_MODEL)
     if model is None:
         return None
@@ -107,7 +106,7 @@ def road_for_fellow(head: RequestHead, catalog: Catalog, paths: PathTable) -> De
 
 
 def told_to_fellow(error: HotseatError, head: RequestHead) -> HotseatError:
-    """The refusal as a host that passed the request on understands it."""
+    """The error in the form that the forwarding host understands."""
     if FROM_HOST in head.known and isinstance(error, UNDONE):
         return NotHere(error.message)
     return error

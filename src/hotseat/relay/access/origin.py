@@ -1,8 +1,8 @@
-"""Who may speak to us at all: Host, Origin and Sec-Fetch-Site, looked at before anything has an effect.
+"""Which requests are admitted by Host, Origin and Sec-Fetch-Site, checked before anything has an effect.
 
-A web page can make its reader's browser call any address, and can make a name of its own point at this host. Both
-are told by headers a page cannot forge. Keys are checked in api_keys.py; a page whose name was made to point here has
-none, so a request with a valid key may use any Host.
+A web page can make its reader's browser call any address, and can point a name of its own at this host (DNS rebinding).
+Headers that a page cannot forge reveal both. api_keys.py checks keys; a rebinding page has none, so a request with a
+valid key may use any Host.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ LONGEST_QUOTE = 120
 
 OWN_SITE = (None, b"same-origin", b"none")
 STATIC_PAGES = (b"/hotseat/ui/", b"/hotseat/assets/")
-# What a page of any site can send without asking first.
+# What a page of any site can send without a preflight.
 PLAIN_FORMS = (b"text/plain", b"application/x-www-form-urlencoded")
 LOCAL_SUFFIXES = (".localhost", ".local", ".internal")
-"""Reserved for names within a machine, on its link and in a private network: nobody can register them."""
+"""Reserved for a machine, its link and private networks: nobody can register names under them."""
 
 
 class Gate:
-    """Remembers who was let in, so that the usual request costs one look-up."""
+    """Caches admitted callers, so that the usual request costs one lookup."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class Gate:
         fleet_address: str = "",
         own_names: Collection[str] = (),
     ) -> None:
-        """`fleet_address` is where other hosts of the fleet reach us: they call us by that name."""
+        """`fleet_address` is where other hosts of the fleet reach us, so it is one of our names."""
         entries = [_PORT.sub("", entry.lower()) for entry in access.allowed_hosts]
-        # The address we listen on is no name by which we are called: 0.0.0.0 stays refused.
+        # A listen address is not one of our names: 0.0.0.0 stays rejected.
         called = (listen[0].lower(), urlsplit(fleet_address).hostname or "", *own_names)
         own = [name for name in called if name and not looks_like_an_ip(name)]
         self._names = frozenset(("localhost", *own, *(entry.removeprefix(".") for entry in entries)))
@@ -60,7 +60,7 @@ class Gate:
         self._welcome: set[tuple[bytes, bytes | None, bytes | None]] = set()
 
     def check(self, head: RequestHead, host: bytes, has_key: Callable[[], bool]) -> None:
-        """Returns for those who may ask this; raises what to tell the others."""
+        """Raises the error for callers that are not admitted."""
         known = head.known
         origin, site = known.get(b"origin"), known.get(b"sec-fetch-site")
         caller = (host, origin, site)
@@ -70,7 +70,7 @@ class Gate:
             _check_is_no_plain_form(head)
 
     def _let_in(self, head: RequestHead, host: bytes, has_key: Callable[[], bool]) -> bool:
-        """Raises for those who may not ask this; says whether the same caller may ask anything."""
+        """Raises if the request is not allowed; returns whether the same caller may request anything."""
         here, origin, site = _read_host(host), head.known.get(b"origin"), head.known.get(b"sec-fetch-site")
         is_known = self._any_host or self._is_known(here.name)
         if not is_known and not has_key():
@@ -99,7 +99,7 @@ class Gate:
         return "." not in name
 
     def _check_origin(self, head: RequestHead, origin: bytes, here: Authority) -> bool:
-        """Raises for pages that may not ask this; says whether they may ask anything."""
+        """Raises if pages of this origin may not request this; returns whether they may request anything."""
         page, shown = self._origins.page(origin, here), _quoted(origin)
         if page is Page.FOREIGN:
             raise Forbidden(
@@ -108,7 +108,7 @@ class Gate:
             )
         if not self._origins.may_ask(page, head):
             way_out = f' If you trust them with that, add "{shown}" to allowedOrigins in the configuration.'
-            way_out = "" if origin.lower() == SANDBOXED else way_out  # named or not, it manages nothing
+            way_out = "" if origin.lower() == SANDBOXED else way_out  # `null` may manage nothing, even if it is allowed
             raise Forbidden(f'Pages of origin "{shown}" may only ask models here, not manage them.{way_out}')
         return page in EVERYTHING
 
@@ -124,13 +124,13 @@ def _read_host(host: bytes) -> Authority:
 
 
 def _is_usable_ip(name: str) -> bool:
-    """An address cannot be made to point elsewhere, but 0.0.0.0 reaches this host past a browser's own guards."""
+    """An address cannot be rebound, but 0.0.0.0 reaches this host past a browser's own protection."""
     address = address_in(name)
     return address is not None and not address.is_unspecified
 
 
 def _check_is_page(head: RequestHead) -> None:
-    """Following a link from elsewhere may open what is only read."""
+    """Links from other sites may open read-only pages."""
     path = head.target.partition(b"?")[0]
     is_static = path == b"/swagger" or path.startswith(STATIC_PAGES)
     if is_static and head.known.get(b"sec-fetch-mode") == b"navigate" and head.method in (b"GET", b"HEAD"):

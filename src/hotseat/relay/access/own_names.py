@@ -1,4 +1,4 @@
-"""What this machine is called, as far as it knows without asking the network."""
+"""The names of this machine, without network lookups."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ LARGEST_HOSTS_FILE = 1 << 20
 
 
 def own_names(hosts: Path = HOSTS) -> frozenset[str]:
-    """Its host name, and what stands beside that in the hosts file: there it is usually given its full name.
+    """The host name, and the names on the same line of the hosts file, which usually has the full name.
 
-    Other names of that file are left out, also where they lead to this machine: lists of unwanted servers do that.
+    Other names in that file are ignored even if they resolve to this machine, as in block lists of unwanted servers.
     """
     name = _plain(socket.gethostname())
     if name in ("", "localhost"):

@@ -1,7 +1,7 @@
-"""PURE: what a page may do here, by the origin that its browser states for it.
+"""PURE: what a page may do here, by its `Origin`.
 
-A browser does not let a page choose its `Origin`. `null` is what all sandboxed pages and files have, those of model
-servers included: it is foreign, and where the configuration names it, it is for inference only.
+A browser does not let a page choose its `Origin`. All sandboxed pages and files have `null`, including those of model
+servers: it is foreign, and if the configuration allows it, it is for inference only.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 ANY = "*"
 SANDBOXED = b"null"
 DESKTOP_SHELLS = frozenset((b"app", b"file", b"tauri", b"vscode-webview"))
-"""Schemes of programs that are made of web pages: they were installed, not visited."""
+"""Schemes of desktop programs made of web pages: users install these rather than visit them."""
 
 
 class Page(Enum):
     OWN = "own"
-    """Of the very address that was asked: its browser needs no permission to show it the answer."""
+    """From the requested address itself: its browser needs no CORS permission."""
     TRUSTED = "trusted"
-    """Of another origin that may do what our own pages may."""
+    """From another origin with the rights of our own pages."""
     INFERENCE_ONLY = "inference only"
     FOREIGN = "foreign"
 
 
 EVERYTHING = (Page.OWN, Page.TRUSTED)
-"""Pages that may ask for everything."""
+"""Pages that may request everything."""
 
 
 class Origins:
@@ -47,7 +47,7 @@ class Origins:
         self._sandboxed = Page.INFERENCE_ONLY if {ANY, SANDBOXED.decode()} & set(allowed) else Page.FOREIGN
 
     def page(self, origin: bytes, here: Authority) -> Page:
-        """`here` is what the Host header says."""
+        """`here` is from the Host header."""
         said = origin.lower()
         if said == SANDBOXED:
             return self._sandboxed
@@ -59,15 +59,15 @@ class Origins:
         return Page.INFERENCE_ONLY if separator and scheme in DESKTOP_SHELLS else self._others
 
     def may_ask(self, page: Page, head: RequestHead) -> bool:
-        """Judged before the model is known: a preflight never names one."""
+        """Checked before the model is known: a preflight never names one."""
         return page in EVERYTHING or (page is Page.INFERENCE_ONLY and self._is_inference(head))
 
     def _is_inference(self, head: RequestHead) -> bool:
-        """Does it ask a model for something, or for the list of models? A preflight asks for what it announces."""
+        """Does it use a model or list models? A preflight counts as the request it announces."""
         method, path = asked_method(head), head.target.partition(b"?")[0]
         if is_ours(method, path):
             return path == b"/v1/models" or path.startswith(b"/v1/models/")
-        if path.startswith(b"/upstream/"):  # which model is named is not known yet
+        if path.startswith(b"/upstream/"):  # the model name is not parsed yet
             path = path[max(path.find(b"/v1/", len(b"/upstream/")), 0) :]
         return self._paths.of_model(method, path).role is Role.INFERENCE
 
@@ -81,5 +81,5 @@ def _page_at(there: Authority, here: Authority, default_port: int) -> Page | Non
 
 
 def asked_method(head: RequestHead) -> bytes:
-    """The method that a preflight asks about, or the request's own."""
+    """The method that a preflight announces, or the request's own."""
     return head.known.get(b"access-control-request-method", head.method) if head.method == b"OPTIONS" else head.method

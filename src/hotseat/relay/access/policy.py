@@ -1,4 +1,4 @@
-"""What the configuration says about clients, made ready for use; replaced whole when the configuration changes."""
+"""The configuration's rules for clients, precomputed; replaced as a whole on reload."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
 
 MAPPED_BITS = 96
-"""How much of an IPv6 address says that the rest is an IPv4 address."""
+"""Length of the IPv6 prefix of IPv4-mapped addresses."""
 LONGEST_CLIENT = 64
-"""Bytes of a header that name a client: what is kept per client must not grow with what clients send."""
+"""Bytes of a header that names a client, so that per-client state cannot grow with what clients send."""
 
 
 class Rules:
@@ -47,7 +47,7 @@ class Rules:
         origins = Origins(settings.access.allowed_origins, self.paths)
         self.cors = Cors(origins)
         self.confines_pages = not settings.trust_pages
-        """Of model servers: they have our address, and with it all that our own pages may do."""
+        """Pages of model servers share our address and could otherwise do whatever our own may."""
         fleet_address = settings.fleet.address if settings.fleet else ""
         self._gate = Gate(settings.access, origins, settings.listen, fleet_address, own_names())
         self._fellows = fellows or Fellows(settings.fleet)
@@ -59,12 +59,12 @@ class Rules:
 
     @property
     def has_secrets(self) -> bool:
-        """Is there anything to guess?"""
+        """Are there keys or a fleet secret to guess?"""
         return bool(self.settings.access.api_keys) or self.settings.fleet is not None
 
     def check_sender(self, head: RequestHead) -> None:
-        """Host and Origin, looked at before anything has an effect; raises what to tell strangers."""
-        # An HTTP/1.0 client may leave Host out; no browser does, so there is nothing to protect it from.
+        """Check Host and Origin before anything has an effect; raises the error for strangers."""
+        # HTTP/1.0 clients may omit Host. No browser does, so there is no page to protect against.
         host = head.known.get(b"host", b"localhost")
         head.target = reduce_absolute(head.target, host)
         self._gate.check(head, host, partial(self._has_key, head))
@@ -73,7 +73,7 @@ class Rules:
         return self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key")).account is not None
 
     def identify(self, head: RequestHead) -> Verdict:
-        """Who asks; raises 401 where keys are configured and this is not one of them. Hosts of the fleet have none."""
+        """Identify the caller; raises 401 if keys are configured and this is none of them. Fleet hosts have none."""
         if (fellow := self._fellows.verdict(head)) is not None:
             return fellow
         verdict = self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key"))
@@ -82,13 +82,13 @@ class Rules:
         return verdict
 
     def check_may_ask(self, verdict: Verdict, destination: Destination) -> None:
-        """Judged on what will be forwarded, not on what was asked; raises 403."""
+        """Checks what will be forwarded, not the original target; raises 403."""
         self._keys.check_role(verdict, destination.rule.role)
         if verdict.account is not None and destination.lead is not None:
             verdict.account.check_may_use(destination.lead.name)
 
     def objection(self, request: Request, model: str) -> HotseatError | None:
-        """What these rules say against a request that earlier ones let in; nothing where it came without a key."""
+        """The error if these rules reject a request that earlier ones admitted; None for requests without a key."""
         if request.verdict.account is None:
             return None
         try:
@@ -101,28 +101,28 @@ class Rules:
         return None
 
     def most_bytes(self, head: RequestHead, destination: Destination) -> Bytes:
-        """How large the body may be; raises if it says that it is larger."""
+        """The size limit of the body; raises if Content-Length exceeds it."""
         most = self.limits.json_body if must_stay_in_memory(head, destination) else self.limits.body
         if head.length is not None and head.length > most:
             raise too_large(most)
         return most
 
     def may_start(self, head: RequestHead, destination: Destination) -> bool:
-        """A browser that fetches the icons of a page under /upstream/ must not swap models for them."""
+        """A browser that fetches icons for a page under /upstream/ must not cause a swap."""
         if not head.target.startswith(b"/upstream/"):
             return True
         path = destination.target.partition(b"?")[0]
         return not any(pattern.search(path) for pattern in self._ignored)
 
     def trusts(self, peer: str) -> bool:
-        """Is this the address of a proxy whose X-Forwarded fields we believe?"""
+        """Is this a proxy whose X-Forwarded headers we trust?"""
         if not self._trusted:
             return False
         address = ip_of(peer)
         return address is not None and any(address in network for network in self._trusted)
 
     def client_of(self, head: RequestHead, verdict: Verdict, peer: str) -> ClientId:
-        """Who asks, for fairness: by the header an operator chose, else by the key, else by the address."""
+        """The client for fairness: by the configured header, else by key, else by address."""
         if verdict.from_host:
             return ClientId(head.known.get(FOR_CLIENT, b"")[:LONGEST_CLIENT].decode("latin-1"))
         named = head.known.get(self._client_header) if self._client_header else None
@@ -132,7 +132,7 @@ class Rules:
 
 
 def network_of(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """A network; one of IPv4 that is written as a part of IPv6 is that of IPv4, as its peers are."""
+    """An IPv4-mapped IPv6 network becomes an IPv4 network, like its peers."""
     network = ipaddress.ip_network(entry, strict=False)
     if isinstance(network, ipaddress.IPv4Network) or network.prefixlen < MAPPED_BITS:
         return network

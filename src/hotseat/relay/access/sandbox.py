@@ -1,9 +1,9 @@
-"""PURE: what keeps a page of a model server from acting as one of ours, though it has our address.
+"""PURE: prevents pages of a model server, which share our address, from acting as our own pages.
 
-In a sandbox a page has an origin of its own, and what it asks of us is refused like the wishes of any foreign page.
-Everything goes into the sandbox that is not known to be harmless, because browsers read a doubtful Content-Type in
-ways that nobody can list; and with `nosniff` they take nothing for what its type does not say. All of this judges what
-is sent to the client, not what the server sent: a field that ends here must not speak for the answer.
+In a sandbox a page has an opaque origin, and its requests to us are rejected like those of any foreign page. Every
+response that is not known to be harmless is sandboxed, because browsers interpret a doubtful Content-Type in ways that
+nobody can list; `nosniff` stops them from ignoring the type. The checks use the headers sent to the client, not those
+the server sent: a header that is removed here must not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SANDBOX = (
 )
 NOSNIFF = (b"X-Content-Type-Options", b"nosniff")
 
-# Browsers show these as text, picture or sound, or save them; opened by themselves, none of them runs a script.
+# Browsers show these as text, picture or sound, or save them; opened directly, none of them runs a script.
 HARMLESS = (
     "application/(?:json|jsonl|x-ndjson|problem[+]json|javascript|octet-stream|wasm)",
     "text/(?:event-stream|plain|css|javascript|csv|vtt)",
@@ -36,19 +36,19 @@ _is_harmless_type = re.compile(
 ).fullmatch
 
 ACTING = frozenset((b"refresh", b"link"))
-"""Fields that make the browser ask for more, in the name of whatever page they belong to: also of a plain text."""
+"""Headers that make the browser send requests in the name of their page, even of plain text."""
 
 
 def confined(fields: Iterable[Field]) -> list[Field]:
-    """The fields that go to the client, behind those that confine what comes with them."""
+    """The headers for the client, after those that confine the content."""
     kept = [field for field in fields if field[0].lower() != NOSNIFF[0].lower()]
     if is_harmless(kept):
         return [NOSNIFF, *kept]
-    return [NOSNIFF, SANDBOX, *(field for field in kept if field != SANDBOX)]  # another host may have said it already
+    return [NOSNIFF, SANDBOX, *(field for field in kept if field != SANDBOX)]  # another host may have added it
 
 
 def is_harmless(fields: Iterable[Field]) -> bool:
-    """Is there one Content-Type, of a kind that is never a page, and nothing that acts without one?"""
+    """Is there exactly one Content-Type that is never a page, and no acting header?"""
     types = []
     for name, value in fields:
         lower = name.lower()

@@ -1,7 +1,7 @@
-"""Wrong keys, counted by address: whoever guesses is told to wait, and the log says so.
+"""Counts wrong keys per address: too many get 429 and a log entry.
 
-Only requests that were refused for their key come here, so a right key is never slowed down, whoever else guesses at
-the same address, and a request that is let in pays nothing.
+Only requests that were rejected for their key get here, so a valid key is never slowed down, even from an address that
+also guesses, and an admitted request costs nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_WRONG = 20
-"""Wrong keys of one address in a minute, before it is told to wait."""
+"""Wrong keys from one address in a minute before it gets 429."""
 MINUTE: Seconds = 60.0
 MOST_ADDRESSES = 1024
-"""Counted apart; whoever comes after them in the same minute is counted with the rest."""
+"""Counted separately; all further addresses in the same minute share one counter."""
 THE_REST = "other addresses"
 NETWORK_BITS = 64
-"""Of an IPv6 address: who has one has the whole network."""
+"""Of an IPv6 address: whoever has one has the whole network."""
 
 
 class WrongKeys:
-    """Minutes begin with the first wrong key; in a quiet time there is nothing here, not even a timer."""
+    """A minute begins with the first wrong key; without wrong keys there is no state, not even a timer."""
 
     def __init__(self, now: Callable[[], Instant], later: Callable[[Seconds, Callable[[], None]], object]) -> None:
         self._now, self._later = now, later
@@ -43,11 +43,11 @@ class WrongKeys:
         self._ends_at: Instant = 0.0
 
     def answer(self, error: HotseatError, head: RequestHead, peer: str) -> HotseatError:
-        """The refusal, or that this address has to wait."""
+        """The original error, or 429 if this address sent too many."""
         if not _is_guess(error, head):
             return error
         if self._count(counted_as(peer)) <= MOST_WRONG or isinstance(error, HostUnproven):
-            return error  # a host whose proof is wrong is always told so: then it asks another
+            return error  # a host with an invalid proof must learn that, so that it tries another host
         return TooManyWrongKeys(
             "too many wrong API keys came from this address; a right one is let in at any time",
             retry_after=max(1.0, self._ends_at - self._now()),
@@ -63,14 +63,14 @@ class WrongKeys:
         return self._counts[address]
 
     def end_minute(self) -> None:
-        """One line for each address that sent wrong keys, and a new beginning."""
+        """Log each address that sent wrong keys, and reset."""
         counts, self._counts = self._counts, Counter()
         for address, count in counts.items():
             log.warning("wrong API keys were sent from=%s count=%d in_s=%d", address, count, MINUTE)
 
 
 def counted_as(peer: str) -> str:
-    """An address, or the network of one where a single machine has many."""
+    """The address, or its network for IPv6, where a single machine has many."""
     address = ip_of(peer)
     if isinstance(address, IPv6Address):
         return str(ip_network((address, NETWORK_BITS), strict=False))
@@ -78,7 +78,7 @@ def counted_as(peer: str) -> str:
 
 
 def _is_guess(error: HotseatError, head: RequestHead) -> bool:
-    """Who sends no key guesses none: a browser asks that way first."""
+    """A request without a key is not a guess: browsers try that first."""
     known = head.known
     if isinstance(error, Unauthorized | ForeignHost):
         return b"authorization" in known or b"x-api-key" in known

@@ -1,1 +1,1 @@
-"""Client connections: accept them, read requests, and write answers in order."""
+"""Client connections: accept them, read requests, write responses in order."""

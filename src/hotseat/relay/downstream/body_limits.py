@@ -1,4 +1,4 @@
-"""What request bodies take together: memory, and room on the disk. Counted as they come, not when they are whole."""
+"""Limits the memory and disk space of all request bodies together, counted as they arrive."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from hotseat.settings import Limits
 
 MOST_IN_MEMORY: Bytes = 512 << 20
-"""Of request bodies, all clients together."""
+"""All clients together."""
 
 
 class Bodies:
     def __init__(self) -> None:
         self.in_memory: Bytes = 0
-        """The small ones not counted."""
+        """Without small bodies."""
         self.on_disk: Bytes = 0
         self._on_disk_of: Counter[str] = Counter()
-        """By the address that sends them."""
+        """By sender address."""
 
     def count(self, body: Body) -> None:
-        """What it takes now, in place of what it took before."""
+        """Update the count of a body to its current size."""
         self.in_memory += body.in_memory - body.counted
         body.counted = body.in_memory
         if body.is_spooled or body.counted_on_disk:
@@ -40,7 +40,7 @@ class Bodies:
             del self._on_disk_of[body.sender]
 
     def check(self, body: Body, limits: Limits, *, is_proxy: bool) -> None:
-        """Raises where they take too much. One address may have half of the disk's part, a proxy all of it."""
+        """Raises if bodies take too much. One address may use half of the disk limit, a proxy all of it."""
         if self.in_memory > MOST_IN_MEMORY:
             raise Busy("too many large requests at once. Ask again in a moment.", retry_after=1)
         if body.is_spooled:

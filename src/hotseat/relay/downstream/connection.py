@@ -1,10 +1,10 @@
-"""One client's connection: answers its requests in the order they came and notices when the client leaves.
+"""One client connection: serves its requests in order and notices when the client disconnects.
 
-While a request is being served, what arrives is kept for later in a small buffer instead of pausing the transport: a
-paused transport reports neither the end nor the loss of its connection, and a hang-up must be seen within
-milliseconds. Whoever sends more than that buffer holds gets the answers to what was read, then the connection closes.
-Only websockets are paused, for an upstream that takes no more; the relay asks the kernel whether those have hung up.
-A FIN after a complete request is a hang-up, as in nginx.
+While a request is being served, further input goes to a small buffer instead of pausing the transport: a paused
+transport reports neither EOF nor loss of its connection, and a disconnect must be seen within milliseconds. A client
+that overflows the buffer gets the responses to what was read, then the connection closes. Only websockets are paused,
+for an upstream that takes no more; the relay asks the kernel whether those clients have disconnected. As in nginx, a
+FIN after a complete request is a disconnect.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 NEVER: Instant = float("inf")
 MOST_AHEAD: Bytes = 64 << 10
-"""Of pipelined requests kept for later; beyond it nothing more is read from the client."""
+"""Limit of buffered pipelined requests; beyond it nothing more is read from the client."""
 FAREWELL_S: Seconds = 1.0
-"""How long a host of the fleet may still send on a connection that we would close; it hears of it meanwhile."""
+"""How long a fleet host may still send on a connection that we close, until it notices."""
 LINGER_S: Seconds = 2.0
-"""How long a refused client may go on sending before we close: closing at once could destroy the refusal."""
+"""How long a refused client may go on sending before we close: an immediate close could destroy the response."""
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -50,11 +50,11 @@ class Stage(Enum):
     OPEN = "open"
     TUNNEL = "tunnel"
     DISCARDING = "discarding"
-    """We have said our last word and wait for the client to leave."""
+    """The last response is sent, and we wait for the client to close."""
     CLOSED = "closed"
 
 
-# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+# Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
 OPEN: Final = Stage.OPEN
 TUNNEL: Final = Stage.TUNNEL
 DISCARDING: Final = Stage.DISCARDING
@@ -63,7 +63,7 @@ CLOSED: Final = Stage.CLOSED
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Our own answer to a request that goes nowhere; it waits for its turn like any other."""
+    """Our own response to a request that is not forwarded; sent in order like any other."""
 
     data: bytes
     keep_alive: bool
@@ -112,7 +112,7 @@ class ClientConnection(asyncio.Protocol):
         if excess := self._join():
             return self._refuse_connection(excess)
         self._expect_within(self._relay.rules.limits.header_timeout_s)
-        # Accepted in the very moment the house began to close.
+        # Accepted just as the shutdown began.
         return self.drain() if self._relay.is_draining else None
 
     def _join(self) -> Excess | None:
@@ -129,7 +129,7 @@ class ClientConnection(asyncio.Protocol):
             self._keep_for_later(data)
 
     def eof_received(self) -> None:
-        """A hang-up. The transport would tell of the loss only after the client had read all that was written."""
+        """A disconnect. The transport would report the loss only after the client had read all that was written."""
         self._abandon()
         self._stage = DISCARDING
         self._forget_all()
@@ -182,7 +182,7 @@ class ClientConnection(asyncio.Protocol):
             self.abort()
 
     def request_read(self, request: Request) -> None:
-        """The usual case needs no line: the one before it was answered long ago."""
+        """The usual case needs no queue: the previous request was answered long ago."""
         if self._exchange is None and not (self._is_full or self._queue or self._is_advancing):
             self._begin(request)
         else:
@@ -199,7 +199,7 @@ class ClientConnection(asyncio.Protocol):
             self._reader.wants_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    # Refusing
+    # Errors
 
     def _refuse_connection(self, excess: Excess) -> None:
         if not excess.may_be_told:
@@ -227,11 +227,11 @@ class ClientConnection(asyncio.Protocol):
             self._linger()
 
     def _linger(self) -> None:
-        """Say that we are done, let the client finish its sentence, then close."""
+        """Half-close, let the client finish sending, then close."""
         self._stage = DISCARDING
         self._forget_all()
-        self._buffered_at_check = 0  # whoever still reads its answer has as much time for it as anybody
-        if not self._transport.can_write_eof():  # TLS has no half-closed connections
+        self._buffered_at_check = 0  # a client that still reads its response gets the full time for it
+        if not self._transport.can_write_eof():  # TLS has no half-close
             self._transport.close()
             return self._expect_within(LINGER_S)
         self._transport.write_eof()
@@ -240,7 +240,7 @@ class ClientConnection(asyncio.Protocol):
     # Serving, in order
 
     def _advance(self) -> None:
-        """Serve what is complete. A loop, not a recursion: many refused requests may come in one read."""
+        """Serve complete requests. A loop, not recursion: one read may contain many refused requests."""
         if self._is_advancing:
             return
         self._is_advancing = True
@@ -256,11 +256,11 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def _is_free(self) -> bool:
-        """Nothing is being answered, and the client has taken what was: else its answers would pile up here."""
+        """Nothing is being served, and the client has read its responses: otherwise they would pile up here."""
         return self._exchange is None and not self._is_full
 
     def _next(self) -> bool:
-        """Take one step; False when there is nothing to do before more bytes arrive."""
+        """Take one step; False if nothing can be done before more bytes arrive."""
         if self._queue:
             self._serve(self._queue.popleft())
             return True
@@ -282,15 +282,14 @@ class ClientConnection(asyncio.Protocol):
         return self._begin(item)
 
     def _begin(self, request: Request) -> None:
-        self.deadline = NEVER  # a next request may be half read; its time runs on when this one is answered
+        self.deadline = NEVER  # the next request may be half read; its timer continues after this response
         if request.verdict.from_host:
             self._is_fellow = True
         self._exchange = Exchange(self._relay, self, request, self.peer)
         self._exchange.begin()
 
     def _forget_all(self) -> None:
-        """Nothing that was read of further requests is answered. Now: the end of the connection may be long in coming,
-        because a client that does not read keeps it."""
+        """Drop further requests at once, because a client that does not read keeps the connection open."""
         self._reader.forget()
         for item in self._queue:
             if isinstance(item, Request):
@@ -298,7 +297,7 @@ class ClientConnection(asyncio.Protocol):
         self._queue.clear()
 
     def judge_again(self) -> int:
-        """The rules have changed: how many of its requests they no longer allow, which are refused or cut."""
+        """The rules have changed: refuse or cut requests that they no longer allow; returns how many."""
         ended = 0
         for place, item in enumerate(self._queue):
             if isinstance(item, Request) and (error := self._relay.rules.objection(item, "")) is not None:
@@ -311,14 +310,14 @@ class ClientConnection(asyncio.Protocol):
         return ended
 
     def under_way(self) -> UnderWay | None:
-        """The request to a model that this connection is about at present."""
+        """The model request in progress on this connection."""
         return None if self._exchange is None else self._exchange.under_way()
 
     def last_piece(self, model: ModelName) -> object:
-        """What came last from the model's server for this connection's request, if it is about that."""
+        """The last data from the model's server for this connection's request, if it uses that model."""
         return None if self._exchange is None else self._exchange.last_piece(model)
 
-    # The exchange's side
+    # Called by the exchange
 
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None:
         assert self._exchange is not None
@@ -345,7 +344,7 @@ class ClientConnection(asyncio.Protocol):
         return self._is_full
 
     def become_tunnel(self) -> None:
-        """From here on bytes go both ways as they come; what came early goes first."""
+        """From here on bytes pass both ways unchanged, starting with those already buffered."""
         assert self._exchange is not None
         self._stage = TUNNEL
         ahead, self._ahead = self._ahead, b""
@@ -374,12 +373,12 @@ class ClientConnection(asyncio.Protocol):
         return int(self._transport.get_extra_info("socket").fileno())
 
     def hung_up(self) -> None:
-        """Seen by the kernel, while we do not read. Nobody would hear what the upstream says to the rest."""
+        """The kernel reports a disconnect while we do not read. Nobody would read the upstream's response."""
         self.eof_received()
         self.go_on()  # so that the transport sees it as well
 
     def cut(self, last_words: bytes, *, looks_complete: bool) -> None:
-        """Break off visibly: without its last chunk, or by a reset where a clean end would look like the whole."""
+        """End visibly incomplete: without the last chunk, or by a reset where a clean close would look complete."""
         self._exchange = None
         self._stage = DISCARDING
         self._forget_all()
@@ -395,10 +394,10 @@ class ClientConnection(asyncio.Protocol):
         if exchange is not None:
             exchange.abandoned()
 
-    # Time
+    # Timeouts
 
     def expect_within(self, seconds: Seconds) -> None:
-        """The reader's wish. While a request is being answered, the next one may take its time."""
+        """Called by the reader. While a request is being served, the next one has no time limit."""
         if self._exchange is None:
             self._expect_within(seconds)
 
@@ -410,7 +409,7 @@ class ClientConnection(asyncio.Protocol):
             self.deadline = NEVER
 
     def _expect_rest(self) -> None:
-        """The time of a request that is half read runs only while we read."""
+        """The timeout of a half-read request runs only while we read."""
         limits = self._relay.rules.limits
         if self._reader.stage is Reading.HEAD:
             self._expect_within(limits.header_timeout_s)
@@ -418,7 +417,6 @@ class ClientConnection(asyncio.Protocol):
             self._expect_within(limits.body_timeout_s)
 
     def time_is_up(self) -> None:
-        """Called when the deadline has passed."""
         self.deadline = NEVER
         if self._transport.get_write_buffer_size():
             return self._client_reads_slowly()
@@ -431,7 +429,7 @@ class ClientConnection(asyncio.Protocol):
         return self._transport.close()
 
     def _client_reads_slowly(self) -> None:
-        """A client that takes nothing must not hold a model for ever; one that takes little may go on."""
+        """A client that reads nothing must not occupy a model forever; a slow reader may continue."""
         buffered = self._transport.get_write_buffer_size()
         if buffered >= self._buffered_at_check > 0:
             return self.abort()
@@ -439,13 +437,13 @@ class ClientConnection(asyncio.Protocol):
         return self._expect_within(self._relay.rules.limits.idle_timeout_s)
 
     def abort(self) -> None:
-        """Break off at once, visibly."""
+        """Reset the connection at once."""
         self._abandon()
         reset_on_close(self._transport)
         self._transport.abort()
 
     def drain(self) -> None:
-        """No more requests on this connection: close it now if it is idle, else after its answer."""
+        """Take no more requests: close the connection now if it is idle, else after its response."""
         if self._exchange is not None and self._exchange.is_feed:
             return self.abort()  # it would never end by itself
         if self._exchange is None and not self._queue and self._reader.stage is not Reading.BODY:
@@ -454,7 +452,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 class CountedConnection(ClientConnection):
-    """One that was counted when it was accepted, before its TLS handshake."""
+    """A connection that was counted when it was accepted, before its TLS handshake."""
 
     __slots__ = ()
 
@@ -463,5 +461,5 @@ class CountedConnection(ClientConnection):
 
 
 def reset_on_close(transport: asyncio.Transport) -> None:
-    with suppress(OSError):  # macOS refuses where the other side has reset it already
+    with suppress(OSError):  # macOS raises this if the other side has already reset it
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)

@@ -1,4 +1,4 @@
-"""Who is connected, counted from the moment the kernel hands a connection over: before TLS, before the first byte."""
+"""Counts connections from the moment the kernel hands them over: before TLS, before the first byte."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from hotseat.settings import Limits
 
 MOST_REFUSED = 64
-"""Beyond a limit so many are told why; the next ones are closed without a word, because telling takes a while."""
+"""Beyond a limit, this many get an error; further ones are closed silently, because a response takes time."""
 MAPPED = "::ffff:"
 LOCAL = "local"
-"""Who comes by a unix socket."""
+"""The peer of a unix socket."""
 
 
 class Excess(NamedTuple):
-    """Which limit a connection is beyond, and by how many."""
+    """The limit that a connection exceeds, and by how many."""
 
     limit: str
     by: int
@@ -29,13 +29,13 @@ class Excess(NamedTuple):
 
 class Arrivals:
     def __init__(self, fits: int | None = None) -> None:
-        """`fits`: how many connections the descriptors of this process allow; None: any number."""
+        """`fits`: how many connections the process's file descriptors allow; None: any number."""
         self.total = 0
         self._fits = fits
         self._from: Counter[str] = Counter()
 
     def add(self, peer: str, limits: Limits, *, is_proxy: bool) -> Excess | None:
-        """Count it in; returns the limit that it is beyond, if any. A trusted proxy stands for many clients."""
+        """Count it; returns the limit that it exceeds, if any. A trusted proxy stands for many clients."""
         self.total += 1
         self._from[peer] += 1
         most, per_address = self.bounds(limits)
@@ -52,14 +52,14 @@ class Arrivals:
             del self._from[peer]
 
     def bounds(self, limits: Limits) -> tuple[int, int]:
-        """How many connections there may be, and how many of one address."""
+        """The limits in total and per address."""
         if self._fits is None or limits.connections <= self._fits:
             return limits.connections, limits.per_address
         return self._fits, min(limits.per_address, max(1, self._fits // 2))
 
 
 def host_of(name: object) -> str:
-    """The host in what a socket calls its other side; an IPv4 address that is mapped into IPv6 is that address."""
+    """The host in a socket's peer name; an IPv4-mapped IPv6 address becomes IPv4."""
     if not isinstance(name, tuple):
         return LOCAL
     host = str(name[0])
@@ -67,7 +67,7 @@ def host_of(name: object) -> str:
 
 
 def ip_of(peer: str) -> IPv4Address | IPv6Address | None:
-    """The address that a peer's host is, an IPv4 address within an IPv6 one as itself; None for a unix socket."""
+    """The peer's IP address, IPv4 if it is mapped; None for a unix socket."""
     try:
         address = ip_address(peer)
     except ValueError:

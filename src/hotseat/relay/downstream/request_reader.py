@@ -1,7 +1,7 @@
-"""Reads requests off one connection: llhttp for what is new, memory for what was read before.
+"""Reads requests from one connection: llhttp parses new heads, the head cache recognises known ones.
 
-It knows nothing of transports and turns. Its owner is told of every request that is complete or refused, and how long
-the next bytes may take. After a request whose end is unknown it is lost, and reads no further.
+It knows nothing about transports or order. It reports each complete or refused request to its owner, and how long the
+next bytes may take. After a request whose end is unknown it is LOST and reads no further.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BLANK_LINES = (b"\r", b"\n")
-"""llhttp forgives them before a request; they are no part of its head."""
+"""llhttp accepts these before a request; they are not part of its head."""
 SMALL_BODY: Bytes = 16 << 10
-"""Known requests with no more than this are not counted among what all bodies take together."""
+"""Cached requests up to this size are not counted in the total of all bodies."""
 
 MOST_AT_ONCE = 256
-"""Requests that may come in one read, a quarter of a megabyte: whoever sends more of them is read no further."""
+"""Requests in one read (a quarter of a megabyte); beyond this nothing more is read."""
 MOST_PIECES = 1 << 16
 SMALLEST_PIECE: Bytes = 64
-"""A body in chunks may have so many of any size, and beyond those they are so large on average: each costs a call."""
+"""A chunked body may have MOST_PIECES chunks of any size; beyond that, this is the minimum average: each costs a
+call."""
 
 
 class Reading(Enum):
@@ -61,7 +62,7 @@ class Reading(Enum):
     LOST = "lost"
 
 
-# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+# Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
 BETWEEN: Final = Reading.BETWEEN
 HEAD: Final = Reading.HEAD
 BODY: Final = Reading.BODY
@@ -69,22 +70,22 @@ LOST: Final = Reading.LOST
 
 
 class Owner(Protocol):
-    """Whose connection it is."""
+    """The connection that uses the reader."""
 
     def request_read(self, request: Request) -> None: ...
     def request_answered(self, answer: bytes, *, keep_alive: bool) -> None:
-        """We answer this one ourselves."""
+        """The relay answers this request itself."""
 
     def request_refused(self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool) -> None: ...
     def body_awaited(self) -> None:
-        """The client waits for a word before it sends the body."""
+        """The client waits for 100 Continue before it sends the body."""
 
     def expect_within(self, seconds: Seconds) -> None: ...
     def expect_nothing(self) -> None: ...
 
 
 class ToLearn(NamedTuple):
-    """A head that is new, and the configuration that it is checked against: that may change before its body ends."""
+    """A new head, and the configuration it is checked against, which may change before its body ends."""
 
     memory: Memory[KnownRequest]
     under: tuple[Rules, Catalog]
@@ -119,32 +120,32 @@ class RequestReader:
         self._relay = relay
         self._owner = owner
         self._peer = peer
-        self._parser: httptools.HttpRequestParser | None = None  # made when it is needed: it is large
+        self._parser: httptools.HttpRequestParser | None = None  # created on demand, since it is large
         self.stage = BETWEEN
         self.wants_continue = False
         self._fields: list[Field] = []
         self._target = b""
         self._lines = b""
-        """The present head as it came."""
+        """The current head as received."""
         self._request: Request | None = None
         self._requests = 0
-        """Begun in the present read."""
+        """Requests begun in the current read."""
         self._most_bytes: Bytes = 0
         self._overhead: Bytes = 0
-        """Read since the last byte of a body: heads, trailers and the sizes of chunks."""
+        """Bytes since the last body byte: heads, trailers and chunk sizes."""
         self._fresh: list[bytes] = []
-        """Of the present body, as llhttp tells of it, until it is taken in."""
+        """Body parts from llhttp that are not yet added to the body."""
         self._pieces = 0
-        """So many of them were there."""
+        """Number of body parts so far."""
         self._left: Bytes = 0
-        """Of a body whose end is found by counting."""
+        """Remaining bytes of a body with known length."""
         self._to_learn: ToLearn | None = None
         self._last: KnownRequest | None = None
-        """What was sent before: clients repeat themselves."""
+        """The previous request: clients repeat themselves."""
         self._client: ClientId
 
     def feed(self, data: bytes) -> bytes:
-        """Read; returns what is no longer HTTP, after a request for a websocket."""
+        """Parse data; returns what follows a websocket request and is no longer HTTP."""
         self._requests = 0
         try:
             return self._feed(data)
@@ -153,7 +154,7 @@ class RequestReader:
             return b""
 
     def _crashed(self, problem: BaseException) -> None:
-        """An error of ours, not the client's: what was half read ends with a 500."""
+        """A bug of ours, not the client's fault: a half-read request ends with a 500."""
         log.error("an error in hotseat itself client=%s", self._peer, exc_info=problem)
         self.give_up(broken(problem))
 
@@ -172,7 +173,7 @@ class RequestReader:
         return b""
 
     def give_up(self, error: HotseatError, head: RequestHead | None = None) -> None:
-        """Refuse and read no further: where this request ends is unknown or too far away."""
+        """Refuse and read no further: the end of this request is unknown or too far away."""
         if self.stage is LOST:
             return
         if self._request is not None:
@@ -182,24 +183,24 @@ class RequestReader:
         self._owner.request_refused(error, head, keep_alive=False)
 
     def judge_again(self) -> bool:
-        """The rules have changed: read no further where they no longer allow what is being read."""
+        """The rules have changed: read no further if they reject the current request."""
         error = None if self._request is None else self._relay.rules.objection(self._request, "")
         if error is not None:
             self.give_up(error)
         return error is not None
 
     def forget(self) -> None:
-        """Nobody will answer what was half read."""
+        """Drop the half-read request without a response."""
         if self._request is not None:
             self._relay.forget(self._request)
             self._request = None
         self.stage = LOST
         self.wants_continue = False
 
-    # Heads that were read before
+    # Cached heads
 
     def _recognise(self, data: bytes) -> bytes | None:
-        """Begin a request whose head was read before; None if llhttp must read it."""
+        """Begin a request with a cached head; None if llhttp must parse it."""
         known = self._last
         if known is not None and known.outline is not None and self._relay.is_current(known):
             found = known.outline.found_in(data)
@@ -224,7 +225,7 @@ class RequestReader:
         return self._begin_known(known, request_id, length or 0, end, data)
 
     def _begin_known(self, known: KnownRequest, request_id: bytes, length: Bytes, end: int, data: bytes) -> bytes:
-        """Begin a request whose head ends here; returns what lies behind it."""
+        """Begin a request whose head ends here; returns what follows it."""
         self._requests += 1
         if self._requests > MOST_AT_ONCE:
             self.forget()
@@ -249,13 +250,13 @@ class RequestReader:
         return self._count(data[end:])
 
     def _take_place(self, request: Request, length: Bytes | None) -> None:
-        """Before a body of some size is read: whoever is over a key's limits is refused at the head."""
+        """Before a large body is read: a request over its key's limits is refused at the head."""
         account, is_small = request.verdict.account, length is not None and length <= SMALL_BODY
         if account is not None and not is_small and request.destination.road is not MANAGEMENT:
             request.visit = account.admit(request.began)
 
     def _count(self, data: bytes) -> bytes:
-        """Take what belongs to the present body; returns the rest."""
+        """Consume the current body; returns the rest."""
         part, rest = data[: self._left], data[self._left :]
         self._left -= len(part)
         self.on_body(part)
@@ -267,9 +268,9 @@ class RequestReader:
     def _learn(self, request: Request, new: ToLearn) -> None:
         key, _, request_id, proof = key_of(new.lines)
         if not may_be_learned(request.head, request.destination, new.length) or request_id != id_in(request.head):
-            return  # or spelled in a way in which the name would not be found the next time
+            return  # or the id is spelled in a way that the cache would not find
         if proof != request.head.known.get(PROOF, b""):
-            return  # the same for the proof, which must never be compared: it is for this request alone
+            return  # the same for the proof, which is never part of the key: it is valid once
         known = KnownRequest(
             request.head,
             request.destination,
@@ -285,10 +286,10 @@ class RequestReader:
         )
         new.memory.learn(key, known)
 
-    # Heads that are new
+    # New heads
 
     def _end_of_part(self, data: bytes) -> int:
-        """Where the present head or body ends in `data`, or all of it: so that the next head begins a part too."""
+        """The end of the current head or body in `data`, or all of it, so that each head starts a new part."""
         if self.stage is BODY:
             length = None if self._request is None else self._request.head.length
             return len(data) if self._request is None or length is None else length - self._request.body.size
@@ -297,7 +298,7 @@ class RequestReader:
         return len(data) if end < 0 else end + 4 - len(before)
 
     def _parse(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """Hand bytes to llhttp; returns those that it must be given once more, and those that are no longer HTTP."""
+        """Pass bytes to llhttp; returns those to parse again, and those that are no longer HTTP."""
         self._overhead += len(data)
         if self.stage is not BODY:
             self._lines = data if self.stage is BETWEEN else self._lines + data
@@ -307,7 +308,7 @@ class RequestReader:
             rest = data[upgrade.args[0] :]
             if self.stage is HEAD:
                 return self._without_offer(rest), None
-            self._parser = None  # it asked for a websocket: what follows is for whoever answers
+            self._parser = None  # a websocket: what follows is for the upstream
             return b"", rest
         except httptools.HttpParserCallbackError as problem:
             self._crashed(problem.__context__ or problem)
@@ -326,7 +327,7 @@ class RequestReader:
         return self._parser
 
     def _without_offer(self, rest: bytes) -> bytes:
-        """A request that offered another protocol (h2c), as the plain one it also is."""
+        """A request that offers another protocol (h2c), rewritten without the offer."""
         lines = [b"%b: %b" % (name, value) for name, value in self._fields if name.lower() != b"upgrade"]
         parser = self._llhttp()
         method, version = parser.get_method(), parser.get_http_version().encode()
@@ -346,7 +347,7 @@ class RequestReader:
             text = f"the body came in {self._pieces} chunks of {request.body.size // self._pieces} bytes on average"
             self.give_up(ClientError(f"{text}. Send larger chunks, {SMALLEST_PIECE} bytes at least, or a length."))
 
-    # llhttp: what a callback raises comes back from `_parse` as an error of ours
+    # llhttp callbacks: `_parse` reports what they raise as a bug of ours
 
     def on_message_begin(self) -> None:
         self._fields, self._target = [], b""
@@ -387,7 +388,7 @@ class RequestReader:
         self._fresh.append(part)
 
     def _take_in(self) -> None:
-        """What was read of the body since the last time."""
+        """Add the new parts to the body."""
         fresh, self._fresh = self._fresh, []
         self._pieces += len(fresh)
         if self._request is None or self.stage is not BODY:
@@ -421,7 +422,7 @@ class RequestReader:
         return self._owner.request_read(request)
 
     def _rest(self) -> None:
-        """A request has been read; the next one may come."""
+        """A request has been read; the next may come."""
         self._request = None
         self.stage = BETWEEN
         self._overhead = 0
@@ -429,7 +430,7 @@ class RequestReader:
         self._owner.expect_nothing()
 
     def _offers_another_protocol(self) -> bool:
-        """llhttp takes the rest of such a connection for the other protocol; unless it is a websocket, we stay."""
+        """llhttp treats the rest of such a connection as the other protocol; we do so only for websockets."""
         parser = self._llhttp()
         if not parser.should_upgrade():
             return False
@@ -443,12 +444,12 @@ class RequestReader:
         has_body = any(name.lower() in framing for name, _ in self._fields)
         return self._llhttp().get_method() == b"GET" and offered == [b"websocket"] and not has_body
 
-    # A head is complete
+    # Complete heads
 
     def _check_head(self) -> None:
-        """A head may have come in one piece with what is before and behind it, so only its own bytes count."""
+        """A head may arrive in one read with other data, so count only its own bytes."""
         lines, self._lines = self._lines, b""
-        if lines:  # none where it came in one piece with the chunks of another
+        if lines:  # empty if it arrived together with the chunks of another
             check_spelling(lines[: lines.find(b"\r\n\r\n") + 2])
         self._overhead = self._pieces = 0
         size = len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._fields)
@@ -484,7 +485,6 @@ class RequestReader:
         return self._owner.body_awaited()
 
     def _keep(self, request: Request, part: bytes) -> None:
-        """Add what was read to the body, as long as there is room for it."""
         body = request.body
         try:
             body.add(part)
@@ -495,8 +495,8 @@ class RequestReader:
         self._relay.check_room(body)
 
     def _refuse_unread(self, error: HotseatError, head: RequestHead | None) -> None:
-        """Refuse at the head. Without a body to skip the connection stays usable."""
-        if head is None or head.has_body or isinstance(error, TooManyWrongKeys):  # a guess costs a connection
+        """Refuse at the head. Without a body to skip, the connection stays usable."""
+        if head is None or head.has_body or isinstance(error, TooManyWrongKeys):  # wrong guesses lose the connection
             return self.give_up(error, head)
         return self._owner.request_refused(error, head, keep_alive=self._llhttp().should_keep_alive())
 

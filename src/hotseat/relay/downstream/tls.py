@@ -1,6 +1,6 @@
-"""Accepts connections that begin with a TLS handshake: they are counted before it, and it has a time limit.
+"""Accepts TLS connections: counts them before the handshake, and limits its duration.
 
-The loops' own servers tell of a connection when its handshake is over, and wait a minute for that.
+The event loops' own servers report a connection only after its handshake, for which they wait a minute.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 BACKLOG = 4096
 AGAIN_S: Seconds = 0.1
-"""After an accept that failed, because there are no descriptors for instance."""
+"""Delay after a failed accept, for instance without free descriptors."""
 
 
 class TlsListener:
-    """One listening socket; its tasks are the relay's."""
+    """One listening socket; the relay owns its tasks."""
 
     def __init__(self, relay: Relay, sock: socket.socket, context: ssl.SSLContext) -> None:
         self._relay = relay
@@ -35,7 +35,7 @@ class TlsListener:
         sock.setblocking(False)
         sock.listen(BACKLOG)
         self._accepting = relay.tasks.start(self._accept(), "accept")
-        self._accepting.add_done_callback(lambda _: sock.close())  # a loop that still accepts would keep it open
+        self._accepting.add_done_callback(lambda _: sock.close())  # an accept in progress would keep it open
 
     def close(self) -> None:
         self._accepting.cancel()
@@ -53,15 +53,15 @@ class TlsListener:
         peer = host_of(name)
         if self._relay.arrived(peer) is None:
             self._relay.tasks.start(self._agree(sock, peer), "TLS handshake")
-        else:  # without TLS nothing can be said
+        else:  # no response is possible without TLS
             self._relay.departed(peer)
             sock.close()
 
     async def _agree(self, sock: socket.socket, peer: str) -> None:
-        """The client's connection takes the place that was counted, or it is given back."""
+        """The connection takes over the count, or the count is reverted."""
         client = CountedConnection(self._relay)
         try:
-            with suppress(OSError):  # of which ssl.SSLError is one; whatever was wrong, there is nobody to tell it to
+            with suppress(OSError):  # includes ssl.SSLError; there is nobody to report it to
                 await self._loop.connect_accepted_socket(
                     lambda: client,
                     sock,

@@ -1,1 +1,1 @@
-"""One request from its model name to its last byte."""
+"""One request from model name to last byte."""

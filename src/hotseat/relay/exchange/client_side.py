@@ -1,4 +1,4 @@
-"""The client's side of an exchange, as the exchange sees it."""
+"""The interface of a client connection that an exchange uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Client(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Has it left so much unread that nothing should be added?"""
+        """Is so much unread that nothing should be added?"""
         ...
 
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None: ...
@@ -27,9 +27,9 @@ class Client(Protocol):
     def hold(self) -> None: ...
     def go_on(self) -> None: ...
     def abort(self) -> None:
-        """Break the connection at once, visibly."""
+        """Reset the connection at once."""
         ...
 
     def cut(self, last_words: bytes, *, looks_complete: bool) -> None:
-        """Break the connection so that nobody can take the answer for a whole one."""
+        """End the connection so that nobody can take the response for complete."""
         ...

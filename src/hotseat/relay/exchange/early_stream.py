@@ -1,8 +1,8 @@
-"""An answer that begins before its model does: whoever asked for a stream is told, again and again, why it waits.
+"""A response that begins before its model is ready: a streaming client repeatedly receives the reason for the wait.
 
-It promises a 200 that cannot be taken back, so it is off by default (`sendLoadingState`) and begins only after a
-grace. What goes wrong later is told in an error event and a visible cut. What follows is framed by us: the upstream's
-own head came too late to be anybody's framing.
+It commits to a 200 status, so it is off by default (`sendLoadingState`) and begins only after a grace period. Later
+failures are reported as an error event and a visible cut. The relay frames the body itself, since the upstream's head
+comes too late.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from hotseat.relay.server import Relay
 
 GRACE_S: Seconds = 2.0
-"""How long a request waits in silence: quick loads and quick refusals keep their own status."""
+"""How long a request waits silently: quick loads and quick errors keep their own status."""
 EVERY_S: Seconds = 5.0
-"""Between two signs of life: well below the read timeout of any client or proxy."""
+"""Between two progress messages: well below the read timeout of any client or proxy."""
 
 CHATS = frozenset((b"/v1/chat/completions", b"/chat/completions"))
 EVENT_STREAMS = CHATS.union(
     (b"/v1/completions", b"/v1/responses", b"/v1/messages", b"/completions", b"/completion", b"/infill")
 )
-"""Where `stream` means server-sent events. Elsewhere it may mean audio or lines of JSON."""
+"""Paths where `stream` means server-sent events. Elsewhere it may mean audio or lines of JSON."""
 
 HEAD = read_response_head(
     200,
@@ -46,13 +46,13 @@ HEAD = read_response_head(
 )
 LAST_CHUNK = b"0\r\n\r\n"
 MOST_KEPT: Bytes = 64 << 10
-"""Of an answer that is told instead of passed on."""
+"""Of a response that is reported instead of forwarded."""
 LONGEST_TOLD = 500
 BAD_GATEWAY = 502
 
 
 def after_grace(relay: Relay, begin: Callable[[], None]) -> asyncio.TimerHandle:
-    """Begin the answer unless the model is there in time, in which case whoever waits cancels this."""
+    """Begin the response after the grace period; the caller cancels this if the model is ready in time."""
     return relay.later(GRACE_S, begin)
 
 
@@ -64,7 +64,7 @@ _read_asked = msgspec.json.Decoder(_Asked).decode
 
 
 def can_begin_early(request: Request) -> bool:
-    """Is the answer to this request, if all goes well, an event stream in chunks?"""
+    """Is the successful response to this request a chunked event stream?"""
     path = request.destination.target.partition(b"?")[0]
     if request.head.method != b"POST" or request.head.http10 or path not in EVENT_STREAMS or request.body.is_spooled:
         return False
@@ -75,13 +75,13 @@ def can_begin_early(request: Request) -> bool:
 
 
 def can_continue(head: ResponseHead) -> bool:
-    """Can an event stream that was begun without the upstream go on with this answer of the upstream?"""
+    """Can the upstream's response continue an event stream that began without it?"""
     is_plain = b"content-encoding" not in head.known
     return 200 <= head.status < 300 and head.is_event_stream and is_plain and not head.has_no_body
 
 
 class EarlyAnswer:
-    """Between an exchange and its client from the end of the grace on."""
+    """Sits between an exchange and its client after the grace period."""
 
     __slots__ = (
         "_client",
@@ -117,22 +117,22 @@ class EarlyAnswer:
         self._show_life()
 
     def stop(self) -> None:
-        """Show no more signs of life."""
+        """Send no more progress messages."""
         self._timer.cancel()
 
     def _show_life(self) -> None:
         self._timer = self._later(EVERY_S, self._show_life)
-        if not self._client.is_full:  # a client that reads nothing would find hundreds of them later
+        if not self._client.is_full:  # a client that does not read would find hundreds of them later
             self._say(self._sign(self._why()))
 
     def _say(self, data: bytes) -> None:
         self._client.write(chunk(data))
 
-    # What the exchange has to tell
+    # Called by the exchange
 
     @property
     def status(self) -> int:
-        """What became of the request, for the books."""
+        """The status for logs and metrics."""
         assert self._head is not None
         return self._head.status if self._goes_on or self._head.status >= 400 else BAD_GATEWAY
 
@@ -141,7 +141,7 @@ class EarlyAnswer:
         self._goes_on = can_continue(head)
 
     def write(self, data: bytes) -> None:
-        """The next piece of the upstream's body, without its framing."""
+        """The next part of the upstream's body, unframed."""
         if not data:
             return
         if self._goes_on:
@@ -151,7 +151,7 @@ class EarlyAnswer:
             self._kept = (self._kept + data)[:MOST_KEPT]
 
     def ended(self, *, keep_alive: bool, now: Instant) -> None:
-        """The upstream's message is complete."""
+        """The upstream's response is complete."""
         self.stop()
         if not self._goes_on:
             return self._cut(self._unfit())
@@ -163,11 +163,11 @@ class EarlyAnswer:
         self._cut(stream_error(error.message, error.code, self._dialect))
 
     def _cut(self, event: bytes) -> None:
-        # The blank line ends whatever event was under way; the missing last chunk shows that this is no proper end.
+        # The blank line ends an unfinished event; the missing last chunk shows that the response is incomplete.
         self._client.cut(chunk(b"\n\n" + event), looks_complete=False)
 
     def _unfit(self) -> bytes:
-        """The upstream's own error where it has one, else what it answered instead of a stream."""
+        """The upstream's own error if there is one, else what it sent instead of a stream."""
         assert self._head is not None
         head = self._head
         if head.status >= 400 and (event := passed_on_error(self._kept, self._dialect)):
@@ -182,11 +182,11 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-# Signs of life
+# Progress messages
 
 
 def sign_for(spec: ModelSpec, request: Request) -> Callable[[str], bytes]:
-    """How this client is told why it waits; only chats have a place for reasoning."""
+    """The format of progress messages for this client; only chats have a field for reasoning."""
     is_chat = request.destination.target.partition(b"?")[0] in CHATS
     as_reasoning = spec.loading_state is LoadingState.REASONING and is_chat
     make = reasoning if as_reasoning else comment
@@ -198,7 +198,7 @@ def comment(model: str, why: str) -> bytes:
 
 
 def reasoning(model: str, why: str) -> bytes:
-    # Without a role: the model's own first piece has one, and some clients add up what they are given.
+    # Without a role: the model's own first chunk has one, and some clients concatenate them.
     choice = {"index": 0, "delta": {"reasoning_content": f"{model}: {why}\n"}, "finish_reason": None}
     piece = {"id": "chatcmpl-hotseat", "object": "chat.completion.chunk", "created": int(time.time())}
     return b"data: %b\n\n" % msgspec.json.encode({**piece, "model": model, "choices": [choice]})

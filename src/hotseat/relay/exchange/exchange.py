@@ -1,10 +1,10 @@
-"""One request from its name to its last byte: name it, ask for a lease, forward, relay, give the lease back.
+"""One request, from its model name to its last byte: resolve the model, get a lease, forward, relay, return the lease.
 
-Whatever happens, `_give_back` returns all that it took and `_note` writes the request down, once. The lease ends when
-the upstream's message is complete; the exchange ends when the client's connection has taken it. Otherwise one
-client that does not read its last buffer would block every swap.
+Whatever happens, `_give_back` releases all resources and `_note` records the request, once. The lease ends when the
+upstream's response is complete; the exchange ends when the client's connection has taken it. Otherwise one client that
+does not read its last buffer would block every swap.
 
-Whatever calls it from outside calls a method that cannot raise: an error of ours ends the exchange (`crashed`).
+Methods that are called from outside do not raise: a bug of ours ends the exchange (`crashed`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 UNREACHABLE_S: Seconds = 1.0
-"""How long a ready upstream may refuse connections before that is the answer."""
+"""How long a ready upstream may refuse connections before the request fails."""
 DIAL_AGAIN_S: Seconds = 0.05
 
 
@@ -64,7 +64,7 @@ class Stage(Enum):
     OVER = "over"
 
 
-# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+# Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
 NAMING: Final = Stage.NAMING
 WAITING: Final = Stage.WAITING
 DIALLING: Final = Stage.DIALLING
@@ -77,7 +77,7 @@ P = ParamSpec("P")
 
 
 def guarded(step: Callable[Concatenate[Exchange, P], None]) -> Callable[Concatenate[Exchange, P], None]:
-    """For what timers, connections and others call: nobody above could answer the client."""
+    """For callbacks of timers, connections and others: their callers could not answer the client."""
 
     @wraps(step)
     def run(exchange: Exchange, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -90,7 +90,7 @@ def guarded(step: Callable[Concatenate[Exchange, P], None]) -> Callable[Concaten
 
 
 class Exchange:
-    # Defaults of the class instead of the instance: of a thousand exchanges a second most never touch them.
+    # Class attributes as defaults: of a thousand exchanges a second, most never set them.
     _stage = NAMING
     _spec: Servable | None = None
     _ticket: TicketId | None = None
@@ -98,35 +98,35 @@ class Exchange:
     _connection: UpstreamConnection | None = None
     _kind: type[UpstreamConnection] = UpstreamConnection
     _pending: asyncio.Task[None] | asyncio.TimerHandle | None = None
-    """The end of the grace, the attempt to reach the upstream or the next one, or the end of our patience with it."""
+    """The grace period, the connection attempt or its retry, or the timeout of the response head."""
     _limit: asyncio.TimerHandle | None = None
     """The end of the time for which it may use the model."""
     _visit: Visit | None = None
-    """Its place in the account of the key that came along; None where there are no keys."""
+    """Its entry in the usage of its key; None if no keys are configured."""
     _passage: Passage | None = None
-    """Its way through the fleet; None where there is none, or it came from a host of it."""
+    """Its routing in the fleet; None without a fleet, or if a fleet host forwarded it."""
     _elsewhere: Elsewhere | None = None
-    """The host that it was passed on to."""
+    """The host that it was forwarded to."""
     _abroad: ModelName | None = None
-    """The model of a peer among whose requests it counts."""
+    """The peer's model whose requests it counts among."""
     _early: EarlyAnswer | None = None
     _head: ResponseHead | None = None
     _granted_at: Instant | None = None
     _waited_for = ""
-    """What kept it from being granted at once."""
+    """The reason why it was not granted at once."""
     _first_byte_at: Instant | None = None
     _tokens: Tokens | None = None
     _unreachable_since: Instant | None = None
     _was_sent = False
     _dechunks = False
     _chunks = False
-    """Is the client told the end of an answer that the upstream ends by hanging up?"""
+    """Do we chunk a response that the upstream ends by closing?"""
 
     def __init__(self, relay: Relay, client: Client, request: Request, peer: str) -> None:
         self._relay = relay
         self._client = client
         self.write = client.write
-        """To the client: the body is relayed by this alone."""
+        """Writes to the client; the body is relayed only through this."""
         self.request = request
         self._peer = peer
         if request.visit is not None:
@@ -135,10 +135,10 @@ class Exchange:
             self._kind = DechunkingConnection
         self._closes = not request.keep_alive
 
-    # The way in
+    # Start
 
     def begin(self) -> None:
-        try:  # as `guarded` does, but quicker: every request comes this way
+        try:  # like `guarded`, but faster: every request passes here
             self._begin()
         except Exception as problem:
             self.crashed(problem)
@@ -162,7 +162,7 @@ class Exchange:
         return self.serve_here()
 
     def serve_here(self) -> None:
-        """With a model of ours, or of a peer's."""
+        """With a local model, or a peer's."""
         spec = self._spec
         assert spec is not None
         try:
@@ -183,11 +183,11 @@ class Exchange:
 
     def _change_body(self, changes: BodyChanges) -> None:
         self.request.change_body(changes)
-        if self.request.body.counted_on_disk:  # it may have come back into memory
+        if self.request.body.counted_on_disk:  # it may be back in memory
             self._relay.bodies.count(self.request.body)
 
     def _go_abroad(self, remote: RemoteModel) -> None:
-        """To a peer: it is always there for us, so there is nothing to wait for."""
+        """A peer is always available, so no lease is needed."""
         self.request.address_peer(remote)
         self._relay.abroad[remote.name] += 1
         self._abroad = remote.name
@@ -201,7 +201,7 @@ class Exchange:
             spec.name, request.client, self, takes_slot=request.destination.rule.takes_slot
         )
         if self._stage is OVER:
-            return self._relay.dispatcher.leave(ticket)  # it crashed as it was granted, and could not name its lease
+            return self._relay.dispatcher.leave(ticket)  # it crashed while being granted, before it knew its ticket
         self._ticket = ticket
         if self._upstream is not None:  # granted before `ask` returned
             self._forward(self._upstream.address)
@@ -211,7 +211,7 @@ class Exchange:
 
     @guarded
     def _begin_early(self, spec: ModelSpec) -> None:
-        """The wait is long: where that is wished and possible, the answer begins without the model."""
+        """After a long wait, begin the response without the model if configured and possible."""
         self._pending = None
         if not can_begin_early(self.request):
             return
@@ -228,7 +228,7 @@ class Exchange:
         return "it has the request and has not answered yet"
 
     def under_way(self) -> UnderWay | None:
-        """What it is about and how far it is; None for what is no model's matter."""
+        """The request's state; None for requests that use no model."""
         if self._spec is None or self._ticket is None:
             return None
         request, now = self.request, self._relay.now()
@@ -246,14 +246,14 @@ class Exchange:
         )
 
     def last_piece(self, model: ModelName) -> object:
-        """What came last from the model's server here; None where nothing came, or where it is about another model."""
+        """The last data from the model's server; None if there is none, or for another model."""
         is_about_it = self._upstream is not None and self._spec is not None and self._spec.name == model
         return self._connection.last_piece() if is_about_it and self._connection is not None else None
 
     # The fleet
 
     def _may_travel(self) -> bool:
-        """Not what a host passed on already, nor what must not start a model anywhere."""
+        """Excludes forwarded requests, and those that must not start a model."""
         request = self.request
         return not request.verdict.from_host and self._relay.rules.may_start(request.head, request.destination)
 
@@ -264,7 +264,7 @@ class Exchange:
         self._passage.find()
 
     def travel(self, where: Elsewhere) -> None:
-        """To a host that changes the body itself: only what a selector was called must not arrive there."""
+        """The other host changes the body itself; only a selector's name must be replaced here."""
         assert self._spec is not None
         if self._spec.changes.model_name == self._spec.name:
             self._change_body(BodyChanges(model_name=self._spec.name))
@@ -273,7 +273,7 @@ class Exchange:
         self._forward(where.address)
 
     def is_turned_away(self, head: ResponseHead) -> bool:
-        """Did the host that we passed it on to do nothing for it? Then it is on its way to the next."""
+        """Did the host refuse it without doing anything? Then it goes to the next host."""
         if self._elsewhere is None or not head.is_turned_away:
             return False
         self._connection, self._was_sent = None, False
@@ -286,10 +286,10 @@ class Exchange:
         self._stop_clock()
         self._passage.turned_away(unproven)
 
-    # The dispatcher's answers
+    # Called by the dispatcher
 
     def granted(self, upstream: Upstream, because: str = "") -> None:
-        try:  # as `guarded` does, but quicker: every request comes this way
+        try:  # like `guarded`, but faster: every request passes here
             self._granted_at = self._relay.now()
             if because:
                 self._waited_for = because
@@ -317,7 +317,7 @@ class Exchange:
         self._refuse(error)
 
     def _may_see_output(self) -> bool:
-        """Of model servers. A host of the fleet does not say on whose behalf it asks."""
+        """Model server output is for operators. A fleet host does not say for whom it asks."""
         verdict = self.request.verdict
         is_operator = verdict.account is None or verdict.account.key.role is not Role.INFERENCE
         return is_operator and not verdict.from_host
@@ -327,7 +327,7 @@ class Exchange:
         self._break(error)
 
     def judge_again(self) -> bool:
-        """The rules have changed: end it where they no longer allow it, and say so."""
+        """The rules have changed: end the request with an error if they reject it."""
         error = self._relay.rules.objection(self.request, "" if self._visit is None else self._visit.model)
         if error is None or self._stage is OVER:
             return False
@@ -356,24 +356,24 @@ class Exchange:
     @guarded
     def _connected(self, connection: UpstreamConnection) -> None:
         self._pending = None
-        if self.server_is_dying:  # its listener may outlive its connections by a moment
+        if self.server_is_dying:  # its listener may briefly outlive its connections
             connection.close()
             return self._not_connected("it is ending")
         self._send(connection)
-        if self._client.is_full:  # of an answer that began early
+        if self._client.is_full:  # a response that began early
             connection.pause()
         return None
 
     @guarded
     def _not_connected(self, problem: str) -> None:
-        """Perhaps the server has just died and nobody knows yet: if nothing was sent, ask once more in a moment."""
+        """The server may have just died unnoticed: if nothing was sent, request a new lease shortly."""
         self._pending = None
         if self._elsewhere is not None and not self._was_sent:
             return self._next_host()
         now = self._relay.now()
         self._unreachable_since = self._unreachable_since or now
         spec, is_early = self._spec, now - self._unreachable_since <= UNREACHABLE_S
-        # What may have reached a server, over a connection that broke, must not reach another one.
+        # A request that may have reached one server must not be sent to another.
         if not isinstance(spec, ModelSpec) or self._ticket is None or self._was_sent or not is_early:
             return self._break(UpstreamError(f"{self._who()} cannot be reached: {problem}."))
         self._stage = WAITING
@@ -382,7 +382,7 @@ class Exchange:
 
     @guarded
     def _ask_again(self, spec: ModelSpec) -> None:
-        """Give the lease back and stand in line anew: a dead server is started again for whoever waits."""
+        """Return the lease and queue again: a dead server is restarted for waiting requests."""
         self._pending = None
         ticket, self._ticket = self._ticket, None
         self._upstream = None
@@ -399,7 +399,7 @@ class Exchange:
         limit_s = spec.max_request_s if isinstance(spec, ModelSpec) and self._elsewhere is None else None
         if limit_s is not None and self._limit is None:
             self._limit = self._relay.later(limit_s, self._takes_too_long, limit_s)
-        # Another host counts this itself, when it is the server's turn: there a request may wait in line first.
+        # Other hosts apply this themselves when the server's turn comes: requests may queue there first.
         head_s = self._timeouts().response_header_s
         if head_s is not None:
             self._pending = self._relay.later(head_s, self._is_too_slow, head_s)
@@ -431,12 +431,12 @@ class Exchange:
 
     @property
     def only_reads(self) -> bool:
-        """May it be asked twice without anything being done twice?"""
+        """Can the request be repeated without side effects?"""
         return self.request.head.method in (b"GET", b"HEAD")
 
     @property
     def is_feed(self) -> bool:
-        """Does it watch hotseat itself: events or logs, as long as there are any?"""
+        """Is it a live feed of hotseat itself (events or logs)?"""
         return self._spec is None and self._head is not None and self._head.is_event_stream
 
     @property
@@ -478,7 +478,7 @@ class Exchange:
         )
 
     def _write_chunk(self, data: bytes) -> None:
-        """If we were killed now, the kernel would close the connection in our name: that must not look like the end."""
+        """If we were killed now, the kernel would close the connection: that must not look like a complete response."""
         if data:
             self._client.write(b"%x\r\n%b\r\n" % (len(data), data))
 
@@ -492,7 +492,7 @@ class Exchange:
         return lines
 
     def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
-        """The same for a head that was read before: if the client wants nothing special, it is ready as it is."""
+        """The same for a cached head, which is sent as prepared if the client needs nothing special."""
         relay, asked = self._relay, self.request.head
         may_need_cors = b"origin" in asked.known
         crowd = told_crowd(self.request, self._spec, relay.dispatcher)
@@ -509,7 +509,7 @@ class Exchange:
         return self.write(known.with_body(lines, told_name(self.request), length, data))
 
     def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
-        """The upstream's message is complete and handed to the client's connection; these were the last of it."""
+        """The upstream's response is complete and passed to the client's connection; `pieces` are its last parts."""
         assert self._head is not None
         if pieces and self._spec is not None:
             self._tokens = tokens_in(pieces)
@@ -524,7 +524,7 @@ class Exchange:
 
     @guarded
     def ended_by_hanging_up(self, now: Instant, pieces: Sequence[bytes]) -> None:
-        """The same where the end of its connection is the end of the answer."""
+        """The same where the end of the connection ends the response."""
         self.ended(now, pieces)
 
     @guarded
@@ -538,13 +538,13 @@ class Exchange:
         if self.server_is_dying:
             self._relay.pool.leave(self._connection.address)
         if may_retry:
-            if self._elsewhere is not None:  # nothing of it was taken there, so another host may have it
+            if self._elsewhere is not None:  # nothing was delivered, so another host may serve it
                 self._was_sent = False
             return self._dial(self._connection.address)
         when = "before it answered" if self._head is None else "in the middle of its answer"
         return self._break(UpstreamError(f"{self._who()} closed the connection {when}.{self._hint()}"))
 
-    # A websocket: bytes both ways, with the lease held
+    # Websockets: bytes both ways, with the lease held
 
     @property
     def wants_tunnel(self) -> bool:
@@ -583,7 +583,7 @@ class Exchange:
 
     @guarded
     def abandoned(self) -> None:
-        """The client hung up: stop the upstream's work now, or leave the line."""
+        """The client disconnected: stop the upstream's work now, or leave the queue."""
         if self._stage is not OVER:
             self._over(499, self._relay.now())
 
@@ -597,7 +597,7 @@ class Exchange:
         if self._connection is not None:
             self._connection.resume()
 
-    # The way out
+    # End
 
     def _refuse(self, error: HotseatError) -> None:
         if self._stage is OVER:
@@ -611,7 +611,7 @@ class Exchange:
         return self._client.exchange_ended(keep_alive=keep_alive, now=now)
 
     def _break(self, error: HotseatError) -> None:
-        """An error while that is still possible, else a visible cut."""
+        """Send an error while that is still possible, else cut visibly."""
         if self._stage is OVER:
             return None
         log.info("request failed request=%s model=%s error=%r", self.request.id.decode(), self._who(), error.message)
@@ -623,20 +623,20 @@ class Exchange:
         return self._client.cut(last_words, looks_complete=looks_complete)
 
     def crashed(self, problem: Exception) -> None:
-        """An error of ours: told while that is possible, else a visible cut. The lease is given back in any case."""
+        """A bug of ours: send an error if possible, else cut visibly. The lease is returned in any case."""
         log.error("an error in hotseat itself request=%s", self.request.id.decode(), exc_info=problem)
         was_over, connection = self._stage is OVER, self._connection
         is_told = attempt(self._break, broken(problem)) and not was_over
-        if connection is not None:  # also one that was taken and not used yet
+        if connection is not None:  # even if it is not used yet
             connection.release()
         if is_told:
             return
-        self._stage = OVER  # on its way out: nobody knows what the client has
+        self._stage = OVER  # already ending: the client's state is unknown
         attempt(self._give_back, self._relay.now())
         attempt(self._client.abort)
 
     def _last_words(self, error: HotseatError) -> bytes:
-        """An error event, where the stream is at a place that can take one."""
+        """An error event, if the stream is at a position where one can be inserted."""
         assert self._head is not None
         assert self._connection is not None
         if not self._head.is_event_stream:
@@ -649,7 +649,7 @@ class Exchange:
 
     @property
     def _ends_with_the_connection(self) -> bool:
-        """Does nothing but our hanging up tell the client where the answer ends?"""
+        """Is our closing the connection the only end marker of the response?"""
         assert self._head is not None
         return self._dechunks or (self._head.ends_with_the_connection and not self._chunks)
 
@@ -661,11 +661,11 @@ class Exchange:
                 audit.note(self.request, self._peer, status)
             if self._spec is not None:
                 self._note(self._spec.name, status, now)
-        except Exception:  # of whoever keeps books: the client gets its answer all the same
+        except Exception:  # from logs or metrics: the client gets its response anyway
             log.exception("an error in hotseat itself request=%s", self.request.id.decode())
 
     def _give_back(self, now: Instant, *, is_answered: bool = False) -> None:
-        """Whatever it took: each once, however often this is called, and also where giving back another raises."""
+        """Release each resource once, however often this is called, even if releasing another raises."""
         if self._pending is not None:
             self._stop_clock()
         if self._limit is not None:
@@ -682,7 +682,7 @@ class Exchange:
             self._give_back_counts(now)
 
     def _give_back_counts(self, now: Instant) -> None:
-        """As what it counts: at another host, at a peer, with its key, among the bodies."""
+        """Undo its counts: at another host, at a peer, for its key, among the bodies."""
         if self._passage is not None:
             attempt(self._passage.come_back)
         if self._visit is not None:

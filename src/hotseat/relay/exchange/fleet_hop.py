@@ -1,6 +1,6 @@
-"""A request's way to the host that serves it: asked for, perhaps waited for, and asked for again if it is turned away.
+"""Routes a request to a fleet host: selects it, waits for agreement if needed, and retries if it refuses.
 
-A host that turned somebody away is left out for a while, so it ends: with a host, with this one, or with nobody.
+A host that refused a request is excluded for a while, so this ends: with another host, this one, or an error.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class Hosts(Protocol):
-    """The fleet, as the relay sees it."""
+    """The fleet as the relay uses it."""
 
     name: HostName
     signer: Signer
 
     def whither(self, model: ModelName, client: ClientId) -> Where | None:
-        """Who serves it; None where hosts must agree first. Raises where nobody can."""
+        """The host to use; None if hosts must agree first. Raises if no host can serve it."""
         ...
 
     def agree(
@@ -37,17 +37,17 @@ class Hosts(Protocol):
         client: ClientId,
         agreed: Callable[[Where | HotseatError], None],
     ) -> asyncio.Task[None]:
-        """The same, after asking the others; `agreed` is called once, unless the task is cancelled."""
+        """The same after the hosts agree; calls `agreed` once, unless the task is cancelled."""
         ...
 
     def sent(self, host: HostName, model: ModelName) -> None: ...
     def came_back(self, host: HostName, model: ModelName) -> None: ...
     def turned_away(self, host: HostName) -> None:
-        """It could not be reached, or would not take a request."""
+        """It was unreachable, or refused a request."""
         ...
 
     def disbelieved(self, host: HostName, because: str) -> None:
-        """It does not believe that this host passed the request on."""
+        """It rejects the proof that this host forwarded the request."""
         ...
 
     def failed(self, host: HostName, model: ModelName) -> None:
@@ -55,18 +55,18 @@ class Hosts(Protocol):
         ...
 
     def told(self, host: HostName, model: ModelName, load: int) -> None:
-        """So many requests use or want the model there."""
+        """This many requests use or want the model there."""
         ...
 
 
 class Traveller(Protocol):
-    """Whose way it is."""
+    """The exchange that is being routed."""
 
     def serve_here(self) -> None: ...
     def travel(self, where: Elsewhere) -> None: ...
     def refused(self, error: HotseatError) -> None: ...
     def crashed(self, problem: Exception) -> None:
-        """An error of ours kept it from going anywhere."""
+        """A bug of ours prevented the routing."""
 
 
 class Passage:
@@ -77,11 +77,11 @@ class Passage:
 
     @property
     def host(self) -> HostName | None:
-        """Where the request is; None: here, or nowhere yet."""
+        """The host that has the request; None: this one, or none yet."""
         return None if self._at is None else self._at.host
 
     def find(self) -> None:
-        """Ends with the request on its way, waiting for an agreement, or refused: whatever goes wrong, it ends."""
+        """The request is then sent, waiting for an agreement, or refused, whatever goes wrong."""
         with self._refusing():
             where = self._hosts.whither(self._model, self._client)
             if where is None:
@@ -91,7 +91,7 @@ class Passage:
                 self._go(where)
 
     def turned_away(self, unproven: str = "") -> None:
-        """That host did nothing for it, perhaps because it does not believe us: the next one."""
+        """The host did nothing for it, perhaps because it rejected our proof: try the next one."""
         assert self._at is not None
         if unproven:
             self._hosts.disbelieved(self._at.host, unproven)
@@ -100,7 +100,7 @@ class Passage:
         self.find()
 
     def answered(self, head: ResponseHead) -> None:
-        """What that host says of itself beside its answer: whoever comes next may go elsewhere for it."""
+        """Record what the host reports about itself in the response, for the routing of later requests."""
         assert self._at is not None
         if head.is_failed_start:
             self._hosts.failed(self._at.host, self._model)
@@ -108,7 +108,7 @@ class Passage:
             self._hosts.told(self._at.host, self._model, load)
 
     def come_back(self) -> None:
-        """It is over, or goes elsewhere. Safe to call twice."""
+        """The request is over or goes to another host. Safe to call twice."""
         if self._agreeing is not None:
             self._agreeing.cancel()
             self._agreeing = None
@@ -126,7 +126,7 @@ class Passage:
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Nobody above here answers the client: callers are callbacks of connections and of tasks."""
+        """The callers are callbacks of connections and tasks, which could not answer the client."""
         try:
             yield
         except HotseatError as error:
@@ -135,7 +135,7 @@ class Passage:
             self._traveller.crashed(problem)
 
     def _agreement_ended(self, agreeing: asyncio.Task[None]) -> None:
-        """Where that raised instead of telling the outcome, nobody else would ever answer."""
+        """If the task raised instead of reporting a result, nobody else would answer the client."""
         if not agreeing.cancelled() and isinstance(problem := agreeing.exception(), Exception):
             self._traveller.crashed(problem)
 

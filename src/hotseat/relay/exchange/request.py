@@ -1,4 +1,4 @@
-"""One request as it was received: its head, where it goes, its body."""
+"""A received request: head, destination, body."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 MOST_UNDECLARED: Bytes = 16 * MiB
-"""Of JSON that does not say so and therefore went to disk: how much of it is read back into memory."""
+"""Limit for reading JSON back into memory that was not declared as JSON and therefore went to disk."""
 UNSURE = "the body is compressed, or a form that servers read in different ways, so it may name another model than"
 
 
@@ -48,18 +48,18 @@ class Request:
     began: Instant
     keep_alive: bool = True
     known: KnownRequest | None = None
-    """Where this head was read before: what was found out then."""
+    """The cached results of parsing this head, if it is known."""
     visit: Visit | None = None
-    """Its place in the account of the key that came along, taken at its head; None where its body is small."""
+    """Its entry in the usage of its key, reserved at its head; None if its body is small."""
     members: Members | None = None
-    """Of a large JSON body, between the look at its model and its change; while a request waits it keeps none."""
+    """Of a large JSON body, from reading its model until changing it; dropped while the request waits."""
 
     @property
     def must_name_model(self) -> bool:
         return must_name_model(self.head, self.destination)
 
     def named_model(self) -> str | None:
-        """The model that the body names; raises where it must name one and cannot be read."""
+        """The model named in the body; raises if it must name one and cannot be read."""
         if self.known is not None and self.known.names_in_json:
             return self._model_in(self.body.whole())
         if b"content-encoding" in self.head.known:
@@ -73,7 +73,7 @@ class Request:
         except ClientError:
             if self.must_name_model:
                 raise
-            return None  # the body may be anything at all
+            return None  # the body may be anything
 
     def _model_in(self, body: bytes) -> str | None:
         if len(body) <= SMALL:
@@ -88,7 +88,7 @@ class Request:
             raise UnsupportedEncoding(f"{text}, or name the model in the URL with ?model=.")
 
     def change_body(self, changes: BodyChanges) -> None:
-        """Apply what the model's configuration wants changed; every other byte stays as sent."""
+        """Apply the changes that the model's configuration requires; all other bytes stay as sent."""
         if changes is UNCHANGED or not self.body.size:
             return
         form = self.body.form
@@ -98,7 +98,7 @@ class Request:
             self.body.splice([(field.start, field.end) for field in form.fields()], changes.model_name.encode())
 
     def address_peer(self, remote: RemoteModel) -> None:
-        """Name the peer's own model wherever the peer may look for a name; raises for what no peer is asked."""
+        """Put the peer's model name wherever the peer may look for it; raises for paths not sent to peers."""
         if not self.destination.rule.goes_to_peers:
             path = self.destination.target.partition(b"?")[0].decode("latin-1")
             raise Forbidden(f"{path} is not forwarded to peers: {remote.peer} is asked for inference only")
@@ -114,13 +114,13 @@ class Request:
             self.destination, self.known = replace(self.destination, target=target), None
 
     def _body_names_model(self) -> bool:
-        """Does the body say which model is meant, after `change_body` named it there?"""
+        """Does the body name the model, after `change_body` put the name there?"""
         if self.body.form is not None:
             return bool(self.body.form.fields())
         return self._begins_like_json() and b"content-encoding" not in self.head.known
 
     def ask_for_plain(self) -> None:
-        """Take back that the client understands compressed answers: what was begun plain must go on plain."""
+        """Remove Accept-Encoding: a response that began uncompressed must continue so."""
         fields = [(name, value) for name, value in self.head.fields if name.lower() != b"accept-encoding"]
         self.head, self.known = replace(self.head, fields=fields), None  # both are shared with other requests
 
@@ -134,7 +134,7 @@ class Request:
         self.body.replace(rewrite_json(self.body.whole(), changes, self.members))
 
     def _begins_like_json(self) -> bool:
-        """Does the body begin like an object? Where nothing but blanks is in sight of what rests on disk, it may."""
+        """Does the body begin like an object? A spooled body with only blanks in the part searched may."""
         if not self.body.is_spooled:
             return self.body.whole().lstrip(BEFORE_AN_OBJECT).startswith(b"{")
         for offset in range(0, MOST_UNDECLARED, PIECE):
@@ -144,13 +144,13 @@ class Request:
 
     @property
     def stated_length(self) -> Bytes | None:
-        """For the upstream; None where there is no body and nobody expects one."""
+        """For the upstream; None if there is no body and none is expected."""
         return self.body.size if self.body.size or self.head.method in MAY_HAVE_BODY else None
 
     def upstream_lines(
         self, address: Address, peer: str, scheme: bytes, *, trust_proxies: bool, api_key: str = ""
     ) -> bytes:
-        """The head as it goes upstream, without its length; with `api_key` in place of what the client sent."""
+        """The upstream head without its length; `api_key` replaces the client's credentials."""
         said = self.verdict.remove_authorization, self.verdict.remove_x_api_key
         removed = REMOVED[(True, True) if api_key else said]
         about_client = lines_about_client(self.head, peer, scheme, trust_proxies)
@@ -179,7 +179,7 @@ def dialect_for(head: RequestHead, error_format: ErrorFormat) -> Dialect:
 
 
 def must_stay_in_memory(head: RequestHead, destination: Destination) -> bool:
-    """JSON that is read or changed is decoded as a whole; forms and opaque uploads can rest on disk."""
+    """JSON that is read or changed is decoded as a whole; forms and opaque uploads can stay on disk."""
     is_changed = destination.lead is not None and changes_bodies(destination.lead)
     if destination.road is not MODEL_IN_BODY and not is_changed:
         return False
@@ -187,16 +187,16 @@ def must_stay_in_memory(head: RequestHead, destination: Destination) -> bool:
 
 
 def changes_bodies(lead: Lead) -> bool:
-    """A selector's targets are each told their own name."""
+    """A selector's targets each get their own name."""
     return isinstance(lead, Selector) or bool(lead.changes)
 
 
 def names_in_json(head: RequestHead, destination: Destination) -> bool:
-    """Is the model named in a JSON body that it must have?"""
+    """Does it require a JSON body that names the model?"""
     is_plain = head.boundary is None and b"content-encoding" not in head.known
     return is_plain and destination.road is MODEL_IN_BODY and must_name_model(head, destination)
 
 
 def must_name_model(head: RequestHead, destination: Destination) -> bool:
-    """Is a body that cannot be read the client's mistake? Not where the query names the model already."""
+    """Is an unreadable body the client's mistake? Not if the query names the model."""
     return head.method == b"POST" and destination.named is None and destination.target.startswith(b"/v1/")

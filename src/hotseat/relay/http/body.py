@@ -1,8 +1,8 @@
-"""A request's body, read whole before anybody is asked for a lease: a slow upload holds no model.
+"""A request's body, read completely before a lease is requested, so a slow upload holds no model.
 
-Small bodies and those whose JSON must be read stay in memory; the rest goes to an unlinked file, so that two hundred
-megabytes of audio cost two hundred megabytes of disk and nothing else. So it is where a form's fields are changed:
-the new values are in memory, and what is around them stays in the file.
+Small bodies and JSON that must be read stay in memory; the rest goes to an unlinked file, so that two hundred megabytes
+of audio cost two hundred megabytes of disk and nothing else. The same holds if form fields are changed: the new values
+are in memory, and the rest stays in the file.
 """
 
 from __future__ import annotations
@@ -25,23 +25,22 @@ Content = TypeVar("Content", bytes, range)
 
 
 class Body:
-    # Defaults of the class instead of the instance: the small body of an ordinary request needs none of its own.
+    # Class attributes as defaults: the small body of an ordinary request sets none of them.
     _file: IO[bytes] | None = None
     _layout: list[bytes | range] | None = None
-    """What a spooled body consists of after a change: bytes, and places in the file."""
+    """The content of a spooled body after a change: bytes, and ranges of the file."""
     _may_spool = False
     is_spooled = False
     form: FormReader | None = None
     counted: Bytes = 0
     counted_on_disk: Bytes = 0
-    """As what it counts among all that bodies take of the memory and of the disk."""
+    """What it counts for in the totals of memory and disk."""
     sender = ""
-    """The address that it comes from, where it may go to disk."""
+    """The client's address, if the body may go to disk."""
 
     def __init__(self, content: bytes = b"", *, may_spool: bool = False, boundary: bytes | None = None) -> None:
         self._content: bytes | bytearray = content
-        """What came as one piece stays that; several grow together, so that a thousand of them are not a thousand
-        objects."""
+        """A single part stays as it is; several are joined, so that a thousand parts are not a thousand objects."""
         self.size: Bytes = len(content)
         if may_spool:
             self._may_spool = True
@@ -69,13 +68,12 @@ class Body:
         self._content += part
 
     def complete(self) -> None:
-        """The last of it has come; raises where the disk does not take what was buffered for it."""
+        """The body is complete; raises if the disk does not take what was buffered for it."""
         if self._file is not None:
             self._file.flush()
 
     @property
     def in_memory(self) -> Bytes:
-        """How much of it takes memory."""
         return 0 if self._file is not None else self.size
 
     @property
@@ -83,11 +81,11 @@ class Body:
         return self.size if self._file is not None else 0
 
     def copied(self) -> bytes:
-        """All of it, for a look; what is on disk stays there."""
+        """All of it; what is on disk stays there."""
         return self.whole() if self._file is None else self.pieces_from(0, self.size)
 
     def whole(self) -> bytes:
-        """All of it; what was put on disk comes back into memory."""
+        """All of it; what is on disk is moved back to memory."""
         if self._file is not None:
             self._content, file, self._file = self.pieces_from(0, self.size), self._file, None
             self.is_spooled = False
@@ -100,7 +98,7 @@ class Body:
         self._content, self.size = content, len(content)
 
     def splice(self, spans: Iterable[tuple[int, int]], value: bytes) -> None:
-        """Put `value` in the place of each span; what rests on disk stays there."""
+        """Replace each span by `value`; what is on disk stays there."""
         if self._file is None:
             return self.replace(b"".join(_spliced(self.whole(), spans, value)))
         self._layout = _spliced(range(self.size), spans, value)
@@ -108,7 +106,7 @@ class Body:
         return None
 
     def pieces_from(self, offset: int, length: Bytes = PIECE) -> bytes:
-        """The next piece of a spooled body, up to so many bytes; empty at its end."""
+        """The next part of a spooled body, up to `length` bytes; empty at its end."""
         for content in [range(self.size)] if self._layout is None else self._layout:
             if offset < len(content):
                 return self._read(content[offset : offset + length])
@@ -118,7 +116,7 @@ class Body:
     def close(self) -> None:
         self._content = b""
         if self._file is not None:
-            with suppress(OSError):  # what a full disk did not take is not needed any more
+            with suppress(OSError):  # what a full disk did not take is no longer needed
                 self._file.close()
 
     def _spool(self) -> None:

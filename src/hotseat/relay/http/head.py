@@ -1,6 +1,6 @@
-"""PURE: the heads of messages. What a request's head says about itself, and which of its fields travel on.
+"""PURE: message heads: what they say, and which header fields are forwarded.
 
-Framing never travels: both sides get our own. Hop-by-hop fields end here, and so does every field named in
+Framing is never forwarded: both sides get our own. Hop-by-hop fields end here, and so does every field named in
 `Connection`. Trailers never become fields.
 """
 
@@ -39,12 +39,12 @@ HOP_BY_HOP = frozenset(
 )
 ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for", REQUEST_ID}
 NOT_HERE = b"hotseat-not-here"
-"""Says that a host did nothing for a request that another passed on to it."""
+"""A host sends this if it did nothing for a forwarded request."""
 FAILED_START = (b"X-Error-Code", LoadFailed.code.encode())
 LINE = b"hotseat-line"
-"""Says how many requests use or want the model, to the host that passed one on while some have to wait."""
+"""How many requests use or want the model; sent to the forwarding host while some must wait."""
 SAID_BY_US = frozenset((BESIDE.lower(), NOT_HERE, LINE))
-"""Of an answer: what hotseat alone says."""
+"""Response fields that only hotseat itself sets."""
 CHUNKED = [b"chunked"]
 SPOKEN = ("1.1", "1.0")
 SWITCHING = 101
@@ -67,7 +67,7 @@ SHOWN_ONCE = frozenset(
         PROOF,
     )
 )
-"""Checks look at one value of these, so a second one would pass unseen."""
+"""Checks read one value of these, so a second one would pass unchecked."""
 
 
 @dataclass(slots=True)
@@ -77,14 +77,14 @@ class RequestHead:
     http10: bool
     fields: list[Field]
     known: dict[bytes, bytes]
-    """Lower-case name to value; of repeated fields the first."""
+    """Lower-case name to value; the first of repeated fields."""
     length: int | None
-    """Content-Length; None for none or for a chunked body."""
+    """Content-Length; None if absent or for a chunked body."""
     chunked: bool
     boundary: bytes | None = None
-    """What separates the parts of a form; None where the body is none."""
+    """Separates the parts of a form; None for other bodies."""
     id_header: bytes = USUAL
-    """Tells the upstream which request it is."""
+    """Carries the request id to the upstream."""
 
     @property
     def has_body(self) -> bool:
@@ -96,12 +96,12 @@ class RequestHead:
 
     @property
     def announces_names(self) -> bool:
-        """Does it say that its body, if there is one, is JSON or a form, which may name a model?"""
+        """Is its body, if any, declared as JSON or a form, which may name a model?"""
         return self.boundary is not None or self.is_json
 
     @property
     def has_readable_body(self) -> bool:
-        """Is there a body that says it is JSON or a form? Then the model that it names counts."""
+        """Is there a body declared as JSON or a form? Then the model that it names counts."""
         if not self.has_body or self.known.get(b"content-encoding", b"identity").lower() != b"identity":
             return False
         return self.announces_names
@@ -116,11 +116,11 @@ class RequestHead:
 
     @property
     def is_navigation(self) -> bool:
-        """Does a browser fetch it in order to show it as a page?"""
+        """Does a browser fetch it to show it as a page?"""
         if self.method != b"GET":
             return False
         mode = self.known.get(b"sec-fetch-mode")
-        # Browsers leave the field out where they do not trust the connection: plain http to another machine.
+        # Browsers omit the field on untrusted connections: plain http to another machine.
         return mode == b"navigate" if mode is not None else b"text/html" in self.known.get(b"accept", b"")
 
     @property
@@ -129,7 +129,7 @@ class RequestHead:
 
 
 def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -> RequestHead:
-    """Check what llhttp leaves to us; raise what the client should do differently."""
+    """Check what llhttp leaves to us; raises with advice for the client."""
     known: dict[bytes, bytes] = {}
     for name, value in fields:
         lower = name.lower()
@@ -150,7 +150,7 @@ def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -
 
 
 def check_spelling(lines: bytes) -> None:
-    """Refuse what llhttp forgives and others do not: RTSP and ICE for HTTP, a tab for a blank around a length."""
+    """Refuse what llhttp accepts and others do not: RTSP and ICE for HTTP, a tab as blank around a length."""
     first, _, fields = lines.lstrip(b"\r\n").partition(b"\r\n")
     if not first.endswith(SPOKEN_AS):
         raise ClientError("the first line does not end with HTTP/1.1. Send HTTP/1.1.")
@@ -184,7 +184,7 @@ def _length(known: dict[bytes, bytes]) -> int | None:
 
 
 def forwarded_fields(head: RequestHead, removed: frozenset[bytes], trust_proxies: bool) -> list[bytes]:
-    """The lines that travel on to an upstream, as they were received."""
+    """The header lines forwarded to an upstream, as received."""
     ends_here = ENDS_HERE | removed if removed else ENDS_HERE
     if head.id_header is BESIDE:
         ends_here = ends_here - {REQUEST_ID}
@@ -202,7 +202,7 @@ def forwarded_fields(head: RequestHead, removed: frozenset[bytes], trust_proxies
 
 
 def lines_about_client(head: RequestHead, peer: str, scheme: bytes, trust_proxies: bool) -> list[bytes]:
-    """Where the request came from; what a trusted proxy says about it stands."""
+    """The X-Forwarded lines; those of a trusted proxy are kept."""
     said = head.known if trust_proxies else {}
     chain = [value for name, value in head.fields if name.lower() == b"x-forwarded-for"] if said else []
     lines = [b"X-Forwarded-For: %b" % b", ".join([*chain, peer.encode()])]
@@ -219,13 +219,13 @@ def named_in_connection(fields: list[Field]) -> frozenset[bytes]:
 
 
 def upstream_lines(head: RequestHead, target: bytes, address: Address, lines: list[bytes]) -> bytes:
-    """The head that goes upstream, all but its framing."""
+    """The head for the upstream, without framing."""
     begin = b"%b %b%b HTTP/1.1" % (head.method, address.prefix.encode(), target)
     return b"\r\n".join([begin, b"Host: %b" % address.authority.encode(), *lines, b""])
 
 
 def framed(lines: bytes, id_header: bytes, request_id: bytes, length: int | None) -> bytes:
-    """Named and framed by us: every body was read whole, so its length is known."""
+    """Adds request id and framing: every body was read completely, so its length is known."""
     if length is None:
         return b"%b%b: %b\r\n\r\n" % (lines, id_header, request_id)
     return b"%b%b: %b\r\nContent-Length: %d\r\n\r\n" % (lines, id_header, request_id, length)
@@ -244,23 +244,23 @@ class ResponseHead:
 
     @property
     def id_header(self) -> bytes:
-        """Tells the client what hotseat calls its request; what the upstream calls it stays."""
+        """Carries hotseat's request id to the client; the upstream's own id stays."""
         return BESIDE if REQUEST_ID in self.known else USUAL
 
     @property
     def is_failed_start(self) -> bool:
-        """Does a host say that it cannot start the model?"""
+        """Does a host report that it cannot start the model?"""
         return self.status == LoadFailed.status and FAILED_START in self.fields
 
     @property
     def line(self) -> int | None:
-        """How many requests a host says it has for the model; None: it says nothing, so nobody waits."""
+        """How many requests the host reports for the model; None: no report, so none waits."""
         said = self.known.get(LINE, b"")
         return int(said) if said.isdigit() else None
 
     @property
     def tells_of_host(self) -> bool:
-        """Does a host say something of itself, beside the answer?"""
+        """Does a host report something about itself in the response?"""
         return LINE in self.known or self.is_failed_start
 
     @property
@@ -269,7 +269,7 @@ class ResponseHead:
 
     @property
     def unproven(self) -> str:
-        """What a host says that does not believe that it was we who passed the request on; empty where it does."""
+        """The error of a host that rejects our proof; empty otherwise."""
         if self.known.get(NOT_HERE) != b"unproven":
             return ""
         return self.known.get(b"x-error-message", b"it did not say why").decode("latin-1")
@@ -284,7 +284,7 @@ class ResponseHead:
 
     @property
     def length(self) -> int | None:
-        """Of the body; None where chunks or the end of the connection say it."""
+        """Of the body; None if chunks or the end of the connection define it."""
         if self.has_no_body:
             return 0
         length = self.known.get(b"content-length")
@@ -292,7 +292,7 @@ class ResponseHead:
 
     @property
     def ends_with_the_connection(self) -> bool:
-        """Nothing but the upstream's hanging up says where the body ends."""
+        """Only the upstream's closing the connection ends the body."""
         return not self.has_no_body and not self.is_chunked and b"content-length" not in self.known
 
 
@@ -316,7 +316,7 @@ def response_bytes(
     confine: bool,
     ours: Iterable[bytes] = (),
 ) -> bytes:
-    """The head that goes to the client: the upstream's fields, confined or not, ours, our framing of the connection."""
+    """The head for the client: the upstream's fields, confined or not, our own, and our connection framing."""
     fields = _relayed_fields(head, dechunk, bool(cors))
     if confine and head.status != SWITCHING:
         fields = confined(fields)
@@ -333,10 +333,10 @@ def response_bytes(
 
 
 def _relayed_fields(head: ResponseHead, dechunk: bool, says_own_origin: bool) -> list[Field]:
-    # Browsers refuse an answer that names two origins, and model servers often name one themselves.
+    # Browsers reject a response that names two origins, and model servers often name one themselves.
     ends_here = HOP_BY_HOP | SAID_BY_US | {ALLOW_ORIGIN} if says_own_origin else HOP_BY_HOP | SAID_BY_US
     if b"connection" in head.known:
-        ends_here = ends_here | (named_in_connection(head.fields) - {b"content-length"})  # frames the answer, for all
+        ends_here = ends_here | (named_in_connection(head.fields) - {b"content-length"})  # needed as framing
     # A body relayed chunk by chunk keeps its coding and its trailers; both belong together.
     kept = (b"transfer-encoding", b"trailer")
     return [

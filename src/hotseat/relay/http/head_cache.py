@@ -1,9 +1,8 @@
-"""Heads that were read before: clients and servers repeat themselves, and the same bytes mean the same thing.
+"""A cache of parsed heads: clients and servers repeat themselves, and the same bytes mean the same.
 
-Only what llhttp accepted and every check passed is remembered, and only where Content-Length says how long the body
-is, or there is none: then its end is found by counting. The number itself is left out of what is compared, and so is
-the request's own name, because they are often all that changes; and so is the proof of a host of the fleet, which is
-judged for each request. What was learned under one configuration is forgotten with it.
+It stores only heads that llhttp and every check accepted, and only with a Content-Length or without a body: then the
+end is found by counting. The cache key omits the length and the request id, which are often all that changes, and the
+proof of a fleet host, which is checked for each request. A configuration change discards the cache.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ Head = TypeVar("Head")
 
 
 def split_length(head: bytes) -> tuple[bytes, int | None]:
-    """A head without its Content-Length line, and the number on it; None where there is no such line.
+    """A head without its Content-Length line, and the length; None if there is no such line.
 
-    A head that had a second such line, or a chunked body, is never learned: so what is left over can only be
-    recognised if this line is all the framing there is.
+    A head with a second such line or a chunked body is never cached, so the remaining bytes can be found in the cache
+    only if this line is all the framing there is.
     """
     for spelling in SPELLINGS:
         begin = head.find(spelling)
@@ -54,7 +53,7 @@ def split_length(head: bytes) -> tuple[bytes, int | None]:
 
 
 def split_proof(head: bytes) -> tuple[bytes, bytes]:
-    """A head without the proof of the host that passed it on, and that proof: each is for one request alone."""
+    """A head without the proof of the forwarding host, and the proof, which is valid for one request."""
     begin = head.find(PROOF_LINE)
     if begin < 0:
         return head, b""
@@ -63,7 +62,7 @@ def split_proof(head: bytes) -> tuple[bytes, bytes]:
 
 
 def key_of(head: bytes) -> tuple[bytes, int | None, bytes, bytes]:
-    """What of a request's head is compared, the length that it states, what the client calls it, a host's proof."""
+    """The cache key of a request head, its length, its request id, and a host's proof."""
     proven, length = split_length(head)
     named, proof = split_proof(proven)
     key, request_id = split_id(named)
@@ -71,7 +70,7 @@ def key_of(head: bytes) -> tuple[bytes, int | None, bytes, bytes]:
 
 
 class Outline:
-    """A head with a gap for its length: where the same head comes again, comparing finds out sooner than looking up."""
+    """A head with a gap for its length: comparing with the previous head is faster than a lookup."""
 
     __slots__ = ("_before", "_begin", "_behind", "_rest")
 
@@ -83,7 +82,7 @@ class Outline:
         self._begin, self._rest = begin, len(head) - end
 
     def found_in(self, data: bytes) -> tuple[int, int] | None:
-        """The length stated and where the head ends, if `data` begins with this head."""
+        """The stated length and the end of the head, if `data` begins with this head."""
         if not data.startswith(self._before):
             return None
         end = data.find(b"\r", self._begin, self._begin + LONGEST_NUMBER)
@@ -94,7 +93,7 @@ class Outline:
 
 
 class Memory(Generic[Head]):
-    """The last few hundred heads. Full, it starts afresh: that costs less than knowing which one is the oldest."""
+    """A few hundred heads. When full, it is cleared: that costs less than tracking the oldest."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Head] = {}
@@ -109,7 +108,7 @@ class Memory(Generic[Head]):
 
 @dataclass(slots=True)
 class KnownRequest:
-    """What was found out about a head: who sent it, where it goes, what it may carry."""
+    """The results for a head: who sent it, where it goes, what it may carry."""
 
     head: RequestHead
     destination: Destination
@@ -120,49 +119,49 @@ class KnownRequest:
     under: tuple[Rules, Catalog]
     """What it was checked against."""
     outline: Outline | None
-    """None where it states no length, or must be judged anew each time."""
+    """None if it states no length, or must be checked each time."""
     names_in_json: bool
-    """Is the model named in a JSON body that it must have?"""
+    """Does it require a JSON body that names the model?"""
     request_id: bytes
-    """What the client called it when it was learned; empty where it did not."""
+    """The client's id when it was cached; empty if it sent none."""
     said: bytes = b""
-    """What a host of the fleet must prove for each request with this head; empty where a client sends it."""
+    """What a fleet host must prove for each request with this head; empty for a client's."""
     sent_to: Address | None = None
     sent_for: str = ""
     sent_as: bytes = b""
-    """The head as it last went upstream, without its length: to this address, for a client with that one."""
+    """The last upstream head without its length: for this address and this client address."""
 
     def anew(self, request_id: bytes, body: Body, client: ClientId, now: Instant) -> Request:
         return Request(request_id, self.head, self.destination, self.verdict, body, client, now, self.keep_alive, self)
 
 
 def may_be_learned(head: RequestHead, destination: Destination, length: int | None) -> bool:
-    """Is the length that was cut out all there is to this request's framing, and nothing to be answered before it?"""
+    """Is the removed length all of this request's framing, and is no interim response expected?"""
     if head.chunked or head.http10 or head.wants_continue or b"upgrade" in head.known:
         return False
-    # With a body the same head may mean the model that is named there.
+    # With a body, the same head may mean the model named there.
     if not head.has_body and head.announces_names and destination.road is not MANAGEMENT:
         return False
-    # An id that passes as it came would be taken for part of the head, and a second one before it would be lost.
+    # An id that passes unchanged would be taken for part of the head, and a second one before it would be lost.
     return head.length == length and head.id_header is USUAL
 
 
 @dataclass(frozen=True, slots=True)
 class KnownResponse:
-    """An answer that is framed by its length and leaves its connection open."""
+    """A response that is framed by its length and keeps its connection open."""
 
     head: ResponseHead
     plain: bytes
-    """The head as it goes to a client that asks for nothing special, without its length."""
+    """The head for a client without special needs, without its length."""
     confined: bytes
-    """The same for an answer of a model server whose pages are not trusted."""
+    """The same for a model server whose pages are not trusted."""
     id_header: bytes
     rest: tuple[Seconds, int]
-    """How long and how often its connection may be used again."""
+    """How long and how often its connection may be reused."""
     outline: Outline
 
     def with_body(self, lines: bytes, request_id: bytes, length: int, data: bytes) -> bytes:
-        """The answer under these lines, as far as it has come; without a name where the one who asked has given it."""
+        """The response with these header lines, as far as received; without an id if the caller gave it."""
         if not request_id:
             return b"%bContent-Length: %d\r\n\r\n%b" % (lines, length, data)
         return b"%bContent-Length: %d\r\n%b: %b\r\n\r\n%b" % (lines, length, self.id_header, request_id, data)
@@ -175,7 +174,7 @@ class KnownResponse:
 
 def known_response(lines: bytes, head: ResponseHead, rest: tuple[Seconds, int]) -> KnownResponse:
     fields = [(name, value) for name, value in head.fields if name.lower() != b"content-length"]
-    # Any number will do: it says that the length is known, and is never looked at.
+    # The value is never read; it only shows that the length is known.
     bare = ResponseHead(head.status, head.reason, fields, {**head.known, b"content-length": b"0"})
     plain, confined = (
         response_bytes(bare, [], dechunk=False, close=False, http10=False, confine=confine).removesuffix(b"\r\n")

@@ -1,4 +1,4 @@
-"""What is wrong with a body that is not JSON, in words that help."""
+"""Explains why a body is not valid JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
 def why_not_json(problem: Exception, body: bytes) -> str:
-    """The decoder takes the first half of a surrogate pair for the end of the input."""
+    """The decoder reports the first half of a surrogate pair as the end of the input."""
     if "truncated" in str(problem) and (half := _HALF_PAIR.search(body)):
         where = f"{half.group().decode()} (byte {half.start()})"
         return f"{where} is half of a surrogate pair, which is no character. Send the other half too, or neither"

@@ -1,6 +1,6 @@
-"""PURE: how much work a JSON body may be. Nobody else is served while one is decoded, so it is judged before that.
+"""PURE: limits the work of decoding a JSON body, which blocks all other requests; checked before decoding.
 
-Commas and colons inside texts count as well: a text with that many of them fits into no context.
+Commas and colons inside strings count too: a string with that many fits into no context.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from hotseat.errors import TooLarge
 from hotseat.settings import KiB
 
 SMALL = 256 * KiB
-"""Smaller bodies are no work, whatever they hold."""
+"""Smaller bodies are cheap, whatever they contain."""
 MOST_VALUES = 1_000_000
 MOST_MEMBERS = 50_000
-"""Of an object that is changed: each becomes an object of ours."""
+"""Of an object that is changed: each becomes a Python object."""
 
 
 def check_values(body: bytes) -> None:
-    """For a body that is looked through: there is a comma between two values."""
+    """For a body that is only read: there is a comma between two values."""
     if body.count(b",") > MOST_VALUES:
         raise TooLarge(f"the request body has more than {MOST_VALUES:,} values. Send fewer.")
 
@@ -34,6 +34,6 @@ def check_members(body: bytes) -> None:
 
 
 def check_inner(raw: bytes, name: str) -> None:
-    """For an object inside a body that is changed: each path that leads into it decodes it again."""
+    """For an object inside a body that is changed: each path into it decodes it again."""
     if len(raw) > SMALL:
         raise TooLarge(f"`{name}` in the request body is larger than {SMALL // KiB} KiB, too large to be changed.")

@@ -1,6 +1,6 @@
-"""What the configuration changes in a JSON body on its way to the upstream.
+"""Applies the configured changes to a JSON body on its way to the upstream.
 
-Members are kept as raw bytes, so that big integers, long floats and nested texts leave exactly as they came.
+Members stay raw bytes, so that big integers, long floats and nested strings leave exactly as they came.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ BEFORE_AN_OBJECT = b" \t\r\n\x00\xef\xbb\xbf\xfe\xff"
 
 
 def rewrite_json(body: bytes, changes: BodyChanges, members: Members | None = None) -> bytes:
-    """The body with the model renamed, members stripped and members set, in this order; no object: as it came.
+    """Rename the model, strip members, then set members; unchanged if the body is not an object.
 
-    Where the body was decoded already, `members` are its members.
+    `members` are those of the body, if it was decoded already.
     """
     if not changes:
         return body
@@ -61,26 +61,26 @@ def _members_of(raw: bytes) -> Members | None:
     try:
         return read_members(raw.removeprefix(_BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        # An upstream with a more generous parser might still read it: then a stripped parameter would slip through.
+        # An upstream with a more lenient parser might read it, and a stripped parameter would slip through.
         if raw.lstrip(BEFORE_AN_OBJECT).startswith(b"{"):
             raise ClientError(f"the request body is not valid JSON: {why_not_json(problem, raw)}") from problem
         return None
 
 
 def _name(members: Members, model: str) -> None:
-    """Servers written in Go take a member for `model` that differs from it in case only."""
+    """Servers written in Go match `model` case-insensitively."""
     for name in _OTHER_MODELS & members.keys():
         del members[name]
     members["model"] = _raw(model)
 
 
 def _leads_into_model(path: str) -> bool:
-    """Which model is asked is not for filters to change."""
+    """Filters must not change the model."""
     return path.partition(".")[0] == "model"
 
 
 def _strip(members: Members, steps: list[str]) -> bool:
-    """Whether there was anything to strip."""
+    """Returns whether there was anything to strip."""
     first, *further = steps
     if not further:
         return members.pop(first, None) is not None

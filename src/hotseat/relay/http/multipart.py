@@ -1,8 +1,7 @@
-"""The text fields of a multipart form, found while it arrives.
+"""Finds the text fields of a multipart form while it arrives.
 
-A form is followed from delimiter to delimiter, and only where a field's value lies is kept of it: a file of any size
-takes no memory here, and nobody has to look for the model when the last byte has come. model_name.py is the counterpart
-for JSON.
+The reader moves from delimiter to delimiter and keeps only the positions of field values: a file of any size takes no
+memory here, and no search is needed after the last byte. model_name.py is the counterpart for JSON.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ if TYPE_CHECKING:
 
 LONGEST_PART_HEAD = 8 * KiB
 LONGEST_OPENING = 2 * LONGEST_PART_HEAD
-"""What is kept of a part until its end is known: its head, and more of its value than any name takes."""
+"""What is kept of a part until its end is known: its head, and more of its value than any name needs."""
 LONGEST_PADDING = 64
-"""White space between a boundary and its line's end: allowed, and nobody sends any."""
+"""White space between a boundary and its line end: allowed, but nobody sends any."""
 MOST_PARTS = 1_000
-"""Each costs a look, so there must be an end; what only begins like a delimiter counts as one."""
+"""Each costs work, so there is a limit; anything that begins like a delimiter counts."""
 MOST_FIELDS = 16
-"""Of the name that is asked for: their places are remembered, so there must be an end."""
+"""Fields with the requested name: their positions are stored, so there is a limit."""
 
 
 def boundary_of(content_type: bytes) -> bytes | None:
-    """What separates the parts of a form with this Content-Type; None when it is no form or does not say."""
+    """The boundary in this Content-Type; None if it is not a form or has none."""
     found = _BOUNDARY.search(content_type)
     if found is None or content_type.partition(b";")[0].strip().lower() != b"multipart/form-data":
         return None
@@ -44,7 +43,7 @@ _ESCAPED = re.compile(rb"\\(.)")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A text field: it lies at form[start:end]. `value` is what it says, or the first kilobytes of that."""
+    """A text field at form[start:end]. `value` is its text, or the first kilobytes of it."""
 
     value: str
     start: int
@@ -52,7 +51,7 @@ class Field:
 
 
 class FormReader:
-    """Looks for the text fields called `name`; what it keeps is bounded, however large the form is."""
+    """Finds text fields called `name`; its memory is bounded, however large the form is."""
 
     __slots__ = (
         "_counted_until",
@@ -75,20 +74,20 @@ class FormReader:
         self._reach = len(self._delimiter) + LONGEST_PADDING + len(b"\r\n")
         self._name = name
         self._read = 0
-        self._tail = b"\r\n"  # as if a line ended before the form: so its first delimiter is one like any other
-        """The last that was read: a delimiter may begin in it."""
+        self._tail = b"\r\n"  # as if a line ended before the form, so that its first delimiter needs no special case
+        """The last bytes read, in which a delimiter may begin."""
         self._opened: int | None = None
-        """Where the present part begins; None before the first."""
+        """Where the current part begins; None before the first."""
         self._opening = b""
         self._is_over = False
         self._parts, self._counted_until = 0, -2
         self._over_at = 0
         self._is_odd = False
-        """Readers may differ about what has been read so far."""
+        """Parsers may disagree about what has been read so far."""
         self._fields: list[Field] = []
 
     def fields(self) -> list[Field]:
-        """Those that have arrived whole, in their order; raises where they are more than anybody means."""
+        """The complete fields in order; raises if there are too many."""
         if self._parts > MOST_PARTS:
             raise ClientError(f"the form has more than {MOST_PARTS} parts; send fewer, or name the model with ?model=")
         if len(self._fields) > MOST_FIELDS:
@@ -97,11 +96,11 @@ class FormReader:
 
     @property
     def is_plain(self) -> bool:
-        """Has it arrived whole, from its first byte to its last, and do all readers find the same parts in it?"""
+        """Is it complete, from its first byte to its last, and would all parsers find the same parts?"""
         return self._is_over and not self._is_odd and self._read - self._over_at <= len(b"\r\n")
 
     def feed(self, data: bytes) -> None:
-        """Look at the next bytes of the form, however they were split."""
+        """Process the next bytes of the form, however they are split."""
         begin = self._read - len(self._tail)
         self._read += len(data)
         if self._is_over:
@@ -121,11 +120,11 @@ class FormReader:
         return None
 
     def _stop(self) -> None:
-        """Whatever still comes changes nothing."""
+        """Ignore all further bytes."""
         self._is_over, self._tail, self._opening = True, b"", b""
 
     def _delimiters(self, window: bytes, begin: int) -> Iterator[tuple[int, int]]:
-        """Where the window shows whole delimiters; the line break behind one may be that before the next."""
+        """Positions of complete delimiters; the line break after one may be that before the next."""
         start = window.find(self._delimiter)
         while start >= 0 and self._parts <= MOST_PARTS:
             self._count(begin + start)
@@ -140,20 +139,20 @@ class FormReader:
             self._parts, self._counted_until = self._parts + 1, place + 1
 
     def _collect(self, window: bytes, begin: int, until: int) -> None:
-        """Keep the beginning of the present part, as far as the window shows it."""
+        """Keep the beginning of the current part, as far as the window shows it."""
         missing = LONGEST_OPENING - len(self._opening)
         if self._opened is not None and missing:
             next_byte = self._opened + len(self._opening) - begin
             self._opening += window[next_byte : min(next_byte + missing, until)]
 
     def _end_part(self, window: bytes, begin: int, until: int) -> None:
-        """The present part, if there is one, ends at `until` in the window."""
+        """The current part, if there is one, ends at `until` in the window."""
         if self._opened is None:
-            self._is_odd = begin + until > 0  # a text before the first part
+            self._is_odd = begin + until > 0  # text before the first part
             return
         self._collect(window, begin, until)
         end = begin + until
-        opening = self._opening[: max(end - self._opened, 0)]  # more was kept while no delimiter was in sight
+        opening = self._opening[: max(end - self._opened, 0)]  # more was kept while no delimiter was found
         head, blank_line, value = opening.partition(b"\r\n\r\n")
         is_whole = blank_line != b"" and len(head) <= LONGEST_PART_HEAD
         self._is_odd |= not (is_whole and is_plain_part(head, self._name.encode()))
@@ -168,7 +167,7 @@ _PARAMETER = re.compile(rb';[ \t]*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))
 
 
 def text_field_name(head: bytes) -> str | None:
-    """What a part with this head is called; None for a file, or where it does not say."""
+    """The name of a part with this head; None for a file, or without a name."""
     disposition = _DISPOSITION.search(head)
     if disposition is None:
         return None

@@ -1,8 +1,8 @@
-"""PURE: does a body say the same to every reader?
+"""PURE: does a body mean the same to every parser?
 
-A peer must hear the name of one model, the one that the caller was judged on. It is put into the body, so a body in
-which another reader might find another name is not for peers: what is compressed, and forms in which readers differ
-about where a part begins or what it is called. What model servers of ours are sent is judged by nobody after us.
+A peer must get the name of one model, the one that the caller was authorised for. It is put into the body, so a body in
+which another parser might find another name is not sent to peers: compressed bodies, and forms where parsers differ
+about where a part begins or what it is called. Our own model servers need no such check: none authorises requests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HARMLESS = re.compile(rb"content-(?:(?:type|length): ?[^\r\n]*|transfer-encodin
 
 
 def names_one_model(head: RequestHead, body: Body) -> bool:
-    """Is the name that we found or put there the only one that anybody can find?"""
+    """Is the name that we found or set the only one to be found?"""
     kinds = [value for name, value in head.fields if name.lower() == b"content-type"]
     if len(kinds) > 1 or head.known.get(b"content-encoding", b"identity").lower() != b"identity":
         return False
@@ -39,7 +39,7 @@ def names_one_model(head: RequestHead, body: Body) -> bool:
 
 
 def is_plain_part(head: bytes, name: bytes) -> bool:
-    """Do all readers agree on what the part is called, and on whether it is the field `name` or a file?"""
+    """Do all parsers agree on the name of the part, and on whether it is the field `name` or a file?"""
     lines = head.split(b"\r\n")
     found = [match for match in map(_PLAIN_DISPOSITION.fullmatch, lines) if match]
     if len(found) != 1 or len(lines) != 1 + sum(_HARMLESS.fullmatch(line) is not None for line in lines):

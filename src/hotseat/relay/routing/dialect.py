@@ -1,4 +1,4 @@
-"""PURE: in which dialect a caller reads errors, by its path and by what it says of itself."""
+"""PURE: the error format of a client, by its path and its headers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hotseat.settings import ErrorFormat
 
 
 def dialect_of(path: bytes, stainless: bool, user_agent: bytes, format: ErrorFormat) -> Dialect:  # noqa: A002 - the key's own name
-    """How the caller of this path reads errors; always plain text outside /v1/."""
+    """Always plain text outside /v1/."""
     dialect = ONLY_LISTED.of_model(b"POST", _path_at_the_model(path)).dialect
     if dialect is Dialect.TEXT:
         return dialect

@@ -1,7 +1,7 @@
-"""Which model a request means, decided once, on the bytes received.
+"""Determines a request's model once, from the bytes received.
 
-The target is never decoded and put together again: what goes upstream is the very suffix that came in. Bodies are
-read for their `model` alone; multipart.py is the counterpart for forms.
+The target is never decoded and reassembled: the upstream gets the suffix exactly as received. Bodies are read only for
+their `model`; multipart.py is the counterpart for forms.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Decoded = TypeVar("Decoded")
 UPSTREAM = b"/upstream/"
 FRONT_DOORS = frozenset((b"/", b"/ui"))
 COMFYUI = b"/comfyui/"
-"""Where llama-swap shows the web pages of a model called comfyui_auto, so we do if there is one."""
+"""Where llama-swap shows the web pages of a model called comfyui_auto; so do we if there is one."""
 
 LONGEST_NAME = 1024
-"""In a URL, with what is before it; bounds the work that a target made of slashes can cause."""
+"""In a URL, with its prefix; bounds the work for a target made of slashes."""
 LONGEST_QUOTE = 120
 MOST_NAMES_TOLD = 20
 
@@ -50,27 +50,27 @@ class Road(Enum):
     RUNNING_MODEL = "running model"
 
 
-# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+# Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
 MANAGEMENT: Final = Road.MANAGEMENT
 MODEL_IN_BODY: Final = Road.MODEL_IN_BODY
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a request goes. `target` is what the upstream is asked for, byte by byte as received."""
+    """Where a request goes. `target` is the upstream's target, byte by byte as received."""
 
     road: Road
     target: bytes
     lead: Lead | None = None
     """What the URL names."""
     named: str | None = None
-    """What the query names, where the body is asked first."""
+    """What the query names, if the body takes precedence."""
     rule: PathRule = field(default=STRICTEST, compare=False)
-    """Who may ask for it and what follows from it; unless it was looked up, the strictest."""
+    """Its rights and properties; the strictest unless it was looked up."""
 
 
 def road_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination:
-    """`find_road`, but people who open the bare address in a browser are led to the dashboard."""
+    """`find_road`, but browsers that open the bare address get the dashboard."""
     if head.target in FRONT_DOORS and head.is_navigation:
         return Destination(MANAGEMENT, head.target, rule=rule_of_ours(head.method, head.target))
     return find_road(head.method, head.target, catalog, paths, has_readable_body=head.has_readable_body)
@@ -79,7 +79,7 @@ def road_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destinati
 def find_road(
     method: bytes, target: bytes, catalog: Catalog, paths: PathTable = ONLY_LISTED, *, has_readable_body: bool = False
 ) -> Destination:
-    """Says who answers; raises for targets that two parsers could read in two ways and for models nobody configured."""
+    """Raises for targets that two parsers could read differently, and for unknown models."""
     path, mark, query = target.partition(b"?")
     if _SUSPECT.search(target) or not target.startswith(b"/"):
         _refuse_ambiguous(target, path)
@@ -100,15 +100,15 @@ def find_road(
 
 
 def _may_name_in_body(method: bytes, path: bytes) -> bool:
-    """Is a body that says nothing of its form looked at too?"""
+    """Is a body of undeclared type searched too?"""
     return method == b"POST" or (method in (b"PUT", b"PATCH") and not path.startswith(b"/v1/"))
 
 
-# A quick look at the whole target; only what it stops at is looked at closely.
+# A quick check of the whole target; only matches are checked in detail.
 _SUSPECT = re.compile(rb"[\x00-\x20\x7f\\#]|/\.|%(?:[01]|2e|2f\.|5c|7f)", re.IGNORECASE)
 _RAW_CONTROL = re.compile(rb"[\x00-\x20\x7f#]")
 _ODD_BYTE = re.compile(rb"\\|%(?:[01][0-9a-f]|5c|7f)", re.IGNORECASE)
-# `;` ends a segment too: some servers cut path parameters off before they resolve dots.
+# `;` ends a segment too: some servers remove path parameters before they resolve dots.
 _DOT_SEGMENT = re.compile(rb"(?:/|%2f)(?:\.|%2e){1,2}(?:[/;]|%2f|\Z)", re.IGNORECASE)
 
 
@@ -127,7 +127,7 @@ def _road_to_upstream(method: bytes, target: bytes, path: bytes, catalog: Catalo
     while end > start:
         name = _decoded(path[start:end])
         if _loads_or_unloads(method, path[end:]):
-            # What an operator names is looked up as the API looks it up: profiles do not matter.
+            # Operators' names are resolved as in the API: without profiles.
             if lead := catalog.find(name) or catalog.lead(name):
                 return _management(method, target, path, lead)
         elif lead := catalog.lead(name):
@@ -140,7 +140,7 @@ def _road_to_upstream(method: bytes, target: bytes, path: bytes, catalog: Catalo
 
 
 def _loads_or_unloads(method: bytes, rest: bytes) -> bool:
-    """Is what follows a model's name in the URL one of our two actions on it?"""
+    """Is the rest of the URL after a model's name one of our two actions on it?"""
     rest = without_slash(rest)
     return (method == b"DELETE" and not rest) or (method in READING and rest == b"/load")
 
@@ -151,7 +151,7 @@ def _management(method: bytes, target: bytes, path: bytes, lead: Lead | None) ->
 
 
 def _unknown_in_url(rest: bytes, catalog: Catalog) -> UnknownModel:
-    """Where the name ends is a guess: its first segment, but a near miss may reach further."""
+    """Where the name ends is a guess: its first segment, but a similar name may be longer."""
     segments = [_decoded(segment) for segment in rest.split(b"/", 3)[:3]]
     names = list(catalog.names())
     guesses = (_short("/".join(segments[:count])) for count in range(1, len(segments) + 1))
@@ -168,7 +168,7 @@ def _model_in_query(query: bytes) -> str | None:
 
 
 def with_model_in_query(target: bytes, name: str, *, needs_one: bool) -> bytes:
-    """The target with this model in place of any that its query names; unchanged where it names none and needs none."""
+    """Replaces any model in the query by this one; unchanged if there is none and none is needed."""
     path, _, query = target.partition(b"?")
     pairs = query.split(b"&") if query else []
     others = [pair for pair in pairs if _decoded(pair.partition(b"=")[0].replace(b"+", b" ")) != "model"]
@@ -181,7 +181,7 @@ def _decoded(raw: bytes) -> str:
     return (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8", "replace")
 
 
-# The model in a JSON body.
+# The model in a JSON body
 
 
 class _Named(msgspec.Struct, gc=False):
@@ -195,7 +195,7 @@ EMPTY = "is empty; send JSON with a `model` field"
 
 
 def model_in_json(body: bytes) -> str | None:
-    """The `model` member, the last one where there are several; None where there is none; raises for anything odd."""
+    """The last `model` member; None if there is none; raises for anything invalid."""
     if len(body) > SMALL:
         check_values(body)
     model = _decoded_json(body, _read_named).model
@@ -207,9 +207,9 @@ def model_in_json(body: bytes) -> str | None:
 
 
 def model_and_members(body: bytes) -> tuple[str | None, Members | None]:
-    """As `model_in_json`, for a large body: also its members, so that it is decoded once for its model and its changes.
+    """Like `model_in_json`, for a large body: also its members, so that it is decoded only once.
 
-    An object with too many members to be changed is only looked through, and has none.
+    An object with too many members to be changed is only searched, and has none.
     """
     if not has_few_members(body):
         return model_in_json(body), None
@@ -232,7 +232,7 @@ def _decoded_json(body: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
 
 
 def name_for_v1(named: str | None, catalog: Catalog) -> Lead:
-    """The model a request under /v1/ is for: the one it names, the default, or the only one there is."""
+    """The model of a request under /v1/: the one it names, the default, or the only one."""
     if named is not None:
         return _configured(named, catalog)
     if catalog.default_model is not None:
@@ -251,7 +251,7 @@ def _configured(name: str, catalog: Catalog) -> Lead:
 
 
 def _short(name: str) -> str:
-    """A client's text, fit to be quoted back."""
+    """A client's text, shortened for an error message."""
     return name if len(name) <= LONGEST_QUOTE else name[:LONGEST_QUOTE] + "…"
 
 

@@ -1,8 +1,7 @@
-"""PURE: what each path is for: who may ask for it, whether it takes a slot of the server, how its errors read.
+"""PURE: the rules of each path: required role, whether it takes a slot of the server, its error format.
 
-One table feeds access, slots and error bodies. It is looked up with the method and the path that is really forwarded,
-byte by byte: a path that is spelled in any other way is not in it, and needs the role `operate`. Roles exist only
-where `apiKeys` is set.
+One table serves access control, slots and error bodies. The lookup uses the method and the path as forwarded, byte by
+byte: a path in any other spelling is not found, and needs the role `operate`. Roles exist only if `apiKeys` is set.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 READING = (b"GET", b"HEAD")
 OPEN_TO_ALL = (b"/health", b"/hotseat/ready")
-"""What load balancers ask, who rarely have a key."""
+"""For load balancers, which rarely have a key."""
 FOLDERS = (b"/hotseat/", b"/upstream/")
 OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
 
@@ -29,13 +28,13 @@ class PathRule:
     """One row of the table."""
 
     role: Role | None
-    """The lowest role that may ask for it; None: no key is needed."""
+    """The lowest role that may use it; None: no key is needed."""
     takes_slot: bool = False
-    """The server computes for it, so it waits while all slots of the server are taken."""
+    """The server computes for it, so it waits for a free slot."""
     is_action: bool = False
     """It changes something, so it is written to the audit log."""
     dialect: Dialect = Dialect.TEXT
-    """How its callers read errors. OPENAI: those that say that they are an SDK of OpenAI's API."""
+    """The error format. OPENAI applies to clients that identify as an SDK of OpenAI's API."""
     goes_to_peers: bool = False
 
 
@@ -43,7 +42,7 @@ NO_KEY = PathRule(None)
 LOADS = PathRule(Role.OPERATE, is_action=True)
 STRICTEST = PathRule(Role.ADMIN, is_action=True)
 
-# OpenAI's and Anthropic's API, then those of llama.cpp, vLLM, SGLang, text-embeddings-inference, whisper.cpp and
+# The APIs of OpenAI and Anthropic, then llama.cpp, vLLM, SGLang, text-embeddings-inference, whisper.cpp and
 # stable-diffusion.cpp.
 COMPUTING = """
     /v1/chat/completions /v1/completions /v1/embeddings /v1/responses /v1/moderations /v1/messages
@@ -54,13 +53,13 @@ COMPUTING = """
     /v2/rerank /score /classify /pooling /generate /encode /embed /inference
     /sdapi/v1/txt2img /sdapi/v1/img2img
 """
-"""Posted, and the server computes an answer."""
+"""POST; the server computes a response."""
 LOOKING_UP = "/v1/messages/count_tokens /v1/token/encode /v1/token/decode /tokenize /detokenize /apply-template"
-"""Posted, and answered while all slots are taken."""
+"""POST; answered even if all slots are taken."""
 SUBSCRIBING = "/v1/audio/voices /v1/realtime"
 DESCRIBING = "/health /v1/health /props /models /v1/models"
-"""Read. What shows the doings of others, such as /slots and /metrics, is an operator's; what names a hotseat's other
-models is no peer's."""
+"""GET. Not forwarded to peers, since some name a peer's other models. Paths that show other clients' activity, such as
+/slots and /metrics, need the role `operate`."""
 
 
 def _by_prefix(path: bytes) -> Dialect:
@@ -84,11 +83,11 @@ INFERENCE = {
     **_rows(b"GET", SUBSCRIBING),
     **_rows(b"GET", DESCRIBING, goes_to_peers=False),
 }
-"""All that the role `inference` may ask of a model server."""
+"""All that the role `inference` may use on a model server."""
 
 
 class PathTable:
-    """The rules of a model server's paths, with those that `inferencePaths` adds."""
+    """The rules of a model server's paths, including `inferencePaths`."""
 
     def __init__(self, inference_paths: Iterable[str] = ()) -> None:
         added = " ".join(inference_paths)
@@ -120,14 +119,14 @@ _OPERATING = re.compile(rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*
 
 
 def is_ours(method: bytes, path: bytes) -> bool:
-    """Does hotseat answer this itself, whatever runs?"""
+    """Does hotseat answer this itself, whichever models run?"""
     if path.startswith(b"/hotseat/"):
         return True
     return method in READING and (path in OWN_PAGES or path.startswith(b"/v1/models/"))
 
 
 def without_slash(path: bytes) -> bytes:
-    """A management path means the same with a slash at its end; the dashboard's pages are files in a folder."""
+    """A slash at the end of a management path is ignored; the dashboard's pages are files in a folder."""
     return path if path.startswith(b"/hotseat/ui/") or path in FOLDERS else path.removesuffix(b"/")
 
 

@@ -1,4 +1,4 @@
-"""Which model a request is for, as far as its road and its body tell, and whether it may start it."""
+"""Resolves a request's model from its path and body, and checks whether it may start it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lead_of(request: Request, dispatcher: Dispatcher) -> Lead:
-    """What it names, or where it names nothing what is running."""
+    """The model it names, or else the running one."""
     destination, catalog = request.destination, dispatcher.catalog
     if destination.lead is not None:
         return destination.lead
@@ -31,7 +31,7 @@ def lead_of(request: Request, dispatcher: Dispatcher) -> Lead:
 
 
 def in_use(dispatcher: Dispatcher) -> ModelSpec:
-    """Outside /v1/ a request that names no model goes to the one in use: it never starts or swaps one."""
+    """Outside /v1/ a request that names no model goes to the one in use; it never starts or swaps one."""
     running = dispatcher.view().running()
     if not running:
         raise ClientError("the request names no model and none is running. Name one with ?model=.")
@@ -46,7 +46,7 @@ def check_may_start(spec: ModelSpec, request: Request, rules: Rules, dispatcher:
 
 
 def running_server(spec: ModelSpec, dispatcher: Dispatcher) -> Address:
-    """Without a lease: what goes there neither starts the model nor keeps it."""
+    """Without a lease: such a request neither starts the model nor keeps it loaded."""
     model = dispatcher.view().model(spec.name)
     if model.upstream is None or not model.is_running:
         raise NotRunning(f"{spec.name} is not running, and a websocket does not start it (compat.ignoreWebsockets)")

@@ -1,4 +1,4 @@
-"""PURE: which of its targets a selector means at this moment, by what the scheduler says of them."""
+"""PURE: which target of a selector serves a request, by the scheduler's state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WARM = (*RUNNING, Phase.ASLEEP)
 
 
 def choose(selector: Selector, targets: Sequence[Servable], view: View, abroad: Mapping[ModelName, int]) -> Servable:
-    """The target for one request. `abroad` counts the requests that are at models of peers."""
+    """The target for one request. `abroad` counts the requests at models of peers."""
     match selector.strategy:
         case Strategy.PIN:
             return targets[0]
@@ -32,21 +32,21 @@ def choose(selector: Selector, targets: Sequence[Servable], view: View, abroad: 
 
 
 class Standing:
-    """How it stands with each target."""
+    """The state of each target."""
 
     def __init__(self, view: View, abroad: Mapping[ModelName, int]) -> None:
         self._models = {model.name: model for model in view.models}
         self._abroad = abroad
 
     def users(self, target: Servable) -> int:
-        """Requests that are there or wait for it."""
+        """Requests in flight or waiting."""
         if isinstance(target, RemoteModel):
             return self._abroad.get(target.name, 0)
         model = self._models[target.name]
         return model.in_flight + model.waiting
 
     def phase(self, target: Servable) -> Phase | None:
-        """None for a model of a peer: nobody here knows."""
+        """None for a model of a peer, whose phase is unknown."""
         return None if isinstance(target, RemoteModel) else self._models[target.name].phase
 
     def is_in_use(self, target: Servable) -> bool:
@@ -65,7 +65,7 @@ def _warmest(targets: Sequence[Servable], standing: Standing) -> Servable:
 
 
 def _least_crowded(targets: Sequence[Servable], standing: Standing, most: int) -> Servable:
-    """Fill what runs, in order; then begin the next one; when all are full, the emptiest."""
+    """Fill running targets in order, then start the next one; if all are full, the one with the fewest requests."""
     open_ones = [target for target in targets if not standing.is_leaving(target)] or targets
     in_use = [target for target in open_ones if standing.is_in_use(target)]
     for target in in_use:

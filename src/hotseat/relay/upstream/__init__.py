@@ -1,1 +1,1 @@
-"""Connections to model servers: keep them, read responses, and know what became of a request."""
+"""Connections to model servers: pool them, read responses, and detect how a request ended."""

@@ -1,8 +1,8 @@
-"""One connection to an upstream: it serves one exchange at a time and rests in the pool between them.
+"""One connection to an upstream: serves one exchange at a time and is idle in the pool between them.
 
-The bytes of an answer are relayed as they came, in the callback they came in. Where its head was read before, its body
-is counted; what is new goes through llhttp (`Answer`). What llhttp cannot know, we see to: heads of interim answers
-are cut off before it sees them, an answer to HEAD ends at its head, and one without framing ends with the connection.
+Response bytes are relayed as received, in the callback that received them. If the head is cached, the body is counted;
+anything else goes through llhttp (`Answer`). We handle what llhttp cannot know: interim heads are removed before it
+sees them, a response to HEAD ends at its head, and one without framing ends with the connection.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 LARGEST_HEAD = 64 << 10
 MOST_INTERIM_HEADS = 16
 
-# llama-server closes kept-alive connections after 5 s or 100 requests; whoever stays below meets neither race.
+# llama-server closes kept-alive connections after 5 s or 100 requests; below these limits neither race occurs.
 REST_S: Seconds = 4.0
 MOST_REQUESTS = 99
 
 INTERIM = (b"HTTP/1.1 1", b"HTTP/1.0 1")
 FINAL = tuple(b"HTTP/1.%d %d" % (minor, kind) for minor in (1, 0) for kind in range(1, 10))
-"""How an answer begins. A 101 is no interim answer."""
+"""How a response begins. A 101 is not interim."""
 
 
 class Stage(Enum):
@@ -51,7 +51,7 @@ class Stage(Enum):
     CLOSED = "closed"
 
 
-# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+# Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
 RESTING: Final = Stage.RESTING
 ASKED: Final = Stage.ASKED
 HEAD: Final = Stage.HEAD
@@ -90,7 +90,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     ANSWER = Answer
     RECALLS = True
-    """Does it recognise heads that were read before?"""
+    """Does it use the cache of heads?"""
 
     def __init__(self, address: Address, pool: Pool) -> None:
         self.address = address
@@ -100,7 +100,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._stage = RESTING
         self._requests = 0
         self._earlier: Bytes = 0
-        """What was sent before the present request, and how much that one is."""
+        """Bytes sent before the current request, and the size of that one."""
         self._size: Bytes = 0
         self._rest_s: Seconds = REST_S
         self._longest_rest_s: Seconds = REST_S
@@ -109,8 +109,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_paused = False
         self._is_held = False
         self._last: KnownResponse | None = None
-        """What it answered before: servers repeat themselves."""
-        # Of the present answer; at rest all of this is empty.
+        """The previous response: servers repeat themselves."""
+        # Of the current response; empty while idle.
         self._answer: Answer | None = None
         self._held = b""
         self._interim_heads = 0
@@ -119,13 +119,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._body: Body | None = None
         self._sent = 0
         self._pieces: list[bytes] = []
-        """The last of what came; long ones are cut."""
+        """The last parts received; long ones are shortened."""
 
     def keep_to(self, timeouts: Timeouts) -> None:
-        """Rest no longer than the configuration allows, and have the kernel ask whether the other side is there."""
+        """Limit the idle time as configured, and enable the kernel's keep-alive probes."""
         if timeouts.idle_s is not None:
             self._longest_rest_s = timeouts.idle_s
-        with suppress(OSError):  # of a socket that is closed already, for instance; that is told elsewhere
+        with suppress(OSError):  # for instance of a closed socket, which is reported elsewhere
             self._ask_of_kernel(timeouts)
 
     def _ask_of_kernel(self, timeouts: Timeouts) -> None:
@@ -135,7 +135,7 @@ class UpstreamConnection(asyncio.Protocol):
         if timeouts.lost_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeouts.lost_s * 1000))
 
-    # What the exchange asks for
+    # Called by the exchange
 
     def serves(self, exchange: Exchange) -> bool:
         return self._exchange is exchange
@@ -144,7 +144,7 @@ class UpstreamConnection(asyncio.Protocol):
         return now < self._rest_until and not self._transport.is_closing()
 
     def last_piece(self) -> object:
-        """What came last of the present answer; None before that. While it is we who do not read: another each time."""
+        """The last data of the current response; None before that. A new object each time while we pause reading."""
         if self._is_held:
             return object()
         return self._pieces[-1] if self._pieces else None
@@ -166,14 +166,13 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.write(head + body.whole() if body.size else head)
 
     def forward(self, data: bytes) -> None:
-        """Through the tunnel."""
         self._transport.write(data)
 
     def release(self) -> None:
-        """The exchange is over before the answer is: nobody can use what still comes."""
+        """The exchange ends before the response: the rest is useless."""
         self._exchange = None
         if self._stage is TUNNEL and not self._is_paused:
-            return self.close()  # the client's last words still go through, where they are taken
+            return self.close()  # the client's last bytes are still sent if the upstream takes them
         return self._drop()
 
     def close(self) -> None:
@@ -199,11 +198,11 @@ class UpstreamConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
         if exchange is None:
-            return self.close()  # bytes that nobody asked for
+            return self.close()  # unexpected bytes
         try:
             if self._stage is BODY and self._answer is not None and self._answer.is_whole_chunk(data):
                 self._keep(data)
-                return exchange.write(data)  # nearly all that a stream brings
+                return exchange.write(data)  # nearly all data of a stream
             if self._stage is BODY:
                 self._body_received(exchange, data)
             elif self._stage is TUNNEL:
@@ -239,7 +238,7 @@ class UpstreamConnection(asyncio.Protocol):
                 exchange.crashed(problem)
 
     def eof_received(self) -> None:
-        """Nothing more will come, and nobody will read what we may still have to send."""
+        """The upstream sends nothing more and will not read what is left to send."""
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -255,9 +254,9 @@ class UpstreamConnection(asyncio.Protocol):
         return exchange.connection_lost(may_retry=was_stale and (exchange.only_reads or self._is_untaken(exc)))
 
     def _is_untaken(self, problem: Exception | None) -> bool:
-        """Was it closed while it rested, just as we used it again?"""
+        """Was it closed while idle, just as we used it again?"""
         if self.address.tls:
-            return False  # what TLS makes of our bytes is not counted here
+            return False  # TLS changes the number of bytes
         return is_untaken(self._transport.get_extra_info("socket"), self._earlier, problem)
 
     # Heads
@@ -281,7 +280,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._held = data
             return
         self._held = b""
-        if not data.startswith(FINAL):  # llhttp would take blank lines, other protocols and other versions too
+        if not data.startswith(FINAL):  # llhttp also accepts blank lines, other protocols and other versions
             raise UpstreamError("the upstream's answer is malformed: it does not begin like HTTP/1.1")
         key, length = split_length(data[:end])
         known = self._pool.known.recall(key) if self.RECALLS else None
@@ -291,7 +290,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._begin_known(exchange, known, length, data[end:])
 
     def _without_interim_heads(self, data: bytes) -> bytes:
-        """Cut 100, 102 and 103 off: they are between the upstream and us."""
+        """Remove 100, 102 and 103: they are between the upstream and us."""
         while data.startswith(INTERIM) and data[9:12] != b"101":
             end = data.find(b"\r\n\r\n")
             if end < 0:
@@ -308,11 +307,11 @@ class UpstreamConnection(asyncio.Protocol):
             head = answer.read_head(lines)
         except Switched as switch:
             return self._switch(exchange, switch.head, data)
-        if exchange.is_turned_away(head):  # it is on its way to another host
+        if exchange.is_turned_away(head):  # it goes to another host
             return self._drop()
         self._rest_s, self._most_requests = _promised(head.known.get(b"keep-alive", b""))
         if head.is_event_stream:
-            # llama-server hangs up after each stream, whatever it promised, and a request that meets that is lost.
+            # llama-server closes after each stream, whatever it promised; a request sent at that moment is lost.
             self._rest_s = 0.0
         if exchange.wants_head_only:
             answer.keeps_alive = False  # llhttp would wait for a body that never comes
@@ -331,7 +330,7 @@ class UpstreamConnection(asyncio.Protocol):
         exchange.switched(head, data)
 
     def _begin_known(self, exchange: Exchange, known: KnownResponse, length: int, data: bytes) -> None:
-        """A head that was read before: llhttp need not see it, the body ends when it has been counted."""
+        """With a cached head llhttp is not needed: the body ends after `length` bytes."""
         self._last = known
         self._rest_s, self._most_requests = known.rest
         self._count(length, data)
@@ -339,7 +338,7 @@ class UpstreamConnection(asyncio.Protocol):
         exchange.known_head_received(known, length, data)
 
     def _begin_body(self, exchange: Exchange, answer: Answer, head: ResponseHead, data: bytes) -> None:
-        """What came with the head is looked at first: an error can still be told with a status."""
+        """Check the data that came with the head first: an error can still be sent with a status."""
         if data:
             answer.follow(data)
         self._stage = COMPLETE if answer.is_complete else BODY
@@ -351,7 +350,7 @@ class UpstreamConnection(asyncio.Protocol):
     # Bodies
 
     def _keep(self, data: bytes) -> None:
-        """For whoever looks at the end of the answer. A list: a deque is ten times as large, and streams are many."""
+        """Keep the last parts for token counts. A list: a deque is ten times as large, and streams are many."""
         pieces = self._pieces
         pieces.append(data if len(data) <= LARGE else ends_of(data))
         if len(pieces) > LAST_PIECES:
@@ -369,19 +368,19 @@ class UpstreamConnection(asyncio.Protocol):
             self._stage = COMPLETE if answer.is_complete else BODY
 
     def _count(self, expected: Bytes, data: bytes) -> None:
-        """What lies beyond could pass for the client's next answer."""
+        """Extra bytes could pass for the client's next response."""
         self._left = expected - len(data)
         if self._left < 0:
             raise sent_more()
         self._stage = BODY if self._left else COMPLETE
 
-    # Ends
+    # End
 
     def _complete(self, exchange: Exchange) -> None:
         self._exchange = None
         now = self._pool.now()
         if self._is_held:
-            self.resume()  # the last write may just have paused us for a slow client
+            self.resume()  # the last write may have paused us for a slow client
         if self._can_rest():
             self._rest(now)
         else:
@@ -391,7 +390,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._pieces.clear()
 
     def _can_rest(self) -> bool:
-        """Not where the upstream answered without reading all that it was sent: it may never read the rest."""
+        """Not if the upstream responded without reading the whole request: it may never read the rest."""
         if self._answer is not None and not self._answer.keeps_alive:
             return False
         has_sent_all = self._body is None and not self._transport.get_write_buffer_size()
@@ -413,13 +412,13 @@ class UpstreamConnection(asyncio.Protocol):
             self._pool.known.learn(split_length(lines)[0], known)
 
     def _drop(self) -> None:
-        """Nobody can use what still comes."""
+        """The rest of the response is useless."""
         self._exchange = None
         self._stage = CLOSED
         self._transport.abort()
 
     def _send_more(self) -> None:
-        """Send a spooled body piece by piece, as fast as the upstream takes it."""
+        """Send a spooled body in parts, as fast as the upstream takes it."""
         while self._body is not None and not self._is_paused and self._stage is not CLOSED:
             piece = self._body.pieces_from(self._sent)
             if not piece:
@@ -430,7 +429,7 @@ class UpstreamConnection(asyncio.Protocol):
 
 
 class DechunkingConnection(UpstreamConnection):
-    """For one answer to an HTTP/1.0 client."""
+    """For one response to an HTTP/1.0 client."""
 
     ANSWER = DechunkedAnswer
     RECALLS = False
@@ -441,10 +440,10 @@ class DechunkingConnection(UpstreamConnection):
 
 
 def keep_alive(sock: socket.socket, seconds: Seconds) -> None:
-    """Let the kernel ask after so much silence, and go on asking."""
+    """Let the kernel probe the connection after this much silence, and repeatedly."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
-        if hasattr(socket, option):  # macOS knows the first of them under another name and has its own default
+        if hasattr(socket, option):  # macOS has another name for the first, and its own default
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), max(1, int(seconds)))
 
 

@@ -1,6 +1,6 @@
-"""Did anybody take what we sent on a connection that was closed? Only what nobody took may be sent again.
+"""Detects whether the upstream received what we sent on a closed connection: if not, it may be sent again.
 
-A server that closes a resting connection just as we use it answers our bytes with a reset, and its kernel never
+A server that closes an idle connection just as we use it answers our bytes with a reset, and its kernel never
 acknowledges them. A server that read the request and then died has acknowledged it: nobody knows how far it got.
 """
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes
 
 BYTES_ACKED = 120
-"""Where Linux has `tcpi_bytes_acked` in its struct tcp_info."""
+"""Offset of `tcpi_bytes_acked` in Linux's struct tcp_info."""
 SYN = 1
-"""Whoever opened the connection finds its first segment counted among the bytes."""
+"""The opener's SYN counts as one acknowledged byte."""
 
 
 def is_untaken(sock: socket.socket, earlier: Bytes, problem: Exception | None) -> bool:
-    """True only where it is certain that nothing beyond the first `earlier` bytes reached the other side."""
+    """True only if it is certain that nothing beyond the first `earlier` bytes reached the other side."""
     if sock.family == socket.AF_UNIX:
         return isinstance(problem, BrokenPipeError)
     if problem is not None:
@@ -30,7 +30,7 @@ def is_untaken(sock: socket.socket, earlier: Bytes, problem: Exception | None) -
 
 
 def bytes_acknowledged(sock: socket.socket) -> Bytes | None:
-    """None where the system does not tell."""
+    """None if the system does not report it."""
     try:
         told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_ACKED + 8)
         return int(struct.unpack_from("Q", told, BYTES_ACKED)[0]) - SYN

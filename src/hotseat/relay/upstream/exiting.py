@@ -1,7 +1,7 @@
-"""Is a server about to end? An answer that ends with its connection looks whole also when its server was killed.
+"""Detects a dying server: a response that ends with its connection looks complete even if its server was killed.
 
-Linux marks a process as exiting before it closes what the process had open, so whoever sees the end of the connection
-can see that mark, or that the process is gone.
+Linux marks a process as exiting before it closes its files, so whoever sees the end of the connection can see that
+mark, or that the process is gone.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ PF_EXITING = 0x4
 
 
 def is_dying(pid: int) -> bool:
-    """False also where the system does not tell."""
+    """False also if the system does not report it."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            state, *fields = stat.read().rpartition(b")")[2].split()  # a name may hold spaces and brackets
+            state, *fields = stat.read().rpartition(b")")[2].split()  # a name may contain spaces and brackets
     except FileNotFoundError:
         return _tells_of_processes()
-    except ProcessLookupError:  # it went while we looked
+    except ProcessLookupError:  # it exited while we looked
         return True
-    except OSError:  # no descriptor is left to look with
+    except OSError:  # no file descriptor is left
         return False
     return state in (b"Z", b"X") or bool(int(fields[5]) & PF_EXITING)
 

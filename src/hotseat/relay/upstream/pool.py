@@ -1,4 +1,4 @@
-"""Connections to upstreams: kept-alive ones that rest, and new ones that are dialled."""
+"""Connections to upstreams: idle kept-alive ones, and new ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Pool:
         return sum(map(len, self._resting.values()))
 
     def take(self, address: Address) -> UpstreamConnection | None:
-        """A rested connection that should still be alive, the freshest first."""
+        """An idle connection that should still be alive, the most recent first."""
         resting = self._resting.get(address)
         now = self.now() if resting else 0.0
         while resting:
@@ -54,13 +54,13 @@ class Pool:
         self._resting.setdefault(connection.address, []).append(connection)
 
     def forget(self, connection: UpstreamConnection) -> None:
-        """It was closed by the other side while it rested."""
+        """The other side closed it while it was idle."""
         resting = self._resting.get(connection.address, [])
         if connection in resting:
             resting.remove(connection)
 
     def leave(self, address: Address) -> None:
-        """Whoever listened there is ending."""
+        """The server at this address is exiting."""
         for connection in self._resting.pop(address, []):
             connection.close()
 
@@ -72,7 +72,7 @@ class Pool:
         failed: Callable[[str], None],
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> asyncio.Task[None]:
-        """Connect; exactly one of the two is called, unless the task is cancelled."""
+        """Connect; exactly one of the two callbacks is called, unless the task is cancelled."""
         return self._tasks.start(self._dial(address, kind, connected, failed, timeouts), f"dial {address}")
 
     async def _dial(
@@ -92,7 +92,7 @@ class Pool:
             return failed(f"no connection to {address} within {within:g} s")
         except OSError as problem:
             return failed(f"no connection to {address}: {problem.strerror or problem}")
-        except UnicodeError as problem:  # from looking up what cannot be a host's name
+        except UnicodeError as problem:  # raised when an invalid host name is looked up
             return failed(f"no connection to {address}: {problem}")
         except Exception as problem:
             log.exception("an error in hotseat itself dialling=%s", address)
@@ -145,7 +145,7 @@ class Pool:
 
 
 def patience(address: Address, timeouts: Timeouts) -> Seconds | None:
-    """How long connecting may take, the handshake included; None: as long as it likes."""
+    """Time limit for connecting, including the TLS handshake; None: no limit."""
     if timeouts.connect_s is None or not address.tls:
         return timeouts.connect_s
     return None if timeouts.tls_handshake_s is None else timeouts.connect_s + timeouts.tls_handshake_s

@@ -1,7 +1,7 @@
-"""One answer of an upstream as llhttp reads it: its head, the framing of its body, its end.
+"""One upstream response as llhttp reads it: its head, the framing of its body, its end.
 
-Only what was not read before comes here. llhttp follows the framing and forgives more than we do: what could pass for
-the client's next answer, or never ends without being a body, is raised as an `UpstreamError`.
+Only responses without a cached head come here. llhttp follows the framing and accepts more than we do: bytes that could
+pass for the client's next response, or that never end without being a body, raise `UpstreamError`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from hotseat.relay.http.head import Field, ResponseHead
 
 MOST_BETWEEN_CHUNKS: Bytes = 1 << 20
-"""Of sizes, extensions and trailers. More than one read brings, because a read may end just behind a chunk."""
+"""Chunk sizes, extensions and trailers. More than one read, which may end just after a chunk."""
 CHUNK_SIZES = {b"%x" % size: size for size in range(1, 1024)}
-"""How servers write the sizes of the small chunks that streams are made of."""
+"""How servers write the sizes of the small chunks in streams."""
 
 
 class Switched(Exception):
-    """The upstream speaks another protocol from here on; this was its head."""
+    """The upstream uses another protocol from here on; this was its head."""
 
     def __init__(self, head: ResponseHead) -> None:
         super().__init__()
@@ -58,12 +58,11 @@ class Answer:
         self.is_between_chunks = False
         self.is_complete = False
         self.keeps_alive = False
-        """May its connection be used again? Known when it is complete."""
+        """May its connection be reused? Known when it is complete."""
 
-    # What the connection asks for
+    # Called by the connection
 
     def read_head(self, data: bytes) -> ResponseHead:
-        """Read a whole head."""
         try:
             self._feed(data)
         except httptools.HttpParserUpgrade:
@@ -75,7 +74,7 @@ class Answer:
         return head
 
     def is_whole_chunk(self, data: bytes) -> bool:
-        """Is this one small chunk from its size to its line end? Between chunks it changes nothing we keep."""
+        """Is this exactly one small chunk, from its size to its line end? Between chunks it changes no state."""
         if not self.is_between_chunks:
             return False
         end = data.find(b"\r\n", 0, 5)
@@ -83,7 +82,7 @@ class Answer:
         return size is not None and len(data) == end + size + 4 and data.endswith(b"\r\n")
 
     def follow(self, data: bytes) -> None:
-        """Find the end of the body, and raise for what lies beyond."""
+        """Find the end of the body; raises for bytes beyond it."""
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0:
@@ -93,7 +92,7 @@ class Answer:
             self._follow_chunks(data)
 
     def relayed(self, data: bytes) -> bytes:
-        """What of this the client gets to see."""
+        """The part of the data that the client gets."""
         return data
 
     # llhttp
@@ -124,10 +123,8 @@ class Answer:
 
     def on_message_complete(self) -> None:
         self.is_complete = True
-        # Valid in this callback only: llhttp clears its flags after it.
+        # Valid only in this callback: llhttp clears its flags afterwards.
         self.keeps_alive = self._parser.should_keep_alive()
-
-    # Inside
 
     def _feed(self, data: bytes) -> None:
         try:
@@ -136,11 +133,11 @@ class Answer:
             raise
         except httptools.HttpParserError as problem:
             if isinstance(problem, httptools.HttpParserCallbackError) and (cause := problem.__context__):
-                raise cause from None  # what a callback raised: more than was announced, or an error of ours
+                raise cause from None  # a callback raised: extra data, or a bug of ours
             raise UpstreamError(f"the upstream's answer is malformed: {problem}") from problem
 
     def _follow_chunks(self, data: bytes) -> None:
-        """Raise for what llhttp takes no offence at: line ends after the last chunk, and no end of what is no body."""
+        """Raise for what llhttp accepts: line ends after the last chunk, and endless data outside of the body."""
         self._tail = (self._tail + data[-5:])[-5:]
         if self.is_complete:
             if self._left is None and (not self._tail.endswith(b"\r\n\r\n") or self._tail[0] in b"\r\n"):
@@ -156,7 +153,7 @@ class Answer:
 
 
 class DechunkedAnswer(Answer):
-    """For HTTP/1.0 clients, who know no chunks. A class of its own, because being told of every part costs time."""
+    """For HTTP/1.0 clients, which do not support chunks. A separate class, because a callback per part costs time."""
 
     __slots__ = ("_parts",)
 
