@@ -47,7 +47,7 @@ class Catalog:
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     active_profile: str | None = None
     available: Mapping[Place, Bytes] = field(default_factory=lambda: NOTHING)
-    """Measured memory of a device that other programs leave."""
+    """Memory of a device that other programs leave, if measured."""
     limits: Mapping[Place, Bytes] = field(init=False, repr=False, compare=False)
     """What models may use now: the budget, or less if `available` is less."""
     _called: Mapping[str, ModelSpec] = field(init=False, repr=False, compare=False)

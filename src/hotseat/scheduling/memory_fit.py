@@ -45,7 +45,7 @@ class Occupancy:
             self._taken[place] = self._taken.get(place, 0) + bytes_
 
     def hold(self, memory: Mapping[Place, Bytes]) -> None:
-        """Count memory of no group: a sleeping model does not count for its group."""
+        """Add memory outside of groups: a sleeping model does not count for its group."""
         for place, bytes_ in memory.items():
             self._taken[place] = self._taken.get(place, 0) + bytes_
 

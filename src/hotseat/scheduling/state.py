@@ -47,7 +47,7 @@ class ModelState:
     sleepless: set[str] = field(default_factory=set)
     """Levels that failed: not used again until an operator loads it or its configuration changes."""
     fell_asleep_in_s: Seconds | None = None
-    """Duration of the last one; None: its process never slept."""
+    """How long that took last; None: its process never slept."""
     leases: dict[TicketId, Ticket] = field(default_factory=dict)
     slots_used: int = 0
     """Leases that take a slot."""
@@ -148,7 +148,7 @@ class State:
         return LaunchId(self._launches)
 
     def with_process(self) -> list[ModelState]:
-        """Models that hold memory; it is free once the process is gone."""
+        """Models with a process: they hold memory until it is gone."""
         return [model for model in self.active.values() if model.phase.takes_room]
 
     def in_phase(self, phase: Phase) -> list[ModelState]:

@@ -198,7 +198,7 @@ def slots(state: State, resident: ModelState) -> float:
 
 
 def is_contested(state: State, resident: ModelState) -> bool:
-    """Does a claim wait that `resident` may have to leave for?"""
+    """Is there a claim that `resident` may have to leave for?"""
     return any(
         is_in_the_way(resident.spec, state.catalog.models[claim.model], state.catalog)
         for claim in state.claims.first(LOOKED_AT)
