@@ -110,7 +110,7 @@ def test_a_lone_macro_keeps_its_type() -> None:
 
 
 def test_unknown_holes_stay_as_they_are() -> None:
-    """The port is nobody's macro and is filled later."""
+    """The port is no macro and is filled later."""
     assert expand("${PORT}", {"a": "b"}) == "${PORT}"
     assert expand("${a}:${PORT}", {"a": "b"}) == "b:${PORT}"
 

@@ -123,7 +123,7 @@ def test_a_socket_that_is_not_tcp_is_refused(tmp_path: Path) -> None:
 
 
 def test_sockets_of_somebody_else_are_left_alone() -> None:
-    """The number of the process they are for is another one; whoever is started by us hears nothing of them."""
+    """They are for another process id; programs started by hotseat do not see them."""
     environ = {"LISTEN_PID": "1", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "a:b", "HOME": "/"}
 
     assert handed_sockets(environ) == []

@@ -1,4 +1,4 @@
-"""Back to the default model after another one's ttl, with a real scheduler, puppets for hands, and time that jumps."""
+"""The default model loads again after another one's ttl: real scheduler, fake launcher, virtual time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_the_default_comes_back_when_a_guest_was_not_used() -> None:
 
 @in_virtual_time
 async def test_a_default_that_sleeps_comes_back_too() -> None:
-    """It is woken, and a sleeper counts as nobody who would have to go."""
+    """It is woken, and a sleeping model does not have to leave for it."""
     catalog = with_model(HOUSE, model("home", sleep=sleeps()))
     async with opened(catalog) as dispatcher:
         await dispatcher.load(HOME)
@@ -73,7 +73,7 @@ async def test_a_default_that_sleeps_comes_back_too() -> None:
 
 @in_virtual_time
 async def test_it_stays_away_unless_that_is_wished() -> None:
-    """Without the key nothing is loaded that nobody asked for."""
+    """Without the setting nothing is loaded that was not requested."""
     async with opened(replace(HOUSE, returns_to_default=False)) as dispatcher:
         await dispatcher.load(GUEST)
 

@@ -1,4 +1,4 @@
-"""Whoever the dispatcher works with may raise, at any call: nobody else notices, and everything keeps an owner."""
+"""Any collaborator of the dispatcher may raise in any call: others are not affected, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class House:
 
 
 async def play(house: House) -> None:
-    """Loads, swaps, sleep, waking, a crash, a failed start, an unload that cuts, and who changes their mind."""
+    """Loads, swaps, sleep, waking, a crash, a failed start, an unload that cuts, and cancelled requests."""
     dispatcher, puppets = house.dispatcher, house.puppets
     house.operate(dispatcher.load(QWEN))
     await asyncio.sleep(5)

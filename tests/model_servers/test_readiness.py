@@ -93,7 +93,7 @@ async def test_only_200_is_ready(stage: Stage, role: str, reason: str) -> None:
 async def test_a_server_that_never_answers_fails_at_its_time(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, probe_s: float
 ) -> None:
-    """One question without an answer does not outlast the health check, and nobody says that nothing listened."""
+    """A pending question does not outlast the health check, and the error does not say that nothing listened."""
     monkeypatch.setattr(readiness, "PROBE_TIMEOUT_S", probe_s)
     error = await stage.failed(model("hangs_health", health_check_timeout_s=1.0))
 

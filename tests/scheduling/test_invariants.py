@@ -120,7 +120,7 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
     ],
 )
 def test_a_broken_promise_is_told(break_it: Callable[[State], None], told: str) -> None:
-    """Each broken promise is told with the model's story."""
+    """Each violation names the model and its phase."""
     state = a_sound_state()
     break_it(state)
 

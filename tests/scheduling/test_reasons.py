@@ -1,4 +1,4 @@
-"""Everybody who waits has one reason, an estimate and, where it can be promised, a latest time."""
+"""Every waiting request has one reason, an estimate and, if possible, a latest time."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_nothing_is_promised_before_anything_is_known(yard: Playbook) -> None:
 
 
 def test_between_a_fact_and_its_decision(yard: Playbook) -> None:
-    """Who looks before the timer was told still gets a true sentence."""
+    """A look before the timer event still gets a true sentence."""
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
 
@@ -180,7 +180,7 @@ def test_a_house_that_is_slow_to_answer(stage: Stage) -> None:
 
 
 def test_pinned_neighbours_are_no_reason(stage: Stage) -> None:
-    """Who can never leave is not what somebody waits for."""
+    """A model that can never leave is not a reason to wait."""
     yard = stage(with_budget(model("pin", gib=4, pinned=True), model("a", gib=20), model("b", gib=20)))
     yard.with_ready("pin").with_ready("a", 1)
     yard >> arrives(2, "b") << wakes_at(60)
