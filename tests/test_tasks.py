@@ -67,7 +67,7 @@ async def test_work_that_starts_work_while_it_ends() -> None:
 
 
 async def test_a_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Who fails in the background is heard in the log, with name and cause."""
+    """A failed background task is logged with name and cause."""
     tasks = Tasks()
 
     async def fail() -> None:

@@ -1,4 +1,4 @@
-"""Who must leave where the configuration says it with sets."""
+"""Which models must leave according to the configured sets."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_where_nobody_asks_nobody_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_ends_the_notice(tmp_path: Path) -> None:
-    """Whoever signals twice is in a hurry."""
+    """The second signal skips the notice."""
     with Hotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as house:
         house.call("GET", "/hotseat/ready")
         house.process.terminate()

@@ -149,7 +149,7 @@ def test_where_nobody_listens_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_of_several_sockets_the_open_one_counts() -> None:
-    """Whoever listens on both is reachable."""
+    """One open address makes it reachable."""
     with socket.create_server(("127.0.0.1", 0)) as inner, socket.create_server(("0.0.0.0", 0)) as outer:
         assert most_exposed([inner, outer]) == outer.getsockname()
         assert most_exposed([inner]) == inner.getsockname()

@@ -50,7 +50,7 @@ async def running_after(dispatcher: Dispatcher, seconds: float) -> list[str]:
 
 @in_virtual_time
 async def test_the_default_comes_back_when_a_guest_was_not_used() -> None:
-    """Whoever asks next for nothing in particular finds it loaded."""
+    """The next request without a particular model finds it loaded."""
     async with opened(HOUSE) as dispatcher:
         await dispatcher.load(HOME)
         await dispatcher.load(GUEST)
@@ -114,7 +114,7 @@ async def test_nobody_has_to_go_for_it() -> None:
 
 @in_virtual_time
 async def test_a_default_that_cannot_come_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody waits for it, so the log is the only one to tell."""
+    """No request waits for it, so only the log reports it."""
     async with opened(HOUSE, broken=("home",)) as dispatcher:
         await dispatcher.load(GUEST)
         with caplog.at_level(logging.WARNING, "hotseat.dispatch.default_model"):

@@ -258,7 +258,7 @@ async def test_a_guest_who_leaves_just_before_it_is_cut() -> None:
 
 @in_virtual_time
 async def test_a_refusal_takes_the_ticket_back() -> None:
-    """Who was refused holds nothing; leaving afterwards is of no consequence."""
+    """A refused visitor holds nothing; leaving afterwards has no effect."""
     async with a_bench(puppets=Puppets(broken=("qwen",))) as bench:
         guest = Guest()
         ticket = bench.ask(QWEN, guest)
@@ -584,7 +584,7 @@ async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
 
 @in_virtual_time
 async def test_an_unload_that_another_operator_ends() -> None:
-    """Whoever waits for it hears so; the model goes on leaving."""
+    """The operator who waits for it is told; the model continues to leave."""
     async with a_bench() as bench:
         await bench.dispatcher.load(QWEN)
         user = bench.ask(QWEN, Guest())
@@ -653,7 +653,7 @@ async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFix
 
 @in_virtual_time
 async def test_a_model_that_cannot_be_woken_is_started_anew(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever waits for it only waits longer."""
+    """Waiting requests only wait longer."""
     puppets = Puppets()
     puppets.dead_asleep = ("qwen",)
     async with a_bench(SLEEPY, puppets) as bench:

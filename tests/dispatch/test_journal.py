@@ -54,7 +54,7 @@ def test_the_journal_is_bounded() -> None:
 
 
 def test_entries_after_a_number() -> None:
-    """Whoever knows a part asks for the rest."""
+    """A reader can fetch only what is new."""
     assert [entry.n for entry in a_journal(5).entries(after=3)] == [4, 5]
 
 
@@ -116,7 +116,7 @@ async def test_a_follower_that_comes_back() -> None:
 
 
 async def test_a_slow_follower_is_told_of_a_gap() -> None:
-    """Nobody waits for a follower that does not keep up: it loses what it missed and learns of it."""
+    """A slow follower delays nothing: it loses what it missed and sees a gap."""
     journal = a_journal(1)
     news = journal.follow(after=0)
     assert (await next_of(news)).n == 1

@@ -31,7 +31,7 @@ LONGEST_REST_S = 60
 
 
 class Guest:
-    """Whoever asks: uses the model for a second when it is granted, and leaves."""
+    """A visitor: uses the model for a second when it is granted, and leaves."""
 
     def __init__(self, house: House, name: ModelName, calls: Calls) -> None:
         self.told: list[str] = []

@@ -233,7 +233,7 @@ async def test_no_server_is_blamed_where_it_cannot_be_asked(monkeypatch: pytest.
 
 
 async def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever hears of a server may fail at that, and the others are watched all the same."""
+    """A listener that raises does not end the watch."""
     other = NOBODY._replace(model=ModelName("llama"), launch=LaunchId(2))
     async with watching(NOBODY, other) as watched:
         watched.refuses.add(LAUNCH)

@@ -112,7 +112,7 @@ async def test_a_killed_guard_takes_all_with_it(stage: Stage, how: str) -> None:
 
 
 async def test_a_guard_that_dies_before_it_answers_fails_the_start(stage: Stage) -> None:
-    """Nobody waits for ever for an answer that cannot come."""
+    """No start waits for ever for an answer that cannot come."""
     guard = await the_guard()
     os.kill(guard, signal.SIGSTOP)
     asyncio.get_running_loop().call_later(0.1, os.kill, guard, signal.SIGKILL)
@@ -319,7 +319,7 @@ class House:
         self.said: list[str] = json.loads(self.process.stdout.readline())
 
     def left(self) -> list[int]:
-        """Who of it is still there: itself, its guard, its servers and whatever they started."""
+        """What is still there: itself, its guard, its servers and whatever they started."""
         self.process.poll()
         return [pid for pid in all_pids() if self._mark in environment(pid)]
 

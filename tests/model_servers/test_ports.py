@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_a_lent_port_is_free_and_held() -> None:
-    """Nobody can take it while it is held, and its server can as soon as it is not."""
+    """No process can take it while it is held, and its server can as soon as it is not."""
     loan = Ports().lend()
     with pytest.raises(OSError) as refused, socket.socket() as rival:
         rival.bind(("127.0.0.1", loan.port))

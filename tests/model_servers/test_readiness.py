@@ -126,7 +126,7 @@ async def test_https_is_asked_by_name(stage: Stage, tmp_path: Path, monkeypatch:
 
 
 async def test_the_end_of_a_server_ends_the_questions(stage: Stage) -> None:
-    """Nobody keeps asking a server that is gone."""
+    """A server that is gone is no longer polled."""
     await stage.failed(model("dies_while_loading"))
 
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("ask ")]

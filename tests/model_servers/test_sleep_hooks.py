@@ -1,4 +1,4 @@
-"""Hands that put servers to sleep and wake them, against a stand-in of vLLM and against the real llama-server."""
+"""Putting servers to sleep and waking them, with a fake vLLM and with the real llama-server."""
 
 from __future__ import annotations
 

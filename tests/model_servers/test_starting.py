@@ -167,7 +167,7 @@ async def test_a_launch_that_is_stopped_before_it_has_a_process_never_gets_ready
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process(stage: Stage) -> None:
-    """Whoever gives up waiting does not leave a server behind."""
+    """A cancelled start does not leave a server behind."""
     command = stage.next_start(model("never_ready"))
     starting = asyncio.get_running_loop().create_task(stage.supervisor.start(command))
     await stage.said("loading tensors")

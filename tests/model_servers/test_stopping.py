@@ -67,7 +67,7 @@ async def test_two_stops_are_one(stage: Stage) -> None:
 
 
 async def test_a_stop_that_is_cancelled_still_ends_the_server(stage: Stage) -> None:
-    """Whoever has no time left to wait gets the impolite end."""
+    """A cancelled stop kills the server at once."""
     ready = await stage.ready(model("ignores_sigterm", unload_timeout_s=60))
     stopping = asyncio.get_running_loop().create_task(stage.stop(ready))
     await asyncio.sleep(0)

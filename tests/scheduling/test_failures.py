@@ -45,7 +45,7 @@ def test_a_failed_start_is_told_to_all_who_waited(yard: Playbook) -> None:
 
 
 def test_after_a_failed_start_the_next_request_tries_again_at_once(yard: Playbook) -> None:
-    """Whoever repaired what was wrong, or was merely unlucky, need not wait."""
+    """After a repair, or mere bad luck, no request needs to wait."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> failed("qwen") << refuses(1)
     assert yard.phase("qwen") is Phase.COLD
@@ -168,7 +168,7 @@ def test_a_lease_from_before_the_crash_does_not_count_for_the_successor(yard: Pl
 
 
 def test_a_crash_is_told_in_words(yard: Playbook) -> None:
-    """Whoever looks at the model afterwards can read what happened."""
+    """The view of the model says afterwards what happened."""
     yard.with_ready("qwen", 1)
     yard >> exited("qwen") << nothing
 

@@ -28,7 +28,7 @@ def flooded(stage: Stage) -> Playbook:
 
 
 def test_a_flood_delays_others_by_its_places_only(stage: Stage) -> None:
-    """Whoever comes after it waits for eight requests, not for 600."""
+    """A later request waits for eight requests, not for 600."""
     yard = flooded(stage)
     yard >> arrives(1000, "qwen", "person") << nothing
     served = [1, *range(100, 100 + PLACES), 1000, 100 + PLACES]
@@ -38,7 +38,7 @@ def test_a_flood_delays_others_by_its_places_only(stage: Stage) -> None:
 
 
 def test_few_requests_are_served_as_they_came(stage: Stage) -> None:
-    """Who stays within his places is first come, first served."""
+    """Within a client's places it is first come, first served."""
     yard = one_slot(stage)
     for ticket, client in enumerate("aaabbc", start=2):
         yard >> arrives(ticket, "qwen", client) << nothing

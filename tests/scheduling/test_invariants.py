@@ -139,7 +139,7 @@ def test_too_much_memory_is_told() -> None:
 
 
 def test_an_empty_house_with_a_line_is_told() -> None:
-    """Somebody waits and nothing is done about it."""
+    """A request waits and nothing is done about it."""
     state = State(one_at_a_time("qwen", "llama"))
     state.line.join(TICKET)
 

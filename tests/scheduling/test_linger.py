@@ -40,7 +40,7 @@ def test_what_has_passed_already_counts() -> None:
 
 
 def test_a_gap_that_is_over_is_not_waited_for() -> None:
-    """Who did not come when he usually does is not expected any more."""
+    """A client that did not return at its usual time is not expected any more."""
     assert linger_s(habit(0.5, 0.5), 10, 1, ONE_WAITS, 60) == 0
 
 

@@ -62,7 +62,7 @@ def test_what_cannot_be_kept_is_said(stage: Stage) -> None:
 
 
 def test_models_that_fit_together_do_not_compete(stage: Stage) -> None:
-    """Nobody waits for a load that is not needed."""
+    """No model waits for a load that is not needed."""
     yard = stage(with_budget(model("a", gib=10), model("b", gib=10), max_wait_s=15))
     yard.with_ready("a").with_ready("b")
 

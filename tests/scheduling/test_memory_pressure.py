@@ -295,7 +295,7 @@ def test_models_that_do_not_make_way_are_told(yard: Playbook) -> None:
 
 
 def test_a_crowd_that_nobody_looks_at_is_told(stage: Stage) -> None:
-    """Whoever changes a figure must say that there may be a crowd now."""
+    """A changed figure must set `may_be_crowded`."""
     yard = stage(with_budget(guessed("qwen", 6)))
     yard.with_ready("qwen")
     state = yard.scheduler._state

@@ -121,7 +121,7 @@ def test_i2_a_model_has_one_process(yard: Playbook) -> None:
 
 
 def test_i8_a_cancelled_request_frees_its_slot(stage: Stage) -> None:
-    """Who hangs up in mid-answer makes place for the next at once."""
+    """A client that disconnects during its response frees its slot at once."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1)))
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "qwen") << nothing

@@ -29,7 +29,7 @@ def test_tickets_wait_in_the_order_they_came() -> None:
 
 
 def test_leaving_from_the_middle() -> None:
-    """Whoever leaves is gone, and the others keep their places."""
+    """A ticket that leaves is gone, and the others keep their places."""
     line = line_of(ticket(1), ticket(2), ticket(3))
 
     assert line.leave(TicketId(2)) == ticket(2)

@@ -40,7 +40,7 @@ def test_a_start_says_who_waits(yard: Playbook) -> None:
 
 
 def test_a_request_for_a_ready_model(yard: Playbook) -> None:
-    """Who finds the model ready does not wait."""
+    """A request that finds its model ready does not wait."""
     yard.with_ready("qwen", 1)
 
     yard >> arrives(2, "qwen") << grants(2, "qwen")
@@ -135,7 +135,7 @@ def test_one_client_cannot_fill_the_line_of_a_model(stage: Stage) -> None:
 
 
 def test_a_place_in_a_full_line_becomes_free(stage: Stage) -> None:
-    """The line is full only as long as it is full."""
+    """One free place is enough to be accepted."""
     yard = stage(one_at_a_time("qwen", max_queue=1))
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> leaves(1) << nothing

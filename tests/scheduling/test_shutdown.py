@@ -59,7 +59,7 @@ def test_force_cuts_what_is_in_flight(yard: Playbook) -> None:
 
 
 def test_force_at_once(yard: Playbook) -> None:
-    """Whoever is in a hurry from the beginning needs one word only."""
+    """A forced shutdown cuts without a drain first."""
     yard.with_ready("qwen", 1)
 
     yard >> shutdown(force=True) << cuts(1)
@@ -78,7 +78,7 @@ def test_those_who_wait_are_sent_away(yard: Playbook) -> None:
 
 @pytest.mark.parametrize("comes", [arrives(2, "qwen"), load(2, "qwen")])
 def test_newcomers_are_sent_away(yard: Playbook, comes: object) -> None:
-    """Nobody is let in any more, not even to a model that still runs."""
+    """No request is accepted, not even for a model that still runs."""
     yard.with_ready("qwen", 1)
     yard >> shutdown() << nothing
 

@@ -109,7 +109,7 @@ def test_a_model_asleep_is_woken(night: Playbook) -> None:
 
 
 def test_a_model_that_wakes_for_nobody(night: Playbook) -> None:
-    """Whoever asked may leave; what it is doing can still be seen."""
+    """The client may leave; the view still shows that it wakes."""
     night.after(1000) >> arrives(2, "qwen") << stops("llama")
     night >> exited("llama") << wakes("qwen")
     night >> leaves(2) << nothing
@@ -205,7 +205,7 @@ def test_what_was_learned_of_sleep_is_kept(house: Playbook, stage: Stage) -> Non
     assert again.scheduler.habits.of(ModelName("llama")).naps["2"].times == 0
 
 
-# Room, by tier
+# Memory, by tier
 
 
 def test_a_sleeper_takes_host_memory(stage: Stage) -> None:
@@ -379,7 +379,7 @@ def test_a_model_that_cannot_be_put_to_sleep(house: Playbook) -> None:
 
 
 def test_a_model_that_cannot_be_woken_is_started_anew(night: Playbook) -> None:
-    """Whoever asked for it only waits longer."""
+    """Waiting requests only wait longer."""
     night.after(1000) >> arrives(2, "qwen") << stops("llama")
     night >> exited("llama") << wakes("qwen")
     night >> cannot_wake("qwen") << stops("qwen", cause=Cause.SLEEPLESS)
@@ -421,7 +421,7 @@ def test_a_model_that_dies_while_it_falls_asleep(house: Playbook) -> None:
 
 
 def test_facts_about_sleep_that_come_too_late(night: Playbook) -> None:
-    """Told again, or of something else than what is under way, they change nothing."""
+    """Repeated or unrelated to what is in progress, they change nothing."""
     for fact in (asleep("qwen"), awake("qwen"), cannot_sleep("qwen"), cannot_wake("qwen"), asleep("llama")):
         night >> fact << nothing
 
@@ -499,7 +499,7 @@ def test_the_house_closes_while_somebody_sleeps(night: Playbook) -> None:
 
 
 def test_an_older_claim_on_a_sleeper_in_the_way(stage: Stage) -> None:
-    """Who waits longer for a model asleep is not served later because its process is ended for a younger claim."""
+    """An older claim on a sleeping model is not delayed because its process is stopped for a younger claim."""
     keeps = level("1", memory={gpu(0): 2 * GIB})
     yard = stage(with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=20), model("big", gib=24)))
     yard.with_ready("qwen")

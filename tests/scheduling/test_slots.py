@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def test_a_model_with_one_slot(stage: Stage) -> None:
-    """Who finds all slots busy waits until one is given back."""
+    """A request that finds all slots busy waits until one is given back."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1)))
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "qwen") << nothing

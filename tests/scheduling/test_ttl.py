@@ -97,7 +97,7 @@ def test_a_request_at_the_very_moment(tidy: Playbook) -> None:
 
 
 def test_a_request_just_after_the_end(tidy: Playbook) -> None:
-    """Who comes while the model stops waits for a fresh start."""
+    """A request that arrives while the model stops waits for a fresh start."""
     tidy.with_ready("qwen", 1)
     tidy.at(20) >> leaves(1) << wakes_at(50)
     tidy.at(50) >> clock << stops("qwen")

@@ -155,7 +155,7 @@ def test_the_operator_does_not_wait_for_the_end(yard: Playbook) -> None:
 
 
 def test_a_request_while_it_drains_for_an_operator(yard: Playbook) -> None:
-    """Who asks for it again gets a fresh start, after the operator heard that it was gone."""
+    """A new request gets a fresh start, after the operator was told that the model is gone."""
     yard.with_ready("qwen")
     yard >> unload(1, "qwen") << stops("qwen")
     yard >> arrives(2, "qwen") << nothing

@@ -36,7 +36,7 @@ def test_a_model_nobody_asked_for(yard: Playbook) -> None:
 
 
 def test_a_loading_model(yard: Playbook) -> None:
-    """Who waits for a load sees how far it should be."""
+    """A request that waits for a load shows its progress."""
     yard >> arrives(1, "qwen") << starts("qwen")
 
     yard.at(5)
@@ -56,7 +56,7 @@ def test_a_ready_model(yard: Playbook) -> None:
 
 
 def test_a_view_without_what_is_cold(yard: Playbook) -> None:
-    """Who is there, leaves or is waited for is in it, as in the whole view."""
+    """It has every model that is loaded, leaves or is waited for, as in the whole view."""
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen")
     whole, part = yard.scheduler.view(yard.now), yard.scheduler.view_without_cold(yard.now)

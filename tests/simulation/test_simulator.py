@@ -53,7 +53,7 @@ def test_a_server_works_on_as_many_as_it_has_slots() -> None:
 
 
 def test_a_swap_takes_a_stop_and_a_load() -> None:
-    """Room is free when the process is gone."""
+    """Memory is free when the process is gone."""
     played = run(Open("u", 0.0, "A", 3.0), Open("v", 20.0, "B", 1.0))
 
     assert times(played)[1] == (20.0, 25.0, 26.0)
