@@ -42,7 +42,7 @@ def test_a_failed_start_is_one_short_line() -> None:
 
 
 def test_a_long_last_line_is_clipped() -> None:
-    """The reason is told whole, the quotation as far as there is room."""
+    """The reason is complete, the quotation is clipped."""
     told = LoadFailed("qwen is not ready: it exited with code 1.", output=("error: " + "x" * 900,)).for_operators()
 
     assert told.message.startswith('qwen is not ready: it exited with code 1. It last wrote: "error: xxx')

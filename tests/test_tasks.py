@@ -67,7 +67,7 @@ async def test_work_that_starts_work_while_it_ends() -> None:
 
 
 async def test_a_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Who fails in the background is heard in the log, with name and cause."""
+    """A failed background task is logged with name and cause."""
     tasks = Tasks()
 
     async def fail() -> None:
@@ -83,7 +83,7 @@ async def test_a_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_a_cancelled_task_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """Ending work on purpose is not worth a line."""
+    """Work that is ended on purpose is not logged."""
     tasks = Tasks()
     tasks.start(asyncio.Event().wait(), "waiting")
     await tasks.aclose()

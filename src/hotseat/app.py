@@ -1,4 +1,4 @@
-"""The composition root: opens the parts in order, closes them in reverse, and hands signals to whoever acts on them."""
+"""The composition root: opens the parts in order, closes them in reverse, and handles signals."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ FAILED, INVALID = 1, 3
 
 
 def serve(options: ServeOptions) -> int:
-    """Run until told to stop; returns the exit code."""
+    """Run until stopped; returns the exit code."""
     writer = StdoutWriter()
     try:
         return open_and_run(options, writer)
@@ -134,14 +134,14 @@ def complain(*sentences: str) -> int:
 def run(work: Coroutine[Any, Any, int]) -> int:
     try:
         import uvloop
-    except ImportError:  # slower, but the same
+    except ImportError:  # slower, no other effect
         return asyncio.run(work)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
 
 
 class Program:
-    """The running house."""
+    """The running hotseat."""
 
     def __init__(
         self,
@@ -162,12 +162,12 @@ class Program:
         self._tls = tls
         self._tasks = Tasks()
         self._complaints: list[str] = []
-        """What the scheduler cannot keep, as far as it was said already."""
+        """What the scheduler cannot meet, as far as logged."""
         self._leaving = Leaving()
         self._accounts = Accounts()
         self._fellows = Fellows(loaded.settings.fleet)
         self._fellowship: Fellowship | None = None
-        """None: this host is alone."""
+        """None: not in a fleet."""
 
     @property
     def settings(self) -> Settings:
@@ -208,7 +208,7 @@ class Program:
                 records=state_directory(os.environ) / "processes",
             )
         )
-        # After the guard has started: model servers keep the limit we were given.
+        # After the guard has started: model servers keep the original limit.
         fits = most_connections(raise_file_limit())
         self._journal = Journal()
         learned = Keeper(state_directory(os.environ) / LEARNED)
@@ -262,12 +262,12 @@ class Program:
         self._tasks.start(self._renewal.watch_folder(), "watch the folder of models")
 
     def _check_promises(self, entry: Entry) -> None:
-        """After every load something more is known about what can be kept."""
+        """A load changes what is known about limits that can be met."""
         if isinstance(entry.event, UpstreamReady | CatalogChanged):
             self._complain_of_promises()
 
     def _complain_of_promises(self) -> None:
-        """Each complaint once, until it changes."""
+        """Log each complaint once, until it changes."""
         complaints = self._scheduler.complaints()
         for complaint in complaints:
             if complaint not in self._complaints:
@@ -282,7 +282,7 @@ class Program:
         return line if logs.is_text(self.settings.logging) else server_line(model, line, time.time())
 
     async def _close(self, within: Seconds) -> None:
-        """Let requests in flight finish, then stop the upstreams; a second signal cuts it short."""
+        """Let requests in flight finish, then stop the servers; a second signal skips the wait."""
         closing = asyncio.gather(self._relay.drain(within), self._dispatcher.shut_down(within))
         hurry = self._tasks.start(self._leaving.at_once.wait(), "second signal")
         await asyncio.wait([closing, hurry], return_when=asyncio.FIRST_COMPLETED)
@@ -319,7 +319,7 @@ class Program:
         return self._relay.last_pieces(model)  # likewise
 
     def _under_way(self) -> list[UnderWay]:
-        return self._relay.under_way()  # which is made after the house is
+        return self._relay.under_way()  # the relay is created later
 
     # Signals
 
@@ -329,7 +329,7 @@ class Program:
             loop.add_signal_handler(number, self._leaving.wish)
         loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.start(self._renewal.reload(), "reload"))
 
-    # What a renewal of the configuration asks of us
+    # Called by a reload of the configuration
 
     def load(self) -> Loaded:
         loaded = load(self._options, self._stock)
@@ -343,7 +343,7 @@ class Program:
         return frozenset(model.name for model in models if model.phase is not Phase.COLD)
 
     def renew_certificate(self) -> None:
-        """New connections get what is in the files now; open ones keep what they began with."""
+        """New connections use the current files; open ones keep their certificate."""
         if self._tls is not None and self._options.tls is not None:
             tls_context(self._options.tls)  # a broken pair must not replace a working one
             self._tls.load_cert_chain(*self._options.tls)
@@ -354,18 +354,18 @@ class Program:
         self._relay.change_rules(self._rules(loaded.settings))
 
     def _rules(self, settings: Settings) -> Rules:
-        """With what is counted and remembered of clients and of other hosts, which a reload does not change."""
+        """Counts and memory of clients and other hosts survive a reload."""
         return Rules(settings, self._accounts, self._fellows)
 
     def change_catalog(self, catalog: Catalog) -> CatalogChange:
-        """With what is no matter of the files: the profile that was chosen, and what other hosts have."""
+        """Keeps what files do not define: the active profile, and models of other hosts."""
         now = self._dispatcher.catalog
         return self._dispatcher.change_catalog(catalog.with_profile(now.active_profile).with_fellows(now.fellows))
 
     def reloaded(self, *, success: bool) -> None:
         self._metrics.reloaded(success=success)
 
-    # The first minute
+    # Startup
 
     def _announce(self) -> None:
         for complaint in self._loaded.complaints:
@@ -403,7 +403,7 @@ class Program:
         )
 
     def _settle_memory(self) -> None:
-        # What exists now lives as long as the process; the relay makes few cycles, so the collector may run rarely.
+        # What exists now lives as long as the process. The relay creates few cycles, so the collector may run rarely.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
@@ -417,7 +417,7 @@ class Program:
 
 
 class ModelLogs:
-    """The supervisor's outputs as the API wants them."""
+    """Server output for the API."""
 
     def __init__(self, dispatcher: Dispatcher, supervisor: Supervisor) -> None:
         self._dispatcher = dispatcher

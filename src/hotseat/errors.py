@@ -1,4 +1,4 @@
-"""Errors told apart by whose move it is. Each knows its HTTP status; the relay's refusals turn it into a body."""
+"""Errors, grouped by who must act. Each has an HTTP status; error_bodies.py renders it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 LONGEST_LINE = 400
-"""Of a failed start's text: clients show it in one line."""
+"""Of a failed start's message: clients show it in one line."""
 LAST_LINE = ' It last wrote: "{}"'
 SHORTEST_QUOTE = 20
 
 
 class HotseatError(Exception):
-    """Something a person should read: what happened, to which, and what to do."""
+    """A message for people: what happened, to what, and what to do."""
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal_error"
     retry_helps: ClassVar[bool | None] = None
-    """False where the same request would fail again; None where nobody knows."""
+    """False: the same request would fail again; None: unknown."""
 
     def __init__(self, message: str, *, retry_after: Seconds | None = None) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class HotseatError(Exception):
         self.retry_after = retry_after
 
 
-# The client's move: ask differently.
+# The client must change its request.
 
 
 class ClientError(HotseatError):
@@ -67,14 +67,14 @@ class UnknownHost(ClientError):
 
 
 class NotInAFleet(ClientError):
-    """Asked of a host that is alone."""
+    """Sent to a host that is not in a fleet."""
 
     status = 409
     code = "not_in_a_fleet"
 
 
 class CannotMove(ClientError):
-    """The host that a model shall move to may not load it."""
+    """The target host may not load the model."""
 
     status = 409
     code = "cannot_move"
@@ -91,11 +91,11 @@ class Forbidden(ClientError):
 
 
 class ForeignHost(Forbidden):
-    """Of a request without a valid key: with one, any Host is accepted."""
+    """Only without a valid key: with one, any Host is accepted."""
 
 
 class HostUnproven(Forbidden):
-    """Somebody says that another host of the fleet passed the request on, and did not prove it: nothing was done."""
+    """A request claims to be forwarded by another host and does not prove it: nothing was done."""
 
     code = "host_unproven"
 
@@ -135,7 +135,7 @@ class NotImplementedHere(ClientError):
     code = "not_implemented"
 
 
-# The model server's failure: the operator's move, mostly.
+# The model server failed: mostly the operator must act.
 
 
 class UpstreamError(HotseatError):
@@ -144,7 +144,7 @@ class UpstreamError(HotseatError):
 
 
 class LoadFailed(UpstreamError):
-    """The start failed or the health check timed out. What the server wrote is for operators only."""
+    """The start failed or the health check timed out. `output` is for operators only."""
 
     status = 503
     code = "model_failed_to_start"
@@ -153,15 +153,15 @@ class LoadFailed(UpstreamError):
     def __init__(self, message: str, *, retry_after: Seconds | None = None, output: Sequence[str] = ()) -> None:
         super().__init__(clipped(message, LONGEST_LINE), retry_after=retry_after)
         self.output = output
-        """The last lines that the server wrote before it failed."""
+        """The last lines that the server wrote."""
 
     @property
     def in_full(self) -> str:
-        """For the log and for those who look after the models."""
+        """For logs and operators."""
         return with_output(self.message, self.output)
 
     def for_operators(self) -> LoadFailed:
-        """With the last line that says something."""
+        """With the last meaningful output line."""
         line = last_meaningful(self.output)
         room = LONGEST_LINE - len(self.message) - len(LAST_LINE.format(""))
         if not line or room < SHORTEST_QUOTE:
@@ -177,33 +177,31 @@ class NeverFits(UpstreamError):
 
 
 class Unloaded(UpstreamError):
-    """An operator stopped the model while somebody waited for it."""
+    """An operator stopped the model while requests waited for it."""
 
     status = 503
     code = "model_unloaded"
 
 
 class Unresponsive(UpstreamError):
-    """The model's server is there and answers nobody."""
+    """The model server runs but does not answer."""
 
     code = "upstream_unresponsive"
 
 
 class HostSilent(UpstreamError):
-    """Another host of the fleet did not do, or did not say, what it was asked."""
+    """Another host did not do what was asked, or did not answer."""
 
     code = "host_silent"
 
 
 class Dismissed(UpstreamError):
-    """An operator ended this request."""
-
     status = 503
     code = "request_dismissed"
     retry_helps = False
 
 
-# Nobody's fault: come again.
+# Nobody is at fault: retry.
 
 
 class Busy(HotseatError):
@@ -213,7 +211,7 @@ class Busy(HotseatError):
 
 
 class NoRoom(HotseatError):
-    """It would fit, but others than models use the device at present."""
+    """It would fit, but other programs use the device at present."""
 
     status = 503
     code = "no_room_at_present"
@@ -221,7 +219,7 @@ class NoRoom(HotseatError):
 
 
 class NotHere(HotseatError):
-    """Another host passed the request on to us, and nothing was done for it: it may be passed on to the next."""
+    """This host did nothing with a forwarded request: it may be forwarded to the next host."""
 
     status = 503
     code = "not_here"
@@ -237,7 +235,7 @@ class NowhereToGo(HotseatError):
 
 
 class FleetApart(HotseatError):
-    """What hosts must agree upon cannot be had while their store is away."""
+    """Hosts cannot agree while their store is unreachable."""
 
     status = 503
     code = "fleet_apart"
@@ -245,7 +243,7 @@ class FleetApart(HotseatError):
 
 
 class MakingWay(HotseatError):
-    """Models have to be gone for somebody who has precedence."""
+    """Models must yield memory to somebody with precedence."""
 
     status = 503
     code = "making_way"
@@ -253,7 +251,7 @@ class MakingWay(HotseatError):
 
 
 class OverLimit(HotseatError):
-    """The holder of a key asks for more than it may."""
+    """A key exceeds its limits."""
 
     status = 429
     code = "rate_limit_exceeded"
@@ -261,7 +259,7 @@ class OverLimit(HotseatError):
 
 
 class TooManyWrongKeys(HotseatError):
-    """Somebody guesses keys."""
+    """A client guesses keys."""
 
     status = 429
     code = "too_many_wrong_keys"
@@ -274,7 +272,7 @@ class ShuttingDown(HotseatError):
     retry_helps = True
 
 
-# Ours, a bug.
+# Bugs in hotseat.
 
 
 class InvalidMove(HotseatError):
@@ -282,18 +280,18 @@ class InvalidMove(HotseatError):
 
 
 def broken(problem: BaseException) -> HotseatError:
-    """An error of ours that nobody foresaw, for whoever waits: the log has the rest."""
+    """An unexpected exception, for the client: the log has the details."""
     return HotseatError(f"an error in hotseat itself ({type(problem).__name__}). Its log says more; please report it.")
 
 
 def clipped(text: str, most: int) -> str:
-    """One line of at most so many characters."""
+    """One line of at most `most` characters."""
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def last_meaningful(lines: Sequence[str]) -> str:
-    """The last line about trouble, or the last one at all; what only says goodbye or draws a rule does not count."""
+    """The last line about trouble, or else the last one; exit messages and separators do not count."""
     said = [line.strip() for line in lines if any(map(str.isalpha, line)) and not _GOODBYE.search(line)]
     about_trouble = [line for line in said if _TROUBLE.search(line)]
     return (about_trouble or said or [""])[-1]

@@ -1,4 +1,4 @@
-"""Small value types that every room of the house shares. Nothing here does anything."""
+"""Small value types that all packages share. No logic."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from typing import NamedTuple, NewType
 
 ModelName = NewType("ModelName", str)
-"""The configured name of a model: never an alias."""
+"""The configured name of a model, never an alias."""
 
 TicketId = NewType("TicketId", int)
-"""One wish of one client, from its arrival to its last byte."""
+"""One request of one client, from its arrival to its last byte."""
 
 LaunchId = NewType("LaunchId", int)
-"""One process life of one model; a model that is started again gets a new one."""
+"""One process of one model; each start gets a new one."""
 
 ClientId = NewType("ClientId", str)
-"""Who asks: a key, a header or an address. Only compared, never interpreted."""
+"""A key, a header or an address. Only compared, never interpreted."""
 
 HostName = NewType("HostName", str)
 DeviceName = NewType("DeviceName", str)
 
 Instant = float
-"""Seconds on a monotonic clock, always handed in."""
+"""Seconds on a monotonic clock, always passed in."""
 
 Seconds = float
 Bytes = int
@@ -31,7 +31,7 @@ RAM = DeviceName("ram")
 
 
 class Place(NamedTuple):
-    """Where memory is: a device of a host. A key of every sum of memory, so it is the kind that is hashed quickest."""
+    """A device of a host. A NamedTuple because it is a key in every sum of memory and hashes fastest."""
 
     host: HostName
     device: DeviceName
@@ -44,7 +44,7 @@ HOST_MEMORY = Place(LOCAL_HOST, RAM)
 
 
 class Address(NamedTuple):
-    """Where an upstream listens. `prefix` goes in front of every path; `unix_path` wins over host and port."""
+    """Where an upstream listens. `prefix` is prepended to every path; `unix_path` overrides host and port."""
 
     host: str
     port: int
@@ -54,7 +54,7 @@ class Address(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """What the field Host says: an IPv6 address stands in brackets."""
+        """For the Host header: IPv6 addresses are bracketed."""
         if self.unix_path:
             return "localhost"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -67,7 +67,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The running server of a model. `pid` is the server's own process, None where it runs elsewhere."""
+    """The running server of a model. `pid` is the server's own process; None: not a local process."""
 
     address: Address
     pid: int | None = None

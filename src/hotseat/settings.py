@@ -1,4 +1,4 @@
-"""How the house itself behaves, as the configuration says; what may run is the catalog's. Frozen and validated."""
+"""How hotseat itself behaves, as configured (what may run is in the catalog). Frozen and validated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ErrorFormat(Enum):
 
 
 class Role(Enum):
-    """What a key may do; each role may also do what those before it may."""
+    """What a key may do; each role includes the ones before it."""
 
     INFERENCE = "inference"
     OPERATE = "operate"
@@ -31,23 +31,23 @@ class Role(Enum):
 @dataclass(frozen=True, slots=True)
 class ApiKey:
     secret: str = field(repr=False)
-    """Empty where only its hash is known."""
+    """Empty if only the hash is known."""
     role: Role = Role.INFERENCE
     name: str = ""
-    """Of its holder, for people; may be shown."""
+    """Of its holder, for display."""
     hashed: str = field(default="", repr=False)
-    """SHA-256 of a secret that we are not told, in hexadecimal digits."""
+    """SHA-256 of a secret that is not known here, in hexadecimal."""
     models: tuple[str, ...] = ()
-    """Names that it may ask for; none: all."""
+    """Models it may use; empty: all."""
     per_minute: int | None = None
-    """Requests to models; None: as many as it likes."""
+    """Requests to models; None: no limit."""
     concurrency: int | None = None
-    """Requests to models that may be under way at a time; None: as many as it likes."""
+    """Concurrent requests to models; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may speak to us."""
+    """Who may connect."""
 
     allow_open: bool = False
     allowed_hosts: tuple[str, ...] = ()
@@ -63,63 +63,63 @@ class Limits:
     body: Bytes = GiB
     json_body: Bytes = 16 * MiB
     uploads: Bytes = 0
-    """Of bodies on disk, all clients together; 0: four times `body`."""
+    """Request bodies on disk, all clients together; 0: four times `body`."""
     connections: int = 10_000
     per_address: int = 5_000
-    """Of these, how many one address may have, so that nobody can lock out all others alone."""
+    """Of one address, so that no single one can lock out the others."""
     header_timeout_s: Seconds = 10.0
     body_timeout_s: Seconds = 30.0
     idle_timeout_s: Seconds = 60.0
 
     @property
     def most_uploads(self) -> Bytes:
-        """The largest body that is allowed always finds room where nobody else uploads."""
+        """One body of the largest allowed size always fits if nothing else is uploaded."""
         return max(self.uploads or 4 * self.body, self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """When `/hotseat/ready` says no."""
+    """When `/hotseat/ready` answers no."""
 
     oldest_wait_s: Seconds = 900.0
-    """Longer than any sane load: whoever waits this long waits for something that does not come."""
+    """Longer than any sane load: a request that waits this long waits in vain."""
     longest_unload_s: Seconds = 60.0
-    """A server that is there so long after it was killed, in the middle of a driver call perhaps, keeps its room."""
+    """A server that still exists this long after it was killed, maybe in a driver call, keeps its memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityKept:
-    """What of finished requests is kept on disk."""
+    """Finished requests on disk."""
 
     keep_s: Seconds = 0.0
-    """0: nothing."""
+    """0: none."""
     most: int = 1_000_000
 
 
 class LogFormat(Enum):
     AUTO = "auto"
-    """Text where a person reads it, JSON elsewhere."""
+    """Text on a terminal, else JSON."""
     TEXT = "text"
     JSON = "json"
 
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """How memory is looked at, where devices have budgets."""
+    """How memory is measured, if devices have budgets."""
 
     is_on: bool = True
-    """False: models count as declared or estimated, and nobody asks what others use."""
+    """False: declared or estimated figures count, and other programs are ignored."""
     every_s: Seconds = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """How much time there is between SIGTERM and the end."""
+    """How long a shutdown may take after SIGTERM."""
 
     notice_s: Seconds = 3.0
-    """Business goes on while a load balancer learns that `/hotseat/ready` says no."""
+    """Serving continues while a load balancer notices that `/hotseat/ready` answers no."""
     drain_s: Seconds = 10.0
-    """Nobody new comes in, and what is under way may end."""
+    """No new requests; those in flight may finish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,34 +135,34 @@ class Logging:
 
 @dataclass(frozen=True, slots=True)
 class NatsLogin:
-    """How NATS knows us. Files are named here and read when a connection is made."""
+    """Credentials for NATS. Files are read when a connection is made."""
 
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     credentials: str = ""
-    """A file with a JWT and its key, as `nsc` writes it."""
+    """File with a JWT and its key, as written by `nsc`."""
     nkey: str = ""
-    """A file with a seed."""
+    """File with a seed."""
     ca: str = ""
-    """A file with the authorities that are believed; empty: the machine's."""
+    """File with trusted authorities; empty: the system's."""
     cert: str = ""
     key: str = ""
-    """Files with our own certificate and its key, where NATS asks for one."""
+    """Files with the client certificate and its key, if NATS asks for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The hosts that we belong to."""
+    """The fleet this host belongs to."""
 
     nats: tuple[str, ...]
     name: HostName
-    """Ours: no two hosts have the same."""
+    """Of this host; unique in the fleet."""
     address: str = ""
-    """How others reach us: `http://host:port`; empty: as we listen."""
+    """How others reach this host: `http://host:port`; empty: as it listens."""
     labels: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """By which hosts know each other, the same on all of them; two while one takes the place of the other."""
+    """By which hosts authenticate each other, the same on all; two during a rotation."""
     login: NatsLogin = NatsLogin()
 
 
@@ -179,13 +179,13 @@ class Settings:
     error_format: ErrorFormat = ErrorFormat.AUTO
     metrics: bool = True
     fleet: Fleet | None = None
-    """None: this host is alone."""
+    """None: not in a fleet."""
     include_aliases_in_list: bool = False
     ignore_paths: tuple[str, ...] = (r"\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$",)
-    """After /upstream/{model}: paths that match never start a model."""
+    """After /upstream/{model}: matching paths never start a model."""
     inference_paths: tuple[str, ...] = ()
     """Further paths of model servers that the role `inference` may use."""
     yield_to: tuple[str, ...] = ()
-    """Names of programs that have precedence: while one runs, no model does."""
+    """Names of programs with precedence: while one runs, no model does."""
     trust_pages: bool = False
-    """May web pages of model servers do what our own may?"""
+    """May web pages of model servers do what hotseat's may?"""

@@ -1,4 +1,4 @@
-"""Background work with an owner, and calls that may raise: no failure goes unseen, and none ends anything else."""
+"""Background tasks with an owner, and calls that may raise: failures are logged and end nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ P = ParamSpec("P")
 
 
 class Tasks:
-    """A bag of running tasks. `aclose` cancels what still runs and returns when all of it has ended."""
+    """A set of running tasks. `aclose` cancels them and returns when all have ended."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -42,7 +42,7 @@ class Tasks:
 
 
 def attempt(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
-    """Call it; where it raises, log the error with its traceback and return False."""
+    """Call it; if it raises, log the traceback and return False."""
     try:
         call(*args, **kwargs)
     except Exception:

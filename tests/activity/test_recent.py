@@ -40,7 +40,7 @@ def one_more(activity: Activity, head: Head | None = None, tokens: Tokens | None
 
 
 def test_who_comes_back_gets_what_is_new() -> None:
-    """Finished requests are numbered, so that nobody fetches one twice."""
+    """Finished requests are numbered, so that none is fetched twice."""
     activity = Activity(Counter(), wall_clock=lambda: 77.0)
     one_more(activity)
     one_more(activity)

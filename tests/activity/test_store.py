@@ -98,7 +98,7 @@ async def test_nothing_is_kept_unless_that_is_wished(desk: Desk) -> None:
 
 
 async def test_nobody_else_may_read_it(desk: Desk) -> None:
-    """Who asked what is the operator's matter."""
+    """Requests are for the operator only."""
     desk.finish()
     await desk.archivist.close()
 

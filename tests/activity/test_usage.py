@@ -18,7 +18,7 @@ def an_account(**limits: object) -> Account:
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=20))
 def test_what_is_charged_adds_up_to_the_time_in_use(stays: list[tuple[float, float]]) -> None:
-    """Whoever comes and goes when, all charges together are the time for which the model was used by anybody."""
+    """Whenever requests come and go, all charges together are the time for which the model was in use."""
     meter, charged = Meter(), 0.0
     entered: dict[int, float] = {}
     moments = sorted(

@@ -47,7 +47,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
 
 
 def test_unlisted_models_are_not_listed() -> None:
-    """They can be used, but nobody is told of them."""
+    """They can be used, but the list does not show them."""
     models = catalog(spec("a"), spec("b", unlisted=True), spec("c"))
 
     assert [listed.name for listed in models.listed()] == ["a", "c"]
@@ -55,7 +55,7 @@ def test_unlisted_models_are_not_listed() -> None:
 
 
 def test_the_only_model_exists_where_there_is_exactly_one() -> None:
-    """With none or two, nobody can say which one is meant."""
+    """With none or two it would be ambiguous."""
     assert catalog().only_model() is None
     assert catalog(spec("a")).only_model() == spec("a")
     assert catalog(spec("a"), spec("b")).only_model() is None
@@ -68,7 +68,7 @@ def test_catalogs_that_say_the_same_are_equal() -> None:
 
 
 def test_a_reload_touches_only_what_reaches_the_process() -> None:
-    """Added, removed and restarted models are told apart; a new time limit restarts nobody."""
+    """Added, removed and restarted models are distinguished; a new time limit restarts none."""
     a, b, c = spec("a"), spec("b"), spec("c")
     memory = {Place(LOCAL_HOST, DeviceName("gpu0")): 1}
     old = catalog(a, b, c, spec("gone"))

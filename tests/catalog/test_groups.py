@@ -1,4 +1,4 @@
-"""Who must leave when somebody else is loaded."""
+"""Which models must leave when another is loaded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GROUPS = Groups(
     ],
 )
 def test_groups_say_who_must_leave(resident: str, wanted: str, leaves: bool) -> None:
-    """The rule is one-way: it depends on who is loaded, not on who was there first."""
+    """The rule is one-way: it depends on which model is loaded, not on which was there first."""
     assert GROUPS.must_leave(ModelName(resident), ModelName(wanted)) is leaves
 
 

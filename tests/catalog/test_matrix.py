@@ -1,4 +1,4 @@
-"""Who must leave where the configuration says it with sets."""
+"""Which models must leave according to the configured sets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MATRIX = Matrix(
     ],
 )
 def test_the_cheapest_set_says_who_leaves(wanted: str, residents: str, leaves: str) -> None:
-    """Everybody who is there counts, not only pairs."""
+    """All loaded models count, not only pairs."""
     assert MATRIX.pushed_out(ModelName(wanted), names(residents)) == names(leaves)
 
 
@@ -61,7 +61,7 @@ def test_groups_ask_their_matrix() -> None:
 
 
 def test_groups_without_a_matrix_look_at_pairs() -> None:
-    """Then who must leave does not depend on who else is there."""
+    """Then it does not depend on what else is loaded."""
     a, b = names("a b")
 
     assert Groups().pushed_out(a, (b,)) == (b,)

@@ -52,7 +52,7 @@ def test_a_target_is_told_its_own_name() -> None:
 
 
 def test_a_model_of_other_hosts_has_a_name_here_and_cannot_be_loaded_here() -> None:
-    """A client may ask for it, unless the name is one of ours; an operator is told where to look."""
+    """A client may request it, unless a local model has the name; an operator is told where to look."""
     house = HOUSE.with_fellows({name: FleetModel(ModelName("distant")) for name in ("distant", "best", "far")})
 
     assert house.follow("distant") == FleetModel(ModelName("distant"))
@@ -79,7 +79,7 @@ def test_what_is_no_model_of_ours_cannot_be_loaded(name: str, told: str) -> None
 
 
 def test_under_a_profile_names_lead_elsewhere() -> None:
-    """To a model, a selector or a peer; a model is told the name it is known by."""
+    """To a model, a selector or a peer; a model receives its own name."""
     qwen = ASLEEP.lead("qwen")
 
     assert isinstance(qwen, ModelSpec)
@@ -105,7 +105,7 @@ def test_a_name_that_is_switched_off_is_unknown() -> None:
 
 
 def test_operators_and_selectors_do_not_see_the_profile() -> None:
-    """A model can be stopped by its own name whatever clients are told."""
+    """A model can be stopped by its own name regardless of the profile."""
     assert ASLEEP.resolve("llama") is LLAMA
     assert [lead.name for lead in ASLEEP.choices(BEST)] == ["qwen", "llama", "box/far"]
 

@@ -30,7 +30,7 @@ def test_values_of_secret_options_are_found(argv: tuple[str, ...], secrets: list
 
 @pytest.mark.parametrize("piece", ["a-", "a.", "--", "token", "token: ", "a://b:", "-hft "])
 def test_a_long_text_takes_no_longer_than_it_is(piece: str) -> None:
-    """A command line may be as long as a file allows, and is shown whenever somebody looks at the configuration."""
+    """A command line may be as long as a file allows, and is redacted whenever the configuration is shown."""
     began = time.perf_counter()
     redacted([piece * 20_000])
     list(secrets_in([piece * 20_000]))
@@ -42,7 +42,7 @@ def test_a_long_text_takes_no_longer_than_it_is(piece: str) -> None:
     "text", ["\ue000\ue001", "\ue000d800\ue001", "\ue000abc\ue001", "\ue000zz", "x\ue0000041004200\ue001y"]
 )
 def test_what_looks_sealed_does_no_harm(text: str) -> None:
-    """Signs that nobody writes are read like any others."""
+    """Private-use characters are treated like any others."""
     assert isinstance(unsealed(text), str)
 
 

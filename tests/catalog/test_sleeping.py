@@ -24,7 +24,7 @@ def test_a_step_is_a_request_or_a_command(text: str, step: Ask | Run, shown: str
 
 
 def test_the_words_of_a_step() -> None:
-    """All of them, for whoever shows them."""
+    """All of them, for display."""
     assert Ask("POST", "/rpc", "{}").words == ("POST", "/rpc", "{}")
     assert Ask("POST", "/sleep").words == ("POST", "/sleep")
     assert Run(("suspend", "now")).words == ("suspend", "now")

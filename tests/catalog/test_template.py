@@ -110,7 +110,7 @@ def test_a_lone_macro_keeps_its_type() -> None:
 
 
 def test_unknown_holes_stay_as_they_are() -> None:
-    """The port is nobody's macro and is filled later."""
+    """The port is no macro and is filled later."""
     assert expand("${PORT}", {"a": "b"}) == "${PORT}"
     assert expand("${a}:${PORT}", {"a": "b"}) == "b:${PORT}"
 
@@ -153,7 +153,7 @@ def test_a_command_is_split_as_a_shell_would_split_it(command: str, words: tuple
 
 @pytest.mark.parametrize("command", ['server "open', "server 'open", "server \\"])
 def test_an_open_quote_is_refused(command: str) -> None:
-    """Nobody knows where the word should have ended."""
+    """It is unknown where the word ends."""
     with pytest.raises(ValueError):
         split_command(command)
 

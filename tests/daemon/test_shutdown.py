@@ -1,4 +1,4 @@
-"""How hotseat goes: who asks whether it is ready is told first, and is served while the news travels."""
+"""Shutdown: a load balancer that polls readiness is told first, and its requests are served meanwhile."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_where_nobody_asks_nobody_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_ends_the_notice(tmp_path: Path) -> None:
-    """Whoever signals twice is in a hurry."""
+    """The second signal skips the notice."""
     with Hotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as house:
         house.call("GET", "/hotseat/ready")
         house.process.terminate()
@@ -66,7 +66,7 @@ async def seconds_of_notice(asked_before: float, *, to_fellows: bool = False) ->
 
 @in_virtual_time
 async def test_only_who_asked_within_the_last_minute_is_told() -> None:
-    """Somebody who once looked by hand does not delay the end for ever."""
+    """A single request long ago does not delay the shutdown."""
     lately, long_ago = await seconds_of_notice(LATELY_S - 1), await seconds_of_notice(LATELY_S + 1)
 
     assert lately == NOTICE_S
@@ -75,7 +75,7 @@ async def test_only_who_asked_within_the_last_minute_is_told() -> None:
 
 @in_virtual_time
 async def test_other_hosts_are_given_time_to_hear_of_it() -> None:
-    """They choose where requests go, so nobody has to have asked; a longer notice is long enough for them too."""
+    """They route requests, so no poll is needed; a longer notice is long enough for them too."""
     watched, unwatched = [await seconds_of_notice(ago, to_fellows=True) for ago in (1, LATELY_S + 1)]
 
     assert watched == NOTICE_S

@@ -123,7 +123,7 @@ def test_a_socket_that_is_not_tcp_is_refused(tmp_path: Path) -> None:
 
 
 def test_sockets_of_somebody_else_are_left_alone() -> None:
-    """The number of the process they are for is another one; whoever is started by us hears nothing of them."""
+    """They are for another process id; programs started by hotseat do not see them."""
     environ = {"LISTEN_PID": "1", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "a:b", "HOME": "/"}
 
     assert handed_sockets(environ) == []
@@ -149,7 +149,7 @@ def test_where_nobody_listens_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_of_several_sockets_the_open_one_counts() -> None:
-    """Whoever listens on both is reachable."""
+    """One open address makes it reachable."""
     with socket.create_server(("127.0.0.1", 0)) as inner, socket.create_server(("0.0.0.0", 0)) as outer:
         assert most_exposed([inner, outer]) == outer.getsockname()
         assert most_exposed([inner]) == inner.getsockname()

@@ -1,4 +1,4 @@
-"""Back to the default model after another one's ttl, with a real scheduler, puppets for hands, and time that jumps."""
+"""The default model loads again after another one's ttl: real scheduler, fake launcher, virtual time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def running_after(dispatcher: Dispatcher, seconds: float) -> list[str]:
 
 @in_virtual_time
 async def test_the_default_comes_back_when_a_guest_was_not_used() -> None:
-    """Whoever asks next for nothing in particular finds it loaded."""
+    """The next request without a particular model finds it loaded."""
     async with opened(HOUSE) as dispatcher:
         await dispatcher.load(HOME)
         await dispatcher.load(GUEST)
@@ -61,7 +61,7 @@ async def test_the_default_comes_back_when_a_guest_was_not_used() -> None:
 
 @in_virtual_time
 async def test_a_default_that_sleeps_comes_back_too() -> None:
-    """It is woken, and a sleeper counts as nobody who would have to go."""
+    """It is woken, and a sleeping model does not have to leave for it."""
     catalog = with_model(HOUSE, model("home", sleep=sleeps()))
     async with opened(catalog) as dispatcher:
         await dispatcher.load(HOME)
@@ -73,7 +73,7 @@ async def test_a_default_that_sleeps_comes_back_too() -> None:
 
 @in_virtual_time
 async def test_it_stays_away_unless_that_is_wished() -> None:
-    """Without the key nothing is loaded that nobody asked for."""
+    """Without the setting nothing is loaded that was not requested."""
     async with opened(replace(HOUSE, returns_to_default=False)) as dispatcher:
         await dispatcher.load(GUEST)
 
@@ -114,7 +114,7 @@ async def test_nobody_has_to_go_for_it() -> None:
 
 @in_virtual_time
 async def test_a_default_that_cannot_come_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody waits for it, so the log is the only one to tell."""
+    """No request waits for it, so only the log reports it."""
     async with opened(HOUSE, broken=("home",)) as dispatcher:
         await dispatcher.load(GUEST)
         with caplog.at_level(logging.WARNING, "hotseat.dispatch.default_model"):

@@ -1,4 +1,4 @@
-"""Facts meet decisions, decisions meet the world: with a real scheduler, puppets for hands, and time that jumps."""
+"""Events in, commands carried out: with a real scheduler, a fake launcher and virtual time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOUSE = one_at_a_time("qwen", "llama")
 
 
 class Guest:
-    """A visitor that writes down what it is told, and may do something when it is told."""
+    """A visitor that records its calls and may do something during each."""
 
     def __init__(self, when_told: Callable[[], object] = lambda: None) -> None:
         self.told: list[str] = []
@@ -117,7 +117,7 @@ async def test_a_request_for_a_ready_model_is_granted_before_ask_returns() -> No
 
 @in_virtual_time
 async def test_a_server_may_breathe_between_its_last_request_and_its_stop() -> None:
-    """A llama-server whose client hangs up as it is told to stop may not end; an unused one is stopped at once."""
+    """A llama-server whose client disconnects during its stop may hang; an unused one is stopped at once."""
     async with a_bench(one_at_a_time("qwen", "llama", patience=0)) as bench:
         await bench.dispatcher.load(QWEN)
         user = bench.ask(QWEN, Guest())
@@ -197,7 +197,7 @@ async def test_leaving_twice() -> None:
 
 @in_virtual_time
 async def test_a_fact_that_comes_up_while_another_is_told() -> None:
-    """It is told next, never in the same breath: everybody hears of the first decision before the second is made."""
+    """It is handled next, never nested: all commands of the first event are carried out before the second."""
     async with a_bench(one_at_a_time(model("qwen", concurrency_limit=1))) as bench:
         tickets: list[TicketId] = []
         heard: list[tuple[str, int]] = []
@@ -219,7 +219,7 @@ async def test_a_fact_that_comes_up_while_another_is_told() -> None:
 
 @in_virtual_time
 async def test_a_guest_who_leaves_just_before_its_grant() -> None:
-    """Who left in the same breath is not told, and holds nothing."""
+    """A visitor that has just left is not called and holds nothing."""
     async with a_bench() as bench:
         tickets: list[TicketId] = []
         late = Guest()
@@ -233,7 +233,7 @@ async def test_a_guest_who_leaves_just_before_its_grant() -> None:
 
 @in_virtual_time
 async def test_a_guest_who_leaves_just_before_its_refusal() -> None:
-    """Bad news is not told to those who are gone, either."""
+    """A refusal is not delivered either."""
     async with a_bench(puppets=Puppets(broken=("qwen",))) as bench:
         tickets: list[TicketId] = []
         late = Guest()
@@ -258,7 +258,7 @@ async def test_a_guest_who_leaves_just_before_it_is_cut() -> None:
 
 @in_virtual_time
 async def test_a_refusal_takes_the_ticket_back() -> None:
-    """Who was refused holds nothing; leaving afterwards is of no consequence."""
+    """A refused visitor holds nothing; leaving afterwards has no effect."""
     async with a_bench(puppets=Puppets(broken=("qwen",))) as bench:
         guest = Guest()
         ticket = bench.ask(QWEN, guest)
@@ -273,7 +273,7 @@ async def test_a_refusal_takes_the_ticket_back() -> None:
 
 @in_virtual_time
 async def test_a_load_returns_when_the_model_is_ready() -> None:
-    """An operator who loads may use the model at once."""
+    """The model can be used at once after an operator's load."""
     async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
         asyncio.get_running_loop().call_later(30, bench.puppets.become_ready, "qwen")
         await bench.dispatcher.load(QWEN)
@@ -292,7 +292,7 @@ async def test_a_load_raises_what_kept_it() -> None:
 
 @in_virtual_time
 async def test_a_cancelled_load_gives_its_ticket_back() -> None:
-    """An operator who does not wait any longer does not stand in line any longer."""
+    """An operator who stops waiting leaves the queue."""
     async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
@@ -303,7 +303,7 @@ async def test_a_cancelled_load_gives_its_ticket_back() -> None:
 
 @in_virtual_time
 async def test_a_load_that_comes_true_as_it_is_cancelled() -> None:
-    """The news finds nobody at home, and nothing breaks."""
+    """There is nothing left to notify, and nothing breaks."""
     async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
         tasks = Tasks()
         waiting = tasks.start(bench.dispatcher.load(QWEN), "load")
@@ -364,7 +364,7 @@ async def test_an_unload_cuts_who_does_not_finish() -> None:
 
 @in_virtual_time
 async def test_a_cancelled_unload_is_carried_out() -> None:
-    """The model goes, although nobody waits for the news."""
+    """The model is unloaded, although no operator waits."""
     async with a_bench() as bench:
         await bench.dispatcher.load(QWEN)
         ticket = bench.ask(QWEN, Guest())
@@ -394,7 +394,7 @@ async def test_force_cuts_at_once() -> None:
 
 @in_virtual_time
 async def test_the_timer_rings_at_the_end_of_a_ttl() -> None:
-    """A model that nobody uses is gone when its ttl is over."""
+    """An unused model is gone when its ttl is over."""
     async with a_bench(one_at_a_time(model("qwen", ttl_s=30))) as bench:
         await bench.dispatcher.load(QWEN)
         await asyncio.sleep(29)
@@ -428,7 +428,7 @@ def rings_at(bench: Bench, when: float) -> None:
 
 @in_virtual_time
 async def test_a_crash_is_heard_and_repaired() -> None:
-    """A server that dies is started again for the next who asks."""
+    """A server that dies is started again for the next request."""
     async with a_bench() as bench:
         await bench.dispatcher.load(QWEN)
         bench.puppets.crash("qwen", "was killed by SIGKILL")
@@ -474,7 +474,7 @@ async def test_a_swap_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> No
 
 @in_virtual_time
 async def test_shutting_down_an_idle_house() -> None:
-    """Nothing is left when it returns, and nobody is let in any more."""
+    """Nothing is left when it returns, and no request is accepted any more."""
     async with a_bench() as bench:
         await bench.dispatcher.load(QWEN)
         await bench.dispatcher.shut_down(within=30)
@@ -501,7 +501,7 @@ async def test_shutting_down_lets_requests_finish() -> None:
 
 @in_virtual_time
 async def test_shutting_down_cuts_when_the_time_is_up() -> None:
-    """After its deadline the house closes, whoever still talks."""
+    """After the deadline requests in flight are cut."""
     async with a_bench() as bench:
         await bench.dispatcher.load(QWEN)
         guest = Guest()
@@ -514,7 +514,7 @@ async def test_shutting_down_cuts_when_the_time_is_up() -> None:
 
 @in_virtual_time
 async def test_shutting_down_with_somebody_who_never_leaves(caplog: pytest.LogCaptureFixture) -> None:
-    """The house does not stay open for a guest who was cut and does not go: the guard ends what is left."""
+    """A visitor that was cut and does not leave does not block the shutdown: the guard ends what is left."""
     async with a_bench() as bench:
         await bench.dispatcher.load(QWEN)
         bench.ask(QWEN, Guest())
@@ -526,7 +526,7 @@ async def test_shutting_down_with_somebody_who_never_leaves(caplog: pytest.LogCa
 
 @in_virtual_time
 async def test_shutting_down_during_a_load() -> None:
-    """Those who wait are sent away, and the load is stopped."""
+    """Waiting requests are refused, and the load is stopped."""
     async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
         guest = Guest()
         bench.ask(QWEN, guest)
@@ -584,7 +584,7 @@ async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
 
 @in_virtual_time
 async def test_an_unload_that_another_operator_ends() -> None:
-    """Whoever waits for it hears so; the model goes on leaving."""
+    """The operator who waits for it is told; the model continues to leave."""
     async with a_bench() as bench:
         await bench.dispatcher.load(QWEN)
         user = bench.ask(QWEN, Guest())
@@ -602,7 +602,7 @@ async def test_an_unload_that_another_operator_ends() -> None:
 async def test_a_request_that_nobody_can_decide_upon(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told of the bug with a 500, and the next one is served."""
+    """It is answered with a 500, and the next one is served."""
     async with a_bench() as bench:
         guest, other = Guest(), Guest()
         with monkeypatch.context() as patched:
@@ -640,7 +640,7 @@ async def test_a_model_sleeps_and_wakes() -> None:
 
 @in_virtual_time
 async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever wanted its room gets it, and the log says why it was not put to bed."""
+    """Its memory goes to the waiting model, and the log says why it was not put to sleep."""
     puppets = Puppets()
     puppets.sleepless = ("qwen",)
     async with a_bench(SLEEPY, puppets) as bench:
@@ -653,7 +653,7 @@ async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFix
 
 @in_virtual_time
 async def test_a_model_that_cannot_be_woken_is_started_anew(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever waits for it only waits longer."""
+    """Waiting requests only wait longer."""
     puppets = Puppets()
     puppets.dead_asleep = ("qwen",)
     async with a_bench(SLEEPY, puppets) as bench:

@@ -46,7 +46,7 @@ def test_an_entry_tells_what_happened_and_what_was_decided() -> None:
 
 
 def test_the_journal_is_bounded() -> None:
-    """The oldest entries make room for the newest; numbers go on."""
+    """The newest entries replace the oldest; numbers continue."""
     journal = a_journal(KEPT + 5)
 
     assert len(journal.entries()) == KEPT
@@ -54,12 +54,12 @@ def test_the_journal_is_bounded() -> None:
 
 
 def test_entries_after_a_number() -> None:
-    """Whoever knows a part asks for the rest."""
+    """A reader can fetch only what is new."""
     assert [entry.n for entry in a_journal(5).entries(after=3)] == [4, 5]
 
 
 def test_ordinary_requests_are_counted_not_recorded() -> None:
-    """What nobody else notices does not push the swaps out of the record."""
+    """What affects no other request does not displace the swaps."""
     journal = a_journal()
     journal.record(arrives(1, "qwen"), [GRANT])
     journal.record(leaves(1), [WAKE])
@@ -104,7 +104,7 @@ async def test_a_follower_gets_new_entries() -> None:
 
 
 async def test_a_follower_that_comes_back() -> None:
-    """From the last number it knows on, nothing is missing and nothing is told twice."""
+    """It continues after the last number it knows, without gaps or duplicates."""
     journal = a_journal(3)
     news = journal.follow(after=1)
     told = [await next_of(news)]
@@ -116,7 +116,7 @@ async def test_a_follower_that_comes_back() -> None:
 
 
 async def test_a_slow_follower_is_told_of_a_gap() -> None:
-    """Nobody waits for a follower that does not keep up: it loses what it missed and learns of it."""
+    """A slow follower delays nothing: it loses what it missed and sees a gap."""
     journal = a_journal(1)
     news = journal.follow(after=0)
     assert (await next_of(news)).n == 1
@@ -129,7 +129,7 @@ async def test_a_slow_follower_is_told_of_a_gap() -> None:
 
 
 async def test_a_follower_that_leaves_is_forgotten() -> None:
-    """Nothing is kept for those who are gone."""
+    """Nothing is kept for subscribers that are gone."""
     journal = a_journal(1)
     news = journal.follow(after=0)
     await next_of(news)

@@ -1,4 +1,4 @@
-"""Whoever the dispatcher works with may raise, at any call: nobody else notices, and everything keeps an owner."""
+"""Any collaborator of the dispatcher may raise in any call: others are not affected, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONGEST_REST_S = 60
 
 
 class Guest:
-    """Whoever asks: uses the model for a second when it is granted, and leaves."""
+    """A visitor: uses the model for a second when it is granted, and leaves."""
 
     def __init__(self, house: House, name: ModelName, calls: Calls) -> None:
         self.told: list[str] = []
@@ -89,7 +89,7 @@ class House:
 
 
 async def play(house: House) -> None:
-    """Loads, swaps, sleep, waking, a crash, a failed start, an unload that cuts, and who changes their mind."""
+    """Loads, swaps, sleep, waking, a crash, a failed start, an unload that cuts, and cancelled requests."""
     dispatcher, puppets = house.dispatcher, house.puppets
     house.operate(dispatcher.load(QWEN))
     await asyncio.sleep(5)

@@ -1,4 +1,4 @@
-"""Each request's times, told to those who watch and noted for nobody else."""
+"""The times of each request, collected only while they are watched."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def a_dispatcher(puppets: Puppets | None = None, **policy: int) -> AsyncIt
 
 @asynccontextmanager
 async def watching(traffic: Traffic) -> AsyncIterator[list[Passage | Missed]]:
-    """What is told inside the block, as far as it was told when it is looked at."""
+    """What is reported within the block, up to the moment it is read."""
     told: list[Passage | Missed] = []
     hear = told.append
 
@@ -94,7 +94,7 @@ async def test_a_request_is_told_when_it_has_ended() -> None:
 
 @in_virtual_time
 async def test_whoever_was_never_served_is_told_as_such() -> None:
-    """Those who are refused and those who leave the line have no time of a grant."""
+    """Requests that are refused or leave the queue have no grant time."""
     async with a_dispatcher(Puppets(slow=("qwen",)), max_queue=1) as dispatcher, watching(dispatcher.traffic) as told:
         waits = dispatcher.ask(QWEN, ANN, Guest())
         dispatcher.ask(QWEN, ANN, Guest())
@@ -106,7 +106,7 @@ async def test_whoever_was_never_served_is_told_as_such() -> None:
 
 @in_virtual_time
 async def test_nothing_is_noted_while_nobody_watches() -> None:
-    """Neither before anybody watched nor after; a request that was under way then is not told."""
+    """Neither before nor after a watch; a request that was in flight at its start is not reported."""
     async with a_dispatcher() as dispatcher:
         under_way = dispatcher.ask(QWEN, ANN, Guest())
         async with watching(dispatcher.traffic) as told:
@@ -121,7 +121,7 @@ async def test_nothing_is_noted_while_nobody_watches() -> None:
 
 @in_virtual_time
 async def test_reads_are_not_traffic() -> None:
-    """A request that takes no slot waits for nobody and keeps nobody waiting."""
+    """A request that takes no slot neither waits nor delays others."""
     async with a_dispatcher() as dispatcher, watching(dispatcher.traffic) as told:
         dispatcher.leave(dispatcher.ask(QWEN, ANN, Guest(), takes_slot=False))
         await asyncio.sleep(0)
@@ -131,7 +131,7 @@ async def test_reads_are_not_traffic() -> None:
 
 @in_virtual_time
 async def test_a_slow_watcher_learns_how_much_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It loses what it did not read, and nobody waits for it."""
+    """It loses what it did not read, and does not slow down others."""
     monkeypatch.setattr(traffic_module, "BEHIND", 2)
     traffic = Traffic()
     async with watching(traffic) as told:

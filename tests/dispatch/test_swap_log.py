@@ -19,7 +19,7 @@ def swap(age_s: float) -> ReportSwap:
 
 
 def test_one_line_per_swap(caplog: pytest.LogCaptureFixture) -> None:
-    """Who asked and waited how long, what was expected and what it took, who went and why."""
+    """The client and its wait, the expected and measured load, what was evicted and why."""
     caplog.set_level(logging.INFO)
     SwapDiary().write(swap(age_s=30), now=0)
 

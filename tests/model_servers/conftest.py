@@ -1,4 +1,4 @@
-"""A stage for the cast; after each test nobody of it may be left."""
+"""Fixtures for processes; after each test none of them may be left."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def test_an_order_larger_than_the_socket_gets_through(guard: Guard) -> Non
 
 
 async def test_an_order_that_nobody_waits_for_any_more_is_undone(guard: Guard) -> None:
-    """The wish was sent already, so what comes of it is ended."""
+    """The request was already sent, so the process is ended."""
     await (await guard.spawn(Order(TRUE, ("true",), {}), nowhere())).gone
     spawning = asyncio.get_running_loop().create_task(guard.spawn(FOR_EVER, nowhere()))
     await asyncio.sleep(0)
@@ -62,7 +62,7 @@ async def test_an_order_that_nobody_waits_for_any_more_is_undone(guard: Guard) -
 
 
 async def test_an_order_that_is_given_up_does_not_disturb_the_guards_burial(guard: Guard) -> None:
-    """Its answer never comes and nobody misses it."""
+    """Its answer never comes and is not missed."""
     assert guard.pid
     os.kill(guard.pid, signal.SIGSTOP)
     spawning = asyncio.get_running_loop().create_task(guard.spawn(FOR_EVER, nowhere()))

@@ -1,4 +1,4 @@
-"""A server that requests wait for and that answers nobody is noticed; one that works is left alone."""
+"""A server in use that does not answer is reported; one that works is left alone."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_a_server_that_answers_its_health_check_is_left_alone(stage: Stage
 
 
 async def test_a_server_of_one_thread_that_computes_is_left_alone(stage: Stage) -> None:
-    """It answers nobody meanwhile, but it works."""
+    """It does not answer meanwhile, but it works."""
     ready = await stage.ready(model("computes_when_asked"))
     reader, writer = await asyncio.open_connection("127.0.0.1", ready.upstream.address.port)
     writer.write(b"GET /compute HTTP/1.1\r\n\r\n")
@@ -233,7 +233,7 @@ async def test_no_server_is_blamed_where_it_cannot_be_asked(monkeypatch: pytest.
 
 
 async def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever hears of a server may fail at that, and the others are watched all the same."""
+    """A listener that raises does not end the watch."""
     other = NOBODY._replace(model=ModelName("llama"), launch=LaunchId(2))
     async with watching(NOBODY, other) as watched:
         watched.refuses.add(LAUNCH)

@@ -75,7 +75,7 @@ def test_the_servers_of_another_version_are_left_alone() -> None:
 
 
 async def test_a_wanderer_without_environment_ends_with_the_last_launch(stage: Stage) -> None:
-    """It cannot be told whose it is; when nobody is left to own it, it is ended."""
+    """Its owner cannot be determined; it is ended when no launch is left."""
     ready = await stage.ready(model("leaks_grandchildren", "wiped"))
     wanderer = int(await stage.said("grandchild "))
     await soon(lambda: not environment(wanderer))
@@ -85,7 +85,7 @@ async def test_a_wanderer_without_environment_ends_with_the_last_launch(stage: S
 
 
 async def test_a_wanderer_does_not_hold_up_the_end_of_a_launch(stage: Stage) -> None:
-    """It may be a neighbour's, so nobody waits for it."""
+    """It may belong to another launch, so this one does not wait for it."""
     neighbour = await stage.ready(model("dutiful"))
     ready = await stage.ready(model("leaks_grandchildren", "wiped"))
     wanderer = int(await stage.said("grandchild "))
@@ -112,7 +112,7 @@ async def test_a_killed_guard_takes_all_with_it(stage: Stage, how: str) -> None:
 
 
 async def test_a_guard_that_dies_before_it_answers_fails_the_start(stage: Stage) -> None:
-    """Nobody waits for ever for an answer that cannot come."""
+    """No start waits for ever for an answer that cannot come."""
     guard = await the_guard()
     os.kill(guard, signal.SIGSTOP)
     asyncio.get_running_loop().call_later(0.1, os.kill, guard, signal.SIGKILL)
@@ -256,7 +256,7 @@ async def test_where_no_record_can_be_kept_everything_else_works(tmp_path: Path)
 
 
 def test_what_has_a_guard_is_left_alone(house: Callable[..., House]) -> None:
-    """A second hotseat on the same machine ends nothing of the first, whoever is in its record."""
+    """A second hotseat on the same machine ends nothing of the first, whatever its record says."""
     first = house({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
     grandchild = grandchild_of(first)
     second = house({"part": ["dutiful"]})
@@ -319,7 +319,7 @@ class House:
         self.said: list[str] = json.loads(self.process.stdout.readline())
 
     def left(self) -> list[int]:
-        """Who of it is still there: itself, its guard, its servers and whatever they started."""
+        """What is still there: itself, its guard, its servers and whatever they started."""
         self.process.poll()
         return [pid for pid in all_pids() if self._mark in environment(pid)]
 
@@ -342,7 +342,7 @@ def house(tmp_path: Path) -> Iterator[Callable[..., House]]:
 
 
 def adopted_are_gone() -> bool:
-    """A killed house leaves its guard to us, and we collect it."""
+    """A killed hotseat leaves its guard to this process, which collects it."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

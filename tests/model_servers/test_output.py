@@ -82,7 +82,7 @@ def test_an_unfinished_line_is_told_too() -> None:
 
 
 def test_lines_since_a_place_leave_out_what_was_before() -> None:
-    """A launch is told apart from the one before, also when the ring has forgotten where that ended."""
+    """Output of the previous launch is left out, also if its end is no longer in the buffer."""
     output = Output()
     output.feed(b"old\n")
     place = output.written
@@ -172,7 +172,7 @@ async def test_a_follower_reads_lines_as_they_are_written() -> None:
 
 
 async def test_a_follower_who_falls_behind_is_told_what_it_misses() -> None:
-    """Nothing is buffered without bound for somebody who does not read."""
+    """Nothing is buffered without bound for a slow reader."""
     output = Output()
     lines = output.follow()
     first = asyncio.get_running_loop().create_task(anext(lines))
@@ -206,7 +206,7 @@ def copied(*pieces: tuple[ModelName, bytes]) -> bytes:
 
 
 def test_the_copy_has_no_terminal_escapes() -> None:
-    """Also where one of them comes in two pieces: no server can write to the clipboard of who runs hotseat."""
+    """Also if one comes in two pieces: no server can write to the operator's clipboard."""
     pieces = [(QWEN, b"\x1b]52;c;ZXZp"), (QWEN, b"bA==\x07tex"), (QWEN, b"t\x1b"), (QWEN, b"[2J\xc2\x9b2J\n")]
 
     assert copied(*pieces) == b"qwen: text2J\n"

@@ -44,7 +44,7 @@ async def test_a_server_started_by_a_script_is_ours(stage: Stage) -> None:
 
 
 async def test_the_engine_of_a_container_is_no_stranger(stage: Stage, tmp_path: Path) -> None:
-    """Whose port it is can be told only where the server runs in our sight."""
+    """The owner can be checked only if the server runs in a visible process."""
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\necho running\nsleep 1000 &\nwait\n")
     docker.chmod(0o755)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_a_lent_port_is_free_and_held() -> None:
-    """Nobody can take it while it is held, and its server can as soon as it is not."""
+    """No process can take it while it is held, and its server can as soon as it is not."""
     loan = Ports().lend()
     with pytest.raises(OSError) as refused, socket.socket() as rival:
         rival.bind(("127.0.0.1", loan.port))
@@ -96,7 +96,7 @@ async def test_a_port_comes_back_when_nothing_was_started(stage: Stage) -> None:
 
 
 async def test_a_fixed_port_that_is_answered_already_is_not_started_on(stage: Stage) -> None:
-    """The failure names whoever is there; nothing was started."""
+    """The failure names the process there; nothing was started."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         spec = model("", argv=played_by("dutiful", str(port)), proxy=f"http://localhost:{port}")

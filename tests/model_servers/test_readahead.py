@@ -1,4 +1,4 @@
-"""Files are brought into the page cache before their time: all of them, unless memory is short or nobody wants them."""
+"""Files are read into the page cache ahead: all of them, unless memory is short or reading is stopped."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ async def test_only_200_is_ready(stage: Stage, role: str, reason: str) -> None:
 async def test_a_server_that_never_answers_fails_at_its_time(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, probe_s: float
 ) -> None:
-    """One question without an answer does not outlast the health check, and nobody says that nothing listened."""
+    """A pending question does not outlast the health check, and the error does not say that nothing listened."""
     monkeypatch.setattr(readiness, "PROBE_TIMEOUT_S", probe_s)
     error = await stage.failed(model("hangs_health", health_check_timeout_s=1.0))
 
@@ -126,7 +126,7 @@ async def test_https_is_asked_by_name(stage: Stage, tmp_path: Path, monkeypatch:
 
 
 async def test_the_end_of_a_server_ends_the_questions(stage: Stage) -> None:
-    """Nobody keeps asking a server that is gone."""
+    """A server that is gone is no longer polled."""
     await stage.failed(model("dies_while_loading"))
 
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("ask ")]

@@ -1,4 +1,4 @@
-"""Hands that put servers to sleep and wake them, against a stand-in of vLLM and against the real llama-server."""
+"""Putting servers to sleep and waking them, with a fake vLLM and with the real llama-server."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_what_is_generated_is_not_aborted(stage: Stage) -> None:
     ],
 )
 async def test_a_server_that_does_not_sleep(stage: Stage, trouble: str, told: str) -> None:
-    """What it said, or that it said nothing, is told; its process is still there."""
+    """The error has its answer, or says that there was none; its process is still there."""
     ready = await stage.ready(vllm("--trouble", trouble))
     fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, known("vllm", "1", 0.5)))
 
@@ -154,7 +154,7 @@ async def test_a_server_that_does_not_wake(stage: Stage, trouble: str, told: str
 
 
 async def test_a_server_that_does_not_say_whether_it_sleeps(stage: Stage) -> None:
-    """Then nobody can know that its memory is free."""
+    """Then it is unknown whether its memory is free."""
     level = SleepLevel("1", (), (), check="/health", timeout_s=5)
     ready = await stage.ready(vllm())
     fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
@@ -175,7 +175,7 @@ async def test_a_server_that_keeps_its_connections(stage: Stage) -> None:
 
 @pytest.mark.parametrize("trouble", ["dies falling asleep", "dies waking"])
 async def test_a_server_that_dies_of_it(stage: Stage, trouble: str) -> None:
-    """Its end is told by whoever watches it, and nothing else is told after that."""
+    """Only its exit is reported."""
     ready = await stage.ready(vllm("--trouble", trouble))
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(stage.supervisor.watch(ready))
@@ -190,7 +190,7 @@ async def test_a_server_that_dies_of_it(stage: Stage, trouble: str) -> None:
 
 
 async def test_a_server_that_is_stopped_while_it_falls_asleep(stage: Stage) -> None:
-    """The stop wins, and nobody is told of a failure."""
+    """The stop wins, and no failure is reported."""
     ready = await stage.ready(vllm("--trouble", "sleep hangs"))
     async with asyncio.TaskGroup() as group:
         falling = group.create_task(stage.supervisor.put_to_sleep(put_to_sleep(ready)))
@@ -236,7 +236,7 @@ async def test_commands_instead_of_requests(stage: Stage, tmp_path: Path) -> Non
     [("false", "false exited with code 1"), ("no-such-program", "no-such-program"), ("sleep 60", "not fallen asleep")],
 )
 async def test_a_command_that_fails(stage: Stage, command: str, told: str) -> None:
-    """It is told, and nothing of the command is left."""
+    """The failure is reported, and nothing of the command is left."""
     level = SleepLevel("1", (step_of(command),), (), timeout_s=0.5)
     ready = await stage.ready(vllm())
     fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
@@ -247,7 +247,7 @@ async def test_a_command_that_fails(stage: Stage, command: str, told: str) -> No
 
 
 async def test_a_server_that_is_suspended_by_signals(stage: Stage) -> None:
-    """A stopped process answers nobody, and does again; that frees no memory, and shows how commands are used."""
+    """A stopped process does not answer until SIGCONT; that frees no memory, but shows how commands are used."""
     stop, go = (step_of(f"kill -{name} ${{PID}}") for name in ("STOP", "CONT"))
     level = SleepLevel("1", (stop,), (go,))
     ready = await stage.ready(vllm())

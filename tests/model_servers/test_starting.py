@@ -37,7 +37,7 @@ async def test_a_server_that_answers_is_ready(stage: Stage) -> None:
 
 
 async def test_a_server_is_asked_for_its_slots(stage: Stage) -> None:
-    """If it calls itself llama.cpp: to others it would be a request that nobody sent."""
+    """Only if its Server header is llama.cpp: for others the request would be unexpected."""
     telling, silent = await stage.ready(model("tells_its_slots")), await stage.ready(model("dutiful"))
 
     assert await stage.supervisor.ask_slots(telling) == SlotsLearned(telling.model, telling.launch, 3)
@@ -167,7 +167,7 @@ async def test_a_launch_that_is_stopped_before_it_has_a_process_never_gets_ready
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process(stage: Stage) -> None:
-    """Whoever gives up waiting does not leave a server behind."""
+    """A cancelled start does not leave a server behind."""
     command = stage.next_start(model("never_ready"))
     starting = asyncio.get_running_loop().create_task(stage.supervisor.start(command))
     await stage.said("loading tensors")
@@ -181,7 +181,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process(stage: Stage) -> None
 async def test_a_start_that_raises_what_nobody_foresaw_leaves_no_process(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bug of ours is nobody's server."""
+    """A bug in hotseat must not leave a process."""
     monkeypatch.setattr("hotseat.model_servers.launch.stranger_on", lambda *of_whom: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         await stage.supervisor.start(stage.next_start(model("dutiful")))
@@ -200,7 +200,7 @@ async def test_stopping_what_nobody_knows_does_nothing(stage: Stage) -> None:
 
 
 async def test_a_crash_is_told_with_the_last_words(stage: Stage) -> None:
-    """An end that nobody asked for explains itself."""
+    """An unexpected exit is reported with the last output."""
     ready = await stage.ready(model("dies_mid_stream"))
     _, writer = await asyncio.open_connection(ready.upstream.address.host, ready.upstream.address.port)
     writer.write(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -277,7 +277,7 @@ async def command_line(pid: int | None) -> bytes:
 
 @pytest.mark.parametrize(("gigabytes", "seconds"), [(0, 120), (6, 120), (7, 140), (400, 8000)])
 def test_large_files_may_take_long(gigabytes: int, seconds: int) -> None:
-    """Where nobody says how long: two minutes, or what a slow disk takes."""
+    """Without a configured limit: two minutes, or what a slow disk takes."""
     assert deadline_s(gigabytes * 10**9) == seconds
 
 

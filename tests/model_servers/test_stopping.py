@@ -25,7 +25,7 @@ SOON_S = 10.0
 
 
 async def test_a_server_is_asked_with_sigterm(stage: Stage) -> None:
-    """It may tidy up, and its exit code is told."""
+    """It may clean up, and its exit code is reported."""
     ready = await stage.ready(model("tells_of_sigterm"))
     how = await stage.end(ready)
 
@@ -34,7 +34,7 @@ async def test_a_server_is_asked_with_sigterm(stage: Stage) -> None:
 
 
 async def test_a_stop_takes_milliseconds(stage: Stage) -> None:
-    """The end is told when it happens, not when somebody looks."""
+    """The exit is reported when it happens, not at the next poll."""
     assert min([await time_to_stop(stage) for _ in range(TRIES)]) < 0.1
 
 
@@ -69,7 +69,7 @@ async def test_two_stops_are_one(stage: Stage) -> None:
 
 
 async def test_a_stop_that_is_cancelled_still_ends_the_server(stage: Stage) -> None:
-    """Whoever has no time left to wait gets the impolite end."""
+    """A cancelled stop kills the server at once."""
     ready = await stage.ready(model("ignores_sigterm", unload_timeout_s=60))
     stopping = asyncio.get_running_loop().create_task(stage.stop(ready))
     await asyncio.sleep(0)
@@ -80,7 +80,7 @@ async def test_a_stop_that_is_cancelled_still_ends_the_server(stage: Stage) -> N
 
 
 async def test_a_stop_command_is_run_instead_of_sigterm(stage: Stage, tmp_path: Path) -> None:
-    """It is told the pid of the server, which then ends by what the command does."""
+    """It gets the pid of the server, which then ends by what the command does."""
     note = tmp_path / "note"
     ready = await stage.ready(model("tells_of_sigterm", stop=played_by("stop_politely", "${PID}", str(note))))
     how = await stage.end(ready)

@@ -32,5 +32,5 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def yard(stage: Stage) -> Playbook:
-    """A house with room for one of qwen, llama and gemma at a time."""
+    """Memory for one of qwen, llama and gemma at a time."""
     return stage(one_at_a_time("qwen", "llama", "gemma"))

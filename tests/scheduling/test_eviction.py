@@ -1,4 +1,4 @@
-"""Who goes: the cheapest set that makes enough room."""
+"""Which models are evicted: the cheapest set that frees enough memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_whoever_is_not_needed_is_let_off(stage: Stage) -> None:
 
 
 def test_a_swap_is_reported_when_it_is_complete(stage: Stage) -> None:
-    """Who asked and how long, who went and why, the load as expected and as measured."""
+    """The client and its wait, what was evicted and why, the load as expected and as measured."""
     yard = stage(with_budget(model("old", gib=20), model("new", gib=20)))
     used(yard, "old", 1, load_s=10, for_s=5)
     yard.at(40) >> arrives(2, "new", "alice") << stops("old")

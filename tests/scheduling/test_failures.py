@@ -1,4 +1,4 @@
-"""Servers that do not start, or die: who is told what, and when they are tried again."""
+"""Servers that fail to start, or die: what clients are told, and when a new start is tried."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def test_a_failed_start_is_told_to_all_who_waited(yard: Playbook) -> None:
-    """Everybody who waited for the model hears why, and nobody that he should come back later."""
+    """Every waiting request gets the reason, and no Retry-After."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "qwen") << nothing
 
@@ -45,7 +45,7 @@ def test_a_failed_start_is_told_to_all_who_waited(yard: Playbook) -> None:
 
 
 def test_after_a_failed_start_the_next_request_tries_again_at_once(yard: Playbook) -> None:
-    """Whoever repaired what was wrong, or was merely unlucky, need not wait."""
+    """After a repair, or mere bad luck, no request needs to wait."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> failed("qwen") << refuses(1)
     assert yard.phase("qwen") is Phase.COLD
@@ -93,7 +93,7 @@ def test_a_server_that_dies_before_it_has_answered_anybody_counts_like_a_failed_
 
 
 def test_a_server_that_dies_after_an_answer_starts_again_time_after_time(yard: Playbook) -> None:
-    """It works: somebody killed it, or a rare request does."""
+    """It works: it was killed, or a rare request crashes it."""
     for ticket in (1, 2, 3, 4):
         yard >> arrives(ticket, "qwen") << starts("qwen")
         yard >> ready("qwen") << grants(ticket)
@@ -131,7 +131,7 @@ def test_what_a_server_wrote_is_not_told_to_those_who_ask(yard: Playbook) -> Non
 
 
 def test_an_explicit_load_forgives(yard: Playbook) -> None:
-    """An operator who fixed something need not wait for the rest to end."""
+    """An operator who fixed something need not wait for the backoff to end."""
     yard.with_resting("qwen")
 
     yard >> load(1, "qwen") << starts("qwen")
@@ -139,7 +139,7 @@ def test_an_explicit_load_forgives(yard: Playbook) -> None:
 
 
 def test_others_pass_when_it_fails(yard: Playbook) -> None:
-    """The room of a model that failed is used by whoever waits next."""
+    """The memory of a model that failed goes to the next waiting one."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing
 
@@ -168,7 +168,7 @@ def test_a_lease_from_before_the_crash_does_not_count_for_the_successor(yard: Pl
 
 
 def test_a_crash_is_told_in_words(yard: Playbook) -> None:
-    """Whoever looks at the model afterwards can read what happened."""
+    """The view of the model says afterwards what happened."""
     yard.with_ready("qwen", 1)
     yard >> exited("qwen") << nothing
 
@@ -177,7 +177,7 @@ def test_a_crash_is_told_in_words(yard: Playbook) -> None:
 
 
 def test_those_who_waited_for_a_slot_when_it_crashed(stage: Stage) -> None:
-    """The first crash is repaired at once: who had not been forwarded yet does not notice."""
+    """The first crash is repaired at once: requests that had not been forwarded do not notice."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1)))
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "qwen") << nothing
@@ -187,7 +187,7 @@ def test_those_who_waited_for_a_slot_when_it_crashed(stage: Stage) -> None:
 
 
 def test_the_second_crash_in_a_row_is_told_to_those_who_wait(stage: Stage) -> None:
-    """A server that keeps dying rests, and nobody waits for it meanwhile."""
+    """A server that keeps dying backs off, and no request waits for it meanwhile."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1)))
     yard.with_ready("qwen", 1)
     yard >> exited("qwen") << nothing
@@ -199,7 +199,7 @@ def test_the_second_crash_in_a_row_is_told_to_those_who_wait(stage: Stage) -> No
 
 
 def test_a_crash_while_draining(yard: Playbook) -> None:
-    """A victim that dies before it was drained makes room all the same."""
+    """A victim that dies before it was drained frees its memory all the same."""
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
     yard.at(50) >> clock << nothing
@@ -209,7 +209,7 @@ def test_a_crash_while_draining(yard: Playbook) -> None:
 
 
 def test_a_crash_while_being_stopped_is_an_exit(yard: Playbook) -> None:
-    """However a server ends that was told to end, it ended as asked."""
+    """However a server ends after it was told to stop, that is the exit as asked."""
     yard.with_ready("qwen")
     yard >> unload(1, "qwen") << stops("qwen")
     yard >> exited("qwen") << confirms(1)
@@ -218,7 +218,7 @@ def test_a_crash_while_being_stopped_is_an_exit(yard: Playbook) -> None:
 
 
 def test_an_unresponsive_server_is_stopped_and_started_for_the_next(yard: Playbook) -> None:
-    """Whoever uses it is cut with the reason; its room is free when its process is gone, and then it starts anew."""
+    """Its requests are cut with the reason; when its process is gone its memory is free, and it starts again."""
     yard.with_ready("qwen")
     yard >> arrives(1, "qwen") << grants(1)
     yard >> unresponsive("qwen") << cuts(1)

@@ -1,4 +1,4 @@
-"""Each client has a bounded number of places in the line of a model: a flood waits for itself, not others for it."""
+"""Each client has a bounded number of places in the queue of a model: a flood delays itself, not others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def flooded(stage: Stage) -> Playbook:
 
 
 def test_a_flood_delays_others_by_its_places_only(stage: Stage) -> None:
-    """Whoever comes after it waits for eight requests, not for 600."""
+    """A later request waits for eight requests, not for 600."""
     yard = flooded(stage)
     yard >> arrives(1000, "qwen", "person") << nothing
     served = [1, *range(100, 100 + PLACES), 1000, 100 + PLACES]
@@ -38,7 +38,7 @@ def test_a_flood_delays_others_by_its_places_only(stage: Stage) -> None:
 
 
 def test_few_requests_are_served_as_they_came(stage: Stage) -> None:
-    """Who stays within his places is first come, first served."""
+    """Within a client's places it is first come, first served."""
     yard = one_slot(stage)
     for ticket, client in enumerate("aaabbc", start=2):
         yard >> arrives(ticket, "qwen", client) << nothing
@@ -48,7 +48,7 @@ def test_few_requests_are_served_as_they_came(stage: Stage) -> None:
 
 
 def test_the_line_is_shown_as_it_will_be_served(stage: Stage) -> None:
-    """Each is told how many are ahead of him, which is not always how many came before."""
+    """Each shows how many are ahead, which is not always how many came before."""
     yard = flooded(stage)
     yard.at(14) >> leaves(1) << grants(100)
     yard >> arrives(1000, "qwen", "person") << nothing
@@ -62,7 +62,7 @@ def test_the_line_is_shown_as_it_will_be_served(stage: Stage) -> None:
 
 
 def test_giving_up_in_the_line_and_behind_it(stage: Stage) -> None:
-    """A place that comes free is the client's next request's; who gives up behind the line frees none."""
+    """A free place goes to the client's next request; leaving from behind the queue frees none."""
     yard = flooded(stage)
     yard >> leaves(100) << nothing
     yard >> leaves(100 + PLACES + 1) << nothing

@@ -99,7 +99,7 @@ def test_a_pinned_member_of_the_same_group(stage: Stage) -> None:
 
 
 def test_a_pinned_model_that_an_operator_stopped(stage: Stage) -> None:
-    """A pinned model that is not running is in nobody's way."""
+    """A pinned model that is not running blocks no other."""
     yard = stage(in_groups(models=(model("qwen", pinned=True), "llama")))
 
     yard >> arrives(1, "llama") << starts("llama")

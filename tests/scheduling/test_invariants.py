@@ -120,7 +120,7 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
     ],
 )
 def test_a_broken_promise_is_told(break_it: Callable[[State], None], told: str) -> None:
-    """Each broken promise is told with the model's story."""
+    """Each violation names the model and its phase."""
     state = a_sound_state()
     break_it(state)
 
@@ -139,7 +139,7 @@ def test_too_much_memory_is_told() -> None:
 
 
 def test_an_empty_house_with_a_line_is_told() -> None:
-    """Somebody waits and nothing is done about it."""
+    """A request waits and nothing is done about it."""
     state = State(one_at_a_time("qwen", "llama"))
     state.line.join(TICKET)
 

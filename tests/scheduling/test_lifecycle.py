@@ -12,7 +12,7 @@ from hotseat.scheduling.lifecycle import TABLE, Move, Phase, after, diagram
 
 @pytest.mark.parametrize(("phase", "move"), [pair for pair in itertools.product(Phase, Move) if pair not in TABLE])
 def test_a_move_that_is_not_in_the_table_cannot_happen(phase: Phase, move: Move) -> None:
-    """Asking for it is a bug, told with the model's story."""
+    """Asking for it is a bug; the error says what the model was doing."""
     with pytest.raises(InvalidMove, match=f"a {phase.value} model cannot {move.value}: qwen, of all models"):
         after(phase, move, "qwen, of all models")
 

@@ -30,7 +30,7 @@ def test_no_evidence_no_linger() -> None:
 
 
 def test_a_client_that_always_returns_is_waited_for() -> None:
-    """A little longer than it usually takes, because nobody returns to the millisecond."""
+    """A little longer than it usually takes, because clients are not exact."""
     assert 0.5 < linger_s(habit(0.5, 0.5), 10, 0, ONE_WAITS, 60) < 0.7
 
 
@@ -40,7 +40,7 @@ def test_what_has_passed_already_counts() -> None:
 
 
 def test_a_gap_that_is_over_is_not_waited_for() -> None:
-    """Who did not come when he usually does is not expected any more."""
+    """A client that did not return at its usual time is not expected any more."""
     assert linger_s(habit(0.5, 0.5), 10, 1, ONE_WAITS, 60) == 0
 
 
@@ -68,7 +68,7 @@ def test_the_next_use() -> None:
 
 
 def test_a_closed_loop_keeps_its_model_between_two_requests(yard: Playbook) -> None:
-    """Once it has come back twice, the third time it is waited for, and nobody is swapped."""
+    """After two returns the model is kept for the third, and nothing is swapped."""
     yard.with_ready("qwen", 1)
     for start, ticket in ((20, 1), (21, 2), (22, 3)):
         yard.at(start) >> leaves(ticket) << nothing
@@ -106,7 +106,7 @@ def test_one_client_going_to_and_fro_is_never_waited_for(yard: Playbook) -> None
 
 
 def test_two_unused_models_are_both_worth_waiting_for(stage: Stage) -> None:
-    """The house is looked at again when the first of them is not any more."""
+    """The next check is when the first of them is no longer worth it."""
     yard = stage(with_budget(model("a", gib=12), model("b", gib=12), model("new", gib=24)))
     yard.scheduler.habits.adopt({"a": {"returns": [15, 15]}, "b": {"returns": [7, 7]}})
     yard.with_ready("a").with_ready("b")

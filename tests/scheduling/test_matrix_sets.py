@@ -48,7 +48,7 @@ def test_a_third_model_takes_the_place_of_the_cheaper_one(stage: Stage) -> None:
 
 
 def test_a_busy_model_that_has_to_go_finishes_its_turn(stage: Stage) -> None:
-    """The set is chosen by its price; whoever is outside of it keeps its turn like anybody."""
+    """The set is chosen by its price; models outside of it keep their turns as always."""
     yard = stage(in_sets(*PAIRS, models=("coder", "embed", "rerank"), coder=5))
     yard.with_ready("coder").with_ready("embed", 1)
     yard >> arrives(2, "rerank") << wakes_at(60)

@@ -37,7 +37,7 @@ def test_everybody_who_waits_is_in_the_rotation(stage: Stage) -> None:
 
 
 def test_a_stretch_ends_in_time(stage: Stage) -> None:
-    """Older requests may go first, but not beyond what was promised to those who wait."""
+    """Older requests may go first, but not beyond the promised time."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), "llama", max_wait_s=65))
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "qwen", "someone else") << nothing
@@ -62,7 +62,7 @@ def test_what_cannot_be_kept_is_said(stage: Stage) -> None:
 
 
 def test_models_that_fit_together_do_not_compete(stage: Stage) -> None:
-    """Nobody waits for a load that is not needed."""
+    """No model waits for a load that is not needed."""
     yard = stage(with_budget(model("a", gib=10), model("b", gib=10), max_wait_s=15))
     yard.with_ready("a").with_ready("b")
 

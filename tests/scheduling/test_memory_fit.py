@@ -114,7 +114,7 @@ def test_an_idle_model_leaves_before_a_busy_one(stage: Stage) -> None:
 
 
 def test_whoever_does_not_help_is_let_off(stage: Stage) -> None:
-    """A model is not stopped if the others that must go make enough room without it."""
+    """A model is not stopped if the other victims free enough memory without it."""
     yard = stage(with_budget(model("small", gib=2), model("large", gib=20), model("wanted", gib=21)))
     yard.with_ready("small").with_ready("large")
 
@@ -153,7 +153,7 @@ def test_two_devices_do_not_mix(stage: Stage) -> None:
 
 
 def test_a_model_across_two_devices(stage: Stage) -> None:
-    """A model that needs both devices waits until both have room."""
+    """A model that needs both devices waits until both have enough memory."""
     yard = stage(with_budget(model("a", gib=10, on=0), model("b", gib=10, on=1), wide(10), gib={0: 12, 1: 12}))
     yard.with_ready("a").with_ready("b")
     yard >> arrives(1, "wide") << stops("a") << stops("b")
@@ -171,7 +171,7 @@ def test_the_figures_are_those_of_the_device_that_is_short(stage: Stage) -> None
 
 
 def test_no_eviction_before_the_loader_is_free(stage: Stage) -> None:
-    """Memory is not emptied while another load that somebody waits for is under way."""
+    """Memory is not freed while another load that requests wait for is in progress."""
     yard = stage(with_budget(model("a", gib=8), model("b", gib=8), model("c", gib=12)))
     yard.with_ready("a")
     yard >> arrives(1, "b") << starts("b")
@@ -182,7 +182,7 @@ def test_no_eviction_before_the_loader_is_free(stage: Stage) -> None:
 
 
 def test_a_long_drain_does_not_keep_a_small_model_waiting(stage: Stage) -> None:
-    """What fits beside all that run now and all to whom room is promised is started at once."""
+    """A model that fits beside all running models and all promised memory is started at once."""
     yard = stage(with_budget(model("a", gib=20), model("b", gib=20), model("tiny", gib=2)))
     yard.with_ready("a", 1)
     yard >> arrives(2, "b") << wakes_at(50)

@@ -1,4 +1,4 @@
-"""Memory as it is measured: figures that are learned, others on the device, and people who have precedence."""
+"""Measured memory: learned figures, other programs on the device, and yielding."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_estimate_counts_where_nothing_is_declared(stage: Stage) -> None:
 
 
 def test_a_declared_figure_stands_against_an_estimate(stage: Stage) -> None:
-    """The configuration is the word of whoever knows."""
+    """The configuration wins."""
     yard = stage(with_budget(replace(guessed("qwen", 23), memory={gpu(0): GIB}), model("llama", gib=20)))
 
     assert yard.view("qwen").footprint == Footprint({gpu(0): GIB}, Source.DECLARED)
@@ -96,7 +96,7 @@ def test_what_was_measured_replaces_the_estimate(stage: Stage) -> None:
 
 
 def test_a_server_that_was_not_used_yet_keeps_its_estimate(stage: Stage) -> None:
-    """Pages that nobody has touched are not there, but they will be."""
+    """Untouched pages do not exist yet, but they will."""
     yard = stage(with_budget(guessed("qwen", 20)))
     yard.with_ready("qwen")
     yard >> measured("qwen", 3) << nothing
@@ -106,7 +106,7 @@ def test_a_server_that_was_not_used_yet_keeps_its_estimate(stage: Stage) -> None
 
 
 def test_a_model_without_any_figure_is_measured(stage: Stage) -> None:
-    """It has a whole device to itself only until somebody has seen what it takes."""
+    """It has a whole device to itself only until it was measured."""
     yard = stage(with_budget(model("qwen"), model("llama", gib=10)))
     yard.with_ready("qwen", 1)
     yard >> measured("qwen", 12) << nothing
@@ -138,7 +138,7 @@ def test_a_declared_figure_stands_against_what_was_measured(stage: Stage) -> Non
 
 
 def test_a_measurement_of_a_process_that_is_gone(stage: Stage) -> None:
-    """It says nothing about anybody who is there."""
+    """It says nothing about a current process."""
     yard = stage(with_budget(guessed("qwen", 4)))
     yard.with_ready("qwen", 1)
     yard >> MemoryMeasured(ModelName("qwen"), LaunchId(99), {gpu(0): GIB}) << nothing
@@ -161,7 +161,7 @@ def test_a_measurement_of_a_process_whose_configuration_has_changed(stage: Stage
 
 
 def test_an_idle_model_leaves_when_others_come(stage: Stage) -> None:
-    """The cheapest of them; whoever is in use stays."""
+    """The cheapest of them; models in use stay."""
     yard = stage(with_budget(*(model(name, gib=8) for name in ("a", "b", "c"))))
     yard.with_ready("a", 1).with_ready("b", 2).with_ready("c", 3)
     yard.at(40) >> leaves(2) << nothing
@@ -232,7 +232,7 @@ def test_what_others_take_is_remembered_over_a_reload(stage: Stage) -> None:
 
 
 def test_everybody_makes_way(yard: Playbook) -> None:
-    """A model in use finishes its requests first; whoever asks meanwhile hears why not."""
+    """A model in use finishes its requests first; new requests are refused with the reason."""
     yard.with_ready("qwen", 1)
     yard >> GAME << nothing
     yard >> arrives(2, "qwen") << refuses(2, MakingWay)
@@ -243,7 +243,7 @@ def test_everybody_makes_way(yard: Playbook) -> None:
 
 
 def test_a_load_is_given_up_to_make_way(yard: Playbook) -> None:
-    """Also one that somebody waits for: he is told at once."""
+    """Also one that requests wait for: they are refused at once."""
     yard >> arrives(1, "qwen") << starts("qwen")
 
     yard >> GAME << refuses(1, MakingWay) << stops("qwen", cause=Cause.YIELD)
@@ -267,7 +267,7 @@ def test_way_is_made_on_one_device_only(stage: Stage) -> None:
 
 
 def test_who_waits_for_another_device_waits_on(stage: Stage) -> None:
-    """Only those are refused who need what somebody else has now."""
+    """Only requests that need the yielded device are refused."""
     yard = stage(with_budget(model("near", gib=8), model("far", gib=8, on=1), gib={0: 24, 1: 24}))
     yard >> arrives(1, "far") << starts("far")
 
@@ -276,7 +276,7 @@ def test_who_waits_for_another_device_waits_on(stage: Stage) -> None:
 
 
 def test_one_device_without_budgets_is_every_device(yard: Playbook) -> None:
-    """Nobody knows who is where."""
+    """It is unknown which model is where."""
     yard.with_ready("qwen")
 
     yard >> WayMade("training", frozenset({gpu(0)})) << stops("qwen")
@@ -295,7 +295,7 @@ def test_models_that_do_not_make_way_are_told(yard: Playbook) -> None:
 
 
 def test_a_crowd_that_nobody_looks_at_is_told(stage: Stage) -> None:
-    """Whoever changes a figure must say that there may be a crowd now."""
+    """A changed figure must set `may_be_crowded`."""
     yard = stage(with_budget(guessed("qwen", 6)))
     yard.with_ready("qwen")
     state = yard.scheduler._state
@@ -309,7 +309,7 @@ def test_a_crowd_that_nobody_looks_at_is_told(stage: Stage) -> None:
 
 
 class Weighed:
-    """A house whose servers take what they like, with others on its device; judges every start by what is known."""
+    """Servers use random amounts of memory beside other programs; every start is checked against what is known."""
 
     def __init__(self) -> None:
         names = ("a", "b", "c", "d")
@@ -359,7 +359,7 @@ class Weighed:
 
 @given(st.data())
 def test_nothing_is_started_beyond_what_is_known(data: st.DataObject) -> None:
-    """Whatever is measured, whoever comes: a start always fits into what the device has left for models."""
+    """Whatever is measured: a start always fits into what the device has left for models."""
     house = Weighed()
     for _ in range(data.draw(st.integers(1, 40))):
         name = data.draw(st.sampled_from(house.names))

@@ -91,7 +91,7 @@ def test_loads_beside_another_are_not_believed(stage: Stage) -> None:
 
 
 def test_stops_are_measured(yard: Playbook) -> None:
-    """From the wish to the last process."""
+    """From the command to the last process."""
     assert Habits().stop_s(QWEN) == UNKNOWN_STOP_S
     yard.with_ready("qwen")
     yard.at(20) >> arrives(1, "llama") << stops("qwen")
@@ -120,7 +120,7 @@ def test_a_long_request_is_forgotten_slowly() -> None:
 
 
 def test_gaps_are_kept_while_the_model_is_away(yard: Playbook) -> None:
-    """How soon somebody comes back says as much about a model that had to go."""
+    """The time to the next use says as much about a model that was evicted."""
     yard.with_ready("qwen", 1)
     yard.at(11) >> leaves(1) << nothing
     yard.at(12) >> arrives(2, "llama", "another") << stops("qwen")
@@ -130,7 +130,7 @@ def test_gaps_are_kept_while_the_model_is_away(yard: Playbook) -> None:
 
 
 def test_reads_are_no_use(yard: Playbook) -> None:
-    """A dashboard that looks every second says nothing about who comes back."""
+    """A dashboard that polls every second says nothing about reuse."""
     yard.with_ready("qwen", 1)
     yard.at(11) >> leaves(1) << nothing
     yard.at(12) >> arrives(2, "qwen", reads=True) << grants(2)

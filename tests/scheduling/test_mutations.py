@@ -206,7 +206,7 @@ PLANTED: list[tuple[Any, str, Any]] = [
 
 @contextmanager
 def planted(where: Any, name: str, bug: Any) -> Iterator[None]:
-    """The house with one bug in it, for as long as the block lasts."""
+    """The scheduler with one bug, within the block."""
     with (
         patch.object(where, name, bug),
         patch.object(settle, "_pass", pass_with_a_fuse),
@@ -216,7 +216,7 @@ def planted(where: Any, name: str, bug: Any) -> Iterator[None]:
 
 
 def pass_with_a_fuse(transitions: Moves) -> Instant:
-    """A bug may keep the house from ever coming to rest: that counts as found, and must not fill the memory."""
+    """A bug may keep `settle` from ending: that counts as found, and must not fill the memory."""
     if len(transitions.commands) > MANY_COMMANDS:
         raise Broken("the house does not come to rest")
     return PASS(transitions)

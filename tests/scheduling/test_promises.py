@@ -47,7 +47,7 @@ def test_s1_requests_for_a_resident_model_cannot_starve_a_waiting_one(yard: Play
 
 
 def test_s2_nothing_is_evicted_for_a_model_that_cannot_be_had(stage: Stage) -> None:
-    """Whether it fits once everybody left who may is computed before anybody is asked to leave."""
+    """Whether it fits once every model left that may is computed before any is stopped."""
     house = with_budget(model("pin", gib=6, pinned=True), model("a", gib=9), model("b", gib=9), model("big", gib=19))
     yard = stage(house)
     yard.with_ready("pin").with_ready("a").with_ready("b")
@@ -66,7 +66,7 @@ def test_s3_a_grant_holds_its_model_before_the_client_knows(yard: Playbook) -> N
 
 
 def test_s3_one_victim_serves_one_waiter(yard: Playbook) -> None:
-    """Two who wait for the room of the same model: one gets it, the other waits for the next."""
+    """Two claims for the memory of one model: one gets it, the other waits for the next."""
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen")
     yard >> arrives(2, "gemma") << nothing
@@ -91,7 +91,7 @@ def test_s4_a_stopping_process_is_never_revived(yard: Playbook) -> None:
 
 
 def test_s5_the_age_of_the_oldest_ticket_can_be_watched(yard: Playbook) -> None:
-    """Whoever watches over the house sees since when the first of those waiting waits."""
+    """Monitoring sees since when the oldest request waits."""
     yard.with_ready("qwen", 1)
     yard.at(12) >> arrives(2, "llama") << wakes_at(52)
     yard.at(13) >> arrives(3, "gemma") << nothing
@@ -121,7 +121,7 @@ def test_i2_a_model_has_one_process(yard: Playbook) -> None:
 
 
 def test_i8_a_cancelled_request_frees_its_slot(stage: Stage) -> None:
-    """Who hangs up in mid-answer makes place for the next at once."""
+    """A client that disconnects during its response frees its slot at once."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1)))
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "qwen") << nothing

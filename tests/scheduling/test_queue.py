@@ -1,4 +1,4 @@
-"""The line keeps its order and forgets nobody."""
+"""The queue keeps its order and loses no ticket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def line_of(*tickets: Ticket) -> Line:
 
 
 def test_tickets_wait_in_the_order_they_came() -> None:
-    """Each model has a line of its own."""
+    """Each model has its own queue."""
     line = line_of(ticket(1), ticket(2, LLAMA), ticket(3))
 
     assert [each.id for each in line.waiting_for(QWEN)] == [1, 3]
@@ -29,7 +29,7 @@ def test_tickets_wait_in_the_order_they_came() -> None:
 
 
 def test_leaving_from_the_middle() -> None:
-    """Whoever leaves is gone, and the others keep their places."""
+    """A ticket that leaves is gone, and the others keep their places."""
     line = line_of(ticket(1), ticket(2), ticket(3))
 
     assert line.leave(TicketId(2)) == ticket(2)
@@ -45,7 +45,7 @@ def test_leaving_a_line_one_is_not_in() -> None:
 
 
 def test_a_model_nobody_waits_for() -> None:
-    """When the last one leaves, the model disappears from the line."""
+    """When its last ticket leaves, the model has no entry."""
     line = line_of(ticket(1))
     line.leave(TicketId(1))
 
@@ -55,7 +55,7 @@ def test_a_model_nobody_waits_for() -> None:
 
 
 def test_the_oldest() -> None:
-    """The age of a line is the age of its head."""
+    """The age of a queue is the age of its first ticket."""
     line = line_of(ticket(1, since=3), ticket(2, since=5))
     line.leave(TicketId(1))
 

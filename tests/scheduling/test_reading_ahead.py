@@ -1,4 +1,4 @@
-"""While one model makes room for another, the files of the other are brought near."""
+"""While memory is freed for a model, its files are read into the page cache."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_nothing_is_read_ahead_while_the_turn_lasts(yard: Playbook) -> None:
 
 
 def test_files_are_read_also_where_an_operator_made_the_room(stage: Stage) -> None:
-    """Whoever leaves, for whatever reason, leaves room."""
+    """Memory is freed for whatever reason a model leaves."""
     yard = stage(one_at_a_time("qwen", "llama")).with_ready("qwen", 1)
     yard >> unload(7, "qwen")
     yard._unasserted.clear()
@@ -79,7 +79,7 @@ def test_reading_ends_when_nobody_wants_the_model_any_more(draining: Playbook) -
 
 
 def test_reading_ends_with_the_house(draining: Playbook) -> None:
-    """A shutdown refuses whoever waits."""
+    """A shutdown refuses waiting requests."""
     draining >> shutdown() << refuses(2)
 
     assert draining.reading == {}

@@ -1,4 +1,4 @@
-"""Everybody who waits has one reason, an estimate and, where it can be promised, a latest time."""
+"""Every waiting request has one reason, an estimate and, if possible, a latest time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_load(yard: Playbook) -> None:
 
 
 def test_a_drain(yard: Playbook) -> None:
-    """Who has to leave, what it still does, and what follows."""
+    """Which model has to leave, what it still does, and what follows."""
     yard.with_ready("qwen", 1)
     yard.at(20) >> leaves(1) << nothing
     yard >> arrives(2, "qwen") << grants(2)
@@ -89,7 +89,7 @@ def test_older_requests_of_the_resident(stage: Stage) -> None:
 
 
 def test_a_load_that_is_nearly_done(yard: Playbook) -> None:
-    """Nobody waits for it any more, but stopping it would take as long as the rest."""
+    """No request waits for it, but stopping it would take as long as the rest."""
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen")
     yard >> exited("qwen") << starts("llama")
@@ -146,7 +146,7 @@ def test_nothing_is_promised_before_anything_is_known(yard: Playbook) -> None:
 
 
 def test_between_a_fact_and_its_decision(yard: Playbook) -> None:
-    """Who looks before the timer was told still gets a true sentence."""
+    """A look before the timer event still gets a true sentence."""
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
 
@@ -168,7 +168,7 @@ def test_a_full_line_says_when_to_come_back(stage: Stage) -> None:
 
 
 def test_a_house_that_is_slow_to_answer(stage: Stage) -> None:
-    """Nobody is sent away for more than a minute."""
+    """Retry-After is never more than a minute."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), max_queue=1))
     yard.with_ready("qwen", 1)
     yard.at(500) >> leaves(1) << nothing
@@ -180,7 +180,7 @@ def test_a_house_that_is_slow_to_answer(stage: Stage) -> None:
 
 
 def test_pinned_neighbours_are_no_reason(stage: Stage) -> None:
-    """Who can never leave is not what somebody waits for."""
+    """A model that can never leave is not a reason to wait."""
     yard = stage(with_budget(model("pin", gib=4, pinned=True), model("a", gib=20), model("b", gib=20)))
     yard.with_ready("pin").with_ready("a", 1)
     yard >> arrives(2, "b") << wakes_at(60)

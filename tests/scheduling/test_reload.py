@@ -1,4 +1,4 @@
-"""The configuration changes under a running house."""
+"""The configuration changes while models run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_changed_model_in_use(yard: Playbook) -> None:
 
 
 def test_a_changed_model_that_is_idle(yard: Playbook) -> None:
-    """An idle model is stopped at once and not started before somebody asks."""
+    """An idle model is stopped at once and not started before the next request."""
     yard.with_ready("qwen")
 
     yard >> changed(NEW_QWEN) << stops("qwen", cause=Cause.CONFIGURATION)
@@ -72,7 +72,7 @@ def test_a_changed_model_that_is_idle(yard: Playbook) -> None:
 
 
 def test_a_changed_model_that_is_loading(yard: Playbook) -> None:
-    """The load under the old recipe is given up; those who wait are served by the new one."""
+    """The load with the old recipe is abandoned; waiting requests are served with the new one."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> changed(NEW_QWEN) << stops("qwen")
     yard >> failed("qwen") << starts("qwen", launch=2)
@@ -115,7 +115,7 @@ def test_only_time_limits_changed(yard: Playbook) -> None:
 
 
 def test_a_removed_model_that_somebody_waits_for(yard: Playbook) -> None:
-    """Who waits for a model that is no more is told so."""
+    """Requests that wait for a removed model are refused with the reason."""
     yard.with_ready("llama", 1)
     yard >> arrives(2, "qwen") << wakes_at(50)
 
@@ -135,7 +135,7 @@ def test_a_removed_model_in_use(yard: Playbook) -> None:
 
 
 def test_a_removed_model_that_is_loading(yard: Playbook) -> None:
-    """Its load is given up, and its room goes to whoever waits."""
+    """Its load is abandoned, and its memory goes to the next waiting model."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing
     yard >> changed(without(HOUSE, "qwen")) << refuses(1, UnknownModel) << stops("qwen")
@@ -174,7 +174,7 @@ def test_a_removed_model_comes_back_while_it_drains(yard: Playbook) -> None:
 
 
 def test_a_change_during_a_swap(yard: Playbook) -> None:
-    """The model that room is being made for is started under the newest recipe."""
+    """The model that memory is being freed for is started with the newest recipe."""
     yard.with_ready("llama")
     yard >> arrives(1, "qwen") << stops("llama")
     yard >> changed(NEW_QWEN) << nothing

@@ -33,21 +33,21 @@ def test_the_first_request_starts_its_model(yard: Playbook) -> None:
 
 
 def test_a_start_says_who_waits(yard: Playbook) -> None:
-    """The reason of a start is the line it was started for."""
+    """The reason of a start is the requests it is for."""
     yard >> arrives(1, "qwen") << starts("qwen")
 
     assert yard.because == "1 request waits for it"
 
 
 def test_a_request_for_a_ready_model(yard: Playbook) -> None:
-    """Who finds the model ready does not wait."""
+    """A request that finds its model ready does not wait."""
     yard.with_ready("qwen", 1)
 
     yard >> arrives(2, "qwen") << grants(2, "qwen")
 
 
 def test_requests_for_a_loading_model_share_the_load(yard: Playbook) -> None:
-    """One load serves everybody who waits for it, in the order they came."""
+    """One load serves all requests that wait for it, in order of arrival."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "qwen") << nothing
     yard >> arrives(3, "qwen") << nothing
@@ -56,7 +56,7 @@ def test_requests_for_a_loading_model_share_the_load(yard: Playbook) -> None:
 
 
 def test_a_departed_client_does_not_cause_a_load(yard: Playbook) -> None:
-    """Nobody loads a model for a client who has hung up."""
+    """No model is loaded for a client that has disconnected."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing
     yard >> leaves(2) << nothing
@@ -65,7 +65,7 @@ def test_a_departed_client_does_not_cause_a_load(yard: Playbook) -> None:
 
 
 def test_a_client_who_hangs_up_while_its_model_loads(yard: Playbook) -> None:
-    """A load that nobody disputes is finished: the next one to ask finds the model ready."""
+    """A load that no other model needs memory from is finished: the next request finds the model ready."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> leaves(1) << nothing
     yard >> ready("qwen") << nothing
@@ -83,7 +83,7 @@ def test_leaving_twice(yard: Playbook) -> None:
 
 
 def test_a_full_line_refuses_with_a_time_to_come_back(stage: Stage) -> None:
-    """Who finds the line full learns how long a load takes here."""
+    """A refusal of a full queue says how long a load takes here."""
     yard = stage(one_at_a_time("qwen", "llama", max_queue=1))
     yard >> arrives(1, "qwen") << starts("qwen")
 
@@ -93,7 +93,7 @@ def test_a_full_line_refuses_with_a_time_to_come_back(stage: Stage) -> None:
 
 
 def test_a_full_line_of_one_model_is_nothing_to_those_who_want_another(stage: Stage) -> None:
-    """A model's own bound keeps a rush on it from filling the line of everybody."""
+    """A model's own limit keeps a rush on it from filling the common queue."""
     yard = stage(one_at_a_time(model("qwen", max_queue=1), "llama", max_queue=3))
     yard >> arrives(1, "qwen") << starts("qwen")
 
@@ -107,7 +107,7 @@ def test_a_full_line_of_one_model_is_nothing_to_those_who_want_another(stage: St
 
 
 def test_one_client_cannot_fill_the_line(stage: Stage) -> None:
-    """It has three quarters of it; others, and those who want another model, still find places."""
+    """It has three quarters of it; other clients and other models still find places."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), "llama", max_queue=16))
     yard.with_ready("qwen", 1)
     for ticket in range(2, 14):
@@ -135,7 +135,7 @@ def test_one_client_cannot_fill_the_line_of_a_model(stage: Stage) -> None:
 
 
 def test_a_place_in_a_full_line_becomes_free(stage: Stage) -> None:
-    """The line is full only as long as it is full."""
+    """One free place is enough to be accepted."""
     yard = stage(one_at_a_time("qwen", max_queue=1))
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> leaves(1) << nothing
@@ -155,7 +155,7 @@ def test_a_full_line_is_nothing_to_those_who_need_not_wait(stage: Stage) -> None
 
 
 def test_a_full_line_counts_for_busy_slots(stage: Stage) -> None:
-    """Who would have to wait for a slot is refused when the line is full."""
+    """A request that would have to wait for a slot is refused when the queue is full."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), max_queue=1))
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "qwen") << nothing

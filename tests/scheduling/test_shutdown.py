@@ -1,4 +1,4 @@
-"""The house closes."""
+"""Shutdown of the scheduler."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_force_cuts_what_is_in_flight(yard: Playbook) -> None:
 
 
 def test_force_at_once(yard: Playbook) -> None:
-    """Whoever is in a hurry from the beginning needs one word only."""
+    """A forced shutdown cuts without a drain first."""
     yard.with_ready("qwen", 1)
 
     yard >> shutdown(force=True) << cuts(1)
 
 
 def test_those_who_wait_are_sent_away(yard: Playbook) -> None:
-    """Nobody waits for a house that closes; they may come back."""
+    """Waiting requests are refused; clients may retry."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing
 
@@ -78,7 +78,7 @@ def test_those_who_wait_are_sent_away(yard: Playbook) -> None:
 
 @pytest.mark.parametrize("comes", [arrives(2, "qwen"), load(2, "qwen")])
 def test_newcomers_are_sent_away(yard: Playbook, comes: object) -> None:
-    """Nobody is let in any more, not even to a model that still runs."""
+    """No request is accepted, not even for a model that still runs."""
     yard.with_ready("qwen", 1)
     yard >> shutdown() << nothing
 
@@ -95,7 +95,7 @@ def test_a_load_becomes_ready_after_the_house_closed(yard: Playbook) -> None:
 
 
 def test_a_resting_model_does_not_come_back(yard: Playbook) -> None:
-    """The end of a rest wakes nothing in a closed house."""
+    """The end of a backoff starts nothing during a shutdown."""
     yard.with_resting("qwen")
     yard >> shutdown() << nothing
 

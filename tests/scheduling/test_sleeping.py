@@ -1,4 +1,4 @@
-"""Models that sleep instead of being stopped: their room, their requests, and what becomes of those that cannot."""
+"""Models that sleep instead of being stopped: their memory, their requests, and failures."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def night(house: Playbook) -> Playbook:
 
 
 def test_a_model_that_can_sleep_is_not_stopped(house: Playbook) -> None:
-    """Its room is given to another when it sleeps, not when it was told to."""
+    """Its memory goes to another model when it sleeps, not when it was told to."""
     house >> arrives(1, "llama") << puts_to_sleep("qwen")
 
     assert house.because == "llama needs its room"
@@ -109,7 +109,7 @@ def test_a_model_asleep_is_woken(night: Playbook) -> None:
 
 
 def test_a_model_that_wakes_for_nobody(night: Playbook) -> None:
-    """Whoever asked may leave; what it is doing can still be seen."""
+    """The client may leave; the view still shows that it wakes."""
     night.after(1000) >> arrives(2, "qwen") << stops("llama")
     night >> exited("llama") << wakes("qwen")
     night >> leaves(2) << nothing
@@ -205,7 +205,7 @@ def test_what_was_learned_of_sleep_is_kept(house: Playbook, stage: Stage) -> Non
     assert again.scheduler.habits.of(ModelName("llama")).naps["2"].times == 0
 
 
-# Room, by tier
+# Memory, by tier
 
 
 def test_a_sleeper_takes_host_memory(stage: Stage) -> None:
@@ -223,7 +223,7 @@ def test_a_sleeper_takes_host_memory(stage: Stage) -> None:
 
 
 def test_without_host_memory_for_it_a_model_is_stopped(stage: Stage) -> None:
-    """There is no bed for it."""
+    """What it would keep does not fit."""
     yard = stage(with_ram(with_budget(model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20)), 16))
     yard.with_ready("qwen")
 
@@ -241,7 +241,7 @@ def test_a_deeper_level_fits_where_the_first_does_not(stage: Stage) -> None:
 
 
 def test_what_a_sleeper_keeps_on_the_device_counts(stage: Stage) -> None:
-    """Where that leaves no room for whom it makes room, it is stopped."""
+    """If that leaves too little memory for the waiting model, it is stopped."""
     keeps = level("1", memory={gpu(0): 2 * GIB})
     yard = stage(
         with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=23), model("gemma", gib=22))
@@ -273,7 +273,7 @@ def test_a_sleeper_in_the_way_is_stopped(stage: Stage) -> None:
 
 
 def test_the_cheapest_sleeper_is_ended_first(stage: Stage) -> None:
-    """Two sleep where there is host memory for two; a third needs a bed, and whoever is missed least gives up his."""
+    """Two sleep if host memory is enough for two; for a third, the cheapest sleeper is stopped."""
     names = ("one", "two", "three", "four")
     models = [model(name, gib=20, sleep=sleeps()) for name in names]
     yard = stage(with_ram(with_budget(*models), 40))
@@ -379,7 +379,7 @@ def test_a_model_that_cannot_be_put_to_sleep(house: Playbook) -> None:
 
 
 def test_a_model_that_cannot_be_woken_is_started_anew(night: Playbook) -> None:
-    """Whoever asked for it only waits longer."""
+    """Waiting requests only wait longer."""
     night.after(1000) >> arrives(2, "qwen") << stops("llama")
     night >> exited("llama") << wakes("qwen")
     night >> cannot_wake("qwen") << stops("qwen", cause=Cause.SLEEPLESS)
@@ -390,7 +390,7 @@ def test_a_model_that_cannot_be_woken_is_started_anew(night: Playbook) -> None:
 
 
 def test_a_model_that_dies_in_its_sleep(night: Playbook) -> None:
-    """It is cold, not resting: nobody was served by it, and its next start may well succeed."""
+    """It is cold and does not back off: it served no request, and its next start may well succeed."""
     night >> exited("qwen") << nothing
 
     assert night.phase("qwen") is Phase.COLD
@@ -399,7 +399,7 @@ def test_a_model_that_dies_in_its_sleep(night: Playbook) -> None:
 
 
 def test_a_model_that_dies_of_being_woken(night: Playbook) -> None:
-    """It is started anew at once for those who wait."""
+    """It is started again at once for the waiting requests."""
     night.after(1000) >> arrives(2, "qwen") << stops("llama")
     night >> exited("llama") << wakes("qwen")
 
@@ -408,7 +408,7 @@ def test_a_model_that_dies_of_being_woken(night: Playbook) -> None:
 
 
 def test_a_model_that_dies_while_it_falls_asleep(house: Playbook) -> None:
-    """Its room is free all the same, and it is not put to sleep like that again."""
+    """Its memory is free all the same, and the level is not used again."""
     house >> load(1, "llama") << puts_to_sleep("qwen")
     house >> exited("qwen") << starts("llama")
     house.after(10) >> ready("llama") << confirms(1)
@@ -421,7 +421,7 @@ def test_a_model_that_dies_while_it_falls_asleep(house: Playbook) -> None:
 
 
 def test_facts_about_sleep_that_come_too_late(night: Playbook) -> None:
-    """Told again, or of something else than what is under way, they change nothing."""
+    """Repeated or unrelated to what is in progress, they change nothing."""
     for fact in (asleep("qwen"), awake("qwen"), cannot_sleep("qwen"), cannot_wake("qwen"), asleep("llama")):
         night >> fact << nothing
 
@@ -432,7 +432,7 @@ def test_facts_about_sleep_that_come_too_late(night: Playbook) -> None:
 
 
 def test_a_sleep_has_its_ttl(stage: Stage) -> None:
-    """Then the process ends; not while somebody waits for it."""
+    """Then the process ends; not while requests wait for it."""
     yard = stage(one_at_a_time(model("qwen", sleep=sleeps(ttl_s=60)), "llama")).with_ready("qwen")
     yard.at(20) >> load(1, "llama") << puts_to_sleep("qwen")
     yard >> asleep("qwen") << starts("llama") << wakes_at(80)
@@ -450,7 +450,7 @@ def test_an_operator_ends_a_sleep(night: Playbook) -> None:
 
 
 def test_an_operator_stops_a_model_that_falls_asleep(house: Playbook) -> None:
-    """The stop goes first; that it sleeps after all matters to nobody any more."""
+    """The stop wins; a late report that it sleeps is ignored."""
     house >> load(1, "llama") << puts_to_sleep("qwen")
     house >> unload(2, "qwen") << stops("qwen", cause=Cause.OPERATOR)
     house >> asleep("qwen") << nothing
@@ -467,7 +467,7 @@ def test_an_operator_stops_a_model_that_drains_for_its_sleep(stage: Stage) -> No
 
 
 def test_an_operator_stops_a_model_that_wakes(night: Playbook) -> None:
-    """Those who wait for it are told, as if it were loading."""
+    """Waiting requests are refused, as during a load."""
     night.after(1000) >> arrives(2, "qwen") << stops("llama")
     night >> exited("llama") << wakes("qwen")
 
@@ -499,7 +499,7 @@ def test_the_house_closes_while_somebody_sleeps(night: Playbook) -> None:
 
 
 def test_an_older_claim_on_a_sleeper_in_the_way(stage: Stage) -> None:
-    """Who waits longer for a model asleep is not served later because its process is ended for a younger claim."""
+    """An older claim on a sleeping model is not delayed because its process is stopped for a younger claim."""
     keeps = level("1", memory={gpu(0): 2 * GIB})
     yard = stage(with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=20), model("big", gib=24)))
     yard.with_ready("qwen")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def test_a_model_with_one_slot(stage: Stage) -> None:
-    """Who finds all slots busy waits until one is given back."""
+    """A request that finds all slots busy waits until one is given back."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1)))
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "qwen") << nothing
@@ -36,7 +36,7 @@ def test_a_model_with_one_slot(stage: Stage) -> None:
 
 
 def test_slots_are_given_in_order(stage: Stage) -> None:
-    """Nobody is overtaken in the line for a slot."""
+    """No ticket is overtaken in the queue for a slot."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=2)))
     yard >> arrives(1, "qwen") << starts("qwen")
     for ticket in (2, 3, 4):
@@ -96,7 +96,7 @@ def test_the_cap_ends_when_nobody_waits_any_more(yard: Playbook) -> None:
 
 
 def test_no_cap_for_a_model_that_loads_beside(stage: Stage) -> None:
-    """A load that needs nobody's place slows nobody down."""
+    """A load that takes no memory from others slows none down."""
     yard = stage(with_budget(model("qwen", gib=10), model("llama", gib=10)))
     yard.with_ready("qwen", *range(CROWDED_SLOTS))
     yard >> arrives(20, "llama") << starts("llama")
@@ -105,7 +105,7 @@ def test_no_cap_for_a_model_that_loads_beside(stage: Stage) -> None:
 
 
 def test_no_cap_for_a_claim_on_another_device(stage: Stage) -> None:
-    """A queue for one GPU slows nobody down on the other."""
+    """A queue for one GPU slows nothing down on the other."""
     models = model("qwen", gib=10, on=0), model("llama", gib=10, on=1), model("gemma", gib=10, on=1)
     yard = stage(with_budget(*models, gib={0: 12, 1: 12}))
     yard.with_ready("qwen", *range(CROWDED_SLOTS)).with_ready("llama", 20)
@@ -135,7 +135,7 @@ def test_the_configuration_knows_better(stage: Stage) -> None:
 
 
 def test_slots_are_those_of_one_process(yard: Playbook) -> None:
-    """Another process may have others, and a late answer is about nobody."""
+    """Another process may have others, and a late answer is ignored."""
     yard.with_ready("qwen", 1)
     yard >> slots_learned("qwen", 1) << nothing
     yard >> exited("qwen") << nothing

@@ -1,4 +1,4 @@
-"""One model makes room for another: what is stopped when, and for whom."""
+"""One model is evicted for another: what is stopped when, and for which claim."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def test_an_idle_model_leaves_at_once(yard: Playbook) -> None:
-    """Nobody waits for the sake of a model that nobody uses."""
+    """No request waits for the sake of an unused model."""
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen")
     yard >> exited("qwen") << starts("llama")
@@ -38,7 +38,7 @@ def test_an_idle_model_leaves_at_once(yard: Playbook) -> None:
 
 
 def test_a_whole_swap(yard: Playbook) -> None:
-    """A model in use keeps its turn, finishes its requests, stops, and only then makes room."""
+    """A model in use keeps its turn, finishes its requests and stops; only then its memory is free."""
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
     yard.at(50) >> clock << nothing
@@ -51,7 +51,7 @@ def test_a_whole_swap(yard: Playbook) -> None:
 
 
 def test_a_swap_says_why(yard: Playbook) -> None:
-    """The reason of a stop names the model that needs the room."""
+    """The reason of a stop names the model that needs the memory."""
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen", cause=Cause.EVICTION)
 
@@ -79,7 +79,7 @@ def test_a_request_for_a_stopping_model_waits_for_a_fresh_start(yard: Playbook) 
 
 
 def test_the_one_who_asked_for_a_swap_leaves_before_the_drain_ends(yard: Playbook) -> None:
-    """A drain that has begun is finished, and nothing is loaded for somebody who is gone."""
+    """A drain that has begun is finished, and nothing is loaded for a client that is gone."""
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
     yard.at(50) >> clock << nothing
@@ -90,7 +90,7 @@ def test_the_one_who_asked_for_a_swap_leaves_before_the_drain_ends(yard: Playboo
 
 
 def test_an_abandoned_load_is_aborted_for_who_waits(yard: Playbook) -> None:
-    """A load that nobody waits for any more gives way to one that somebody waits for."""
+    """A load that no request waits for is abandoned for one that requests wait for."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing
 
@@ -100,7 +100,7 @@ def test_an_abandoned_load_is_aborted_for_who_waits(yard: Playbook) -> None:
 
 
 def test_a_load_that_somebody_waits_for_is_finished(yard: Playbook) -> None:
-    """A model is not stopped before it served those who waited for it."""
+    """A model is not stopped before it served the requests that waited for it."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing
     assert yard.why("llama") == "the loader is busy with qwen (20 s left)"
@@ -122,7 +122,7 @@ def test_a_server_becomes_ready_after_it_was_told_to_stop(yard: Playbook) -> Non
 
 
 def test_a_fact_about_an_earlier_process(yard: Playbook) -> None:
-    """What is told of a process that is gone does not touch its successor."""
+    """An event about a process that is gone does not affect its successor."""
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen", launch=1)
     yard >> exited("qwen") << starts("llama")
@@ -143,7 +143,7 @@ def test_a_fact_about_a_model_nobody_knows(yard: Playbook) -> None:
 
 
 def test_the_oldest_claim_goes_first(yard: Playbook) -> None:
-    """Of those who wait for different models, the one who came first is served first."""
+    """Of requests for different models, the oldest is served first."""
     yard.with_ready("qwen", 1)
     yard.at(11) >> arrives(2, "llama") << wakes_at(51)
     yard.at(12) >> arrives(3, "gemma") << nothing
@@ -167,7 +167,7 @@ def test_two_who_wait_do_not_take_the_same_victim(stage: Stage) -> None:
 
 
 def test_a_younger_claim_outlasts_an_older_ones_drain(stage: Stage) -> None:
-    """A model that has room coming to it, but no process yet, is nobody's victim."""
+    """A model with promised memory but without a process is not a victim."""
     yard = stage(with_budget(model("qwen", gib=20), model("llama", gib=20), model("gemma", gib=20)))
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
@@ -180,7 +180,7 @@ def test_a_younger_claim_outlasts_an_older_ones_drain(stage: Stage) -> None:
 
 
 def test_why_those_wait_whose_room_is_being_cleared(yard: Playbook) -> None:
-    """From the moment the old model drains, the waiting are told so."""
+    """From the start of the drain, waiting requests show it as their reason."""
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
     keeps = "qwen keeps its turn for 40.0 s more at most: 1 request running; a swap there and back costs 20 s"
@@ -191,7 +191,7 @@ def test_why_those_wait_whose_room_is_being_cleared(yard: Playbook) -> None:
 
 
 def test_why_a_younger_claim_waits(yard: Playbook) -> None:
-    """Who waits for a place that is promised to an older claim is told to whom."""
+    """The reason names the older claim that the memory is promised to."""
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen")
     yard >> arrives(2, "gemma") << nothing
@@ -200,7 +200,7 @@ def test_why_a_younger_claim_waits(yard: Playbook) -> None:
 
 
 def test_a_loaded_model_that_only_an_operator_wanted_leaves_at_once(yard: Playbook) -> None:
-    """Waking a model is no use of it: whoever waits comes first."""
+    """An operator's load is not a use: waiting requests come first."""
     yard >> load(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing
 

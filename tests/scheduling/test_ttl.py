@@ -1,4 +1,4 @@
-"""Models that nobody uses leave by themselves."""
+"""Unused models are unloaded by their ttl."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tidy(stage: Stage) -> Playbook:
-    """A house whose one model leaves after thirty unused seconds."""
+    """One model that is unloaded after thirty unused seconds."""
     return stage(one_at_a_time(model("qwen", ttl_s=30), "llama"))
 
 
@@ -82,7 +82,7 @@ def test_one_of_two_requests_leaves(tidy: Playbook) -> None:
 
 
 def test_the_client_left_while_it_loaded(tidy: Playbook) -> None:
-    """A fresh model stays for its ttl even if nobody is there to use it."""
+    """A fresh model stays for its ttl even if no request uses it."""
     tidy >> arrives(1, "qwen") << starts("qwen")
     tidy >> leaves(1) << nothing
 
@@ -108,7 +108,7 @@ def test_a_request_at_the_very_moment(tidy: Playbook) -> None:
 
 
 def test_a_request_just_after_the_end(tidy: Playbook) -> None:
-    """Who comes while the model stops waits for a fresh start."""
+    """A request that arrives while the model stops waits for a fresh start."""
     tidy.with_ready("qwen", 1)
     tidy.at(20) >> leaves(1) << wakes_at(50)
     tidy.at(50) >> clock << stops("qwen")

@@ -1,4 +1,4 @@
-"""How long a model in use keeps its place, and who comes next."""
+"""How long a model in use is protected, and which one is next."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_patience_stretches_the_turn(stage: Stage, patience: float, turn: float)
 
 
 def test_no_patience(stage: Stage) -> None:
-    """Without patience a model in use makes room as soon as it is asked to."""
+    """Without patience a model in use leaves as soon as another is requested."""
     yard = stage(one_at_a_time("qwen", "llama", patience=0))
     yard.with_ready("qwen", 1)
 
@@ -67,7 +67,7 @@ def test_a_resident_in_use_serves_on_during_its_turn(yard: Playbook) -> None:
 
 
 def test_a_turn_ends_early_when_the_model_falls_idle(yard: Playbook) -> None:
-    """Unused time is nobody's turn."""
+    """Unused time does not count as a turn."""
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
 
@@ -83,7 +83,7 @@ def test_the_turn_of_a_model_begins_when_it_is_ready(yard: Playbook) -> None:
 
 
 def test_claims_rotate(yard: Playbook) -> None:
-    """A model that had to leave queues up behind those who waited while it ran."""
+    """A model that was evicted queues up behind those that waited while it ran."""
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
     yard.at(11) >> arrives(3, "gemma") << nothing

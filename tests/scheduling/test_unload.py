@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def test_an_idle_model_is_stopped_at_once(yard: Playbook) -> None:
-    """The operator hears of it when the process is gone, not when it was told to go."""
+    """The operator is notified when the process is gone, not when it was told to stop."""
     yard.with_ready("qwen")
     yard >> unload(1, "qwen") << stops("qwen", cause=Cause.OPERATOR)
     assert yard.because == "an operator stops it"
@@ -60,7 +60,7 @@ def test_the_time_to_finish_is_over(yard: Playbook) -> None:
 
 
 def test_force_cuts_at_once(yard: Playbook) -> None:
-    """An operator in a hurry waits for nobody."""
+    """A forced unload does not wait for requests."""
     yard.with_ready("qwen", 1)
     yard >> unload(2, "qwen", force=True) << cuts(1)
 
@@ -99,7 +99,7 @@ def test_unloading_what_drains_for_a_swap(yard: Playbook) -> None:
 
 
 def test_unloading_what_is_loading(yard: Playbook) -> None:
-    """The load is stopped, those who waited for it are told so, and nothing loads it again by itself."""
+    """The load is stopped, waiting requests are refused, and nothing loads it again by itself."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> load(2, "qwen") << nothing
 
@@ -146,7 +146,7 @@ def test_it_crashes_before_it_is_stopped(yard: Playbook) -> None:
 
 
 def test_the_operator_does_not_wait_for_the_end(yard: Playbook) -> None:
-    """An unload that nobody waits for any more is carried out all the same."""
+    """An unload is carried out even if no operator waits for it any more."""
     yard.with_ready("qwen", 1)
     yard >> unload(2, "qwen") << wakes_at(20)
     yard >> leaves(2) << nothing
@@ -155,7 +155,7 @@ def test_the_operator_does_not_wait_for_the_end(yard: Playbook) -> None:
 
 
 def test_a_request_while_it_drains_for_an_operator(yard: Playbook) -> None:
-    """Who asks for it again gets a fresh start, after the operator heard that it was gone."""
+    """A new request gets a fresh start, after the operator was told that the model is gone."""
     yard.with_ready("qwen")
     yard >> unload(1, "qwen") << stops("qwen")
     yard >> arrives(2, "qwen") << nothing

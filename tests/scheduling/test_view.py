@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def test_a_model_nobody_asked_for(yard: Playbook) -> None:
-    """A cold model says that nobody wanted it."""
+    """A cold model says that it was not requested yet."""
     seen = yard.view("qwen")
 
     assert (seen.phase, seen.why, seen.load_s) == (Phase.COLD, "nobody asked for it yet", None)
@@ -36,7 +36,7 @@ def test_a_model_nobody_asked_for(yard: Playbook) -> None:
 
 
 def test_a_loading_model(yard: Playbook) -> None:
-    """Who waits for a load sees how far it should be."""
+    """A request that waits for a load shows its progress."""
     yard >> arrives(1, "qwen") << starts("qwen")
 
     yard.at(5)
@@ -56,7 +56,7 @@ def test_a_ready_model(yard: Playbook) -> None:
 
 
 def test_a_view_without_what_is_cold(yard: Playbook) -> None:
-    """Who is there, leaves or is waited for is in it, as in the whole view."""
+    """It has every model that is loaded, leaves or is waited for, as in the whole view."""
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen")
     whole, part = yard.scheduler.view(yard.now), yard.scheduler.view_without_cold(yard.now)
@@ -67,7 +67,7 @@ def test_a_view_without_what_is_cold(yard: Playbook) -> None:
 
 
 def test_a_cold_model_that_failed_is_in_the_view_without_what_is_cold(yard: Playbook) -> None:
-    """Other hosts of a fleet shall hear of it; once it has answered somebody, it is like any other."""
+    """Other hosts of a fleet must know of it; once it has completed a response, it is like any other."""
     yard >> load(1, "qwen") << starts("qwen")
     yard >> failed("qwen") << refuses(1)
     assert [model.name for model in yard.scheduler.view_without_cold(yard.now).models] == ["qwen"]
@@ -90,7 +90,7 @@ def test_a_stopping_model(yard: Playbook) -> None:
 
 
 def test_a_draining_model(yard: Playbook) -> None:
-    """A draining model is not running any more, and says whom it waits for."""
+    """A draining model is not running any more, and says what it waits for."""
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
     yard.at(50) >> clock << nothing
@@ -109,7 +109,7 @@ def test_a_model_that_failed(yard: Playbook) -> None:
 
 
 def test_the_line_oldest_first(yard: Playbook) -> None:
-    """The line shows everybody who waits, in order, each with a reason."""
+    """The queue shows every waiting request, in order, each with a reason."""
     yard.with_ready("qwen", 1)
     yard.at(11) >> arrives(2, "llama", "ann") << wakes_at(51)
     yard.at(12) >> arrives(3, "gemma", "bob") << nothing

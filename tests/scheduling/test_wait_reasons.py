@@ -1,4 +1,4 @@
-"""How long somebody waits at most, and what patience buys."""
+"""The longest possible wait, and the effect of patience."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = [ModelName("qwen"), ModelName("llama"), ModelName("gemma")]
 def test_nobody_waits_longer_than_the_bound(
     models: int, clients: int, patience: float, load: float, stop: float, share: float
 ) -> None:
-    """Two turns and a swap of each other contender, and one's own load: nobody waits longer, however busy they are."""
+    """Two turns and a swap of each other contender, and its own load: no model waits longer under any load."""
     pace = Pace(load, stop, service=share * load)
     bound = models * (pace.load + pace.stop + pace.service) + (models - 1) * 2 * patience * 2 * pace.load
     rush = RushHour(one_at_a_time(*NAMES[:models], patience=patience), pace)

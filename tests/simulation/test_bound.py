@@ -16,7 +16,7 @@ TRACE = Trace(
 
 
 def test_the_bound_is_the_sum_of_everybodys_turn() -> None:
-    """Loads, stops and drains of all contenders, and two turns of each other; models nobody asks for do not count."""
+    """Loads, stops and drains of all contenders, and two turns of each other; unused models do not count."""
     every_load_stop_and_drain = (10 + 1 + 5) + (4 + 2 + 7)
 
     assert bound_s(TRACE, "A", patience=2) == every_load_stop_and_drain + 2 * (2 * (4 + 10))
@@ -38,7 +38,7 @@ RUN = Run(
 
 
 def test_a_claim_begins_with_the_oldest_request() -> None:
-    """But not before the model's own last turn ended: A was asked for at 20 and told to go at 22."""
+    """But not before the model's own last turn ended: A was requested at 20 and told to stop at 22."""
     found = [(claim.model, claim.since, claim.ready) for claim in claims(RUN)]
 
     assert found == [(A, 0, 10), (B, 2, 30), (A, 22, 61)]

@@ -38,7 +38,7 @@ def test_a_client_that_does_not_wait_is_open() -> None:
 
 
 def test_one_request_shows_no_loop() -> None:
-    """Whether its client waits nobody knows, so it is played back at its time."""
+    """It is unknown whether its client waits, so it is replayed at its time."""
     found = recording(SeenRequest("ann", "qwen", 5.0, 5.0, 6.0)).trace()
 
     assert found.clients == (Open("c1", 0.0, "qwen", 1.0),)
@@ -53,7 +53,7 @@ def test_nobody_is_named() -> None:
 
 
 def test_loads_and_stops_are_as_measured() -> None:
-    """Measured while recording, else known to the house before, else as the others take."""
+    """Measured while recording, else known before, else the mean of the others."""
     asked = [SeenRequest("u", name, 0.0, 1.0, 2.0) for name in ("qwen", "gemma")]
     measured = recording(*asked, loads={"qwen": [10.0, 12.0]}, stops={"qwen": [0.5]}).trace()
     known = recording(*asked).trace()
@@ -64,7 +64,7 @@ def test_loads_and_stops_are_as_measured() -> None:
 
 
 def test_the_house_is_recorded_with_its_traffic() -> None:
-    """Memory, groups and patience, as far as they concern the models that somebody asked for."""
+    """Memory, groups and patience, as far as they concern requested models."""
     found = recording(
         SeenRequest("u", "qwen", 0.0, 1.0, 2.0),
         devices={"gpu0": 24 * GIB},

@@ -57,5 +57,5 @@ def test_fairness_is_one_when_all_fare_alike() -> None:
 
 
 def test_a_quantile_is_a_value_that_occurred() -> None:
-    """No interpolation: a p99 is somebody's latency."""
+    """No interpolation: a p99 is the latency of a request."""
     assert [quantile([1, 2, 3, 4], q) for q in (0, 0.5, 0.95, 1)] == [1, 3, 4, 4]

@@ -30,7 +30,7 @@ def test_memory_decides_who_runs_together() -> None:
 
 
 def test_the_scheduler_line_is_the_policy() -> None:
-    """What was recorded in a patient house is played to a patient house."""
+    """A recording is replayed with its recorded patience."""
     assert catalog_of(Trace(MODELS, (), scheduler=Scheduler(4.0, 10))).policy == Policy(4.0, 10)
 
 
@@ -45,7 +45,7 @@ def test_another_memory_and_patience() -> None:
 
 
 def test_memory_can_be_given_to_a_house_without() -> None:
-    """From then on it decides who runs together."""
+    """From then on memory decides which models run together."""
     after = with_memory(catalog_of(Trace(MODELS[:1], ())), {"": 48 * GIB})
 
     assert after.budgets == {place("gpu0"): 48 * GIB}

@@ -1,4 +1,4 @@
-"""The house on a virtual clock: what takes how long, and who is told when."""
+"""The simulator: how long things take, and the order of events."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_server_works_on_as_many_as_it_has_slots() -> None:
 
 
 def test_a_swap_takes_a_stop_and_a_load() -> None:
-    """Room is free when the process is gone."""
+    """Memory is free when the process is gone."""
     played = run(Open("u", 0.0, "A", 3.0), Open("v", 20.0, "B", 1.0))
 
     assert times(played)[1] == (20.0, 25.0, 26.0)
@@ -64,7 +64,7 @@ def test_a_swap_takes_a_stop_and_a_load() -> None:
 
 
 def test_draining_is_seen() -> None:
-    """A model that has to go takes nobody any more from the end of its turn on."""
+    """A model that has to leave takes no request after the end of its turn."""
     played = run(Open("u", 0.0, "A", 30.0), Open("v", 20.0, "B", 1.0), patience=0)
 
     assert played.stays[0].draining == 20.0
@@ -143,6 +143,6 @@ def test_a_load_that_is_given_up_never_becomes_ready() -> None:
 
 
 def test_an_operators_command_is_a_mistake() -> None:
-    """Nobody operates a simulated house, so nobody can be confirmed anything."""
+    """A simulation has no operator, so there is nothing to confirm."""
     with pytest.raises(AssertionError, match="nobody operates this house"):
         play(ONE_REQUEST, Scripted({RequestArrived: [Confirm(TicketId(0), NAME, "")]}))

@@ -22,7 +22,7 @@ WHOLE_STAY = Stay(ODD, LaunchId(1), asked=0, ready=10, draining=20, stopping=25,
 
 
 def test_a_stay_is_drawn_phase_by_phase() -> None:
-    """From the wish to the end of the process."""
+    """From the command to the end of the process."""
     assert list(phases(WHOLE_STAY, 100)) == [
         ("loading", 0, 10),
         ("ready", 10, 20),
@@ -37,7 +37,7 @@ def test_a_stay_that_has_not_ended_lasts_to_the_end() -> None:
 
 
 def test_the_picture_is_well_formed_and_says_what_it_shows() -> None:
-    """Odd names are escaped; a title and a description are there for those who cannot see it."""
+    """Odd names are escaped; a title and a description exist for screen readers."""
     asked = Request(TicketId(0), "u", ODD, 1, 0, 10, 11)
     refused = Request(TicketId(1), "u", ODD, 1, 3)
     drawn = ElementTree.fromstring(timeline([("one & two", run(WHOLE_STAY, requests=(asked, refused)))]))

@@ -85,7 +85,7 @@ def test_a_trace_without_memory_is_complete() -> None:
     ],
 )
 def test_a_mistake_is_told_with_its_line(line: str, complaint: str) -> None:
-    """Whoever wrote the trace learns which line is wrong, and how."""
+    """The error says which line is wrong, and how."""
     with pytest.raises(TraceError) as wrong:
         parse(f'{{"t": "model", "name": "A", "load": 1}}\n{line}\n')
 
@@ -101,7 +101,7 @@ def test_a_near_miss_is_helped() -> None:
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    """Nobody has to run it once per mistake."""
+    """One run shows all mistakes."""
     with pytest.raises(TraceError) as wrong:
         parse("{\n[]\n")
 

@@ -1,4 +1,4 @@
-"""What was learned outlives the process, and whatever happens to the file, nobody fails for it."""
+"""Learned figures outlive the process, and a broken file makes nothing fail."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ NESTED = "[" * 200_000
 def test_a_file_we_do_not_understand_is_an_empty_one(
     file: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said, the next fact begins a new file, and the old one is set aside for whoever wants to look."""
+    """It is logged, the next entry starts a new file, and the old one is set aside."""
     file.parent.mkdir()
     file.write_text(content)
     section = Keeper(file).section("memory")

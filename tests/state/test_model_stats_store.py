@@ -53,7 +53,7 @@ def test_a_restart(tmp_path: Path) -> None:
 
 
 def test_loads_are_written_down_now_and_then(tmp_path: Path) -> None:
-    """A busy house does not write at every load."""
+    """Frequent loads do not cause a write each."""
     now = 0.0
     habits, file = learned(1), tmp_path / "habits.json"
     keeper = keeper_of(file, habits, lambda: now)

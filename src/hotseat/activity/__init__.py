@@ -1,1 +1,1 @@
-"""Requests: those in progress, those that ended lately, their store on disk, and what each key has used."""
+"""Requests in progress, recently finished requests, their store on disk, and usage per API key."""

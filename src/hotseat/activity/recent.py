@@ -1,6 +1,6 @@
-"""What is asked at present and what was asked lately: times, statuses and paths, never what was said.
+"""Requests in progress and recently finished ones: times, statuses and paths, never their content.
 
-Bounded in memory. A finished request costs one small tuple; everything else is made when somebody looks.
+Bounded in memory. A finished request costs one small tuple; the rest is computed when it is read.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ LONGEST_PATH = 200
 
 
 class Asked(Protocol):
-    """Of a request's head only this is kept: other fields may hold secrets."""
+    """Only this part of a request's head is kept: other fields may contain secrets."""
 
     method: bytes
     target: bytes
 
 
 class Ledger(Protocol):
-    """Counts what has ended."""
+    """Counts finished requests."""
 
     def refused(self, code: str) -> None: ...
     def counted(self, model: ModelName, tokens: Tokens, per_second: float | None) -> None: ...
@@ -38,15 +38,15 @@ class Ledger(Protocol):
 
 
 class Tokens(NamedTuple):
-    """As the model server counted them; None where it did not say."""
+    """As the model server reports them; None: not reported."""
 
     prompt: int | None
     completion: int | None
     per_second: float | None
-    """How quickly the server says that it generated."""
+    """Generation speed as the server reports it."""
 
     def rate(self, seconds: Seconds) -> float | None:
-        """Tokens per second: the server's own figure, else over the time that it had the request, prompt included."""
+        """Tokens per second: the server's figure, else over the time it had the request, prompt included."""
         if self.per_second is not None or not self.completion or seconds <= 0:
             return self.per_second
         return self.completion / seconds
@@ -55,18 +55,18 @@ class Tokens(NamedTuple):
 class Finished(NamedTuple):
     n: int
     at: float
-    """When it ended; wall-clock time, for people."""
+    """When it ended; wall-clock time for display."""
     model: ModelName
     client: ClientId
     method: bytes
     target: bytes
     status: int
-    """Towards the client; 499 where it hung up, 0 where no answer began."""
+    """Sent to the client; 499 if it disconnected, 0 if no response began."""
     waited_s: Seconds
     first_byte_s: Seconds | None
     seconds: Seconds
     id: bytes
-    """What it is called, by the client or by us."""
+    """Set by the client or by hotseat."""
     tokens: Tokens | None = None
 
     @property
@@ -77,12 +77,12 @@ class Finished(NamedTuple):
 Row: TypeAlias = (
     "tuple[float, ModelName, ClientId, bytes, bytes, int, Seconds, Seconds | None, Seconds, bytes, Tokens | None]"
 )
-"""The same without its number, as a plain tuple: that is made in a third of the time."""
+"""The same without `n`, as a plain tuple, which takes a third of the time to create."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """A request that has not ended, and how long what it did has taken so far."""
+    """A request in progress, with its times so far."""
 
     ticket: TicketId
     id: bytes
@@ -92,13 +92,13 @@ class UnderWay:
     target: bytes
     waited_s: Seconds
     first_byte_s: Seconds | None
-    """None: nothing was answered yet."""
+    """None: no response yet."""
     seconds: Seconds
     is_waiting: bool
 
 
 class Activity:
-    """The last finished requests, numbered; hands each on to the ledger that counts them."""
+    """The last finished requests, numbered; reports each to the ledger."""
 
     def __init__(self, ledger: Ledger, wall_clock: Callable[[], float] = time.time) -> None:
         self._ledger = ledger
@@ -107,7 +107,7 @@ class Activity:
         self._finished: deque[Row] = deque(maxlen=KEPT)
         self.n = 0
         self.rates: dict[ModelName, float] = {}
-        """Tokens per second of each model's last answer that had any."""
+        """Tokens per second of each model's last response that had any."""
 
     def finished(
         self,
@@ -136,6 +136,6 @@ class Activity:
             self.rates[model] = per_second
 
     def recent(self, after: int = 0) -> list[Finished]:
-        """Those that ended after number `after` and are still kept, oldest first."""
+        """Requests that ended after number `after` and are still kept, oldest first."""
         first = self.n - len(self._finished) + 1
         return [Finished(n, *row) for n, row in enumerate(self._finished, first) if n > after]

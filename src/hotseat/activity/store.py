@@ -1,7 +1,7 @@
-"""Finished requests on disk, for as long as the configuration says: who asked what, when, and how it went.
+"""Finished requests on disk, kept as long as configured: who requested what, when, and the outcome.
 
-SQLite, written from a thread a few times a second, so that no request waits for a disk. Nothing depends on it: what
-cannot be written is lost, counted and told. A broken file is put aside. What was said is never in it, nor are queries.
+SQLite, written from a thread a few times a second, so that no request waits for the disk. Nothing depends on it: what
+cannot be written is lost, counted and logged. A broken file is set aside. Contents and query strings are never stored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVERY_S: Seconds = 0.25
-"""Between two writes: the thousand requests that are in memory are enough for 4,000 a second."""
+"""Between two writes: the 1,000 requests in memory are enough for 4,000 a second."""
 TIDY_EVERY_S: Seconds = 600.0
 BUSY_S: Seconds = 5.0
-"""How long another program may hold the file."""
+"""How long another program may lock the file."""
 FORMAT = 1
 
 TABLE = """
@@ -46,32 +46,32 @@ SELECT = "select * from requests where at > ? and (? is null or model = ?) order
 
 
 class Archive:
-    """The file. Every call opens it anew, so it may be moved or deleted at any time."""
+    """The file. Every call opens it, so it may be moved or deleted at any time."""
 
     def __init__(self, path: Path, wall_clock: Callable[[], float] = time.time) -> None:
         self.path = path
         self._wall_clock = wall_clock
 
     def write(self, ended: Sequence[Finished]) -> None:
-        """All of them or none; raises what is in the way."""
+        """Writes all or none; raises if it cannot."""
         with self._opened() as file, file:
             file.executemany(INSERT, map(_row, ended))
 
     def tidy(self, kept: ActivityKept) -> None:
-        """Forget what is too old, and the oldest of what is too much."""
+        """Delete requests that are too old, and the oldest beyond the maximum."""
         with self._opened() as file, file:
             file.execute("delete from requests where at < ?", (self._wall_clock() - kept.keep_s,))
             file.execute("delete from requests where n <= (select max(n) from requests) - ?", (kept.most,))
 
     def read(self, since: float, model: str | None, most: int) -> list[Finished]:
-        """The newest that ended after `since`, oldest first; nothing where there is no file."""
+        """The newest that ended after `since`, oldest first; empty if there is no file."""
         if not self.path.exists():
             return []
         with self._opened() as file:
             return [_finished(row) for row in file.execute(SELECT, (since, model, model, most))][::-1]
 
     def put_aside(self) -> Path:
-        """Make place for a new file; what is left of this one can be looked at later."""
+        """Move a broken file away so that a new one can be created."""
         aside = self.path.with_name(f"{self.path.name}.broken-{int(self._wall_clock())}")
         self.path.replace(aside)
         return aside
@@ -118,7 +118,7 @@ def _finished(row: tuple[object, ...]) -> Finished:
 
 
 class Archivist:
-    """Takes what has ended from the activity to the file, as long as the configuration wants that."""
+    """Writes finished requests to the file, if configured."""
 
     def __init__(self, activity: Activity, archive: Archive, kept: Callable[[], ActivityKept]) -> None:
         self._activity = activity
@@ -128,20 +128,20 @@ class Archivist:
         self._tidied_at: float | None = None
         self._is_well = True
         self.lost = 0
-        """Requests that could not be written down."""
+        """Requests that could not be written."""
 
     async def watch(self) -> None:
-        """Never returns; cancel it to stop, and call `close` for the rest."""
+        """Never returns. To stop, cancel it and call `close`."""
         while True:
             await asyncio.sleep(EVERY_S)
             await self._write()
 
     async def close(self) -> None:
-        """Write what has ended since."""
+        """Write the rest."""
         await self._write()
 
     async def read(self, since: float, model: str | None, most: int) -> list[Finished]:
-        """The newest that ended after `since`, oldest first: from the file, or from memory where nothing is kept."""
+        """The newest that ended after `since`, oldest first: from the file, or from memory if none is kept."""
         if self._kept().keep_s:
             await self._write()
             return await asyncio.to_thread(self._read_from_file, since, model, most)
@@ -182,7 +182,7 @@ class Archivist:
         return None
 
     def _tell(self, problem: Exception) -> None:
-        """Once, until it is over. What is no database becomes none by waiting, so that is put aside."""
+        """Log once per outage. A file that is no database will not recover, so it is set aside."""
         if self._is_well:
             log.warning("the activity cannot be kept file=%s error=%r", self._archive.path, str(problem))
         self._is_well = False

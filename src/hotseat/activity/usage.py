@@ -1,7 +1,6 @@
-"""What the holder of each key may use, and what they have used: requests, and the time for which devices were theirs.
+"""What each API key may use and has used: requests, and device time.
 
-Counted only where keys are configured; a request without an account costs one look at nothing. A reload changes the
-limits and leaves the counts.
+Counted only if keys are configured. A reload changes the limits and keeps the counts.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ if TYPE_CHECKING:
     from hotseat.settings import ApiKey
 
 SHOWN = 8
-"""Hexadecimal digits of a key's digest: enough to tell holders apart, not enough to guess a key by."""
+"""Hexadecimal digits of a key's digest: enough to tell keys apart, not enough to guess one."""
 MINUTE: Seconds = 60.0
 HELD = "hotseat-key"
-"""Says to the management API whose request it is, by the digest of the key."""
+"""Header that tells the management API, by digest, which key a request used."""
 
 
 class Meter:
-    """A model's time, shared out: who is served together with others is charged with a part of it.
+    """Divides a model's time among the requests it serves concurrently.
 
-    `_served` is the time that everybody would have been charged who was there from the beginning; a visit costs what
-    it grew by meanwhile. So all charges together are the time for which the model was in use.
+    `_served` is the charge of a request that was there from the beginning; a request costs the increase while it runs.
+    The sum of all charges is the time for which the model was in use.
     """
 
     __slots__ = ("_at", "_served", "_users")
@@ -44,7 +43,7 @@ class Meter:
         return self._served
 
     def leave(self, since: Seconds, now: Instant) -> Seconds:
-        """What is charged to whoever entered at `since`."""
+        """The charge of a request whose `enter` returned `since`."""
         self._advance(now)
         self._users -= 1
         return self._served - since
@@ -56,13 +55,13 @@ class Meter:
 
 
 class Account:
-    """One key: what it may do and what was done with it."""
+    """The limits and counts of one key."""
 
     def __init__(self, digest: bytes, key: ApiKey) -> None:
         self.digest = digest
         self.requests = 0
         self.refused = 0
-        """Because of its limits."""
+        """By its limits."""
         self.in_flight = 0
         """Waiting or being served."""
         self.device_s: Seconds = 0.0
@@ -71,7 +70,7 @@ class Account:
         self._left = float(self.key.per_minute or 0)
 
     def renew(self, key: ApiKey) -> None:
-        """What the configuration says now; the counts stay."""
+        """Apply the current configuration; counts stay."""
         self.key = key
         self.name = key.name or f"key {self.digest.hex()[:SHOWN]}"
         self.models = frozenset(key.models)
@@ -80,24 +79,24 @@ class Account:
         return not self.models or model in self.models
 
     def check_may_use(self, model: str) -> None:
-        """Raises where the key is for other models."""
+        """Raises if the key is for other models."""
         if not self.may_use(model):
             raise Forbidden(f'this API key is not for "{model}"; ask whoever keeps the configuration')
 
     def check_may_act_on_all(self) -> None:
-        """Raises where the key is for some models only."""
+        """Raises if the key is for some models only."""
         if self.models:
             raise Forbidden("this acts on all models, and this API key is for some only; use one without `models`")
 
     def enter(self, model: str, now: Instant) -> Visit:
-        """A request begins, or is refused for what the key may not do."""
+        """Admit a request, or raise if the key does not allow it."""
         self.check_may_use(model)
         visit = self.admit(now)
         visit.model = model
         return visit
 
     def admit(self, now: Instant) -> Visit:
-        """The same where the model is not known yet: a place is taken before the body is read."""
+        """Like `enter` before the model is known: counts the request before its body is read."""
         self._check_limits(now)
         self.requests += 1
         self.in_flight += 1
@@ -112,7 +111,7 @@ class Account:
             self._take_one(self.key.per_minute, now)
 
     def _take_one(self, per_minute: int, now: Instant) -> None:
-        """A bucket that holds a minute's requests and is filled all the time."""
+        """Token bucket that holds one minute's requests."""
         grown = (now - self._filled_at) * per_minute / MINUTE
         self._left, self._filled_at = min(float(per_minute), self._left + grown), now
         if self._left < 1:
@@ -123,26 +122,26 @@ class Account:
 
 
 class Visit:
-    """One request under an account, from its admission to its end."""
+    """One request of an account, from admission to its end."""
 
     __slots__ = ("_account", "_devices", "_is_over", "_meter", "_since", "model")
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self.model = ""
-        """As it was asked for; empty until that is known."""
+        """As requested; empty until known."""
         self._is_over = False
         self._meter: Meter | None = None
         self._since: Seconds = 0.0
         self._devices = 1
 
     def granted(self, meter: Meter, devices: int, now: Instant) -> None:
-        """It is served from now on; if it was before, by a server that died, that time counts too."""
+        """Its service starts. Time on an earlier server that died counts too."""
         self._charge(now)
         self._meter, self._since, self._devices = meter, meter.enter(now), devices
 
     def ended(self, now: Instant) -> None:
-        """Its place is given back once, however often this is said."""
+        """Safe to call twice."""
         if not self._is_over:
             self._is_over = True
             self._account.in_flight -= 1
@@ -155,14 +154,14 @@ class Visit:
 
 
 class Accounts:
-    """All accounts, by the digests of their keys, and the meters of the models."""
+    """All accounts, by the digest of the key, and the meters of the models."""
 
     def __init__(self) -> None:
         self._by_digest: dict[bytes, Account] = {}
         self._meters: dict[ModelName, Meter] = {}
 
     def open(self, keys: Iterable[ApiKey]) -> list[Account]:
-        """The accounts of the keys that are configured now; those of other keys are closed."""
+        """The accounts of the configured keys; accounts of other keys are dropped."""
         before, self._by_digest = self._by_digest, {}
         for key in keys:
             digest = digest_of(key)

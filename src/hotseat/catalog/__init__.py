@@ -1,1 +1,1 @@
-"""PURE: what may run. Names, recipes and groups, already validated."""
+"""PURE: what may run: names, launch recipes and groups, validated."""

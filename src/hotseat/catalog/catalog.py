@@ -1,4 +1,4 @@
-"""Everything that may run, and by which names it is called."""
+"""Every model that may run, and the names that clients use."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The scheduler's knobs."""
+    """Settings of the scheduler."""
 
     patience: float = 2.0
     max_queue: int = 512
     max_wait_s: Seconds | None = None
-    """Turns are shortened so that a rotation of everybody who waits keeps this; None: patience alone counts."""
+    """Turns are shortened so that a rotation of all waiting models keeps this; None: only patience counts."""
 
 
 @dataclass(frozen=True)
@@ -33,27 +33,27 @@ class Catalog:
     models: Mapping[ModelName, ModelSpec]
     groups: Groups = field(default_factory=Groups)
     budgets: Mapping[Place, Bytes] = field(default_factory=lambda: NOTHING)
-    """Memory that may be used per device. Empty: models are counted by groups alone."""
+    """Memory that may be used per device. Empty: only groups decide."""
     policy: Policy = Policy()
     default_model: ModelName | None = None
     returns_to_default: bool = False
-    """Is the default model loaded again when another one was unloaded for being unused?"""
+    """Load the default model again after another one was unloaded by its ttl?"""
     preload: tuple[ModelName, ...] = ()
     remotes: Mapping[str, RemoteModel] = field(default_factory=lambda: NOTHING)
-    """Models of peers, by each name that leads to them."""
+    """Models of peers, by every name they have."""
     fellows: Mapping[str, FleetModel] = field(default_factory=lambda: NOTHING)
-    """Models that only other hosts of the fleet have, by each name that leads to them."""
+    """Models that only other hosts of the fleet have, by every name they have."""
     selectors: Mapping[str, Selector] = field(default_factory=lambda: NOTHING)
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     active_profile: str | None = None
     available: Mapping[Place, Bytes] = field(default_factory=lambda: NOTHING)
-    """What others leave of a device at present, where that was measured."""
+    """Memory of a device that other programs leave, if measured."""
     limits: Mapping[Place, Bytes] = field(init=False, repr=False, compare=False)
-    """What models may take now: the budgets, or what others leave of them."""
+    """What models may use now: the budget, or less if `available` is less."""
     _called: Mapping[str, ModelSpec] = field(init=False, repr=False, compare=False)
-    """Our models by all their names, whatever profile is active."""
+    """Local models by all their names, regardless of profiles."""
     _leads: Mapping[str, Lead] = field(init=False, repr=False, compare=False)
-    """What each name leads to for a client now."""
+    """What each name means to a client now."""
 
     def __post_init__(self) -> None:
         limits = {place: min(budget, self.available.get(place, budget)) for place, budget in self.budgets.items()}
@@ -69,10 +69,9 @@ class Catalog:
         kept = {name: lead for name, lead in leads.items() if name not in pins}
         object.__setattr__(self, "_leads", {**kept, **pinned})
 
-    # What clients ask for
+    # Names as clients use them
 
     def lead(self, name: str) -> Lead | None:
-        """What a client gets who asks for `name`."""
         return self._leads.get(name)
 
     def follow(self, name: str) -> Lead:
@@ -82,14 +81,14 @@ class Catalog:
         return lead
 
     def choices(self, selector: Selector) -> tuple[Servable, ...]:
-        """What a selector chooses from; each is told its own name, not the selector's."""
+        """The targets of a selector. Each is sent its own model name, not the selector's."""
         return tuple(renamed(self._servable(target), target) for target in selector.targets)
 
     def _servable(self, name: str) -> Servable:
         return self._called.get(name) or self.remotes[name]
 
     def names(self) -> Iterable[str]:
-        """Every name a client may use, aliases included."""
+        """Every name that a client may use, including aliases."""
         return self._leads.keys()
 
     def _unknown(self, name: str) -> str:
@@ -98,21 +97,20 @@ class Catalog:
         return f'model "{name}" is not defined in the configuration.{did_you_mean(name, self.names())}'
 
     def with_profile(self, name: str | None) -> Catalog:
-        """The same with this profile active, if there is one of that name."""
+        """A copy with this profile active; unchanged if there is no such profile."""
         return replace(self, active_profile=name) if name in self.profiles else self
 
     def with_fellows(self, fellows: Mapping[str, FleetModel]) -> Catalog:
-        """The same beside what other hosts have."""
         return replace(self, fellows=fellows)
 
     def with_learned(self, name: ModelName, learned: Footprint) -> Catalog:
-        """The same with this known of the memory of one of its models."""
+        """A copy with the learned footprint of one model."""
         return replace(self, models={**self.models, name: replace(self.models[name], learned=learned)})
 
-    # What operators ask for: profiles do not matter to them
+    # Names as operators use them: profiles do not apply
 
     def find(self, name: str) -> ModelSpec | None:
-        """Our model called `name`, by its own name or an alias."""
+        """The local model with this name or alias."""
         return self._called.get(name)
 
     def resolve(self, name: str) -> ModelSpec:
@@ -140,7 +138,7 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class CatalogChange:
-    """What a reload touches: the rest keeps its process and its streams."""
+    """What a reload changes: other models keep their processes and streams."""
 
     added: tuple[ModelName, ...] = ()
     changed: tuple[ModelName, ...] = ()
@@ -151,7 +149,7 @@ class CatalogChange:
 
 
 def compare(old: Catalog, new: Catalog) -> CatalogChange:
-    """Which models a running process of the old catalog could no longer serve as the new one says."""
+    """Which models are new, gone, or need a restart to match the new catalog."""
     return CatalogChange(
         added=tuple(name for name in new.models if name not in old.models),
         changed=tuple(
@@ -162,5 +160,5 @@ def compare(old: Catalog, new: Catalog) -> CatalogChange:
 
 
 def must_restart(old: ModelSpec, new: ModelSpec) -> bool:
-    """Only what reaches the process or its room forces a restart; names, time limits and filters do not."""
+    """Changes of the launch recipe or the memory need a restart; names, timeouts and filters do not."""
     return (old.recipe, old.memory) != (new.recipe, new.memory)

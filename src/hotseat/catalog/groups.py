@@ -1,7 +1,7 @@
-"""Which models may be resident together, as llama-swap's groups say it.
+"""Which models may be loaded together, according to llama-swap's groups.
 
-The rule is one-way on purpose, as in the files people already have: loading a member of an exclusive group pushes
-the others out, loading a member of a non-exclusive group leaves everybody where they are.
+The rule is one-way on purpose, as in existing llama-swap files: loading a member of an exclusive group unloads the
+others, loading a member of a non-exclusive group unloads nothing.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ class Group:
     swap: bool = True
     """Only one member at a time."""
     exclusive: bool = True
-    """Loading a member stops the members of other groups that are not persistent."""
+    """Loading a member unloads members of other groups that are not persistent."""
     persistent: bool = False
-    """Other groups cannot stop the members."""
+    """Other groups cannot unload the members."""
     members: tuple[ModelName, ...] = ()
 
     def pushes_out(self, other: Group) -> bool:
-        """Must members of `other` be gone before one of ours may load?"""
+        """Must members of `other` be gone before a member of this group loads?"""
         if other is self:
             return self.swap
         return self.exclusive and not other.persistent
 
 
 ALONE = Group("(default)")
-"""The group of models in no group: one at a time."""
+"""For models in no group: one at a time."""
 
 TOGETHER = Group("(default)", swap=False, exclusive=False)
-"""The same where a memory budget decides instead."""
+"""For models in no group if a memory budget decides."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Groups:
     groups: tuple[Group, ...] = ()
     default: Group = ALONE
     matrix: Matrix | None = None
-    """Decides instead of the groups, where there is one."""
+    """If set, decides instead of the groups."""
     _of: Mapping[ModelName, Group] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -58,19 +58,19 @@ class Groups:
         return self._of.get(model, self.default)
 
     def pushed_out(self, wanted: ModelName, residents: Iterable[ModelName]) -> tuple[ModelName, ...]:
-        """Who of these must be gone before `wanted` may load; nobody: it may load beside them."""
+        """Which residents must be gone before `wanted` may load; empty: it may load beside them."""
         if self.matrix is not None:
             return self.matrix.pushed_out(wanted, residents)
         return tuple(resident for resident in residents if self.must_leave(resident, wanted))
 
     def must_leave(self, resident: ModelName, wanted: ModelName) -> bool:
-        """Must `resident` be gone before `wanted` may load, whoever else is there?"""
+        """Must `resident` be gone before `wanted` may load, whatever else is loaded?"""
         if self.matrix is not None:
             return resident != wanted and self.matrix.excludes(resident, wanted)
         return self.of(wanted).pushes_out(self.of(resident))
 
     def may_push_out(self, resident: ModelName, wanted: ModelName) -> bool:
-        """May `wanted` need the place of `resident`, depending on who else is there?"""
+        """May `wanted` exclude `resident`, depending on what else is loaded?"""
         if self.matrix is not None:
             return self.matrix.may_push_out(resident, wanted)
         return self.must_leave(resident, wanted)

@@ -1,7 +1,7 @@
-"""Which sets of models may be resident together, as llama-swap's matrix says it.
+"""Which sets of models may be loaded together, according to llama-swap's matrix.
 
-A set allows all its subsets; a model in no set runs alone. Pairs do not suffice to say this: three models may go
-together two by two and still not all at once, so the question is always about everybody who is there.
+A set allows all its subsets; a model in no set runs alone. Pairs are not enough: three models may be allowed in pairs
+but not together, so every question is about all loaded models.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Matrix:
     sets: tuple[tuple[ModelName, ...], ...]
-    """In the order written: of equally cheap sets the first is taken."""
+    """In configured order: of equally cheap sets the first wins."""
     evict_costs: Mapping[ModelName, int] = field(default_factory=lambda: NOTHING)
-    """What it costs to stop a model; 1 where nothing is said."""
+    """Cost of stopping a model; default 1."""
     _with: Mapping[ModelName, tuple[frozenset[ModelName], ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -34,21 +34,21 @@ class Matrix:
         object.__setattr__(self, "_with", MappingProxyType({name: tuple(sets) for name, sets in found.items()}))
 
     def pushed_out(self, wanted: ModelName, residents: Iterable[ModelName]) -> tuple[ModelName, ...]:
-        """Those outside the cheapest set that holds `wanted`; nobody, where one holds them all."""
+        """Residents outside the cheapest set with `wanted`; empty if one set has all of them."""
         others = [name for name in residents if name != wanted]
         cheapest = min(self._sets_with(wanted), key=lambda allowed: self._cost(others, allowed))
         return tuple(name for name in others if name not in cheapest)
 
     def excludes(self, one: ModelName, other: ModelName) -> bool:
-        """Is there no set that holds both?"""
+        """Does no set have both?"""
         return all(other not in allowed for allowed in self._sets_with(one))
 
     def may_push_out(self, resident: ModelName, wanted: ModelName) -> bool:
-        """Is there a set for `wanted` without `resident`?"""
+        """Does `wanted` have a set without `resident`?"""
         return any(resident not in allowed for allowed in self._sets_with(wanted))
 
     def alone(self, models: Iterable[ModelName]) -> tuple[ModelName, ...]:
-        """Those that are in no set."""
+        """Models in no set."""
         return tuple(name for name in models if name not in self._with)
 
     def _sets_with(self, name: ModelName) -> tuple[frozenset[ModelName], ...]:

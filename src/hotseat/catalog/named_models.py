@@ -1,7 +1,7 @@
-"""What a name leads to: a model of ours, a model that another server has, or a choice between several.
+"""What a name stands for: a local model, a model of another server, or a selector.
 
-A remote model has no process and no phase: like our own management application it is an upstream that is always
-there, so nothing about it is for the scheduler to decide.
+A remote model has no process and no phase: like the management application it is an upstream that always exists, so the
+scheduler is not involved.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RemoteModel:
-    """A model of a peer. `changes` always names it as the peer does."""
+    """A model of a peer. `changes` always sets the peer's name for it."""
 
     name: ModelName
-    """`peer/model`, whatever the client called it."""
+    """`peer/model`, whatever name the client used."""
     peer: str
     address: Address
     changes: BodyChanges
     api_key: str = field(default="", repr=False)
-    """Sent to this peer in place of whatever the client sent."""
+    """Sent to this peer instead of the client's key."""
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 @dataclass(frozen=True, slots=True)
 class FleetModel:
-    """A model that other hosts of the fleet have and this one has not."""
+    """A model that only other hosts of the fleet have."""
 
     name: ModelName
     changes: BodyChanges = UNCHANGED
@@ -45,9 +45,9 @@ class Strategy(Enum):
     WARM = "warm"
     """The first target that is ready, else the first that is loading, else the first."""
     PIN = "pin"
-    """The first target, always."""
+    """Always the first target."""
     SPILLOVER = "spillover"
-    """A target that runs and has room, else the next one that does not run."""
+    """A running target with a free place, else the next one that does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Names that lead elsewhere while the profile is active."""
+    """Names that mean other models while it is active."""
 
     name: str
     description: str
     pins: Mapping[str, str]
-    """Name to name; an empty one switches the name off."""
+    """Name to name; an empty value disables the name."""
 
 
 Servable: TypeAlias = ModelSpec | RemoteModel | FleetModel
@@ -82,13 +82,13 @@ AnyLead = TypeVar("AnyLead", bound=Lead)
 
 
 def renamed(lead: AnyLead, name: str) -> AnyLead:
-    """The same for a client who called it something else: what it sends on says `name`."""
+    """A copy that sends `name` to the server as the model's name, unless it sets another."""
     if not isinstance(lead, ModelSpec) or lead.changes.model_name is not None:
         return lead
     return replace(lead, changes=replace(lead.changes, model_name=name))
 
 
 def called(spec: ModelSpec, name: str) -> ModelSpec:
-    """The model as it answers to one of its names."""
+    """The model with the body changes of this name."""
     changes = spec.changes_by_name.get(name)
     return spec if changes is None else replace(spec, changes=changes or UNCHANGED)

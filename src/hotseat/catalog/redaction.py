@@ -1,6 +1,6 @@
-"""What of a command line, a variable or a URL is a secret by its name, and texts without secrets. PURE.
+"""PURE: find secrets in command lines, variables and URLs by their names, and remove them from text.
 
-Values from the environment are secrets wherever they stand; config/env_values.py knows which those are.
+Values taken from the environment are secrets everywhere; config/env_values.py knows them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 HIDDEN = "(hidden)"
 SHORTEST_SECRET = 6
-"""Of a variable: hiding every `us` because of KEYBOARD=us would hide the output."""
+"""Of a variable's value: hiding every `us` because of KEYBOARD=us would make output unreadable."""
 
 _NAMES = "api[-_]?key|token|secret|password|passwd|passphrase|credentials?|auth|authorization"
 _FLAG = rf"(?:-hft|(?:--|-(?!-))(?!no-|enable-|disable-)(?:[\w-]*[-_])?(?:{_NAMES}))"
@@ -31,7 +31,7 @@ def is_secret_name(variable: str) -> bool:
 
 
 def redacted(argv: Sequence[str], secrets: Sequence[str] = ()) -> list[str]:
-    """A command line without the values of `--api-key` and its like, and without these secrets."""
+    """The command line without these secrets and without the values of `--api-key` and similar options."""
     words: list[str] = []
     hide_next = False
     for word in argv:
@@ -43,7 +43,7 @@ def redacted(argv: Sequence[str], secrets: Sequence[str] = ()) -> list[str]:
 
 
 def redacted_text(text: str) -> str:
-    """A text without what is named like a secret in it: options, headers and passwords of URLs."""
+    """The text without values that are secret by name: options, headers, passwords in URLs."""
     text = _HEADER.sub(rf"\1\2{HIDDEN}", without_url_passwords(text))
     return _INLINE.sub(rf"\1{HIDDEN}", text)
 
@@ -53,7 +53,7 @@ def without_url_passwords(text: str) -> str:
 
 
 def secrets_in(argv: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
-    """The values of options such as --api-key, each key where several are joined by commas, and of such variables."""
+    """Values of secret variables and of options such as --api-key, each key of a comma-separated list."""
     yield from (value for name, value in env if is_secret_name(name) and len(value) >= SHORTEST_SECRET)
     for word, following in zip(argv, [*argv[1:], ""], strict=True):
         if option := _OPTION.fullmatch(word):
@@ -64,7 +64,7 @@ def secrets_in(argv: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Iter
 
 
 def _inside(word: str) -> Iterator[str]:
-    """What a single word holds: a header, the password of a URL, or a command line of its own."""
+    """Secrets inside one word: in a header, a URL or a nested command line."""
     for pattern in (_URL_PASSWORD, _HEADER, _INLINE):
         for found in pattern.finditer(word):
             value = found[found.re.groups].strip()
@@ -72,7 +72,6 @@ def _inside(word: str) -> Iterator[str]:
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """The text without these words."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
     return text

@@ -1,4 +1,4 @@
-"""How a model's server is put to sleep and woken, instead of stopped and started: steps, and what is kept meanwhile."""
+"""How a model server is put to sleep and woken instead of stopped and started, and what it keeps meanwhile."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LONGEST_S: Seconds = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request to the server itself, which it must answer with 2xx."""
+    """A request to the model server, which must answer 2xx."""
 
     method: str
     path: str
     body: str = ""
-    """JSON; empty: none."""
+    """JSON, or empty."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A program that must end with code 0. Its words may hold ${PORT} and ${PID}."""
+    """A program that must exit with 0. Its arguments may contain ${PORT} and ${PID}."""
 
     argv: tuple[str, ...]
 
@@ -53,7 +53,7 @@ Step: TypeAlias = Ask | Run
 
 
 def step_of(text: str) -> Step:
-    """`POST /path`, with a JSON body behind it where one is wanted, or else a command; ValueError: neither."""
+    """`POST /path`, optionally followed by a JSON body, or else a command; ValueError: neither."""
     method, _, rest = text.strip().partition(" ")
     if method in METHODS and rest.startswith("/"):
         path, _, body = rest.partition(" ")
@@ -70,25 +70,23 @@ def _in_json(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SleepLevel:
-    """One way to sleep."""
-
     name: str
     suspend: tuple[Step, ...]
     resume: tuple[Step, ...]
     check: str | None = None
-    """A path that answers JSON with `is_sleeping`; None: the steps themselves say enough."""
+    """A path that returns JSON with `is_sleeping`; None: the steps are sufficient."""
     memory: Mapping[Place, Bytes] | None = None
-    """What the configuration says it takes asleep."""
+    """Declared memory asleep."""
     keeps_weights: bool = True
-    """What it has on devices is in RAM meanwhile; False: it is dropped and read again."""
+    """Device memory is moved to RAM; False: it is dropped and read again."""
     timeout_s: Seconds = LONGEST_S
     """For falling asleep and for waking, each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """All ways that a model may sleep, the preferred one first until more is known of them."""
+    """All sleep levels of a model, in order of preference until they have been measured."""
 
     levels: tuple[SleepLevel, ...]
     ttl_s: Seconds | None = None
-    """How long it may sleep before it is stopped; None: as long as its room is not needed."""
+    """Sleep time after which it is stopped; None: until its memory is needed."""

@@ -1,4 +1,4 @@
-"""What is known of a model before it runs. Frozen and already validated: config/ makes these, everybody reads them."""
+"""What is configured for a model. Frozen and validated; created by config/."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecipe:
-    """How a model's server is started and found. Texts may still hold ${PORT} and, in `stop`, ${PID}."""
+    """How a model server is started and reached. May contain ${PORT} and, in `stop`, ${PID}."""
 
     argv: tuple[str, ...]
     proxy: str
     stop: tuple[str, ...] | None = None
     env: tuple[tuple[str, str], ...] = ()
     check_endpoint: str | None = "/health"
-    """Asked until it answers 200; None: an open port is enough."""
+    """Polled until it answers 200; None: an open port is enough."""
     preferred_port: int | None = None
-    """With `startPort`: the number llama-swap would have given this model. None: the kernel chooses."""
+    """With `startPort`: the port that llama-swap would assign. None: the kernel chooses."""
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    """Values that the configuration took out of the environment, which the server inherits: nobody is shown them."""
+    """Values that the configuration took from the environment, which the server inherits: never shown."""
 
     @property
     def wants_port(self) -> bool:
@@ -38,7 +38,7 @@ class LaunchRecipe:
 
 @dataclass(frozen=True, slots=True)
 class BodyChanges:
-    """What is changed in a JSON body on its way to the upstream, in this order."""
+    """Changes to a JSON body before it is sent to the upstream, in this order."""
 
     model_name: str | None = None
     strip: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class BodyChanges:
         return bool(self.model_name or self.strip or self.set)
 
     def adding(self, members: Mapping[str, Any]) -> BodyChanges:
-        """The same, and then these members set as well; `model` is not for filters to change."""
+        """A copy that also sets these members, except `model`, which filters may not change."""
         more = {name: value for name, value in members.items() if name != "model"}
         return replace(self, set=MappingProxyType({**self.set, **more}))
 
@@ -57,56 +57,56 @@ UNCHANGED = BodyChanges()
 
 
 class LoadingState(Enum):
-    """What a client that asked for a stream is sent while it waits for its model."""
+    """What a streaming client is sent while it waits for its model."""
 
     OFF = "off"
     """Nothing, so that a failed load is still a 503."""
     REASONING = "reasoning"
-    """Pieces of reasoning, which chats show."""
+    """Reasoning chunks, which chat clients show."""
     COMMENTS = "comments"
-    """Lines that every reader of event streams skips, but that tell its clock that somebody is there."""
+    """Comment lines, which event stream readers skip but which keep their timeouts from firing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a server may take, towards which we are the client. None: as long as it likes."""
+    """Timeouts towards a server. None: no limit."""
 
     connect_s: Seconds | None = 30.0
-    """Until there is a connection."""
+    """To connect."""
     tls_handshake_s: Seconds | None = 10.0
-    """Added to that where the connection is encrypted."""
+    """Added to `connect_s` if the connection is encrypted."""
     keepalive_s: Seconds | None = 30.0
-    """Silence after which the kernel asks whether the other side is still there; None: it never asks."""
+    """Idle time before the kernel sends keepalive probes; None: no probes."""
     response_header_s: Seconds | None = None
-    """From the request to the head of the answer."""
+    """From the request to the response head."""
     idle_s: Seconds | None = 90.0
-    """How long a connection may rest; the relay's own limit is shorter."""
+    """For idle connections; the relay's own limit is shorter."""
     lost_s: Seconds | None = None
-    """How long what was sent may go unacknowledged before the other side counts as lost; None: as the kernel likes."""
+    """Time without acknowledgement before the connection counts as lost; None: the kernel's default."""
 
 
 DEFAULT_TIMEOUTS = Timeouts()
 FELLOW_TIMEOUTS = Timeouts(connect_s=3.0, keepalive_s=5.0, lost_s=20.0)
-"""Towards other hosts of a fleet: one whose power failed says nothing, and nobody should wait for it."""
+"""Towards other hosts of a fleet: a host without power does not answer, and no request should wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a model says of itself in the model list. We only pass it on."""
+    """What a model declares in the model list; only passed on."""
 
     takes: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
     tools: bool = False
     reranker: bool = False
     context: int = 0
-    """Tokens; 0: it does not say."""
+    """Tokens; 0: not declared."""
 
     def __bool__(self) -> bool:
         return self != Capabilities()
 
 
 class Source(Enum):
-    """Who says how much memory a model takes."""
+    """Where a memory figure comes from."""
 
     DECLARED = "declared"
     MEASURED = "measured"
@@ -115,7 +115,7 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """How much memory a model takes of each device, and who says so."""
+    """Memory of a model by place, and where the figure comes from."""
 
     memory: Mapping[Place, Bytes]
     source: Source
@@ -123,7 +123,7 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """How many hosts of a fleet may have a model at a time, and how many shall."""
+    """How many hosts of a fleet must have the model, and how many may at a time."""
 
     least: int = 0
     most: int = 1
@@ -138,41 +138,41 @@ class ModelSpec:
     description: str = ""
     unlisted: bool = False
     health_check_timeout_s: Seconds | None = None
-    """Until its server must be ready; None: by the size of its files, never less than two minutes."""
+    """Limit until its server is ready; None: from the size of its files, at least two minutes."""
     unload_timeout_s: Seconds = 10.0
     drain_timeout_s: Seconds = 10.0
     max_request_s: Seconds | None = None
-    """How long one request may use the model; None: as long as it takes."""
+    """Time limit of one request; None: no limit."""
     ttl_s: Seconds | None = None
-    """Idle time after which the model is unloaded; None: never."""
+    """Idle time until the model is unloaded; None: never."""
     concurrency_limit: int | None = None
-    """Requests forwarded at a time; None: unknown."""
+    """Concurrent requests; None: unknown."""
     max_queue: int | None = None
-    """Requests that may wait for it; None: as many as may wait at all."""
+    """Requests that may wait for it; None: only the common limit applies."""
     urgency: float = 1.0
     pinned: bool = False
     sleep: Sleep | None = None
-    """How it sleeps instead of being stopped when others need its room; None: it cannot."""
+    """How it sleeps instead of stopping when memory is needed; None: it cannot."""
     reads_ahead: bool = True
-    """Its files are brought into the page cache while others make room for it."""
+    """Read its files into the page cache while memory is freed for it."""
     memory: Mapping[Place, Bytes] | None = None
-    """What the configuration says it takes."""
+    """Declared memory."""
     estimated: Mapping[Place, Bytes] | None = None
-    """What its files and its command line let expect, for people to compare."""
+    """Estimate from its files and command line, for comparison."""
     learned: Footprint | None = None
-    """What it was measured or estimated to take: counts where the configuration says nothing."""
+    """Measured or estimated memory: counts if none is declared."""
     changes: BodyChanges = UNCHANGED
     loading_state: LoadingState = LoadingState.OFF
     changes_by_name: Mapping[str, BodyChanges] = field(default_factory=lambda: NOTHING)
-    """Other changes, for those who call it by one of these names."""
+    """Other changes for requests that use one of these names."""
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     ignore_websockets: bool = False
-    """Websockets reach it while it runs, but neither start it nor keep it."""
+    """Websockets reach it while it runs, but neither start it nor keep it loaded."""
     metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     capabilities: Capabilities = Capabilities()
     replicas: Replicas = Replicas()
     host_labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """What a host of a fleet must be labelled with to run it."""
+    """Labels that a host of a fleet must have to run it."""
 
     @property
     def footprint(self) -> Footprint | None:

@@ -1,7 +1,7 @@
-"""Texts with holes: `${NAME}` in a model's settings, what a command line becomes, and where its server will listen.
+"""`${NAME}` placeholders in a model's settings, command lines, and the address where a server will listen.
 
-Macros are filled when a configuration is read (`expand`), `${PORT}` when a process is started (`fill`), `${PID}` when
-it is stopped. Everything here is a function of its arguments.
+Macros are replaced when a configuration is read (`expand`), `${PORT}` when a process is started (`fill`), `${PID}` when
+it is stopped. All functions are pure.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _JOINED_LINE = re.compile(r"\\[ \t]*\n")
 
 @dataclass(frozen=True, slots=True)
 class FilledRecipe:
-    """A launch recipe for one process life: nothing is left open but `${PID}` in `stop`."""
+    """A launch recipe for one process: only `${PID}` in `stop` is left open."""
 
     argv: tuple[str, ...]
     address: Address
@@ -47,12 +47,11 @@ class FilledRecipe:
     stop: tuple[str, ...] | None
 
     def stop_argv(self, pid: int) -> tuple[str, ...] | None:
-        """The command that stops process `pid`; None where a signal does."""
+        """The command that stops process `pid`; None: a signal does."""
         return None if self.stop is None else tuple(fill_hole(text, PID, pid) for text in self.stop)
 
 
 def fill(recipe: LaunchRecipe, port: int) -> FilledRecipe:
-    """The recipe with its port, and the address that follows from it."""
     return FilledRecipe(
         argv=tuple(fill_hole(text, PORT, port) for text in recipe.argv),
         address=address_of(fill_hole(recipe.proxy, PORT, port)),
@@ -63,7 +62,7 @@ def fill(recipe: LaunchRecipe, port: int) -> FilledRecipe:
 
 
 def address_of(proxy: str) -> Address:
-    """Where `http://host:port/prefix`, `https://…` or `unix:/path` leads; ValueError says what is wrong with it."""
+    """Parse `http://host:port/prefix`, `https://…` or `unix:/path`; ValueError says what is wrong."""
     if proxy.startswith("unix:"):
         return _unix_address(proxy.removeprefix("unix:"))
     url = split_url(proxy)
@@ -76,7 +75,7 @@ def address_of(proxy: str) -> Address:
 
 
 def split_url(text: str) -> SplitResult:
-    """The parts of a URL whose host and port, where it has them, can be connected to; ValueError says what is wrong."""
+    """Split a URL and check its host and port, if present; ValueError says what is wrong."""
     url = urlsplit(text)
     try:
         is_port = url.port != 0
@@ -89,7 +88,7 @@ def split_url(text: str) -> SplitResult:
 
 
 def check_host(host: str) -> None:
-    """ValueError for what is neither an IP address nor can be a name."""
+    """ValueError unless it is an IP address or a possible host name."""
     try:
         if ":" in host or _FOUR_NUMBERS.fullmatch(host):
             ip_address(host.partition("%")[0])
@@ -118,7 +117,7 @@ def fill_hole(text: str, name: str, value: object) -> str:
 
 
 def expand(text: str, macros: Mapping[str, MacroValue]) -> MacroValue:
-    """Fill the known macros. A text that is nothing but one macro becomes its value, type included."""
+    """Replace the known macros. A text that is exactly one macro becomes its value, including the type."""
     alone = _HOLE.fullmatch(text)
     if alone and alone[1] in macros:
         return macros[alone[1]]
@@ -126,29 +125,29 @@ def expand(text: str, macros: Mapping[str, MacroValue]) -> MacroValue:
 
 
 def as_text(value: MacroValue) -> str:
-    """A macro's value inside a text: booleans as YAML writes them."""
+    """A macro's value inside a text: booleans as in YAML."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def without_comments(command: str) -> str:
-    """Lines whose first sign is `#` are notes to the reader."""
+    """Removes lines that start with `#`."""
     return _COMMENT.sub("", command)
 
 
 def split_command(command: str) -> tuple[str, ...]:
-    """The words of a command line as a POSIX shell would see them, without a shell; ValueError for an open quote."""
+    """Split like a POSIX shell, without running one; ValueError for an open quote."""
     return tuple(unsealed(word) for word in shlex.split(_JOINED_LINE.sub("", command)))
 
 
-# The name of a file is text of somebody else, which may hold quotes and spaces. In a command it must stay inside the
-# word in which it was written, whatever quotes are around it; so it is sealed until the words are split.
+# File names come from others and may contain quotes and spaces. In a command a name must stay within the word where it
+# was written, whatever quotes surround it; so it is encoded until the words are split.
 
 
 def sealed(text: str) -> str:
-    """The text in signs that mean nothing in a command line."""
+    """Encode a text so that no character has a meaning in a command line."""
     return f"\ue000{text.encode('utf-16-le', 'surrogatepass').hex()}\ue001"
 
 
 def unsealed(text: str, written: Callable[[str], str] = str) -> str:
-    """The text with what was sealed in it, `written` as its surroundings need it."""
+    """Decode sealed parts; `written` escapes them for their context."""
     return _SEALED.sub(lambda seal: written(bytes.fromhex(seal[1]).decode("utf-16-le", "surrogatepass")), text)

@@ -1,1 +1,1 @@
-"""The process itself: what it says at its start, how it ends, systemd, and file descriptors."""
+"""The process itself: startup banner, shutdown, systemd and file descriptors."""

@@ -1,4 +1,4 @@
-"""What `hotseat serve` says to a person at a terminal: where it is, what it has, who may come in. Never a colour."""
+"""What `hotseat serve` prints on a terminal: address, models, access. No colours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hotseat.settings import Access
 
 LONGEST = 8
-"""Lines; more would push what follows out of sight."""
+"""Lines; more would scroll other output away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,6 @@ class Greeting:
 
 
 def url_of(scheme: str, host: str, port: int) -> str:
-    """As it can be typed on this machine."""
+    """A URL that works on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -1,7 +1,7 @@
-"""How we go: on the first signal in peace, on the second at once.
+"""Shutdown: graceful on the first signal, immediate on the second.
 
-A load balancer that asks `/hotseat/ready` needs a moment to hear that it should send nobody any more, and meanwhile
-it does send somebody. Where nobody asked lately there is nobody to tell, and the moment is saved.
+A load balancer that polls `/hotseat/ready` needs a moment to notice, and keeps sending requests meanwhile. If nothing
+polled it lately, the delay is skipped.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Instant, Seconds
 
 LATELY_S: Seconds = 60.0
-"""Whoever asks more rarely than this would hear of it too late anyway."""
+"""A slower poller would notice too late anyway."""
 FELLOWS_HEAR_S: Seconds = 1.0
-"""Records of hosts come five times a second at most. Whoever dials as the door closes cannot know what became of it."""
+"""Hosts publish their state at most five times a second. A connection during the close has an unknown outcome."""
 
 
 class Leaving:
@@ -26,18 +26,18 @@ class Leaving:
         self._asked: Instant | None = None
 
     def wish(self) -> None:
-        """A signal."""
+        """Handle a signal."""
         if self.wished.is_set():
             self.at_once.set()
         self.wished.set()
 
     def is_closing(self) -> bool:
-        """What somebody is told who asks whether to send requests here; that there is somebody is remembered."""
+        """Answers a readiness poll, and remembers that there was one."""
         self._asked = asyncio.get_running_loop().time()
         return self.wished.is_set()
 
     async def give_notice(self, within: Seconds, *, to_fellows: bool = False) -> None:
-        """Let time pass in which business goes on, if anybody is there to take notice; fellows are, and hear soon."""
+        """Keep serving for a while if a load balancer or other hosts have to notice."""
         now = asyncio.get_running_loop().time()
         is_watched = self._asked is not None and now - self._asked <= LATELY_S
         notice_s = max(within if is_watched else 0.0, FELLOWS_HEAR_S if to_fellows else 0.0)

@@ -1,7 +1,7 @@
-"""What systemd and we tell each other: that we are ready, that we live, and which sockets are already open for us.
+"""The systemd protocols: readiness, watchdog and socket activation.
 
-Both protocols are a few variables and datagrams. Each variable is taken out of the environment: model servers are not
-systemd's to listen to.
+Both use a few environment variables and datagrams. The variables are removed from the environment, because they are not
+for model servers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 FIRST_FD = 3
 LISTENS_WITHIN_S: Seconds = 0.1
-"""Who does not read what it is told must not keep us from serving."""
+"""If systemd does not read in time, serving must not be delayed."""
 
 
 class Systemd:
-    """Our side of the talk; where nobody listens, nothing is said."""
+    """Does nothing if systemd does not listen."""
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         self._address = environ.pop("NOTIFY_SOCKET", "")
@@ -39,14 +39,14 @@ class Systemd:
             sender.sendto("\n".join(facts).encode(), name)
 
     async def keep_watchdog_quiet(self) -> None:
-        """Say twice per period that the loop turns; returns at once where nobody waits for it."""
+        """Notify twice per period that the event loop runs; returns at once if there is no watchdog."""
         while self._watchdog_s:
             self.tell("WATCHDOG=1")
             await asyncio.sleep(self._watchdog_s / 2)
 
 
 def handed_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
-    """The listening sockets that we were started with; ValueError where one of them is no TCP socket."""
+    """The listening sockets passed by systemd; ValueError if one is not a TCP socket."""
     pid, number, _ = (environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
     count = int(number) if pid == str(os.getpid()) and number else 0
     sockets = [socket.socket(fileno=fd) for fd in range(FIRST_FD, FIRST_FD + count)]
@@ -58,6 +58,6 @@ def handed_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
 
 
 def most_exposed(sockets: list[socket.socket]) -> tuple[str, int]:
-    """The address by which it is judged who can reach us."""
+    """The address that decides who can reach hotseat."""
     addresses = [(str(host), int(port)) for host, port, *_ in (sock.getsockname() for sock in sockets)]
     return next((each for each in addresses if each[0] not in ("127.0.0.1", "::1")), addresses[0])

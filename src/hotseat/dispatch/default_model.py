@@ -1,6 +1,6 @@
-"""Back to the default model: where that is wished, it is loaded again when another one was unloaded for being unused.
+"""Loads the default model again, if configured, after another model was unloaded by its ttl.
 
-The scheduler knows nothing of it. This reads the journal as anybody may, and asks for the load as an operator would.
+The scheduler does not know about this: it is a listener of the journal and requests the load like an operator.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Homecoming:
         self._dispatcher = dispatcher
         self._tasks = tasks
         self._unused: set[LaunchId] = set()
-        """Launches that are ending because nobody used them."""
+        """Launches that are ending because of their ttl."""
 
     def watch(self, entry: Entry) -> None:
-        """For the journal to call with each entry."""
+        """A listener of the journal."""
         stopped = [command for command in entry.commands if isinstance(command, StopUpstream)]
         self._unused |= {command.launch for command in stopped if command.cause is Cause.TTL}
         event = entry.event
@@ -51,7 +51,7 @@ class Homecoming:
 
 
 def home_after(left: ModelName, catalog: Catalog, view: View) -> ModelName | None:
-    """The default model, if it should come back now that `left` is gone: nobody waits, and nobody has to go for it."""
+    """The default model if it should load now that `left` is gone: no request waits, and it fits beside the others."""
     home = catalog.default_model
     if not catalog.returns_to_default or home is None or home == left or view.line:
         return None

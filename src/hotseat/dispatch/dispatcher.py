@@ -1,10 +1,10 @@
-"""The only place where events meet commands and commands meet the world.
+"""Passes events to the scheduler and carries out its commands.
 
-`tell` is a plain synchronous method: under asyncio nothing can run in between, so there is no queue and no lock.
-A fact that comes up while commands are being carried out (a client whose connection breaks as it is granted) is
-told next, never in the same breath. One timer, because the scheduler asks for one time.
+`tell` is a plain synchronous method: under asyncio nothing can run in between, so there is no queue and no lock. An
+event that arises while commands are being carried out (a client that disconnects as it is granted) is handled next,
+never nested. There is one timer, because the scheduler asks for one time.
 
-Every command is carried out, or its failure becomes the next event: whoever raises loses nothing for the others.
+Every command is carried out, or its failure becomes the next event: an exception never affects other commands.
 """
 
 from __future__ import annotations
@@ -67,23 +67,23 @@ P = ParamSpec("P")
 OPERATOR = ClientId("operator")
 
 STUCK_S: Seconds = 5.0
-"""After its own time to unload, a server that is still there is nothing we can wait for."""
+"""Added to `unload_timeout_s`: a server that still exists after that will not end by waiting."""
 
 
 class Visitor(Protocol):
-    """Who holds a ticket. Called from `tell`, so it returns at once; one that raises is cut and its ticket is taken."""
+    """The holder of a ticket. Called from `tell`, so it must return at once; if it raises, its request ends."""
 
     def granted(self, upstream: Upstream, because: str = "") -> None:
-        """The lease is yours until you `leave`; `because` says what it took, unless it was granted at once."""
+        """The lease lasts until `leave`; `because` says what the ticket waited for, if it waited."""
 
     def confirmed(self) -> None:
-        """What an operator asked for has come true; the ticket is gone."""
+        """The operator's load or unload is done; the ticket is gone."""
 
     def refused(self, error: HotseatError) -> None:
         """No lease; the ticket is gone."""
 
     def cut(self, error: HotseatError) -> None:
-        """End your exchange visibly now, then `leave`."""
+        """End the exchange visibly now, then call `leave`."""
 
 
 class Dispatcher:
@@ -96,10 +96,10 @@ class Dispatcher:
     ) -> None:
         self._scheduler = scheduler
         self.catalog: Catalog = scheduler.catalog
-        """What may run at present; looked up for every request."""
+        """The current catalog; looked up for every request."""
         self._journal = journal
         self.traffic = Traffic()
-        """Who watches it sees every request, which is why the short road is closed meanwhile."""
+        """While it is watched, the fast path is off, because a watcher must see every request."""
         self._clock = clock or asyncio.get_running_loop().time
         self._numbers = cast("Iterator[TicketId]", itertools.count(1))
         self._visitors: dict[TicketId, Visitor] = {}
@@ -109,28 +109,28 @@ class Dispatcher:
         self._diary = SwapDiary()
         self._lives = ProcessLives(hands, self.tell, self._clock, scheduler.last_left_at)
 
-    # What others ask of it
+    # Requests and operators
 
     def view(self) -> View:
         return self._scheduler.view(self._clock())
 
     def view_without_cold(self) -> View:
-        """For whoever looks often at a house with many models."""
+        """Cheaper than `view` if there are many models."""
         return self._scheduler.view_without_cold(self._clock())
 
     def why(self, model: ModelName) -> str:
-        """One sentence: why those who wait for the model wait."""
+        """One sentence: why its requests wait."""
         return self._scheduler.why(model, self._clock())
 
     def crowd(self, model: ModelName) -> int:
-        """How many requests use or want the model, if some of them have to wait; else 0."""
+        """Requests in flight and waiting; 0 if none waits."""
         return self._scheduler.crowd(model)
 
     def is_running(self, model: ModelName) -> bool:
         return self.view().model(model).is_running
 
     def ask(self, model: ModelName, client: ClientId, visitor: Visitor, *, takes_slot: bool = True) -> TicketId:
-        """Ask for a lease; the visitor hears of it, perhaps before this returns."""
+        """Request a lease; the visitor may be called before this returns."""
         ticket = next(self._numbers)
         self._visitors[ticket] = visitor
         upstream = None
@@ -140,14 +140,14 @@ class Dispatcher:
             self.tell(RequestArrived(ticket, model, client, takes_slot))
         else:
             self._journal.passed_by += 1
-            try:  # without a call more: nearly every request comes this way
+            try:  # inline: nearly every request takes this path
                 visitor.granted(upstream)
             except Exception as problem:
                 self._end_broken(ticket, visitor, problem)
         return ticket
 
     def leave(self, ticket: TicketId, is_answered: bool = False) -> None:
-        """Give the lease back or leave the line. Safe to call twice. `is_answered`: its server answered to the end."""
+        """Give the lease back or leave the queue. Safe to call twice. `is_answered`: the response was completed."""
         if self._visitors.pop(ticket, None) is None:
             return
         commands = None
@@ -160,7 +160,7 @@ class Dispatcher:
                 self._carry_out(command)
 
     def dismiss(self, ticket: TicketId) -> None:
-        """End a request on an operator's behalf: who waits is refused, who is served is cut visibly."""
+        """End a request for an operator: refused if it waits, cut visibly if it is served."""
         visitor = self._visitors.get(ticket)
         if visitor is None:
             raise UnknownTicket(f"ticket {ticket} is not here any more; GET /hotseat/requests lists those that are")
@@ -170,13 +170,13 @@ class Dispatcher:
             self._inform(ticket, visitor, visitor.cut, Dismissed("an operator ended this request"))
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
-        """Return when the model is ready; raise what kept it from that."""
+        """Return when the model is ready; raise if it fails."""
         with self._operator() as (ticket, answer):
             self.tell(LoadRequested(ticket, model, client))
             await answer
 
     async def unload(self, model: ModelName, *, force: bool = False) -> None:
-        """Return when the model's process is gone; NotRunning where there was none."""
+        """Return when the model's process is gone; NotRunning if there was none."""
         with self._operator() as (ticket, answer):
             self.tell(UnloadRequested(ticket, model, force))
             await answer
@@ -187,7 +187,7 @@ class Dispatcher:
         return change
 
     async def shut_down(self, within: Seconds) -> None:
-        """Refuse newcomers, let leases finish for `within` seconds, then cut; return when no upstream is left."""
+        """Refuse new requests, let leases finish for `within` seconds, then cut; return when no server is left."""
         self.tell(ShutdownRequested())
         if not await self._lives.ended_within(within):
             self.tell(ShutdownRequested(force=True))
@@ -197,10 +197,10 @@ class Dispatcher:
         self._set_timer(None)
         await self._lives.aclose()
 
-    # Facts meet decisions
+    # Events
 
     def tell(self, event: Event) -> None:
-        """Never raises: a fact that nobody can decide upon is not to be lost on whoever tells it."""
+        """Never raises: an event that the scheduler fails on must not break its sender."""
         self._untold.append(event)
         if self._telling:
             return
@@ -227,13 +227,13 @@ class Dispatcher:
         return None
 
     def _undecided(self, event: Event, problem: Exception) -> None:
-        """A bug of the scheduler: whoever asked hears of it, and stands in no line any more."""
+        """A bug in the scheduler: the sender is refused and its ticket is dropped."""
         if isinstance(event, RequestArrived | LoadRequested | UnloadRequested):
             if visitor := self._visitors.pop(event.ticket, None):
                 attempt(visitor.refused, broken(problem))
             self._untold.append(RequestLeft(event.ticket))
 
-    # Decisions meet the world
+    # Commands
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -277,7 +277,7 @@ class Dispatcher:
             self._end_broken(ticket, visitor, problem)
 
     def _end_broken(self, ticket: TicketId, visitor: Visitor, problem: Exception) -> None:
-        """It raised at what it was told: nobody knows how far it came, so it ends and gives its lease back."""
+        """A visitor raised: its state is unknown, so it is ended and gives its lease back."""
         log.error("an error in hotseat itself ticket=%s", ticket, exc_info=problem)
         attempt(visitor.cut, broken(problem))
         self.leave(ticket)
@@ -297,7 +297,7 @@ class Dispatcher:
 
     @contextmanager
     def _operator(self) -> Iterator[tuple[TicketId, asyncio.Future[None]]]:
-        """A ticket whose answer is awaited; leaving the block by any road gives it back."""
+        """A ticket whose outcome is awaited; leaving the block in any way gives it back."""
         wish = _Wish(asyncio.get_running_loop().create_future())
         ticket = self._enter(wish)
         try:
@@ -307,7 +307,7 @@ class Dispatcher:
 
 
 class _Wish:
-    """An operator who awaits the outcome of a load or an unload."""
+    """An operator who awaits a load or an unload."""
 
     def __init__(self, answer: asyncio.Future[None]) -> None:
         self.answer = answer
@@ -324,5 +324,5 @@ class _Wish:
             self.answer.set_exception(error)
 
     def cut(self, error: HotseatError) -> None:
-        """It holds no lease: the operator waits no longer, and what was wished goes on."""
+        """There is no lease to end: the operator stops waiting, the load or unload continues."""
         self.refused(error)

@@ -1,7 +1,7 @@
-"""The record of what happened and what was decided: the answer to "why did it swap?".
+"""The record of events and decisions: the answer to "why did it swap?".
 
-Bounded in memory. Requests that are granted at once and leave again change nothing for anybody else; they are
-counted, not recorded, so that 10,000 of them per second cost nothing and do not push the swaps out of the record.
+Bounded in memory. Requests that are granted at once do not affect others; they are counted, not recorded, so that
+10,000 of them per second cost nothing and do not displace the swaps.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 KEPT = 4096
 BEHIND = 1024
-"""How many entries a subscriber may lag behind before it is told of a gap instead."""
+"""How many entries a subscriber may lag before they are replaced by a gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     n: int
     at: float
-    """Wall-clock time, for people."""
+    """Wall-clock time, for display."""
     event: Event
     commands: tuple[Command, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A slow subscriber missed entries; `n` is the newest that it missed."""
+    """A slow subscriber missed entries; `n` is the newest of them."""
 
     n: int
 
@@ -50,7 +50,7 @@ class Journal:
         self._wall_clock = wall_clock
         self.n = 0
         self.passed_by = 0
-        """Requests that were granted at once: not recorded."""
+        """Requests granted at once: not recorded."""
 
     def record(self, event: Event, commands: Sequence[Command]) -> None:
         if is_routine(event, commands):
@@ -65,14 +65,14 @@ class Journal:
             attempt(listener, entry)
 
     def listen(self, listener: Callable[[Entry], None]) -> None:
-        """Call `listener` with each new entry, at once; it returns at once."""
+        """Call `listener` synchronously with each new entry; it must return at once."""
         self._listeners.append(listener)
 
     def entries(self, after: int = 0) -> list[Entry]:
         return [entry for entry in self._entries if entry.n > after]
 
     async def follow(self, after: int | None = None) -> AsyncGenerator[Entry | Gap, None]:
-        """New entries as they are written; from entry `after` on, where that is given and still kept."""
+        """New entries as they are written, after those since entry `after` that are still kept."""
         queue: asyncio.Queue[Entry | Gap] = asyncio.Queue(maxsize=BEHIND)
         self._subscribers.append(queue)
         try:
@@ -85,7 +85,7 @@ class Journal:
 
 
 def is_routine(event: Event, commands: Sequence[Command]) -> bool:
-    """Does nobody but this one request notice?"""
+    """True if only this request is affected."""
     match event:
         case RequestArrived():
             return len(commands) == 1 and type(commands[0]) is Grant
@@ -96,7 +96,7 @@ def is_routine(event: Event, commands: Sequence[Command]) -> bool:
 
 
 def offer(queue: asyncio.Queue[Entry | Gap], entry: Entry) -> None:
-    """A subscriber that does not keep up loses what it missed and learns of it; nobody waits for it."""
+    """Never waits: a full queue is replaced by one Gap."""
     if not queue.full():
         return queue.put_nowait(entry)
     while not queue.empty():

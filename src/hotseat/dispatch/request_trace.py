@@ -1,7 +1,7 @@
-"""Each request's times, for whoever records them; while nobody does, nothing is noted.
+"""The times of each request, collected only while a recording runs.
 
-The journal counts requests that find their model ready instead of recording them. A recording needs every one of
-them, but only while it lasts: the dispatcher asks `is_watched`, and that is all that anybody pays before and after.
+The journal only counts requests that find their model ready. A recording needs every request, but only while it lasts:
+at other times the dispatcher checks `is_watched` and nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.events import Event
 
 BEHIND = 4096
-"""How many passages a watcher may lag behind before it is told how many it missed."""
+"""How many requests a watcher may lag before they are replaced by a count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A watcher that did not keep up lost so many passages."""
+    """How many requests a slow watcher lost."""
 
     count: int
 
@@ -50,7 +50,6 @@ class Traffic:
         self.is_watched = False
 
     def note(self, event: Event, commands: Sequence[Command], now: Instant) -> None:
-        """One fact and what was decided on it."""
         match event:
             case RequestArrived(takes_slot=True):
                 self._under_way[event.ticket] = Passage(event.model, event.client, now)
@@ -64,13 +63,13 @@ class Traffic:
                     self._left(ticket, now)
 
     def _left(self, ticket: TicketId, now: Instant) -> None:
-        """However it ended. Of requests that began before anybody watched nothing is known, so nothing is told."""
+        """However it ended. Requests that arrived before the watch began are not reported."""
         if passage := self._under_way.pop(ticket, None):
             for watcher in self._watchers:
                 offer(watcher, replace(passage, left=now))
 
     async def follow(self) -> AsyncGenerator[Passage | Missed, None]:
-        """Every request that arrives from now on, when it has ended."""
+        """Every request that arrives from now on, once it has ended."""
         queue: asyncio.Queue[Passage | Missed] = asyncio.Queue(maxsize=BEHIND)
         self._watchers.append(queue)
         self.is_watched = True
@@ -85,7 +84,7 @@ class Traffic:
 
 
 def offer(queue: asyncio.Queue[Passage | Missed], passage: Passage) -> None:
-    """A watcher that does not keep up loses what it missed and learns how much; nobody waits for it."""
+    """Never waits: a full queue is replaced by one Missed."""
     if not queue.full():
         return queue.put_nowait(passage)
     missed = 1

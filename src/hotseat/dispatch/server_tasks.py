@@ -1,8 +1,7 @@
-"""What the dispatcher has done to servers, one task each; whatever comes of it is told as the next fact.
+"""Carries out the commands about servers, one task each; the outcome is the next event.
 
-Hands that raise keep nobody from his fact. A start that raised is a failed one, a watch that raised is an exit, and in
-both cases what may be left of the server is stopped first; a stop that raised is tried again for as long as the
-server lives.
+An exception also becomes an event. A start that raises has failed, a watch that raises is an exit, and in both cases
+the rest of the server is stopped first; a stop that raises is retried as long as the server lives.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BREATH_S: Seconds = 0.02
-"""A server is told to stop so long after its last request has ended, at least: a llama-server that hears of both at
-once may not end before it is killed."""
+"""Minimum time between a server's last request and its stop: a llama-server that sees both at once may hang until it is
+killed."""
 STOP_AGAIN_S: Seconds = 1.0
 
 
 class Hands(Protocol):
-    """What starts and stops servers. Each coroutine returns the next fact."""
+    """Starts and stops servers. Each coroutine returns the next event."""
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed: ...
     async def watch(self, ready: UpstreamReady) -> UpstreamExited: ...
@@ -49,16 +48,16 @@ class Hands(Protocol):
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
 
     async def stop(self, command: StopUpstream) -> None:
-        """Return when nothing of the server is left. Safe to call twice, and for a launch that is not known."""
+        """Return when none of its processes is left. Safe to call twice, and for an unknown launch."""
 
     async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
-        """None: it was told to stop meanwhile, or ended, which is told elsewhere."""
+        """None: it was told to stop meanwhile, or it exited, which `watch` reports."""
 
     async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
-        """None: it was told to stop meanwhile, or ended, which is told elsewhere."""
+        """None: it was told to stop meanwhile, or it exited, which `watch` reports."""
 
     async def read_ahead(self, command: ReadAhead) -> None:
-        """Until all is read, the model starts, or whoever waits for this is cancelled."""
+        """Return when all is read or the model starts; may be cancelled."""
 
 
 class ProcessLives:
@@ -71,12 +70,12 @@ class ProcessLives:
     ) -> None:
         self._hands, self._tell, self._clock, self._last_left_at = hands, tell, clock, last_left_at
         self._running: dict[LaunchId, asyncio.Task[None]] = {}
-        """From the start of a server until its end was told."""
+        """From the start of a server until its end is reported."""
         self._read_ahead_of: dict[ModelName, asyncio.Task[None]] = {}
-        """Whose files were last read ahead, perhaps to the end."""
+        """The last read-ahead per model; may be finished."""
         self._tasks = Tasks()
 
-    # What the dispatcher asks for
+    # Commands
 
     def start(self, command: StartUpstream) -> None:
         log.info("starting upstream model=%s because=%r", command.model, command.because)
@@ -104,7 +103,7 @@ class ProcessLives:
             reading.cancel()
 
     async def ended_within(self, seconds: Seconds) -> bool:
-        """Wait until no upstream runs; False when the time is up first."""
+        """Wait until no server runs; False after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 while self._running:
@@ -116,7 +115,7 @@ class ProcessLives:
     async def aclose(self) -> None:
         await self._tasks.aclose()
 
-    # From the start of a server to its end
+    # From start to exit
 
     async def _run(self, command: StartUpstream) -> None:
         try:
@@ -157,11 +156,11 @@ class ProcessLives:
         return exited
 
     async def _learn_slots(self, ready: UpstreamReady) -> None:
-        """While the first requests are on their way already: a server need not know."""
+        """Runs beside the first requests: a server need not report its slots."""
         if learned := await self._hands.ask_slots(ready):
             self._tell(learned)
 
-    # Its end
+    # Stop
 
     async def _stop(self, command: StopUpstream) -> None:
         await self._take_breath(command.model)
@@ -174,15 +173,15 @@ class ProcessLives:
         return None
 
     async def _end(self, model: ModelName, launch: LaunchId) -> None:
-        """Where its owner lost it: nothing of the server may be left when its end is told."""
-        # Why is for the journal, which does not see this one.
+        """After a bug: none of its processes may be left when its end is reported."""
+        # No journal entry shows the reason of this command.
         await self._stop(StopUpstream(model, launch, Cause.OPERATOR, "an error in hotseat itself"))
 
     async def _take_breath(self, model: ModelName) -> None:
         if (breath_s := self._last_left_at(model) + BREATH_S - self._clock()) > 0:
             await asyncio.sleep(breath_s)
 
-    # Asleep and awake again
+    # Sleep
 
     async def _put_to_sleep(self, command: PutToSleep) -> None:
         await self._take_breath(command.model)

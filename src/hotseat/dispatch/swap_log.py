@@ -1,4 +1,4 @@
-"""One line in the log for every swap, and a warning when models go before they were worth their load."""
+"""A log line for every swap, and a warning about thrashing."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Model servers as processes: start, watch and stop them, and make sure that none outlives hotseat."""
+"""Processes of model servers: start, watch and stop them, so that none outlives hotseat."""

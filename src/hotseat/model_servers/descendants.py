@@ -1,7 +1,7 @@
-"""The processes that grew from a guard, kept in a file: the next start finds whoever outlives hotseat and its guard.
+"""The descendants of a guard, recorded in a file: the next start finds processes that outlived hotseat and its guard.
 
-The marker in the environment tells most of them. One that emptied its environment and lives in a session of its own is
-told by nothing but its ancestors, and those are gone by then. The guard uses this: standard library only. Linux only.
+The marker in the environment identifies most of them. A process that cleared its environment and has its own session is
+identified only by its ancestors, which are gone by then. Used by the guard: standard library only. Linux only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ENDING = ".json"
 
 
 class Era(NamedTuple):
-    """While both are the same, a pid and a start time mean one process."""
+    """While both are the same, a pid and a start time identify one process."""
 
     boot: str
     pid_namespace: str
@@ -40,13 +40,13 @@ class Record(NamedTuple):
         return start_of(self.guard) == self.guard_start
 
     def alive(self) -> set[int]:
-        """Those who are left, with all that they have started since."""
+        """The recorded processes that still exist, and all their descendants."""
         left = {pid for pid, start in self.descendants.items() if start_of(pid) == start}
         return left.union(*(descendants(pid) for pid in left))
 
 
 class Register:
-    """One guard's file. It cannot be written: then it is not, and everything else goes on."""
+    """The file of one guard. Errors while writing it are ignored."""
 
     def __init__(self, folder: str) -> None:
         era = present_era() if folder else None
@@ -58,7 +58,7 @@ class Register:
         return self._own is not None
 
     def note_descendants(self) -> None:
-        """Look at them all; the file is written where they changed."""
+        """Scan all descendants and write the file if they changed."""
         if self._own is None:
             return
         found = descendants(os.getpid())
@@ -75,7 +75,7 @@ class Register:
 
 
 def descendants(root: int) -> dict[int, int]:
-    """Start times of all processes below a process, by pid; one look at each process of the machine."""
+    """Start times of all descendants, by pid; reads the stat of every process on the machine."""
     stats = {pid: stat for pid in processes() if (stat := stat_of(pid))}
     below: dict[int, list[int]] = {}
     for pid, stat in stats.items():
@@ -90,7 +90,7 @@ def descendants(root: int) -> dict[int, int]:
 
 
 def start_of(pid: int) -> int | None:
-    """When a process began, in ticks since the machine did; None where there is none, or only its remains."""
+    """Start time in clock ticks since boot; None: there is no such process, or a zombie."""
     stat = stat_of(pid)
     return int(stat[19]) if stat and stat[0] not in (b"Z", b"X") else None
 
@@ -104,7 +104,7 @@ def present_era() -> Era | None:
 
 
 def write(path: str, record: Record) -> None:
-    """Readers see the old file or the new one, never half of one."""
+    """Atomic: readers see the old file or the new one."""
     beside = f"{path}.new"
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(record._asdict(), file)
@@ -112,7 +112,7 @@ def write(path: str, record: Record) -> None:
 
 
 def read(path: str) -> Record | None:
-    """None where it is no record of ours."""
+    """None: not a valid record."""
     try:
         with open(path) as file:
             kept: dict[str, Any] = json.load(file)

@@ -1,7 +1,7 @@
-"""hotseat's side of the guard: whoever wants a process asks here.
+"""hotseat's side of the guard: starts processes through it.
 
-A guard that is killed loses its children to us: we are a subreaper too, end them, report them, and start a new guard
-when one is needed next.
+If the guard is killed, its children become children of hotseat, which is a subreaper too: it ends and reports them, and
+starts a new guard when one is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ISOLATED = (sys.executable, "-I", "-S")
-"""Without site-packages and user settings: the guard starts in 20 ms and nothing installed can break it."""
+"""Without site-packages and user settings: the guard starts in 20 ms and no installed package can break it."""
 
 
 class Guard:
@@ -41,11 +41,11 @@ class Guard:
 
     @property
     def pid(self) -> int | None:
-        """The guard's own process; None while there is none."""
+        """The guard's own process; None: there is none."""
         return self._link.process.pid if self._link else None
 
     async def spawn(self, order: Order, output: int) -> Ward:
-        """A running program whose output goes to `output`; OSError where it cannot be run. Closes `output`."""
+        """Run a program with its output going to `output`; OSError if it cannot be run. Closes `output`."""
         ward = self._connected().order(order, output)
         try:
             await asyncio.shield(ward.spawned)
@@ -55,7 +55,7 @@ class Guard:
         return ward
 
     async def aclose(self) -> None:
-        """Return when the guard has ended and with it every process that it still had."""
+        """Return when the guard and all its processes have ended."""
         link, self._link = self._link, None
         if link:
             link.hang_up()

@@ -1,6 +1,6 @@
-"""One guard process and the socket to it, from its start to its burial. guard_process.py is the other end.
+"""One guard process and the socket to it. guard_process.py is the other end.
 
-Facts come as lines of JSON, requests go the same way; a request to spawn carries the descriptor of the output pipe.
+Both directions are lines of JSON; a spawn request carries the file descriptor of the output pipe.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ HOME = str(Path(__file__).parents[2])
 SWEEP_S = 0.005
 
 GUARDS: set[int] = set()
-"""The guards of this process that were not buried yet."""
+"""Guards of this process that have not been waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A program to start. `stop` (a program, then its argv) is what the guard runs should hotseat be no more."""
+    """A program to start. `stop` (a program, then its argv) is what the guard runs if hotseat has died."""
 
     program: str
     argv: tuple[str, ...]
@@ -43,7 +43,7 @@ class Order:
 
 
 class Ward:
-    """A process tree in the guard's care. `gone` holds the leader's wait status once nothing of the tree is left."""
+    """A process tree under the guard. `gone` holds the leader's wait status once no process of the tree is left."""
 
     def __init__(self, link: Link, n: int, marker: str) -> None:
         loop = asyncio.get_running_loop()
@@ -56,13 +56,13 @@ class Ward:
         return self.spawned.result()
 
     def signal(self, number: int) -> None:
-        """Signal the leader's process group; nothing happens where the leader has ended."""
+        """Signal the leader's process group; does nothing if the leader has ended."""
         self._link.send({"do": "signal", "n": self.n, "signal": number})
 
 
 class Link:
     def __init__(self, interpreter: Sequence[str], on_loss: Callable[[], None], records: str = "") -> None:
-        """`records` is the folder where the guard keeps which processes it has; empty: nowhere."""
+        """`records` is the folder for the guard's record of its processes; empty: none."""
         self._socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
@@ -83,7 +83,7 @@ class Link:
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
 
     def order(self, order: Order, output: int) -> Ward:
-        """Ask for a process; its ward's `spawned` holds the answer. Closes `output` when it was handed over."""
+        """Request a process; the ward's `spawned` holds the result. Closes `output` once it is sent."""
         n = next(self._numbers)
         ward = self._wards[n] = Ward(self, n, f"{self._name}-{n}")
         request = {
@@ -103,7 +103,7 @@ class Link:
         self._flush()
 
     def hang_up(self) -> None:
-        """Close our end: the guard ends everything and leaves."""
+        """Close the socket: the guard ends everything and exits."""
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._socket.close()
@@ -118,7 +118,7 @@ class Link:
         except BlockingIOError:
             self._loop.add_writer(self._socket, self._flush)
         except OSError:
-            return  # the guard is gone, and the reader hears of it too
+            return  # the guard is gone, and the reader will notice
         else:
             self._loop.remove_writer(self._socket)
 
@@ -132,7 +132,7 @@ class Link:
         if sent < len(data):
             self._unsent.appendleft((data[sent:], ()))
 
-    # What the guard tells
+    # Reports of the guard
 
     def _receive(self) -> None:
         try:
@@ -161,10 +161,10 @@ class Link:
                 del self._wards[n]
                 settle(ward.gone, value)
 
-    # When it is gone
+    # After its end
 
     async def bury(self) -> None:
-        """Return when the guard and all that it left to us have ended; then every ward knows its end."""
+        """Return when the guard and its former children have ended; then every ward has its status."""
         await asyncio.to_thread(self.process.wait)  # from then on its children are ours
         GUARDS.discard(self.process.pid)
         statuses = await self._end_inherited()
@@ -176,8 +176,8 @@ class Link:
         self._wards.clear()
 
     async def _end_inherited(self) -> dict[int, int]:
-        """The wait statuses of those who came to us, by pid."""
-        if not processes():  # no /proc: nobody comes to us, and groups are all we know
+        """The wait statuses of inherited children, by pid."""
+        if not processes():  # no /proc, no inherited children: only groups are known
             for ward in self._wards.values():
                 if ward.spawned.done():
                     signal_group(ward.pid, signal.SIGKILL)
@@ -190,7 +190,7 @@ class Link:
 
 
 def is_inherited(child: int) -> bool:
-    """What we start ourselves shares our session, guards apart; what a guard started never does."""
+    """Children of hotseat share its session, except for guards; what a guard started never does."""
     return child not in GUARDS and session_of(child) != os.getsid(0)
 
 

@@ -1,9 +1,9 @@
-"""The guard: a small process of its own that is the parent of every model server, so that none outlives hotseat.
+"""The guard: a small separate process that is the parent of every model server, so that none outlives hotseat.
 
 guard_client.py is hotseat's side of the socket. The guard starts programs on request, reports their end at once and
-ends whatever they left behind. When the socket closes, for example because hotseat was killed, the guard ends every
-program and exits.
-It runs in an isolated interpreter without site-packages: standard library, os_processes.py and descendants.py only.
+ends what they left behind. When the socket closes, for example because hotseat was killed, it ends every program and
+exits. It runs in an isolated interpreter without site-packages: standard library, os_processes.py and descendants.py
+only.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ from hotseat.model_servers.os_processes import (
 )
 
 LAST_GRACE_S = 1.0
-"""What a server gets between SIGTERM and SIGKILL when hotseat is no more."""
+"""Between SIGTERM and SIGKILL if hotseat has died."""
 
 STOP_LIMIT_S = 10.0
-"""What a `cmdStop` gets then, at most."""
+"""Limit for `cmdStop` in that case."""
 
 SHORTEST_SCAN_S, LONGEST_SCAN_S = 0.25, 10.0
-"""Between two looks at all descendants; servers start most of theirs when they start."""
+"""Between two scans of descendants; servers start most of theirs at their own start."""
 
 SWEEP_S = 0.05
-"""Every death wakes us; this is for deadlines, and should one be missed."""
+"""SIGCHLD wakes the guard; this is for deadlines and missed signals."""
 
 
 class Tree:
-    """The processes that grew from one launch. `status` is the leader's wait status once it was collected."""
+    """The processes of one launch. `status` is the leader's wait status once it was collected."""
 
     def __init__(self, n: int, pid: int, request: dict[str, Any], stops: Tree | None = None) -> None:
         self.n, self.pid, self.request = n, pid, request
         self.stops = stops
-        """The tree that this one, a `cmdStop`, was started to end."""
+        """Set for a `cmdStop`: the tree that it ends."""
         self.status: int | None = None
         self.deadline = float("inf")
         self.doubts = 2
-        """How often we look again while there is an orphan that does not show whose it is."""
+        """How many more scans to make while the owner of an orphan is unknown."""
 
     def owns(self, pid: int) -> bool:
         return group_of(pid) == self.pid or marker_of(pid) == self.request["env"][MARKER]
 
     def signal(self, number: int) -> None:
-        """Signal the whole group, unless the leader was collected: then the number may be a stranger's."""
+        """Signal the group, unless the leader was collected: then the pid may belong to another process."""
         if self.status is None:
             signal_group(self.pid, number)
 
@@ -74,7 +74,7 @@ class Warden:
         self._scan_at = 0.0
         self._trees: dict[int, Tree] = {}
         self._orphans: dict[int, Tree] = {}
-        """Whose they are. Kept, because a process that is ending no longer shows its environment."""
+        """Owner by pid. Kept, because an exiting process no longer shows its environment."""
         self._unread = b""
         self._handed: list[int] = []
         self._woken, waker = os.pipe()
@@ -83,7 +83,7 @@ class Warden:
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Do as hotseat asks until its end of the socket closes, then end everything."""
+        """Serve hotseat until its end of the socket closes, then end everything."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -97,7 +97,7 @@ class Warden:
         self._register.remove()
 
     def _pause(self, *heard: socket.socket) -> None:
-        """Wait for a word or a death; while something is being ended, look again soon."""
+        """Wait for a request or a SIGCHLD; return soon while processes are being ended."""
         is_ending = not heard or any(tree.status is not None for tree in self._trees.values())
         waited_for: list[Any] = [*heard, self._woken]
         select.select(waited_for, [], [], SWEEP_S if is_ending else self._until_scan_s())
@@ -105,7 +105,7 @@ class Warden:
             while os.read(self._woken, 4096):
                 pass
 
-    # Who there is, for the hotseat after this one
+    # The record for the next hotseat
 
     def _scan_if_due(self) -> None:
         if not self._trees:
@@ -118,15 +118,15 @@ class Warden:
         return None
 
     def _until_scan_s(self) -> float | None:
-        """None: no scan is wanted."""
+        """None: no scan is due."""
         if not (self._trees and self._register.is_kept):
             return None
         return max(0.0, self._scan_at - time.monotonic())
 
-    # What hotseat asks
+    # Requests of hotseat
 
     def _listen(self) -> bool:
-        """Carry out what has come in; False when hotseat is gone."""
+        """Carry out the received requests; False if hotseat is gone."""
         while select.select([self._house], [], [], 0)[0]:  # recv_fds takes flags but drops them, so it would block
             try:
                 received, handed, _, _ = socket.recv_fds(self._house, 1 << 16, 8)
@@ -158,10 +158,10 @@ class Warden:
         return self._tell(n, "spawned", pid)
 
     def _tell(self, n: int, fact: str, value: int) -> None:
-        with contextlib.suppress(OSError):  # hotseat is gone: the next look at the socket will say so
+        with contextlib.suppress(OSError):  # hotseat is gone: the next read will show it
             self._house.sendall(json.dumps({"n": n, "fact": fact, "value": value}).encode() + b"\n")
 
-    # What has ended, and what it left behind
+    # Ended processes and what they left behind
 
     def _tend(self) -> None:
         has_children = self._collect()
@@ -170,11 +170,11 @@ class Warden:
                 del self._trees[tree.n]
                 self._tell(tree.n, "gone", tree.status)
         if has_children and not self._trees:
-            # They wiped their environment; whosever they were is gone.
+            # They cleared their environment, and their owner is gone.
             kill_each(children(os.getpid()))
 
     def _collect(self) -> bool:
-        """Take leave of the dead; False when no child is left."""
+        """Collect ended children; False if no child is left."""
         leaders = {tree.pid: tree for tree in self._trees.values() if tree.status is None}
 
         def end_group(pid: int) -> None:
@@ -196,13 +196,13 @@ class Warden:
             self._ask_to_end(leader.stops)
 
     def _end_leftovers(self, tree: Tree) -> bool:
-        """End what is left of a tree whose leader is gone; False when nothing is."""
+        """End what is left of a tree whose leader is gone; False if nothing is."""
         owners = {pid: self._owner(pid) for pid in children(os.getpid())}
         left = [pid for pid, owner in owners.items() if owner is tree]
         kill_each(left)
         if left or None not in owners.values() or not tree.doubts:
             return bool(left)
-        # Between two programs, and while it ends, a process has no environment to show: it may be ours.
+        # During exec and exit a process shows no environment: it may belong to this tree.
         tree.doubts -= 1
         return True
 
@@ -212,7 +212,7 @@ class Warden:
             self._orphans[pid] = owner
         return owner
 
-    # The end of hotseat is the end of all
+    # After the end of hotseat
 
     def _end_all(self) -> None:
         for tree in list(self._trees.values()):
@@ -246,10 +246,10 @@ class Warden:
 
     def _ask_to_end(self, tree: Tree) -> None:
         tree.signal(signal.SIGTERM)
-        tree.signal(signal.SIGCONT)  # a stopped process hears nothing else
+        tree.signal(signal.SIGCONT)  # a stopped process handles no other signal
         tree.deadline = min(tree.deadline, time.monotonic() + LAST_GRACE_S)
 
 
 def main() -> None:
-    """The second argument is the folder for the record; empty: none is kept."""
+    """The second argument is the folder for the record; empty: none."""
     Warden(socket.socket(fileno=0), Register(sys.argv[2])).serve()

@@ -1,4 +1,4 @@
-"""One process life of one model, from its port to the last of its processes. The supervisor keeps these by number."""
+"""One process of one model, from its port to the last of its descendants. The supervisor keeps these by LaunchId."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ log = logging.getLogger(__name__)
 
 LAST_LINES = 20
 NOWHERE = Address("", 0)
-"""Of a server that does not answer yet."""
+"""Of a server that is not ready."""
 SHORTEST_DEADLINE_S: Seconds = 120.0
 SLOWEST: Bytes = 50 * 10**6
-"""What a slow disk reads in a second."""
+"""Bytes that a slow disk reads in a second."""
 
 
 class Trouble(Exception):
-    """Why a start came to nothing, as the second half of a sentence."""
+    """Why a start failed, as the second half of a sentence."""
 
 
 class Launch:
@@ -60,31 +60,31 @@ class Launch:
         self._address = NOWHERE
         self._tasks = Tasks()
         self.server = ""
-        """What the ready server calls itself."""
+        """The ready server's `Server` header."""
 
     @property
     def model(self) -> ModelName:
         return self._spec.name
 
     def share_taken_in(self) -> float | None:
-        """The part of its files that the server has read; None where nobody can tell."""
+        """The share of its files that the server has read; None: unknown."""
         taken = taken_in(self._child.pid) if self._child and self._weight else 0
         return min(taken / self._weight, 1.0) if taken else None
 
     @property
     def pid(self) -> int | None:
-        """None: its process has not begun, or is gone."""
+        """None: its process has not started, or is gone."""
         return self._child.pid if self._child and not self._child.gone.done() else None
 
     async def bring_up(self) -> Upstream:
-        """The server, ready; or LoadFailed, and then no process of it is left."""
+        """Return when the server is ready; LoadFailed: it is not, and none of its processes is left."""
         try:
             return await self._bring_up()
         except (Trouble, OSError) as trouble:
             error = self._failure(trouble)
             await self.end()
             raise error from trouble
-        except Exception:  # a bug: it must not leave a process that nobody knows
+        except Exception:  # a bug: it must not leave an unknown process
             await self.end()
             raise
         except asyncio.CancelledError:
@@ -93,19 +93,19 @@ class Launch:
             raise
 
     async def end(self) -> None:
-        """Ask it to end and return when it is gone; where it has not begun, it never will. Safe to call twice."""
+        """Ask it to end and return when it is gone; if it has not started, it never will. Safe to call twice."""
         self._is_wanted = False
         if self._child:
             await self._child.end()
 
-    # Asleep and awake again
+    # Sleep
 
     async def suspend(self, level: SleepLevel) -> bool:
-        """Return when it sleeps; False if it was told to end meanwhile, or has ended. Trouble: it does not sleep."""
+        """Return when it sleeps; False if it was told to stop meanwhile, or has ended. Trouble: it does not sleep."""
         return await self._while_it_lives(self._fall_asleep(level), level.timeout_s, "fallen asleep")
 
     async def resume(self, level: SleepLevel) -> bool:
-        """Return when it answers again; False if it was told to end meanwhile, or has ended. Trouble: it does not."""
+        """Return when it is ready; False if it was told to stop meanwhile, or has ended. Trouble: it is not."""
         return await self._while_it_lives(self._awake(level), level.timeout_s, "woken")
 
     async def _fall_asleep(self, level: SleepLevel) -> None:
@@ -121,7 +121,7 @@ class Launch:
 
     async def _while_it_lives(self, doing: Coroutine[Any, Any, None], within_s: Seconds, done: str) -> bool:
         assert self._child, "only what was ready can sleep"
-        if not self._is_wanted:  # told to stop while others waited for memory on its behalf
+        if not self._is_wanted:  # told to stop while this waited for memory
             doing.close()
             return False
         attempt: asyncio.Task[Exception | None] = self._tasks.start(outcome_of(doing), f"{self._spec.name} is {done}")
@@ -145,7 +145,7 @@ class Launch:
         return await self._run_beside(words, env)
 
     async def ended(self) -> tuple[str, list[str]]:
-        """How it ended once it was ready, and what it wrote last where nobody had asked it to."""
+        """How a ready server ended, and its last output if that was not requested."""
         assert self._child, "only what was ready can be watched"
         how = await self._child.exited()
         return how, [] if self._child.was_asked_to_end else self._last_lines()
@@ -161,7 +161,7 @@ class Launch:
     def _last_lines(self) -> list[str]:
         return self._output.tail(LAST_LINES, since=self._began_at)
 
-    # From a recipe to a server that answers
+    # From recipe to ready server
 
     async def _bring_up(self) -> Upstream:
         if not self._spec.recipe.wants_port:
@@ -184,7 +184,7 @@ class Launch:
                 loan.give_back()
 
     async def _lost_its_port(self) -> bool:
-        """Did a stranger take the port between the end of our hold and the server's? Then the next start may work."""
+        """Did another process take the port before the server could? Then a second start may work."""
         if not (self._child and self._loan):
             return False
         await self._child.end()
@@ -205,7 +205,7 @@ class Launch:
         return Upstream(address, child.pid)
 
     def _check_wanted(self) -> None:
-        """After every wait: a stop may have come meanwhile."""
+        """After every wait: a stop may have been requested."""
         if not self._is_wanted:
             raise Trouble("it was stopped")
 
@@ -224,14 +224,14 @@ class Launch:
         return Child(ward, self._spec.unload_timeout_s, partial(self._run_beside, stop, env) if stop else None)
 
     async def _run_beside(self, argv: tuple[str, ...], env: Mapping[str, str]) -> Ward:
-        """A program that stops the server, puts it to sleep or wakes it."""
+        """Run a program that stops the server, puts it to sleep or wakes it."""
         try:
             return await self._run(Order(find_program(argv[0], env), argv, env))
         except OSError as problem:
             raise OSError(without(str(problem), self._spec.recipe.secrets)) from problem
 
     async def _run(self, order: Order) -> Ward:
-        """A process of this launch; what it writes goes to the model's output until its end."""
+        """Start a process of this launch; its output goes to the model's output."""
         pipe = Pipe(self._output)
         try:
             ward = await self._guard.spawn(order, pipe.write_end)
@@ -262,7 +262,7 @@ class Launch:
 
     @property
     def _deadline_s(self) -> Seconds:
-        """What the configuration says, or what files of this size may take."""
+        """As configured, else by the size of the files."""
         return self._spec.health_check_timeout_s or deadline_s(self._weight)
 
     def _late(self, recipe: FilledRecipe, readiness: Readiness) -> str:
@@ -272,7 +272,6 @@ class Launch:
 
 
 async def outcome_of(doing: Coroutine[Any, Any, None]) -> Exception | None:
-    """What went wrong, if something did."""
     try:
         await doing
     except (StepFailed, OSError, ValueError) as problem:
@@ -281,7 +280,7 @@ async def outcome_of(doing: Coroutine[Any, Any, None]) -> Exception | None:
 
 
 def deadline_s(weight: Bytes) -> Seconds:
-    """PURE: how long a server may take where nobody says: large files take long, the more so over a network."""
+    """PURE: default limit for a start: large files take long, especially over a network."""
     return max(SHORTEST_DEADLINE_S, float(weight // SLOWEST))
 
 
@@ -291,7 +290,7 @@ def too_soon(how: str) -> str:
 
 
 async def refuse_if_taken(address: Address) -> None:
-    """Whoever answers before we start anything is not ours."""
+    """A process that answers before the start is not ours."""
     for door in doors(address):
         if (door.unix_path or is_loopback(door.host)) and await accepts(door, Dialler()):
             owner = None if door.unix_path else owner_of(door.host, door.port)
@@ -299,7 +298,7 @@ async def refuse_if_taken(address: Address) -> None:
 
 
 def last_resort(recipe: FilledRecipe, env: Mapping[str, str]) -> tuple[str, ...] | None:
-    """What the guard runs to stop the server should hotseat be no more: a program, then its argv."""
+    """What the guard runs to stop the server if hotseat has died: a program, then its argv."""
     if recipe.stop is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a server is started with: its program and its environment."""
+"""The program and the environment of a server."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def environment(ours: Mapping[str, str], theirs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Our own variables, then the model's."""
-    # Devices are counted as `nvidia-smi` counts them, or gpu0 would be another card here than in the configuration.
+    """hotseat's variables, overridden by the model's."""
+    # Number devices like `nvidia-smi`, or gpu0 would be another card than in the configuration.
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **ours, **dict(theirs)}
 
 
 def find_program(name: str, env: Mapping[str, str]) -> str:
-    """The path of a program; FileNotFoundError or PermissionError with the sentence for whoever wrote the name."""
+    """The path of a program; FileNotFoundError or PermissionError with a message for the operator."""
     if found := shutil.which(name, path=env.get("PATH", os.defpath)):
         return found
     if os.sep not in name:

@@ -1,9 +1,9 @@
-"""Does a server that requests wait for still live? One that gives no sign of life for 30 s is reported.
+"""Detects servers that hang: one in use that gives no sign of life for 30 s is reported.
 
-A sign of life is a byte of one of its answers or any answer to its health check. A server with one thread answers
-nobody while it computes, so processor time counts too, for ten times as long: a driver that lost its device may spin.
-Nothing is measured as long as bytes come or the server is unused. Who has no health check is not judged, nor whoever
-cannot write on because a client does not read.
+A sign of life is a byte of a response or any answer to the health check. A single-threaded server answers nothing while
+it computes, so processor time counts too, but for ten times the limit only: a driver that lost its device may spin.
+Nothing is measured while bytes arrive or the server is unused. Exempt are servers without a health check and servers
+that cannot write because a client does not read.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 
 LIMIT_S: Seconds = 30.0
 LOOKS = 30
-"""Within the limit."""
+"""Checks per limit."""
 LATE_S: Seconds = 1.0
-"""Who looks so much later than he wanted was stopped, or had no processor: nobody else's silence is counted then."""
+"""If a check is this late, hotseat was stopped or starved: silence until then does not count."""
 BUSY = 0.02
-"""Of one processor: who uses more computes; idle threads of a server that hangs use less."""
+"""Of one processor: a server above this computes; idle threads of a hanging server use less."""
 COMPUTING = 10
-"""Times the limit: who computes for so long and answers nobody, not even its health check, is not waited for."""
+"""Times the limit: a server that computes this long without any answer, even to its health check, is reported."""
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
@@ -55,7 +55,7 @@ class Sample(NamedTuple):
 
 
 class Silence:
-    """Of one launch in use, from its last sign of life."""
+    """The time since the last sign of life of one launch in use."""
 
     def __init__(self, model: ModelName, now: Instant) -> None:
         self.model = model
@@ -83,7 +83,7 @@ class Liveness:
         limit_s: Seconds = LIMIT_S,
         clock: Callable[[], Instant] = time.monotonic,
     ) -> None:
-        """`last_pieces`: what came last from a model's server, by request. The same objects: nothing came since."""
+        """`last_pieces`: the last data from a model's server, by request. The same objects mean no new data."""
         self._in_use, self._last_pieces, self._report = in_use, last_pieces, report
         self._limit_s, self._every_s, self._clock = limit_s, limit_s / LOOKS, clock
         self._silences: dict[LaunchId, Silence] = {}
@@ -93,7 +93,7 @@ class Liveness:
         self._probes = Tasks()
 
     def silent(self) -> Mapping[ModelName, Seconds]:
-        """Models whose server has given no sign for half of the limit, and for how long."""
+        """Servers without a sign of life for half of the limit, and for how long."""
         now = self._clock()
         silent = {silence.model: now - silence.since for silence in self._silences.values()}
         return {model: seconds for model, seconds in silent.items() if seconds > self._limit_s / 2}
@@ -110,7 +110,7 @@ class Liveness:
     def _look_safely(self) -> None:
         try:
             self.look()
-        except Exception:  # of one look: the next may work
+        except Exception:  # the next check may work
             log.exception("servers could not be checked for signs of life")
 
     def look(self) -> None:
@@ -129,7 +129,7 @@ class Liveness:
                 probe.cancel()
 
     def _was_away(self, now: Instant) -> bool:
-        """Was this process stopped or starved, or the machine asleep, since the last look?"""
+        """Was this process stopped or starved, or the machine suspended, since the last check?"""
         late_s, slept_s = now - self._looked_at - self._every_s, suspended_s()
         asleep_s, self._slept_s, self._looked_at = slept_s - self._slept_s, slept_s, now
         return max(late_s, asleep_s) > LATE_S
@@ -153,13 +153,13 @@ class Liveness:
         return None
 
     async def _ask(self, server: InUse, silence: Silence) -> None:
-        """One patient question: a slow answer is an answer."""
+        """One health check without a short timeout: a slow answer is a sign of life."""
         address = server.upstream.address
         try:
             path = fill_hole(server.check_endpoint or "", PORT, address.port)
             await fetch(address, path, self._dialler, within=self._limit_s, most=0)
         except (OSError, ValueError) as problem:
-            if getattr(problem, "errno", None) not in OUT_OF_DESCRIPTORS:  # then it is not the server that fails
+            if getattr(problem, "errno", None) not in OUT_OF_DESCRIPTORS:  # otherwise the server is not to blame
                 return
         silence.end(self._clock())
 
@@ -170,7 +170,7 @@ class Liveness:
 
 
 def suspended_s() -> Seconds:
-    """How long the machine slept since it was started; 0 where the system does not tell."""
+    """Time since boot that the machine was suspended; 0 if the system does not say."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return 0.0
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -1,4 +1,4 @@
-"""What a ready server says about itself: llama-server tells at /props how many requests it works on at a time."""
+"""What a ready server reports about itself: llama-server has its number of slots at /props."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Address, Seconds
 
 LLAMA_SERVER = "llama.cpp"
-"""What it calls itself in the field `Server`."""
+"""Its `Server` header."""
 PATIENCE_S: Seconds = 2.0
 
 
 async def total_slots(address: Address) -> int | None:
-    """None where the server does not say; nothing depends on it, so nothing fails for it."""
+    """None if the server does not say; never raises, because nothing depends on it."""
     try:
         slots = parsed(await body_of(address, "/props", PATIENCE_S)).get("total_slots")
-    except (OSError, ValueError, AttributeError):  # a time-out too
+    except (OSError, ValueError, AttributeError):  # includes timeouts
         return None
     return slots if type(slots) is int and slots > 0 else None
 
 
 async def body_of(address: Address, path: str, within: Seconds | None = None) -> bytes:
-    """Of a 200."""
+    """The body of a 200; ValueError for any other status."""
     answer = await fetch(address, path, Dialler(), within=within)
     if answer.status != HTTPStatus.OK:
         raise ValueError("not answered with 200")

@@ -1,7 +1,7 @@
-"""How much of its files a loading server has taken in: true progress for any server on Linux, asked of the kernel.
+"""How much of its files a loading server has read: true progress for any server on Linux, from the kernel.
 
 A server reads its weights (rchar), reads them past the cache (read_bytes), or maps them (RssFile); the largest of the
-three counts. That says nothing of what comes after, such as warming up, so all of it is not the same as ready.
+three counts. It does not cover later work such as warming up, so 100 % does not mean ready.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes
 
 SMALLEST: Bytes = 1 << 20
-"""Smaller files that a command names are templates and certificates, not weights."""
+"""Smaller files on a command line are templates and certificates, not weights."""
 READ = re.compile(r"^(?:rchar|read_bytes): (\d+)$", re.MULTILINE)
 MAPPED = re.compile(r"^RssFile:\s+(\d+) kB$", re.MULTILINE)
 
 
 def weight_of(argv: Sequence[str]) -> Bytes:
-    """Bytes of the model files that a command line names; 0 where it names none."""
+    """Total size of the model files on a command line; 0 if there are none."""
     return sum(map(_size, weights(argv)))
 
 
 def weights(argv: Sequence[str]) -> list[Path]:
-    """The model files that a command line names, all parts of them, in the order servers read them in."""
+    """The model files on a command line, with all their parts, in the order in which servers read them."""
     words = {value for word in argv[1:] for value in (word, word.partition("=")[2]) if value}
     files = {file for word in words for file in _files(Path(word))}
     return sorted(file for file in files if _size(file) >= SMALLEST)
 
 
 def taken_in(pid: int) -> Bytes:
-    """By a process and all its descendants; 0 where the kernel does not say."""
+    """Bytes read by a process and all its descendants; 0 if the kernel does not say."""
     read, mapped = READ.findall(_text(pid, "io")), MAPPED.findall(_text(pid, "status"))
     own = max([int(size) for size in read] + [int(size) << 10 for size in mapped], default=0)
     return own + sum(map(taken_in, children(pid)))
@@ -52,7 +52,7 @@ def _files(path: Path) -> Iterator[Path]:
             yield from path.parent.glob(f"{part[1]}-*-of-{part[3]}.gguf")
         else:
             yield path
-    except (OSError, ValueError):  # too long for a name, or holds what no name may
+    except (OSError, ValueError):  # not a valid file name
         return
 
 

@@ -1,8 +1,8 @@
-"""What an earlier hotseat left behind: it and its guard were both killed, and a grandchild of theirs lives on.
+"""Ends what an earlier hotseat left behind: it and its guard were killed, and a descendant lives on.
 
-The kernel ends the servers themselves then, but not what they had started. Every process of a launch carries our
-marker unless it emptied its environment; those who did are in the guard's record (descendants.py). As long as anybody
-looks after a process there is a guard among its ancestors.
+The kernel then ends the servers themselves, but not what they had started. Every process of a launch has our marker
+unless it cleared its environment; those that did are in the guard's record (descendants.py). A process that is still
+looked after has a guard among its ancestors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def private_folder(path: Path | None) -> str:
-    """The folder, made where it is missing; empty where there is none or it cannot be made."""
+    """The folder, created if missing; empty if there is none or it cannot be created."""
     if path is None:
         return ""
     try:
@@ -30,7 +30,7 @@ def private_folder(path: Path | None) -> str:
 
 
 def end_leftovers(records: str = "") -> None:
-    """End them before anything is started that needs their room."""
+    """Kill them before anything starts that needs their memory."""
     suspects = {pid for pid in processes() if marker_of(pid)} | (recorded(records) if records else set())
     if found := sorted(pid for pid in suspects if is_abandoned(pid)):
         log.warning("ending what an earlier hotseat left behind pids=%s", ",".join(map(str, found)))
@@ -38,7 +38,7 @@ def end_leftovers(records: str = "") -> None:
 
 
 def recorded(folder: str) -> set[int]:
-    """Processes of guards that are no more, where their records say so; those records are removed."""
+    """Recorded processes of guards that are gone; removes those records."""
     return set().union(*(descendants_in(path) for path in Path(folder).glob(f"*{ENDING}")))
 
 
@@ -54,12 +54,12 @@ def descendants_in(path: Path) -> set[int]:
 
 
 def is_abandoned(pid: int) -> bool:
-    """Is there certainly no guard among its ancestors?"""
+    """True only if certainly no ancestor is a guard."""
     while parent := parent_of(pid):
         if is_guard(parent):
             return False
         pid = parent
-    return parent == 0  # None: somebody on the way has just ended, and whose his children are now is unknown
+    return parent == 0  # None: an ancestor has just ended, and the new parent is unknown
 
 
 def is_guard(pid: int) -> bool:

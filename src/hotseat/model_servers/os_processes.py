@@ -1,7 +1,7 @@
-"""The operating system's side: how a program is started, which processes there are and whose they are.
+"""Operating system functions: start a program, list processes and find out whose they are.
 
-The guard uses this too, so: standard library only and quick to import. What Linux tells in /proc is not told by macOS;
-there, no process has children that we know of, and process groups must do.
+The guard uses this too: standard library only, and quick to import. macOS has no /proc; there, no children of a process
+are known, and process groups must do.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 MARKER = "HOTSEAT_LAUNCH"
-"""The environment variable by which a process is known to belong to a launch, wherever it wanders."""
+"""Environment variable that marks a process as part of a launch, whatever its parent or session."""
 GUARD = "hotseat-guard"
-"""An argument of every guard, of every version: no hotseat ends what another one's guard looks after."""
+"""An argument of every guard of every version: no hotseat ends what the guard of another one looks after."""
 
 PROC = "/proc"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -29,7 +29,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def run_program(program: str, argv: Sequence[str], env: Mapping[str, str], output: int) -> int:
-    """The pid of a program that now leads its own session; OSError where it cannot be run. Closes `output`."""
+    """Start a program in its own session and return its pid; OSError if it cannot be run. Closes `output`."""
     heard, told = os.pipe()
     guard = os.getpid()
     with open(heard, "rb") as answer:
@@ -48,13 +48,13 @@ def run_program(program: str, argv: Sequence[str], env: Mapping[str, str], outpu
 
 
 def become(program: str, argv: Sequence[str], env: Mapping[str, str], output: int, told: int, guard: int) -> None:
-    """Turn this fresh fork into `program`, or tell why not; never returns."""
+    """Exec `program` in this new fork, or report the error; never returns."""
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != guard:
-            return  # it died before we asked to be told of it
+            return  # the guard died before PR_SET_PDEATHSIG was set
         for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
             os.dup2(source, target)
         restore_signals()
@@ -73,7 +73,7 @@ def restore_signals() -> None:
 
 
 def become_subreaper() -> bool:
-    """Let orphans among our descendants become our children; False where the system cannot."""
+    """Orphaned descendants become children of this process; False if the system cannot do that."""
     return prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -88,9 +88,9 @@ def prctl(option: int, value: int) -> bool:
 
 
 def collect_one(before: Callable[[int], None]) -> tuple[int, int] | None:
-    """Pid and wait status of a child that has ended, `before(pid)` called while the pid is still its own.
+    """Pid and wait status of a child that has ended; `before(pid)` is called while the pid is still reserved.
 
-    None when all children live; ChildProcessError when there is none.
+    None if all children live; ChildProcessError if there are none.
     """
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         pid, status = os.waitpid(-1, os.WNOHANG)
@@ -115,11 +115,11 @@ def signal_group(leader: int, number: int) -> None:
         os.killpg(leader, number)
 
 
-# Looking
+# Inspecting
 
 
 def marker_of(pid: int) -> str | None:
-    """The marker a process was born with; None where it has none or its environment cannot be read."""
+    """The marker at the start of a process; None: it has none, or its environment cannot be read."""
     try:
         with open(f"{PROC}/{pid}/environ", "rb") as environ:
             variables = environ.read().split(b"\0")
@@ -144,7 +144,7 @@ def session_of(pid: int) -> int | None:
 
 
 def children(parent: int) -> list[int]:
-    """The children of a process, the dead among them too."""
+    """Including zombies."""
     try:
         return [pid for thread in os.listdir(f"{PROC}/{parent}/task") for pid in children_of_thread(parent, thread)]
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN, or the process is gone
@@ -169,7 +169,7 @@ def parent_of(pid: int) -> int | None:
 
 
 def processor_time(pid: int | None) -> float:
-    """Seconds that a process and its descendants have computed; 0 where the kernel does not say."""
+    """CPU seconds of a process and its descendants; 0 if the kernel does not say."""
     fields = None if pid is None else stat_of(pid)
     if pid is None or fields is None:
         return 0.0
@@ -177,9 +177,9 @@ def processor_time(pid: int | None) -> float:
 
 
 def stat_of(pid: int) -> list[bytes] | None:
-    """What /proc/PID/stat says from the state on; None where there is none."""
+    """The fields of /proc/PID/stat from the state on; None if there is no such process."""
     try:
         with open(f"{PROC}/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()  # a name may hold spaces and brackets
+            return stat.read().rpartition(b")")[2].split()  # a name may contain spaces and brackets
     except OSError:
         return None

@@ -1,7 +1,7 @@
-"""What the servers write: the last of it kept per model, followed live, and never in anybody's way.
+"""Output of the servers: the last of it is kept per model and can be followed live.
 
-Bytes are taken from the pipe in big pieces, some times a second, and cut into lines only when somebody reads: a server
-that babbles costs little and is never kept waiting.
+Bytes are read from the pipe in large chunks, a few times a second, and split into lines only when somebody reads: a
+server that writes a lot costs little and never blocks.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 KEPT = 256 << 10
 BEHIND = 256 << 10
-"""How far a follower may fall behind before it misses something."""
+"""How far a follower may lag before it misses output."""
 
 READ_SIZE = 256 << 10
 SMALL = 4 << 10
 GATHER_S: Seconds = 0.05
-"""llama-server writes a line in five pieces and fifteen lines for a request: to wake up for each cost more than the
-request did."""
+"""llama-server writes a line in five pieces and fifteen lines per request: waking up for each cost more than the
+request itself."""
 BABBLE = 16 << 10
-"""Who writes so much at once is listened to without a pause, lest the pipe fill and the writer wait."""
+"""A writer this fast is read without a pause, so that the pipe does not fill and block it."""
 SKIPPED = "(some output was skipped here)"
 
 
 class Output:
-    """The last 256 KiB that the launches of one model wrote."""
+    """The last 256 KiB of output of one model."""
 
     def __init__(self, echo: Callable[[bytes], None] | None = None) -> None:
         self._chunks: deque[bytes] = deque()
@@ -45,10 +45,10 @@ class Output:
         self._secrets: tuple[str, ...] = ()
         self._echo = echo
         self._half_line = b""
-        """Not echoed yet, where there are secrets: one of them may be in the middle of coming."""
+        """Held back if there are secrets: a chunk may end within one."""
         self._is_amid_line = False
         self.written = 0
-        """Bytes ever written: a place in the output, for `since`."""
+        """Bytes ever written: a position for `since`."""
 
     def feed(self, chunk: bytes) -> None:
         self._keep(chunk)
@@ -57,12 +57,12 @@ class Output:
         self._copy(chunk)
 
     def end_line(self) -> None:
-        """Who wrote has ended: what is copied line by line waits no longer for the end of its last line."""
+        """The writer has ended: copy an unfinished last line now."""
         if self._is_amid_line:
             self._copy(b"\n")
 
     def conceal(self, secrets: Iterable[str]) -> None:
-        """Never show these words to a reader: some servers print their own command line."""
+        """Never show these words: some servers print their command line."""
         self._secrets = tuple(secrets)
 
     def _copy(self, chunk: bytes) -> None:
@@ -71,7 +71,7 @@ class Output:
             self._is_amid_line = not chunk.endswith(b"\n")
 
     def _veiled(self, chunk: bytes) -> bytes:
-        """Whole lines without the secrets in them; the rest comes with its line's end, or when it is long."""
+        """Complete lines without secrets; an unfinished line is held back until it ends or gets long."""
         text = self._half_line + chunk
         end = text.rfind(b"\n") + 1 if len(text) - text.rfind(b"\n") <= SMALL else len(text)
         whole, self._half_line = text[:end], text[end:]
@@ -80,13 +80,13 @@ class Output:
         return whole
 
     def tail(self, lines: int = 20, since: int = 0) -> list[str]:
-        """The last lines, as plain text; with `since`, only what was written after that place."""
+        """The last lines as plain text; `since` is a value of `written`."""
         kept = b"".join(self._chunks)
         fresh = kept[max(0, since - self.written + len(kept)) :].rstrip(b"\r\n")
         return [self._readable(line) for line in fresh.rsplit(b"\n", lines)[-lines:]] if fresh and lines > 0 else []
 
     async def follow(self) -> AsyncGenerator[str, None]:
-        """New lines as they are written. Who reads too slowly misses some and is told so."""
+        """New lines as they are written. A slow reader misses some and sees a note."""
         follower = Follower()
         self._followers.append(follower)
         try:
@@ -127,7 +127,7 @@ class Follower:
         self._news.set()
 
     async def lines(self) -> list[bytes]:
-        """The lines that are complete by now; waits for the first."""
+        """The complete lines so far; waits for the first."""
         while b"\n" not in self._unread:
             self._news.clear()
             await self._news.wait()
@@ -136,7 +136,7 @@ class Follower:
         lines = bytes(complete).split(b"\n")
         if self._missed:
             self._missed = False
-            lines[0] = SKIPPED.encode()  # the first is torn
+            lines[0] = SKIPPED.encode()  # the first line is incomplete
         return lines
 
 
@@ -152,21 +152,21 @@ class Outputs:
 
 
 class Pipe:
-    """The way from a process to an Output, drained from the moment it is made."""
+    """From a process to an Output; read from its creation on."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
-        with contextlib.suppress(OSError, AttributeError):  # Linux only, and only as far as the user may
+        with contextlib.suppress(OSError, AttributeError):  # Linux only, up to the user's limit
             fcntl.fcntl(self._read_end, fcntl.F_SETPIPE_SZ, READ_SIZE)
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
-        """Until its end the pipe fills unseen."""
+        """The pipe is not read until it fires."""
         self._listen()
 
     def close(self) -> None:
-        """Take what was written so far and let go. Safe to call twice."""
+        """Read what was written so far and close. Safe to call twice."""
         if self._read_end < 0:
             return
         while self._read():
@@ -187,7 +187,7 @@ class Pipe:
         return None
 
     def _read(self) -> bytes | None:
-        """What there is; empty at the end, None when nothing has come yet."""
+        """Empty at the end, None if there is nothing yet."""
         try:
             chunk = os.read(self._read_end, READ_SIZE)
         except BlockingIOError:

@@ -1,11 +1,11 @@
-"""What a server wrote as text that cannot act on a terminal, in time proportional to its length."""
+"""Server output as text without terminal control codes, in time proportional to its length."""
 
 from __future__ import annotations
 
 import re
 
-# A string (title, link, clipboard) ends before the next ESC, as terminals have it. A pattern that looked beyond would
-# read the rest of the line once for each ESC in it.
+# A string (title, link, clipboard) ends before the next ESC, as in terminals. A pattern that looked beyond would read
+# the rest of the line once per ESC.
 _ESCAPE = re.compile(
     r"\x1b\[[0-?]*+[ -/]*+[@-~]"  # colours, cursor
     r"|\x1b[\]PX^_][^\x07\x1b]*+(?:\x07|\x1b\\)"  # titles, links, clipboard

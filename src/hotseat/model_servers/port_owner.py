@@ -1,4 +1,4 @@
-"""Whose is a listening port? The kernel knows, as far as we may look: a stranger's server must not pass for ours."""
+"""Which process listens on a port, as far as the kernel shows it: another server must not pass for ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LISTENING = "0A"
 
 
 def stranger_on(host: str, port: int, leader: int, marker: str) -> int | None:
-    """The process that listens there and does not belong to the launch; None where it does, or nobody can tell."""
+    """The listening process if it does not belong to the launch; None: it does, or it is unknown."""
     if not is_loopback(host):
         return None
     owner = owner_of(host, port, leader)
@@ -27,7 +27,7 @@ def stranger_on(host: str, port: int, leader: int, marker: str) -> int | None:
 def is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
-    except ValueError:  # a name
+    except ValueError:  # a host name
         return False
 
 
@@ -36,7 +36,7 @@ def told(pid: int) -> str:
 
 
 def owner_of(host: str, port: int, leader: int = 0) -> int | None:
-    """A process that listens there, the launch's own first; None where we see none."""
+    """A process that listens there, preferably of the launch; None: none is visible."""
     sockets = {f"socket:[{inode}]" for inode in listening_inodes(host, port)}
     if not sockets:
         return None
@@ -63,7 +63,7 @@ def runs_elsewhere(leader: int) -> bool:
 
 
 def name_of(pid: int) -> str:
-    """What `ps` calls it; empty when it is gone."""
+    """The name in `ps`; empty if it is gone."""
     try:
         with open(f"{PROC}/{pid}/comm") as comm:
             return comm.read().rstrip("\n")
@@ -86,13 +86,13 @@ def link_of(path: str) -> str:
 
 
 def listening_inodes(host: str, port: int) -> list[str]:
-    """The sockets that would take a connection to this address; none where the system does not say."""
+    """The sockets that accept connections to this address; empty if the system does not say."""
     found = listeners(socket.AF_INET, port) | listeners(socket.AF_INET6, port)
     return next((found[place] for place in places(host) if place in found), [])
 
 
 def listeners(family: socket.AddressFamily, port: int) -> dict[str, list[str]]:
-    """Inodes of the listening sockets on this port, by local address as the kernel writes it."""
+    """Inodes of the listening sockets on this port, by local address in the kernel's notation."""
     try:
         found = [(in_words(each.address), str(each.inode)) for each in listening(family) if each.port == port]
     except OSError:  # forbidden in some containers
@@ -104,7 +104,7 @@ def listeners(family: socket.AddressFamily, port: int) -> dict[str, list[str]]:
 
 
 def in_table(table: str, port: int) -> list[tuple[str, str]]:
-    """Local address and inode of each listening socket on this port, from the list of all connections."""
+    """Local address and inode of each listening socket on this port, from /proc/net."""
     try:
         with open(f"{PROC}/net/{table}") as lines:
             rows = [line.split() for line in lines if f":{port:04X} " in line]
@@ -115,7 +115,7 @@ def in_table(table: str, port: int) -> list[tuple[str, str]]:
 
 
 def places(host: str) -> list[str]:
-    """Where a server for `host` may listen: the nearest first, as the kernel chooses."""
+    """Where a server for `host` may listen, most specific first, like the kernel."""
     if ":" in host:
         return [written(host), written("::")]
     return [written(host), written(f"::ffff:{host}"), written("0.0.0.0"), written("::")]

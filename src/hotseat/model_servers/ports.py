@@ -1,4 +1,4 @@
-"""Lends local ports and takes them back. A port is held by a bound socket until the server that gets it is started."""
+"""Lends local ports. A port is reserved by a bound socket until its server is started."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LAST = 65_535
 
 
 class Loan:
-    """A port that nobody else is lent until it is given back."""
+    """A port that is not lent again until it is given back."""
 
     def __init__(self, ports: Ports, held: socket.socket) -> None:
         self._ports, self._held = ports, held
         self.port: int = held.getsockname()[1]
 
     def vacate(self) -> None:
-        """Let go of the socket, just before the server takes its place."""
+        """Close the socket, just before the server binds the port."""
         self._held.close()
 
     def give_back(self) -> None:
@@ -33,7 +33,7 @@ class Ports:
         self._lent: set[int] = set()
 
     def lend(self, preferred: int | None = None) -> Loan:
-        """A free port of the kernel's choice, or the first free one from `preferred` on; OSError when there is none."""
+        """A free port chosen by the kernel, or the first free one from `preferred` on; OSError if there is none."""
         for held in free_from(preferred) if preferred else free():
             loan = Loan(self, held)
             if loan.port not in self._lent:
@@ -61,7 +61,6 @@ def free_from(first: int) -> Iterator[socket.socket]:
 
 
 def is_taken(port: int) -> bool:
-    """Does somebody hold it?"""
     try:
         bound(port).close()
     except OSError:
@@ -73,7 +72,7 @@ def bound(port: int) -> socket.socket:
     held = socket.socket()
     try:
         if port:
-            # Connections of the last server on this port linger for a minute and must not keep the next one away.
+            # Connections of the last server stay in TIME_WAIT for a minute and must not block the next one.
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind((LOOPBACK, port))
     except OSError:

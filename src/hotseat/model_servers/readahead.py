@@ -1,9 +1,9 @@
-"""Brings a model's files into the page cache before its server reads them, in steps that can be stopped at any time.
+"""Reads a model's files into the page cache before its server does, in steps that can be stopped at any time.
 
-A block is asked for before the last byte of the one before it is read: so two are on their way at most, a slow disk
-sets the pace, and nothing is copied. The kernel cuts each wish to its read-ahead window, which is 128 KiB where nobody
-made it larger, so a block is asked for in such pieces. Behind a fast disk the kernel's work takes processor time that
-models in use would miss, so it gets a small part of that and no more.
+A block is requested before the last byte of the previous one is read: so two are in flight at most, a slow disk sets
+the pace, and nothing is copied. The kernel limits each request to its read-ahead window, 128 KiB by default, so a block
+is requested in such pieces. With a fast disk the kernel's work takes processor time from models in use, so it is
+limited to a small share.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ IS_POSSIBLE = hasattr(os, "posix_fadvise")
 
 
 class ReadingAhead:
-    """The files of one command line on their way, until all are there, memory is short, or it is stopped."""
+    """Reads the files of one command line until all are read, memory is short, or it is stopped."""
 
     def __init__(self, argv: Sequence[str], spare: Callable[[], Bytes]) -> None:
-        """`spare` says how much memory files may take at present."""
+        """`spare` returns how much memory files may use now."""
         self._argv, self._spare = argv, spare
         self._is_stopped = threading.Event()
         self.done: Bytes = 0
-        """How much of the files is in memory, or on its way there."""
+        """Bytes of the files in memory, or requested."""
 
     def stop(self) -> None:
-        """What has not been asked for stays on disk. Safe to call twice, and from any thread."""
+        """The rest stays on disk. Safe to call twice, and from any thread."""
         self._is_stopped.set()
 
     async def run(self) -> None:
@@ -57,7 +57,7 @@ class ReadingAhead:
         for file in weights(self._argv):
             try:
                 self._read(file)
-            except OSError:  # its server will say it better
+            except OSError:  # its server will report it
                 return
 
     def _read(self, path: Path) -> None:
@@ -78,25 +78,24 @@ class ReadingAhead:
 
 
 class Pace:
-    """Of the thread that makes it: so much of one core's time and no more."""
+    """Limits the calling thread to a share of one core."""
 
     def __init__(self, share: float) -> None:
         self._share = share
         self._began, self._worked = time.monotonic(), time.thread_time()
 
     def rest_s(self) -> Seconds:
-        """How long it has to rest now."""
+        """How long to pause now."""
         due_s = (time.thread_time() - self._worked) / self._share
         return max(0.0, due_s - (time.monotonic() - self._began))
 
 
 def cores() -> int:
-    """How many we may use."""
     return len(os.sched_getaffinity(0))
 
 
 def blocks(size: Bytes) -> Iterator[tuple[Bytes, Bytes]]:
-    """Where each block of a file begins and ends."""
+    """Start and end of each block of a file."""
     for start in range(0, size, BLOCK):
         yield start, min(start + BLOCK, size)
 

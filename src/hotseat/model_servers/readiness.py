@@ -1,4 +1,4 @@
-"""Asks a starting server until it answers 200: often at first, so that a quick start costs no more than it takes."""
+"""Polls a starting server until it answers 200: often at first, so that a quick start is noticed at once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 PROBE_TIMEOUT_S = 2.0
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25
 PART = 0.02
-"""Of the time that has passed: a ready server goes unnoticed for half of that on average."""
+"""Of the elapsed time: the average delay until readiness is noticed is half of it."""
 OK = 200
 UNANSWERED = "it took the connection, but did not answer the health check"
 
 
 class Readiness:
-    """One server's way to its first 200; `last_answer` says how far it came."""
+    """Waits for one server's first 200; `last_answer` says how far it got."""
 
     def __init__(self, address: Address, check_endpoint: str | None, dialler: Dialler | None = None) -> None:
         self._dialler = dialler or Dialler()
@@ -28,10 +28,10 @@ class Readiness:
         self._check_endpoint = check_endpoint
         self.last_answer = "nothing listened there"
         self.server = ""
-        """What the server that answered calls itself."""
+        """The `Server` header of the answer."""
 
     async def reached(self) -> Address:
-        """The address that answered, as soon as one does. Waits for ever: whoever calls sets the limit."""
+        """Return the first address that answers. Waits without limit: the caller sets one."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
@@ -63,11 +63,11 @@ class Readiness:
         return False
 
     def _connected(self) -> None:
-        self.last_answer = UNANSWERED  # until it does: our time may be over first
+        self.last_answer = UNANSWERED  # until it does: the limit may come first
 
 
 def doors(address: Address) -> list[Address]:
-    """Where to knock: `localhost` is 127.0.0.1 to some servers and ::1 to others."""
+    """Addresses to try: `localhost` is 127.0.0.1 to some servers and ::1 to others."""
     if address.host != "localhost" or address.unix_path or address.tls:  # a certificate names the host
         return [address]
     return [address._replace(host="127.0.0.1"), address._replace(host="::1")]
@@ -78,9 +78,9 @@ def pause(elapsed: Seconds) -> Seconds:
 
 
 async def accepts(address: Address, dialler: Dialler) -> bool:
-    """Does somebody take connections there?"""
+    """Does a connection succeed?"""
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S), connected(address, dialler):
             return True
-    except OSError:  # a time-out too
+    except OSError:  # includes timeouts
         return False

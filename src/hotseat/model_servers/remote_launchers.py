@@ -1,4 +1,4 @@
-"""Programs whose server runs outside of their own process tree: what belongs to the tree says nothing of the server."""
+"""Programs that run a server outside their own process tree: the tree says nothing about the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process tree that serves a model: asked to end politely, then not politely, and what its end is called."""
+"""The process tree of one server: SIGTERM or `cmdStop`, then SIGKILL, and how it ended in words."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Child:
         """The server's own process, never the guard's."""
         self.marker = ward.marker
         self.gone = ward.gone
-        """Done when nothing of the process tree is left."""
+        """Done when no process of the tree is left."""
 
     async def exited(self) -> str:
-        """How it ended, once nothing of the process tree is left."""
+        """How it ended, once no process of the tree is left."""
         return describe(await asyncio.shield(self.gone))
 
     async def end(self) -> None:
-        """Return when nothing of the process tree is left; it is killed if it dawdles. Safe to call twice."""
+        """Return when no process of the tree is left; killed after its timeout. Safe to call twice."""
         if not self.was_asked_to_end and not self.gone.done():
             self.was_asked_to_end = True
             await self._ask_then_kill()
@@ -48,7 +48,7 @@ class Child:
             async with asyncio.timeout(self._unload_timeout_s):
                 if not await self._was_stopped_by_command():
                     self._ward.signal(signal.SIGTERM)
-                self._ward.signal(signal.SIGCONT)  # a stopped process hears nothing else
+                self._ward.signal(signal.SIGCONT)  # a stopped process handles no other signal
                 await self.exited()
         except TimeoutError:
             log.warning("upstream did not end when asked and is killed pid=%s", self.pid)
@@ -56,7 +56,7 @@ class Child:
             self.kill()
 
     async def _was_stopped_by_command(self) -> bool:
-        """Run `cmdStop` where there is one; False where it failed. It may take as long as the server may."""
+        """Run `cmdStop` if there is one; False if it failed. It has the same timeout as the server."""
         if self._run_stop is None:
             return False
         try:

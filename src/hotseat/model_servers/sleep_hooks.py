@@ -1,4 +1,4 @@
-"""Puts a server to sleep and wakes it, step by step: requests to the server itself, and programs beside it."""
+"""Puts a server to sleep and wakes it, step by step: requests to the server, and programs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ MOST_TOLD = 200
 
 
 class StepFailed(Exception):
-    """What came of a step instead, as a sentence about the server."""
+    """What happened instead, as a sentence about the server."""
 
 
 class Runs(Protocol):
     async def __call__(self, argv: tuple[str, ...]) -> Ward:
-        """Start a program beside the server, its words filled in; OSError where it cannot be run."""
+        """Start a program, placeholders replaced; OSError if it cannot be run."""
 
 
 async def perform(steps: Sequence[Step], address: Address, run: Runs) -> None:
-    """One after the other; StepFailed or OSError at the first that fails. Whoever calls sets the limit."""
+    """In order; StepFailed or OSError at the first failure. The caller sets the limit."""
     for step in steps:
         match step:
             case Ask():
@@ -65,7 +65,7 @@ async def _run(step: Run, run: Runs) -> None:
 
 
 async def until_sleeping(address: Address, path: str, *, wanted: bool) -> None:
-    """Return when the server says that it sleeps, or that it does not, as wanted."""
+    """Return when the server reports that it sleeps, or that it does not, as wanted."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:
@@ -75,7 +75,7 @@ async def until_sleeping(address: Address, path: str, *, wanted: bool) -> None:
 
 
 async def is_sleeping(address: Address, path: str) -> bool:
-    """What the server says of itself; StepFailed where it does not say."""
+    """What the server reports; StepFailed if it does not."""
     try:
         told = parsed(await body_of(address, path))["is_sleeping"]
     except (ValueError, TypeError, LookupError) as problem:

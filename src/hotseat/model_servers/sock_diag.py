@@ -1,7 +1,7 @@
-"""The TCP sockets that listen, asked of Linux through netlink (sock_diag), which looks at no other.
+"""Lists listening TCP sockets through Linux netlink (sock_diag), which examines no others.
 
-The same can be read in /proc/net/tcp, but there the kernel walks all connections: milliseconds where there are none
-and tens of them where there are thousands, and meanwhile nobody is served.
+/proc/net/tcp has the same data, but there the kernel walks all connections: milliseconds if there are none and tens of
+them if there are thousands, and no request is served meanwhile.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY = 4, 20
-DUMP, ERROR, DONE = 0x301, 2, 3  # request, root and match; the two ends an answer may have
+DUMP, ERROR, DONE = 0x301, 2, 3  # request, root and match; the two ends of an answer
 LISTENING = 1 << 10
-"""The set of states that holds only this one."""
+"""A bit set of TCP states with only this one."""
 HEAD = struct.Struct("=IHHII")
 QUESTION = struct.Struct("=BBxxI48x")
-"""Family, protocol, states, and no socket in particular."""
+"""Family, protocol, states, and no particular socket."""
 ANSWER = struct.Struct("=4x2s2x16s44xI")
 """Port and address in network order, inode."""
 ROOM = 1 << 16
@@ -29,12 +29,12 @@ ROOM = 1 << 16
 class Listener(NamedTuple):
     port: int
     address: bytes
-    """4 bytes or 16, as the family has them."""
+    """4 or 16 bytes, depending on the family."""
     inode: int
 
 
 def listening(family: socket.AddressFamily) -> list[Listener]:
-    """All of this family in our network; OSError where the kernel does not say."""
+    """All of this family in this network namespace; OSError if the kernel does not say."""
     if not hasattr(socket, "AF_NETLINK"):
         raise OSError("there is no netlink here")
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
@@ -46,7 +46,7 @@ def listening(family: socket.AddressFamily) -> list[Listener]:
 
 
 def answers(kernel: socket.socket) -> Iterator[bytes]:
-    """Messages as they come, several at a time, until the kernel says that it has done."""
+    """Messages as they arrive, several at a time, until the kernel sends DONE."""
     while True:
         received = kernel.recv(ROOM)
         while received:

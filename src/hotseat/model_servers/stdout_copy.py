@@ -1,6 +1,6 @@
-"""Copies what servers write to our own standard output, line by line, without anything that could act on a terminal.
+"""Copies server output to hotseat's standard output, line by line, without terminal control codes.
 
-The work is done where `put` has it done, which is not on the event loop.
+The work runs in the thread of `put`, not on the event loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, ModelName
 
 LONGEST_LINE = 16 << 10
-"""Bytes; a longer line becomes several."""
+"""Bytes; a longer line is split."""
 
 
 def as_text(model: ModelName, line: str) -> str:
@@ -27,7 +27,7 @@ class Echo:
     def __init__(
         self, put: Callable[[Callable[[], bytes], Bytes], None], form: Callable[[ModelName, str], str] = as_text
     ) -> None:
-        """`put` takes work for the writer's thread and about how many bytes it will give."""
+        """`put` takes work for the writer's thread and the approximate size of its result."""
         self._put = put
         self._form = form
         self._unfinished: dict[ModelName, bytes] = {}
@@ -36,7 +36,7 @@ class Echo:
         self._put(partial(self._lines, model, chunk), len(chunk))
 
     def _lines(self, model: ModelName, chunk: bytes) -> bytes:
-        """The lines that are complete by now: half of an escape sequence cannot be cleaned."""
+        """The complete lines so far: half of an escape sequence cannot be removed."""
         *complete, rest = (self._unfinished.pop(model, b"") + chunk).split(b"\n")
         if len(rest) > LONGEST_LINE:
             complete, rest = [*complete, rest], b""

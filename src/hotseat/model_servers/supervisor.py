@@ -1,4 +1,4 @@
-"""The hands of the dispatcher: start, watch and stop model servers, each by the number of its launch."""
+"""Starts, watches and stops model servers for the dispatcher, by LaunchId."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def nothing_to_spare() -> Bytes:
-    """Where nobody looks at memory, no file is read before its time."""
+    """Without a memory figure nothing is read ahead."""
     return 0
 
 
@@ -51,7 +51,7 @@ class Supervisor:
         withheld_env: Collection[str] = frozenset(),
         spare: Callable[[], Bytes] = nothing_to_spare,
     ) -> None:
-        """`spare` says how much memory files that are read ahead may take."""
+        """`spare` returns how much memory read-ahead may use."""
         self._guard, self._ports, self.outputs = guard, ports, outputs
         self._environ = environ
         self._withheld_env = withheld_env
@@ -59,23 +59,23 @@ class Supervisor:
         self._launches: dict[LaunchId, Launch] = {}
         self._read_ahead_of: dict[ModelName, ReadingAhead] = {}
         self._disk = asyncio.Lock()
-        """Held by whoever reads ahead: two at a time would be slower, and count the same memory twice."""
+        """Held while reading ahead: two at a time would be slower, and count the same memory twice."""
 
     def pids(self) -> dict[ModelName, int]:
-        """Whose server has which process, from its first breath to its last."""
+        """The server process of each model, from start to exit."""
         return {launch.model: launch.pid for launch in self._launches.values() if launch.pid is not None}
 
     def withhold(self, withheld_env: Collection[str]) -> None:
-        """From now on, servers are started without these of our variables."""
+        """Start servers without these variables from now on."""
         self._withheld_env = withheld_env
 
     def share_taken_in(self, model: ModelName) -> float | None:
-        """The part of its files that the model's newest server has read; None where nobody can tell."""
+        """The share of its files that the model's newest server has read; None: unknown."""
         launches = [launch for launch in self._launches.values() if launch.model == model]
         return launches[-1].share_taken_in() if launches else None
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
-        """Return when the server answers, or when it failed and no process of it is left."""
+        """Return when the server is ready, or when it failed and none of its processes is left."""
         self._stop_reading(command.model)
         output = self.outputs.of(command.model)
         environ = {name: value for name, value in self._environ.items() if name not in self._withheld_env}
@@ -98,7 +98,7 @@ class Supervisor:
         return UpstreamExited(ready.model, ready.launch, how, tuple(last_lines))
 
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
-        """How many requests the server works on at a time, if it is one that tells; others are not bothered."""
+        """The server's slots, if it is a llama-server; others are not asked."""
         launch = self._launches.get(ready.launch)
         if launch is None or launch.server != LLAMA_SERVER:
             return None
@@ -106,12 +106,12 @@ class Supervisor:
         return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
 
     async def stop(self, command: StopUpstream) -> None:
-        """Ask the launch to end and see to it that it does. Safe to call twice, and for a launch that has ended."""
+        """End the launch, by force if needed. Safe to call twice, and for a launch that has ended."""
         if launch := self._launches.get(command.launch):
             await launch.end()
 
     async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
-        """Return when the server sleeps, or when it is known not to; its process lives on."""
+        """Return when the server sleeps or has failed to; its process lives on."""
         launch = self._launches.get(command.launch)
         try:
             is_done = launch is not None and await launch.suspend(command.level)
@@ -120,7 +120,7 @@ class Supervisor:
         return UpstreamAsleep(command.model, command.launch) if is_done else None
 
     async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
-        """Return when the server answers again, or when it is known not to; its process lives on."""
+        """Return when the server is ready or has failed to wake; its process lives on."""
         launch = self._launches.get(command.launch)
         try:
             is_done = launch is not None and await launch.resume(command.level)
@@ -129,7 +129,7 @@ class Supervisor:
         return UpstreamAwake(command.model, command.launch) if is_done else None
 
     async def read_ahead(self, command: ReadAhead) -> None:
-        """Bring the model's files into the page cache; return when they are there, or when its server starts."""
+        """Read the model's files into the page cache; return when done, or when its server starts."""
         began = asyncio.get_running_loop().time()
         reading = self._read_ahead_of[command.model] = ReadingAhead(command.spec.recipe.argv, self._spare)
         async with self._disk:
@@ -138,7 +138,7 @@ class Supervisor:
         log.info("read ahead model=%s mb=%d took_s=%.2f", command.model, reading.done // 10**6, took_s)
 
     def _stop_reading(self, model: ModelName) -> None:
-        """From now on the model's server reads for itself."""
+        """From now on the server reads its files itself."""
         if reading := self._read_ahead_of.pop(model, None):
             reading.stop()
 
@@ -152,9 +152,9 @@ async def open_supervisor(
     spare: Callable[[], Bytes] = nothing_to_spare,
     records: Path | None = None,
 ) -> AsyncIterator[Supervisor]:
-    """A supervisor with a guard of its own; at the end, no process of theirs is left.
+    """A supervisor with its own guard; at the end none of their processes is left.
 
-    `records` is the folder where guards keep which processes they have, should one be killed together with hotseat.
+    `records` is the folder for the guard's record of its processes, in case it is killed together with hotseat.
     """
     folder = private_folder(records)
     end_leftovers(folder)

@@ -1,1 +1,1 @@
-"""PURE: who runs. Facts in, wishes out, time handed in. No clock, no I/O, no dice, no log."""
+"""PURE: which models run. Events in, commands out; no clock, I/O, randomness or log."""

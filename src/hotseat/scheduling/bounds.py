@@ -1,4 +1,4 @@
-"""How many requests may wait: in all, for one model, and of these for one client."""
+"""Queue limits: all requests, the requests for one model, and each client's share of both."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from hotseat.scheduling.state import ModelState, State
 
 SHARE = 3
-"""A client may wait this many times as often as there is room left: alone it has three quarters of a line, and whoever
-comes after it always finds some. So one client cannot fill a line of four places or more."""
+"""A client may have at most this many times as many waiting requests as the queue has free places. One client can fill
+three quarters of a queue, never a whole queue of four or more places."""
 
 
 def reached_bound(state: State, model: ModelState, client: ClientId) -> str | None:
-    """What says that no other request of this client may wait, in words."""
+    """Return the limit that refuses another request of this client, as text."""
     line, name = state.line, model.spec.name
     if bound := _reached(len(line), line.of_client(client), state.catalog.policy.max_queue):
         return f"{bound} wait already (scheduler.maxQueue)"

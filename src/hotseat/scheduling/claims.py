@@ -1,6 +1,6 @@
-"""The claims of missing models that somebody waits for, oldest first, kept in order as they come and go.
+"""The claims of models that requests wait for and that are not loaded, sorted by age.
 
-A claim begins with the model's oldest ticket, but not before its own last turn ended: so models rotate.
+A claim starts with the model's oldest ticket, but not before the model's last turn ended, so that models rotate.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Claim(NamedTuple):
-    """Compared field by field: the older claim goes first, then the older ticket."""
+    """Sorts by age of the claim, then of the ticket."""
 
     since: Instant
     oldest: Instant
-    """When the first of those waiting came."""
+    """When the model's oldest waiting request arrived."""
     ticket: TicketId
-    """Whose it is: of two that came in the same moment, the first."""
+    """The oldest ticket; orders claims with equal times."""
     model: ModelName
 
 
@@ -40,7 +40,6 @@ class Claims:
         return self._of.get(model)
 
     def put(self, claim: Claim) -> None:
-        """A claim in place of what this model claimed before."""
         if self._of.get(claim.model) != claim:
             self.drop(claim.model)
             self._of[claim.model] = claim

@@ -1,4 +1,4 @@
-"""The wishes. Imperative, each with its reason: the dispatcher carries them out, `hotseat why` prints them."""
+"""What the dispatcher must do. Each command has a reason, which `hotseat why` and the journal show."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Give the ticket a lease on a ready upstream."""
-
     ticket: TicketId
     model: ModelName
     upstream: Upstream
@@ -25,7 +23,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Tell the operator that the model is as wished: ready after a load, gone after an unload."""
+    """Tell the operator that the load has finished, or that the unload has."""
 
     ticket: TicketId
     model: ModelName
@@ -41,13 +39,13 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """End this lease's exchange visibly: its time to finish is over, or its server is of no use."""
+    """End a lease visibly: its drain timeout is over or its server is unresponsive."""
 
     ticket: TicketId
     model: ModelName
     because: str
     error: HotseatError | None = None
-    """What the client is told; None: that the model was unloaded."""
+    """What the client sees; None: the model was unloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +57,19 @@ class StartUpstream:
 
 
 class Cause(Enum):
-    """Why a server is stopped, for those who count; `because` is the same for those who read."""
+    """Why a server is stopped, as a label for metrics; `because` is the sentence."""
 
     EVICTION = "eviction"
     CROWDED = "crowded"
-    """More was taken than there is: others came, or a model grew."""
+    """Memory use exceeds the limit: other programs or a model took more."""
     YIELD = "yield"
     TTL = "ttl"
     OPERATOR = "operator"
     CONFIGURATION = "configuration"
     SHUTDOWN = "shutdown"
     UNRESPONSIVE = "unresponsive"
-    """It answered nobody any more."""
     SLEEPLESS = "sleepless"
-    """It slept and could not be woken: it is started anew."""
+    """Waking it failed; the next start is a cold one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ class StopUpstream:
 
 @dataclass(frozen=True, slots=True)
 class PutToSleep:
-    """Let the server give its room back and keep its process. Nobody uses it any more: it is drained first."""
+    """Free the server's memory and keep its process. The server is drained first."""
 
     model: ModelName
     launch: LaunchId
@@ -95,7 +92,7 @@ class PutToSleep:
 
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """Make a server that sleeps ready again, in the way that belongs to how it was put to sleep."""
+    """Wake a sleeping server with the wake requests of its sleep level."""
 
     model: ModelName
     launch: LaunchId
@@ -105,7 +102,7 @@ class WakeUp:
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
-    """Bring the model's files near while others make room for it; its start ends that by itself."""
+    """Read the model's files into the page cache while memory is freed; starting it ends this."""
 
     model: ModelName
     spec: ModelSpec
@@ -114,7 +111,7 @@ class ReadAhead:
 
 @dataclass(frozen=True, slots=True)
 class StopReading:
-    """Leave the rest of the model's files where they are: nobody wants them any more, or they are not the same."""
+    """Stop reading: no request waits for the model, or its configuration changed."""
 
     model: ModelName
     because: str
@@ -122,32 +119,31 @@ class StopReading:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """A model that made room, and why it was the cheapest that could."""
+    """A model that was evicted, and why it was the cheapest choice."""
 
     model: ModelName
     because: str
     age_s: Seconds
-    """How long it had been ready."""
     load_s: Seconds
-    """What loading it again takes."""
+    """Expected time to load it again."""
     served: int
-    """Requests in the turn that ended."""
+    """Requests granted since it was ready."""
 
     @property
     def is_early(self) -> bool:
-        """It was there for a shorter time than loading it took: that is thrash."""
+        """True means thrashing: it was ready for less time than a load takes."""
         return self.age_s < self.load_s
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSwap:
-    """A swap is complete: write down what it was for and what it cost."""
+    """A model that others were evicted for is ready: record the cause and the cost."""
 
     model: ModelName
     client: ClientId | None
-    """Whose request was the oldest; None: nobody waits any more."""
+    """Client of the oldest waiting request; None: no request waits."""
     waited_s: Seconds
-    """From the claim to the ready server."""
+    """From the claim until the server was ready."""
     predicted_s: Seconds
     measured_s: Seconds
     evicted: tuple[Evicted, ...]
@@ -156,7 +152,7 @@ class ReportSwap:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Tell ClockReached then; replaces every earlier wish."""
+    """Send ClockReached at this time; replaces any earlier WakeAt."""
 
     when: Instant
 

@@ -1,4 +1,4 @@
-"""The facts. Past tense, boring on purpose: what they mean is decided in scheduler.py."""
+"""What happened, in the past tense. scheduler.py decides what follows from it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestArrived:
-    """A client wants to use a model."""
-
     ticket: TicketId
     model: ModelName
     client: ClientId
     takes_slot: bool = True
-    """False for reads such as GET /slots: they never wait behind a generation."""
+    """False for reads such as GET /slots: they do not wait for a generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadRequested:
-    """An operator wants a model to be ready. Forgives earlier failures; the ticket never holds a lease."""
+    """An operator's load. It clears earlier failures; its ticket never holds a lease."""
 
     ticket: TicketId
     model: ModelName
@@ -37,8 +35,6 @@ class LoadRequested:
 
 @dataclass(frozen=True, slots=True)
 class UnloadRequested:
-    """An operator wants a model to be gone."""
-
     ticket: TicketId
     model: ModelName
     force: bool = False
@@ -47,11 +43,11 @@ class UnloadRequested:
 
 @dataclass(frozen=True, slots=True)
 class RequestLeft:
-    """The last byte was relayed, or the client hung up, in whatever state its ticket was."""
+    """The response has ended or the client has disconnected, whether the ticket waited or held a lease."""
 
     ticket: TicketId
     is_answered: bool = False
-    """Did its server answer to the end? Then the server has shown that it works."""
+    """True if the server completed its response, which proves that it works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ class UpstreamReady:
 
 @dataclass(frozen=True, slots=True)
 class SlotsLearned:
-    """A ready server said how many requests it works on at a time."""
+    """How many requests a ready server processes at a time, as it reports itself."""
 
     model: ModelName
     launch: LaunchId
@@ -72,41 +68,41 @@ class SlotsLearned:
 
 @dataclass(frozen=True, slots=True)
 class MemoryMeasured:
-    """What a server was seen to take: the most of its last few lives, this one included; of one asleep, just now."""
+    """Measured memory: the maximum of the last few processes and this one; if it sleeps, the current use."""
 
     model: ModelName
     launch: LaunchId
     memory: Mapping[Place, Bytes]
     estimated: Mapping[Place, Bytes] | None = None
-    """What had been expected, for those who read."""
+    """The earlier estimate, for the journal."""
     budgets: Mapping[Place, Bytes] = field(default_factory=lambda: NOTHING)
-    """What all models together may take of those devices, for those who read."""
+    """What all models may use of these devices, for the journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class DevicesChanged:
-    """Others take another share of the devices: so much of each is left for models."""
+    """Other programs use more or less of the devices; this much is left for models."""
 
     available: Mapping[Place, Bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class WayMade:
-    """Somebody at this machine has precedence; models have to be gone from these devices, or from all."""
+    """The operator or a program with precedence needs these devices, or all."""
 
     because: str
     places: frozenset[Place] = frozenset()
-    """Empty: all of them."""
+    """Empty: all."""
 
 
 @dataclass(frozen=True, slots=True)
 class WayRegained:
-    """Whoever had precedence is gone."""
+    """The yield is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFailed:
-    """A start came to nothing; no process of it is left."""
+    """A start failed; none of its processes is left."""
 
     model: ModelName
     launch: LaunchId
@@ -115,19 +111,19 @@ class UpstreamFailed:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamExited:
-    """A ready upstream is gone, asked or unasked; no process of it is left."""
+    """A server that had been ready exited, on request or not; none of its processes is left."""
 
     model: ModelName
     launch: LaunchId
     how: str
     """Exit code or signal in words."""
     output: tuple[str, ...] = ()
-    """The last lines that it wrote, where nobody had asked it to end. There may be prompts in them."""
+    """Last output lines, if the exit was not requested. They may contain prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamUnresponsive:
-    """A server that requests wait for answered neither them nor its health check for so long; its process is there."""
+    """A server answered neither requests nor its health check for `silent_s`; its process still exists."""
 
     model: ModelName
     launch: LaunchId
@@ -136,7 +132,7 @@ class UpstreamUnresponsive:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamAsleep:
-    """A server that was put to sleep sleeps: its room is free, but for what it keeps."""
+    """The server sleeps: its memory is free except for what it keeps."""
 
     model: ModelName
     launch: LaunchId
@@ -144,15 +140,13 @@ class UpstreamAsleep:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamAwake:
-    """A server that slept is ready again."""
-
     model: ModelName
     launch: LaunchId
 
 
 @dataclass(frozen=True, slots=True)
 class SleepFailed:
-    """A server could not be put to sleep, or it is not known whether it sleeps; its process still runs."""
+    """The server could not be put to sleep, or its state is unknown; its process still runs."""
 
     model: ModelName
     launch: LaunchId
@@ -161,7 +155,7 @@ class SleepFailed:
 
 @dataclass(frozen=True, slots=True)
 class WakeFailed:
-    """A server that sleeps could not be woken; its process still runs."""
+    """A sleeping server could not be woken; its process still runs."""
 
     model: ModelName
     launch: LaunchId
@@ -170,7 +164,7 @@ class WakeFailed:
 
 @dataclass(frozen=True, slots=True)
 class ClockReached:
-    """The time asked for with WakeAt has come."""
+    """The time set with WakeAt has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +174,7 @@ class CatalogChanged:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """Take no more requests; let those in flight finish; stop every upstream."""
+    """Accept no more requests, let those in flight finish, stop every server."""
 
     force: bool = False
 

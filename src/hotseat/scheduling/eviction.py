@@ -1,8 +1,8 @@
-"""Who goes. The whole set is chosen before the first one is stopped: whoever leaves must help.
+"""Choose which models to evict. The whole set is chosen before the first is stopped, so that every eviction helps.
 
-The price of a model is what having it back costs over how soon it is probably needed again; a busy one costs more than
-any number of unused ones. One asleep costs what waking it would have saved. The cheapest set is looked for along three
-orders, never among all sets: their number doubles with each resident.
+A model's price is its reload time divided by the expected time until its next use. A model in use costs more than any
+number of unused ones; for a sleeping one the price is the time that waking saves over loading. Three candidate sets are
+compared, never all subsets: their number doubles with each resident.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Model = TypeVar("Model")
 
 BUSY = 1e6
-"""More than unused models ever cost together."""
+"""More than the total price of any number of unused models."""
 
 
 class Offer(NamedTuple, Generic[Model]):
-    """A resident that may leave, what that costs, and the memory it gives back where some is missing."""
+    """A model that may be evicted, the price, and the memory it frees on devices that lack some."""
 
     price: float
     name: ModelName
@@ -40,7 +40,7 @@ class Offer(NamedTuple, Generic[Model]):
 
 
 def price(state: State, model: ModelState, now: Instant) -> float:
-    """Seconds of loading per second until it is needed again."""
+    """Seconds of loading per second until the next use."""
     users = len(model.leases) + state.line.count(model.name)
     if users:
         return price_in_use(users)
@@ -56,13 +56,13 @@ def price_unused(lost_s: Seconds, again_s: Seconds) -> float:
 
 
 def _lost_s(state: State, model: ModelState) -> Seconds:
-    """What its next use takes longer if it leaves: for a model asleep, loading instead of waking."""
+    """Delay of the next use if it is evicted; for a sleeping model, loading instead of waking."""
     load_s = state.load_s(model.name)
     return max(0.0, state.habits.load_s(model.name) - load_s) if model.phase is Phase.ASLEEP else load_s
 
 
 def price_in_words(state: State, model: ModelState, now: Instant) -> str:
-    """Why it was the cheapest, for the record of the swap."""
+    """Why it was the cheapest, for the swap log."""
     if model.leases or state.line.count(model.name):
         return f"its turn was over ({len(model.leases)} requests running)"
     unused_s = now - model.idle_since
@@ -74,7 +74,7 @@ def price_in_words(state: State, model: ModelState, now: Instant) -> str:
 def choose_victims(
     state: State, free: Sequence[ModelState], missing: Mapping[Place, Bytes], now: Instant
 ) -> tuple[ModelState, ...] | None:
-    """The cheapest of `free` that give back what is missing; None if all of them are not enough."""
+    """The cheapest of `free` that release enough memory; None if all together do not."""
     if not missing:
         return ()
     best = cheapest((_offer(state, model, missing, now) for model in free), missing)
@@ -82,7 +82,7 @@ def choose_victims(
 
 
 def cheapest(offered: Iterable[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]] | None:
-    """The cheapest that give back what is missing; None if all of them are not enough."""
+    """The cheapest set that releases enough memory; None if all together do not."""
     offers = sorted((offer for offer in offered if offer.room), key=lambda offer: (offer.price, offer.name))
     if not _covers(offers, missing):
         return None
@@ -99,7 +99,7 @@ def _offer(state: State, model: ModelState, missing: Mapping[Place, Bytes], now:
 
 
 def _enough(offers: Sequence[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]]:
-    """The first of them, up to the one with whom it is enough."""
+    """The shortest prefix that releases enough memory."""
     left, chosen = dict(missing), []
     for offer in offers:
         if all(lack <= 0 for lack in left.values()):
@@ -111,7 +111,7 @@ def _enough(offers: Sequence[Offer[Model]], missing: Mapping[Place, Bytes]) -> l
 
 
 def _pruned(chosen: list[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]]:
-    """Whoever turns out not to be needed is let off, the dearest first."""
+    """Drop the offers that are not needed, the most expensive first."""
     for offer in sorted(chosen, key=itemgetter(0), reverse=True):
         others = [other for other in chosen if other is not offer]
         if _covers(others, missing):

@@ -1,4 +1,4 @@
-"""The promises, checked after every fact in tests and on demand: a broken one is a bug of ours, told with its story."""
+"""Invariants of the scheduler, checked after every event in tests and on demand. A violation is a bug in hotseat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BrokenPromise(HotseatError):
 
 
 def check(state: State) -> None:
-    """Raise BrokenPromise with everything that does not hold."""
+    """Raise BrokenPromise listing every violation."""
     broken = [*_room(state), *_books(state), *(problem for model in state.models.values() for problem in _model(model))]
     broken += _service(state)
     if broken:
@@ -52,7 +52,6 @@ def _room(state: State) -> Iterator[str]:
 
 
 def _books(state: State) -> Iterator[str]:
-    """Secondary collections agree with the models."""
     leased = {ticket: model.name for model in state.models.values() for ticket in model.leases}
     if leased != {ticket: model.name for ticket, model in state.leases.items()}:
         yield f"leases disagree: {leased} against {list(state.leases)}"
@@ -86,7 +85,7 @@ def _may_be_asked(model: ModelState) -> bool:
 
 
 def _service(state: State) -> Iterator[str]:
-    """What could be done was done: the house is at rest."""
+    """Nothing that can be done now is left undone."""
     for model in state.models.values():
         if model.phase is Phase.DRAINING and not model.leases:
             yield f"{model.name} is drained but was not stopped"

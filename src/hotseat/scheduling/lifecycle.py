@@ -1,20 +1,20 @@
-"""The life of a model's server: phases and the table of legal moves.
+"""The lifecycle of a model server: phases and the table of legal moves.
 
     cold ──▶ loading ──▶ ready ──▶ draining ──▶ unloading ──▶ cold
                 │          │
-                └──────────┴──▶ resting: it failed; the next start waits a little
+                └──────────┴──▶ resting: it failed and is backing off
 
     draining ──▶ unloading ──▶ asleep ──▶ loading ──▶ ready, where the server can sleep
 
-A move that is not in the table cannot happen; asking for it is a bug and raises InvalidMove. The diagram in
-docs/design/lifecycle.md is made from this table.
+A move that is not in the table is a bug and raises InvalidMove. The diagram in docs/design/lifecycle.md is generated
+from this table.
 
-Two moves deserve a word. A ready model always passes through draining, even when nobody uses it: then it stays there
-for no time at all, and there is one road out instead of two. And a draining model is never revived: whoever wants it
-waits for a fresh start, because a server that was told to stop cannot be trusted with a request.
+A ready model always passes through draining, for no time if nobody uses it, so that there is one way to stop. A
+draining model never becomes ready again: requests for it wait for a fresh start, because a server that was told to
+stop cannot be trusted with a request.
 
-Falling asleep is a kind of unloading and waking a kind of loading: for everybody else they are the same thing, room on
-its way and a model on its way. What sets them apart is the bed (`ModelState.bed`).
+Falling asleep is a kind of unloading and waking is a kind of loading: for other models both only mean that memory will
+be free, or taken. `ModelState.bed` tells them apart.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Phase(Enum):
 
     @property
     def takes_room(self) -> bool:
-        """Memory is free when the process is gone, not when it was told to go."""
+        """Memory is free once the process is gone, not when it is told to stop."""
         return self not in (Phase.COLD, Phase.RESTING)
 
 
@@ -76,7 +76,7 @@ TABLE: dict[tuple[Phase, Move], Phase] = {
 
 
 def after(phase: Phase, move: Move, story: str = "") -> Phase:
-    """The phase that `move` leads to; InvalidMove, with the model's story, where there is no such road."""
+    """The phase after `move`; InvalidMove, with `story`, if the table has no such move."""
     try:
         return TABLE[phase, move]
     except KeyError:
@@ -84,6 +84,6 @@ def after(phase: Phase, move: Move, story: str = "") -> Phase:
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram."""
+    """Mermaid state diagram of the table."""
     edges = [f"    {start.value} --> {end.value}: {move.value}" for (start, move), end in TABLE.items()]
     return "\n".join(["stateDiagram-v2", "    [*] --> cold", *edges])

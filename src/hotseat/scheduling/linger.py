@@ -1,7 +1,7 @@
-"""Deceptive idleness: is an unused model worth waiting for although others want its room?
+"""Deceptive idleness: keep an unused model for a while although others need its memory?
 
-A client that thinks for half a second between two requests leaves its model unused for half a second. Swapping it out
-then costs one load per request. Its own past says whether its next request is about to come.
+A client that pauses half a second between two requests leaves its model unused for half a second. Evicting it then
+costs one load per request. Past gaps show whether the next request is likely to arrive soon.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from hotseat.scheduling.model_stats import Habit
 
 EVIDENCE = 2
-"""Fewer returns than this say nothing: a cold start behaves like a house without any of this."""
+"""With fewer samples than this a model does not linger."""
 DOUBT = 1.5
-"""What others lose is certain, what is gained is a guess: so their waiting weighs more."""
+"""The delay of others is certain and the gain is a guess, so the delay weighs more."""
 
 SLACK, LEAST_SLACK_S = 0.1, 0.05
-"""Nobody returns to the millisecond: waiting is not given up just before it pays."""
+"""Clients are not exact: wait a little longer than the expected gap."""
 
 
 class Pressure(NamedTuple):
-    """Those who wait for missing models, all together."""
+    """All requests that wait for missing models."""
 
     waiting: int
     loads_s: Seconds
-    """What loading all they wait for takes."""
+    """Time to load all those models."""
 
 
 def linger_s(habit: Habit, load_s: Seconds, unused_s: Seconds, others: Pressure, limit_s: Seconds) -> Seconds:
-    """How much longer to keep a model that is unused for `unused_s` already; 0: not at all.
+    """How much longer to keep a model that has been unused for `unused_s`; 0: do not keep it.
 
-    For each of its past returns the gain of having waited that long is added up, and the best is taken.
+    Compares waiting as long as each past gap, and picks the wait with the highest expected gain.
     """
     if len(habit.returns) < EVIDENCE:
         return 0.0
@@ -52,10 +52,10 @@ def linger_s(habit: Habit, load_s: Seconds, unused_s: Seconds, others: Pressure,
 
 
 def next_use_s(gaps: Iterable[Seconds], unused_s: Seconds) -> Seconds:
-    """Expected seconds to the next use of a model that is unused for `unused_s` already.
+    """Expected seconds until the next use of a model that has been unused for `unused_s`.
 
-    The mean of what is left of longer gaps, and one guess: as long again. Without any evidence that is
-    "longest unused goes first".
+    The mean of the remainders of longer gaps and one guess: as long again. Without samples this orders models by least
+    recent use.
     """
     left = [gap - unused_s for gap in gaps if gap > unused_s]
     return max(0.1, (sum(left) + max(unused_s, 1.0)) / (len(left) + 1))

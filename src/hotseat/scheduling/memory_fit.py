@@ -1,4 +1,4 @@
-"""Does it fit? Groups say who must be gone, budgets say how much memory there is; nobody else asks about memory."""
+"""Does a model fit? Groups and matrix say what must leave, budgets limit memory. Only this module compares memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 NEVER_FITS_HINT = "Raise the budget, unpin a model or choose a smaller quantisation."
 OTHERS_S: Seconds = 30.0
-"""When to ask again for room that somebody else uses: nobody knows, but it is not a matter of seconds."""
+"""Retry-After while other programs use the memory: unknown, but rarely a matter of seconds."""
 
 
 class Occupancy:
-    """Some models side by side: asked for each claim, so what it is asked is added up once."""
+    """The memory and groups of a set of models, added up once because every claim asks for them."""
 
     __slots__ = ("_catalog", "_groups", "_taken", "models")
 
@@ -45,7 +45,7 @@ class Occupancy:
             self._taken[place] = self._taken.get(place, 0) + bytes_
 
     def hold(self, memory: Mapping[Place, Bytes]) -> None:
-        """Somebody keeps this much and does not count otherwise: a model asleep is in nobody's group."""
+        """Add memory outside of groups: a sleeping model does not count for its group."""
         for place, bytes_ in memory.items():
             self._taken[place] = self._taken.get(place, 0) + bytes_
 
@@ -54,7 +54,7 @@ class Occupancy:
         return all(taken.get(place, 0) + bytes_ <= limits.get(place, 0) for place, bytes_ in memory.items())
 
     def admits(self, spec: ModelSpec, own: Mapping[Place, Bytes] = NOTHING) -> bool:
-        """May it load beside them? `own` is what it holds itself, asleep."""
+        """May it load beside them? `own` is the memory it holds asleep."""
         return not self._pushes_out(spec) and not self.lacks(spec, own)
 
     def _pushes_out(self, spec: ModelSpec) -> bool:
@@ -65,7 +65,7 @@ class Occupancy:
         return any(ours.pushes_out(group) for group in self._groups.values())
 
     def lacks(self, spec: ModelSpec, own: Mapping[Place, Bytes] = NOTHING) -> dict[Place, Bytes]:
-        """How much memory is missing for it, and where; of places where nothing is missing, nothing is said."""
+        """Missing memory by place; places that lack nothing are left out."""
         limits, taken = self._catalog.limits, self._taken
         missing = {}
         for place, bytes_ in needs(spec, self._catalog).items():
@@ -75,14 +75,14 @@ class Occupancy:
         return missing
 
     def excess(self) -> dict[Place, Bytes]:
-        """How much more they take than there is, and where."""
+        """Memory use above the limit, by place."""
         limits = self._catalog.limits
         over = {place: bytes_ - limits.get(place, 0) for place, bytes_ in self._taken.items()}
         return {place: bytes_ for place, bytes_ in over.items() if bytes_ > 0}
 
 
 class Floor:
-    """Who is there now, and who will be once those leaving have left and those with room promised have come."""
+    """Memory use now, and later: once leaving models have left and models with promised memory have loaded."""
 
     __slots__ = (
         "_kept",
@@ -108,7 +108,7 @@ class Floor:
         self._kept = [
             kept_asleep(each, each.bed, self.catalog) for each in self.leaving if each.bed and each.goes_to_bed
         ]
-        """What those leaving will keep, asleep."""
+        """What leaving models keep asleep."""
         self._promised_groups: dict[int, tuple[Group, ModelState]] = {}
         self.now = Occupancy(self.catalog, (model.spec for model in present if not model.is_asleep))
         for model in present:
@@ -117,7 +117,7 @@ class Floor:
         self._then: Occupancy | None = None
 
     def _beyond_needs(self, model: ModelState) -> Mapping[Place, Bytes]:
-        """What it takes now that it does not need to serve."""
+        """What the process holds beyond what it needs to serve."""
         taken = takes(model, self.catalog)
         if model.is_asleep:
             return taken
@@ -133,7 +133,7 @@ class Floor:
         return self._then
 
     def own(self, model: ModelState) -> Mapping[Place, Bytes]:
-        """What a missing model holds already: it sleeps."""
+        """What a model that is to be started already holds: its memory asleep."""
         return takes(model, self.catalog) if model.phase is Phase.ASLEEP else NOTHING
 
     def start(self, model: ModelState, spec: ModelSpec) -> None:
@@ -154,7 +154,7 @@ class Floor:
             self.then.add(spec)
 
     def promised_instead_of(self, spec: ModelSpec) -> ModelState | None:
-        """Who has room promised and may not be beside this one, whichever comes first."""
+        """The model with promised memory that may not run beside this one."""
         groups, ours = self.catalog.groups, self.catalog.groups.of(spec.name)
         if groups.matrix is not None:
             return next((model for model in self.promised if groups.must_leave(model.name, spec.name)), None)
@@ -173,7 +173,7 @@ class Floor:
         self._then = None
 
     def has_beds(self, wanted: ModelState, victims: Sequence[ModelState], beds: Mapping[ModelName, SleepLevel]) -> bool:
-        """Once the victims have left: is there room for `wanted` and for what they keep in these beds?"""
+        """Once the victims have left, do `wanted` and what they keep asleep fit?"""
         gone = {wanted.name, *(victim.name for victim in victims)}
         stay = [model.spec for model in [*self.staying, *self.promised] if model.name not in gone]
         then = Occupancy(self.catalog, [*stay, self.catalog.models[wanted.name]])
@@ -185,7 +185,7 @@ class Floor:
         return then.excess().keys().isdisjoint(concerned)
 
     def in_the_way(self, spec: ModelSpec) -> tuple[ModelState, ...]:
-        """Those leaving whom it waits for."""
+        """Leaving models that it waits for."""
         return tuple(model for model in self.leaving if is_in_the_way(model.spec, spec, self.catalog))
 
 
@@ -194,7 +194,7 @@ def fits_beside(wanted: ModelSpec, resident: ModelSpec, catalog: Catalog) -> boo
 
 
 def is_in_the_way(resident: ModelSpec, wanted: ModelSpec, catalog: Catalog) -> bool:
-    """May `wanted` need the room of `resident`?"""
+    """May `wanted` need memory of `resident`?"""
     if catalog.groups.may_push_out(resident.name, wanted.name):
         return True
     return not needs(resident, catalog).keys().isdisjoint(needs(wanted, catalog))
@@ -214,7 +214,7 @@ def added_up(shares: Iterable[Mapping[Place, Bytes]]) -> dict[Place, Bytes]:
 
 
 def takes(model: ModelState, catalog: Catalog) -> Mapping[Place, Bytes]:
-    """What its process counts as now. While it falls asleep or wakes both its places count: it moves between them."""
+    """What its process counts as now. On the way to or from sleep memory moves: the larger figure counts."""
     needed = needs(model.spec, catalog)
     if model.bed is None or model.phase is Phase.DRAINING:
         return needed
@@ -223,7 +223,7 @@ def takes(model: ModelState, catalog: Catalog) -> Mapping[Place, Bytes]:
 
 
 def may_move_to_bed(state: State, model: ModelState) -> bool:
-    """While it falls asleep it takes both its places, beside everybody who is there now."""
+    """On the way to sleep both figures count, beside all present models."""
     assert model.bed is not None
     kept, needed = kept_asleep(model, model.bed, state.catalog), needs(model.spec, state.catalog)
     more = {place: bytes_ - needed.get(place, 0) for place, bytes_ in kept.items() if bytes_ > needed.get(place, 0)}
@@ -231,7 +231,7 @@ def may_move_to_bed(state: State, model: ModelState) -> bool:
 
 
 def kept_asleep(model: ModelState, level: SleepLevel, catalog: Catalog) -> Mapping[Place, Bytes]:
-    """What it keeps while it sleeps: as declared, else as seen, else all of its memory in RAM, or nothing."""
+    """Memory kept asleep: as declared, else as measured, else all of it in RAM (weights kept) or none."""
     if not catalog.budgets:
         return NOTHING
     if level.memory is not None:
@@ -245,7 +245,7 @@ def kept_asleep(model: ModelState, level: SleepLevel, catalog: Catalog) -> Mappi
 
 
 def needs(spec: ModelSpec, catalog: Catalog) -> Mapping[Place, Bytes]:
-    """Memory per device. Without budgets nothing is counted; without a figure it is a whole device."""
+    """Memory by place: none without budgets, a whole device if unknown."""
     if not catalog.budgets:
         return {}
     if spec.memory is not None:
@@ -257,12 +257,11 @@ def needs(spec: ModelSpec, catalog: Catalog) -> Mapping[Place, Bytes]:
 
 
 def most_of(one: Mapping[Place, Bytes], other: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
-    """The more of both, place by place."""
     return {place: max(one.get(place, 0), other.get(place, 0)) for place in {**one, **other}}
 
 
 def refusal(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> NeverFits | NoRoom:
-    """In numbers, why `spec` cannot be had beside these, who stay for good: never, or not at present."""
+    """Why `spec` does not fit beside models that stay: it never fits, or not at present."""
     taken = added_up(needs(each, catalog) for each in beside)
     for place, bytes_ in needs(spec, catalog).items():
         used, limit = taken.get(place, 0), catalog.limits.get(place, 0)
@@ -284,7 +283,6 @@ def _lack(spec: ModelSpec, place: Place, used: Bytes, catalog: Catalog) -> Never
 
 
 def _source(spec: ModelSpec) -> str:
-    """Who says so, where it is not the configuration."""
     return f" ({spec.learned.source.value})" if spec.learned is not None and spec.memory is None else ""
 
 

@@ -1,6 +1,6 @@
-"""Models leave though nobody else wants their room: others came to the device, a model grew, somebody has precedence.
+"""Models leave without a competing claim: others use the device, a model grew, or memory is yielded.
 
-Requests in flight are never cut for it. What is unused leaves at once, what is in use as soon as it is not.
+Requests in flight are never cut for this. Unused models leave at once, models in use when their requests end.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from hotseat.scheduling.transitions import Moves
 
 LOOK_AGAIN_S: Seconds = 1.0
-"""While too much is taken by models in use: the end of a request is told to nobody."""
+"""Retry interval while models in use exceed the limit: the end of a request sends no event."""
 
 
 def relieve(moves: Moves) -> Instant:
-    """Where more is taken than there is, unused models leave, the cheapest first; return when to look again."""
+    """Unload unused models, the cheapest first, while memory use exceeds the limit; return when to check again."""
     state = moves.state
     if not state.may_be_crowded:
         return NEVER
@@ -42,14 +42,14 @@ def relieve(moves: Moves) -> Instant:
 
 
 def _who_goes(state: State, floor: Floor, excess: Mapping[Place, Bytes], now: Instant) -> tuple[ModelState, ...]:
-    """The cheapest that are enough; where all are not, all of them are better than none."""
+    """The cheapest set that is enough; if all are not enough, all of them."""
     free = [model for model in [*floor.staying, *floor.asleep] if _may_go(state, model, excess)]
     victims = choose_victims(state, free, excess, now)
     return tuple(free) if victims is None else victims
 
 
 def _may_go(state: State, model: ModelState, excess: Mapping[Place, Bytes]) -> bool:
-    """Unused, not there for good, and its going helps."""
+    """Unused, not pinned, and unloading it helps."""
     if model.phase is Phase.ASLEEP:
         return not excess.keys().isdisjoint(takes(model, state.catalog))
     if model.phase is not Phase.READY or not state.is_idle(model) or model.spec.pinned:
@@ -64,11 +64,11 @@ def _in_words(excess: Mapping[Place, Bytes], state: State) -> str:
     return f"models take {in_gib(over)} more of {place} than the {in_gib(state.catalog.limits[place])} there are"
 
 
-# Precedence
+# Yield
 
 
 def make_way(moves: Moves) -> None:
-    """Everybody on the devices that were asked for leaves, and whoever waits for them is told so."""
+    """Unload the models on the requested devices and refuse the requests that wait for them."""
     state, way = moves.state, moves.state.way
     if way is None:
         return
@@ -82,7 +82,7 @@ def make_way(moves: Moves) -> None:
 
 
 def stands_in_its_way(state: State, model: ModelState) -> bool:
-    """Is it there and not about to be gone? One that falls asleep may keep something."""
+    """Is it present and not about to be gone? A model going to sleep may keep memory."""
     if model.is_leaving and not model.goes_to_bed:
         return False
     return _covers(state, takes(model, state.catalog))
@@ -93,7 +93,7 @@ def is_in_its_way(state: State, spec: ModelSpec) -> bool:
 
 
 def _covers(state: State, memory: Mapping[Place, Bytes]) -> bool:
-    """Without budgets nobody knows who is where, so everybody is."""
+    """Without budgets a model's devices are unknown, so it counts."""
     way = state.way
     if way is None:
         return False

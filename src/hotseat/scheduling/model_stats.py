@@ -1,7 +1,7 @@
-"""What is learned of each model by watching it: how long it loads, stops, naps and answers, how soon it is used again.
+"""What is measured per model: the time to load, stop, sleep, wake and answer, and the gaps between uses.
 
-Everything here is a few numbers per model, so it can be kept across restarts (`export`, `adopt`) and costs next to
-nothing where requests pass: two additions when one ends, one note when it finds its model unused.
+A few numbers per model: they are kept across restarts (`export`, `adopt`) and cost a request next to nothing, two
+additions when it ends and one sample when it finds its model unused.
 """
 
 from __future__ import annotations
@@ -19,32 +19,31 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, ClientId, Instant, Seconds
 
 UNKNOWN_LOAD_S: Seconds = 20.0
-"""A guess for a house that has never loaded anything."""
+"""Used until the first load has been measured."""
 UNKNOWN_STOP_S: Seconds = 1.0
 LONGEST_S: Seconds = 1e9
-"""What was kept and is longer than any span that was ever measured is damaged, and is not believed."""
+"""Longer stored times are corrupt and ignored."""
 MOST_BYTES: Bytes = 1 << 60
-"""Likewise."""
+"""Larger stored sizes are corrupt and ignored."""
 FRESH = 0.3
-"""Weight of the newest load: a cold page cache once must not look like a slow model for ever."""
+"""Weight of the newest load: one load from a cold page cache must not mark a model as slow for long."""
 FRESH_REQUEST = 0.2
 FORGETTING = 0.95
-"""How much of the longest request is still believed after one more."""
+"""Decay of the longest request per further request."""
 KEPT_GAPS = 16
 KEPT_CLIENTS = 4096
 
 
 @dataclass(slots=True)
 class Nap:
-    """What one way to sleep costs one model."""
+    """What one sleep level costs one model."""
 
     sleep_s: Seconds = 0.0
-    """To fall asleep."""
     wake_s: Seconds = 0.0
     times: int = 0
-    """How often it slept and was woken."""
+    """How often it was put to sleep and woken."""
     memory: dict[str, Bytes] | None = None
-    """What it was seen to take asleep, by device; None: nobody looked."""
+    """Measured memory asleep, by device; None: never measured."""
 
     @property
     def round_trip_s(self) -> Seconds:
@@ -59,22 +58,22 @@ class Nap:
 
 @dataclass(slots=True)
 class Habit:
-    """One model's."""
+    """The figures of one model."""
 
     load_s: Seconds | None = None
     stop_s: Seconds | None = None
     service_s: Seconds = 0.0
-    """Mean of the requests it answered, the newest counting most."""
+    """Mean duration of its requests, weighted towards the newest."""
     drain_s: Seconds = 0.0
-    """The longest of them, slowly forgotten."""
+    """The longest of them, with decay."""
     gaps: deque[Seconds] = field(default_factory=lambda: deque(maxlen=KEPT_GAPS))
-    """How long it was unused before each of its last uses, whether it was resident then or not."""
+    """How long it was unused before each of its last uses, loaded or not."""
     returns: deque[Seconds] = field(default_factory=lambda: deque(maxlen=KEPT_GAPS))
-    """The same, as far as waiting for that use would have helped; infinite where it would not."""
+    """The same gaps; infinite where keeping the model loaded would not have helped."""
     naps: dict[str, Nap] = field(default_factory=dict)
-    """By the name of each level at which it ever slept."""
+    """By name of the sleep level."""
     unused_since: Instant | None = None
-    """Since when nobody uses or wants it, if it was ever used."""
+    """Since when no request uses it or waits for it; None if in use or never used."""
 
     def loaded(self, seconds: Seconds) -> None:
         self.load_s = seconds if self.load_s is None else self.load_s + FRESH * (seconds - self.load_s)
@@ -91,30 +90,30 @@ class Habit:
         self.drain_s = seconds if seconds > longest else longest
 
     def used_again(self, gap: Seconds, *, straight: bool) -> None:
-        """After `gap` seconds; `straight` unless its client was served by another model in between."""
+        """`straight`: its client used no other model during the gap."""
         self.gaps.append(gap)
         self.returns.append(gap if straight else inf)
         self.unused_since = None
 
 
 class Habits:
-    """All models', and where each client was served last."""
+    """The figures of all models, and the last model of each client."""
 
     def __init__(self) -> None:
         self._of: dict[ModelName, Habit] = {}
         self._last_visits: dict[ClientId, tuple[ModelName, Instant]] = {}
-        """Where each client was served last, and until when."""
+        """Last model of each client, and when that request ended."""
         self._usual_load_s: Seconds = UNKNOWN_LOAD_S
 
     def of(self, model: ModelName) -> Habit:
-        """The habit of this model, now and later the same object."""
+        """Always returns the same object for a model."""
         habit = self._of.get(model)
         if habit is None:
             habit = self._of[model] = Habit()
         return habit
 
     def load_s(self, model: ModelName) -> Seconds:
-        """Expected seconds to load; for a model never seen, the mean of those that were."""
+        """Expected load time; for a model never loaded, the mean of the others."""
         known = self.of(model).load_s
         return self._usual_load_s if known is None else known
 
@@ -136,7 +135,7 @@ class Habits:
     # Clients
 
     def came(self, model: ModelName, habit: Habit, client: ClientId, now: Instant) -> None:
-        """A request for a model that nobody used or wanted."""
+        """A request arrived for an unused model."""
         since = habit.unused_since
         assert since is not None
         last = self._last_visits.get(client)
@@ -144,7 +143,6 @@ class Habits:
         habit.used_again(now - since, straight=straight)
 
     def went(self, model: ModelName, habit: Habit, client: ClientId, began: Instant, now: Instant) -> None:
-        """A request was answered."""
         visits = self._last_visits
         habit.served(now - began)
         if len(visits) >= KEPT_CLIENTS and client not in visits:
@@ -154,11 +152,11 @@ class Habits:
     # Across restarts
 
     def export(self) -> dict[str, dict[str, Any]]:
-        """As plain data; what was never seen is left out."""
+        """Plain data, without models that have no figures."""
         return {name: _plain(habit) for name, habit in self._of.items() if habit != Habit()}
 
     def adopt(self, known: Mapping[str, Any]) -> None:
-        """Believe what an earlier run exported; whatever does not look like it is passed over."""
+        """Restore what an earlier run exported; invalid entries are ignored."""
         for name, plain in known.items():
             if isinstance(plain, dict):
                 _take_over(self.of(ModelName(name)), plain)
@@ -200,7 +198,6 @@ def _nap(plain: object) -> Nap:
 
 
 def _seconds(value: object) -> Seconds | None:
-    """A span of time, if it is one."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if 0 <= value <= LONGEST_S else None

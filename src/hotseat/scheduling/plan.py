@@ -1,8 +1,7 @@
-"""What is to be done about each claim, oldest first: computed from the state alone, carried out by settle.py.
+"""Decide about each claim, oldest first, from the state alone; settle.py carries the decisions out.
 
-The same computation explains why somebody waits: what cannot be done for a claim now is its reason. Room that is on
-its way to a claim counts as taken, so no younger claim can have what was cleared for an older one. Nothing remembers
-an earlier decision: what is under way can be read off the phases.
+The same computation explains waiting: what cannot be done for a claim now is its reason. Memory being freed for a claim
+counts as taken, so that no younger claim gets it. No earlier decision is stored: the phases show what is in progress.
 """
 
 from __future__ import annotations
@@ -31,36 +30,36 @@ if TYPE_CHECKING:
     Missing: TypeAlias = Mapping[Place, Bytes]
 
 EVICTING = 4
-"""How many claims at a time may look for victims: older claims are served first anyway."""
+"""Only this many claims may choose victims: older claims come first anyway."""
 
 
 class Step(Enum):
     REFUSE = "refuse"
-    """It can never be had."""
+    """It can never fit."""
     START = "start"
     EVICT = "evict"
     LEAVING = "leaving"
-    """Its room is on its way: somebody drains or stops for it."""
+    """Its memory is being freed: models drain or stop for it."""
     LOADER = "loader"
-    """Nothing is evicted while another load is under way: memory is not emptied before it can be refilled."""
+    """Another load is in progress. Nothing is evicted meanwhile, so that freed memory can be used at once."""
     HELD = "held"
-    """Somebody keeps the room, at least until some time."""
+    """Its memory is protected, at least until `look_again`."""
     BEHIND = "behind"
     """An older claim comes first."""
 
 
 class Prospect(NamedTuple):
-    """One claim and what is to be done about it now, or what it waits for."""
+    """What to do about a claim now, or what it waits for."""
 
     claim: Claim
     model: ModelState
     spec: ModelSpec
     step: Step
     others: tuple[ModelState, ...] = ()
-    """Victims, those leaving, loading or before it, as the step says."""
+    """The models that the step concerns: victims, the one loading or the one ahead."""
     holds: tuple[Hold, ...] = ()
     beds: Mapping[ModelName, SleepLevel] = NOTHING
-    """Of the victims, who sleeps and how; the others stop."""
+    """Sleep level of each victim that sleeps; other victims stop."""
     error: NeverFits | NoRoom | None = None
 
     @property
@@ -75,7 +74,7 @@ def prospects(state: State, now: Instant) -> Iterator[Prospect]:
 
 
 class Plan:
-    """One look at all claims; what is decided for the older ones counts for the younger."""
+    """One pass over all claims; decisions for older claims count for younger ones."""
 
     __slots__ = ("_bench", "_evicting", "_floor", "_for_good", "_loader", "_now", "_spoken_for", "_state")
 
@@ -112,11 +111,11 @@ class Plan:
         return Prospect(claim, model, spec, Step.LEAVING)
 
     def _only_stops(self, spec: ModelSpec) -> bool:
-        """Does it wait for nothing but the end of stops? Then the loader is as good as taken."""
+        """Does it only wait for stops? Then it counts as the next load."""
         return not any(is_in_the_way(each.spec, spec, self._state.catalog) for each in self._floor.draining)
 
     def _never_fits(self, spec: ModelSpec) -> NeverFits | NoRoom | None:
-        """Could it be had if everybody left who may? Asked before anything is evicted for it."""
+        """Could it load if every model left that may? Checked before anything is evicted."""
         group = self._state.catalog.groups.of(spec.name)
         staying_for_good = self._for_good.get(id(group))
         if staying_for_good is None:
@@ -149,7 +148,7 @@ class Plan:
         self, claim: Claim, model: ModelState, spec: ModelSpec, missing: Missing, free: Models, holds: Holds
     ) -> Prospect:
         assert self._loader is not None
-        # Once its turn has come no younger load may begin in its way, or the loader would never be free for it.
+        # When the claim is due, no younger load in its way may start, or loading would never be possible for it.
         loading = [each.resident for each in holds if each.keeps is Keeps.LOADING]
         overdue = [resident for resident in loading if self._is_due(claim, resident)]
         if self._victims(spec, missing, [*free, *overdue]) is not None:
@@ -160,7 +159,7 @@ class Plan:
         return begin(claim, resident) + turn_s(self._bench, claim.model, resident) <= self._now
 
     def _candidates(self, claim: Claim, spec: ModelSpec, missing: Missing) -> Models:
-        """Residents whose going would help, except those whom an older claim waits for already; and who sleeps."""
+        """Residents and sleepers whose memory would help, except those that an older claim waits for."""
         catalog, pushed = self._state.catalog, self._pushed_out(spec)
         there = [*self._floor.staying, *(each for each in self._floor.asleep if self._may_be_ended(each, claim))]
         return [
@@ -171,12 +170,12 @@ class Plan:
         ]
 
     def _may_be_ended(self, sleeper: ModelState, claim: Claim) -> bool:
-        """Nobody who waits longer waits for it."""
+        """No older claim is for this model."""
         its = self._state.claims.of(sleeper.name)
         return its is None or claim < its
 
     def _beds(self, wanted: ModelState, victims: tuple[ModelState, ...]) -> dict[ModelName, SleepLevel]:
-        """Who of the victims may sleep: as many as there is room for what they keep, the dearest to load first."""
+        """Which victims sleep: as many as fit with what they keep, slowest to load first."""
         beds: dict[ModelName, SleepLevel] = {}
         able = [each for each in victims if each.phase is Phase.READY]
         for victim in sorted(able, key=lambda each: -self._state.habits.load_s(each.name)):
@@ -187,7 +186,7 @@ class Plan:
         return beds
 
     def _pushed_out(self, spec: ModelSpec) -> tuple[ModelName, ...]:
-        """Whom the groups or the matrix want gone, of those who stay or have room promised."""
+        """Models that groups or matrix exclude, among those staying or with promised memory."""
         there = [model.name for model in (*self._floor.staying, *self._floor.promised)]
         return self._state.catalog.groups.pushed_out(spec.name, there)
 
@@ -202,7 +201,7 @@ class Plan:
         return free, tuple(holds)
 
     def _victims(self, spec: ModelSpec, missing: Missing, free: Models) -> tuple[ModelState, ...] | None:
-        """Those whom the groups push out, and the cheapest others that give back the memory that is still missing."""
+        """The models that the groups exclude, and the cheapest others that free the rest of the missing memory."""
         names = self._pushed_out(spec)
         pushed = [model for model in free if model.name in names]
         if len(pushed) < len(names):
@@ -216,5 +215,5 @@ class Plan:
 
 
 def loader_busy_with(state: State) -> ModelState | None:
-    """A load that nobody waits for any more does not count."""
+    """A load that no request waits for does not count."""
     return next((model for model in state.in_phase(Phase.LOADING) if state.line.count(model.name)), None)

@@ -1,8 +1,8 @@
-"""Tickets in waiting: one line per model, first come, first served, and a bounded number of places for each client.
+"""Waiting tickets: one queue per model, first come, first served, with a limited number of places per client.
 
-Who asks 600 times at once has eight places; his other requests come into the line as those are served. So whoever
-comes after him waits for eight requests at most, not for 600. Every question the decision asks (who is next, since
-when does the first one wait, how many) is answered without looking at the other tickets.
+A client that sends 600 requests at once has eight places; its other requests enter the queue as those are served. A
+later client waits for eight of them at most, not for 600. Every question of the scheduler (the next ticket, the oldest,
+the count) is answered without iterating over tickets.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from hotseat.identifiers import ClientId, Instant, ModelName, TicketId
 
 PLACES = 8
-"""In the line of one model, for each client: more than a person or an agent uses, less than a batch wants."""
+"""Per client in the queue of one model: more than a person or an agent needs, less than a batch."""
 
 
 class Wish(Enum):
     USE = "use"
-    """Forward a request: takes one of the model's slots."""
+    """Forward a request; takes a slot."""
     READ = "read"
-    """Forward a request that generates nothing: takes no slot."""
+    """Forward a request that generates nothing; takes no slot."""
     LOAD = "load"
-    """Make it ready: an operator waits, nothing is forwarded."""
+    """Load for an operator; nothing is forwarded."""
 
 
 class Ticket(NamedTuple):
-    """One per request, so it is the cheapest kind of immutable there is."""
+    """A NamedTuple because each request creates one."""
 
     id: TicketId
     model: ModelName
     client: ClientId
     since: Instant
-    """When it came; of a lease, when it was granted."""
+    """Arrival time; for a lease, when it was granted."""
     wish: Wish
 
 
 class Tally:
-    """How many wait, by client; who has none is forgotten."""
+    """Waiting tickets per client, without zero entries."""
 
     __slots__ = ("_counts",)
 
@@ -61,18 +61,18 @@ class Tally:
 
 
 class ModelLine:
-    """Those who wait for one model."""
+    """The queue of one model."""
 
     __slots__ = ("_at_once", "_behind", "_in_line", "_places_taken", "by_client", "tickets")
 
     def __init__(self) -> None:
-        # Ordered dictionaries know their first entry at once, however many were taken out before it.
+        # An OrderedDict finds its first entry at once, however many were removed before it.
         self.tickets: OrderedDict[TicketId, Ticket] = OrderedDict()
-        """All of them, oldest first."""
+        """All tickets, oldest first."""
         self._at_once: OrderedDict[TicketId, Ticket] = OrderedDict()
         self._in_line: OrderedDict[TicketId, Ticket] = OrderedDict()
         self._behind: dict[ClientId, OrderedDict[TicketId, Ticket]] = {}
-        """Of clients that have all their places."""
+        """Tickets beyond their client's places."""
         self._places_taken: dict[ClientId, int] = {}
         self.by_client = Tally()
 
@@ -99,7 +99,7 @@ class ModelLine:
             self._take_from_behind(ticket.client, ticket.id)
 
     def _pass_on(self, client: ClientId) -> None:
-        """A place comes free: the client's next request comes into the line, at its end."""
+        """Give the free place to the client's next request, at the end of the queue."""
         if client in self._behind:
             following = self._take_from_behind(client, next(iter(self._behind[client])))
             self._in_line[following.id] = following
@@ -116,7 +116,7 @@ class ModelLine:
         return taken
 
     def next(self, *, slot_free: bool) -> Ticket | None:
-        """Who is served next; those who take no slot wait for none."""
+        """The next ticket to serve; loads and reads need no slot."""
         if self._at_once:
             return next(iter(self._at_once.values()))
         if slot_free and self._in_line:
@@ -124,11 +124,11 @@ class ModelLine:
         return None
 
     def clients(self) -> int:
-        """How many different clients wait for a slot."""
+        """How many clients wait for a slot."""
         return len(self._places_taken)
 
     def in_order(self) -> Iterator[Ticket]:
-        """As they will be served, if nobody comes or goes."""
+        """The order of service if nothing changes."""
         yield from self._at_once.values()
         in_line = deque(self._in_line.values())
         behind = {client: iter(queue.values()) for client, queue in self._behind.items()}
@@ -141,7 +141,7 @@ class ModelLine:
 
 
 class Line:
-    """Who waits for which model. A model without tickets has no entry, so that iterating costs what waits."""
+    """The queues of all models. A model without tickets has no entry, so iteration costs only what waits."""
 
     def __init__(self) -> None:
         self._by_model: dict[ModelName, ModelLine] = {}
@@ -169,7 +169,7 @@ class Line:
         self._by_client.add(ticket.client)
 
     def leave(self, ticket: TicketId) -> Ticket | None:
-        """Take a ticket out, wherever it stands; None if it does not wait here."""
+        """Remove a waiting ticket; None if it does not wait."""
         model = self.model_of.pop(ticket, None)
         if model is None:
             return None
@@ -182,7 +182,6 @@ class Line:
         return left
 
     def waiting_for(self, model: ModelName) -> tuple[Ticket, ...]:
-        """Oldest first."""
         line = self._by_model.get(model)
         return tuple(line.tickets.values()) if line else ()
 
@@ -195,21 +194,19 @@ class Line:
         return len(line.tickets) if line else 0
 
     def of_client(self, client: ClientId, model: ModelName | None = None) -> int:
-        """How many requests of this client wait, for this model or for any."""
+        """How many requests of this client wait, for this model or in total."""
         if model is None:
             return self._by_client.of(client)
         line = self._by_model.get(model)
         return line.by_client.of(client) if line else 0
 
     def clients(self, model: ModelName) -> int:
-        """How many different clients wait for a slot on this model."""
         line = self._by_model.get(model)
         return line.clients() if line else 0
 
     def first(self, model: ModelName) -> Ticket:
-        """The one that has waited longest for this model."""
         return next(iter(self._by_model[model].tickets.values()))
 
     def oldest(self, model: ModelName) -> Instant:
-        """When the first of those waiting for this model came."""
+        """When the oldest waiting request for this model arrived."""
         return self.first(model).since

@@ -1,8 +1,8 @@
-"""The one decider: `handle(event, now)` returns what should be done about a fact.
+"""The scheduler: `handle(event, now)` returns the commands that follow from an event.
 
-Every fact changes the books in one small handler; then `settle` looks at the whole house. The two facts that come
-ten thousand times a second, a request that finds its model ready and a request that leaves while nobody waits, are
-answered first, without looking at anything else: they cannot change anybody else's fate.
+One small handler per event updates the state; then `settle` checks all models. Two events happen ten thousand times a
+second: a request whose model is ready, and a request that ends while none waits. They are handled first and skip
+`settle`, because they cannot affect other requests.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ AboutLaunch: TypeAlias = (
 
 LONGEST_RETRY_S: Seconds = 60.0
 SHUTTING_DOWN = "hotseat is shutting down. Ask again in a moment."
-# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+# Bound once: in Python 3.11 looking up an enum member takes as long as a call.
 READY, USE, READ = Phase.READY, Wish.USE, Wish.READ
 
 
@@ -79,22 +79,22 @@ class Scheduler:
 
     @property
     def habits(self) -> Habits:
-        """What was learned, to be kept across restarts."""
+        """The learned figures, to be kept across restarts."""
         return self._state.habits
 
     def view(self, now: Instant) -> View:
         return picture(self._state, now)
 
     def view_without_cold(self, now: Instant) -> View:
-        """The view without models that are cold, have not failed and that nobody waits for."""
+        """The view without cold models that have not failed and that no request waits for."""
         return picture(self._state, now, without_cold=True)
 
     def why(self, model: ModelName, now: Instant) -> str:
-        """The view's sentence about one model, without the rest of the view."""
+        """The view's sentence about one model."""
         return why(self._state, self._state.models[model], now)
 
     def in_use(self) -> list[InUse]:
-        """The servers that requests are at."""
+        """Servers with requests in flight."""
         models = [*self._state.in_phase(READY), *self._state.in_phase(Phase.DRAINING)]
         return [
             InUse(model.name, model.launch, model.upstream, model.spec.recipe.check_endpoint)
@@ -103,17 +103,17 @@ class Scheduler:
         ]
 
     def crowd(self, model: ModelName) -> int:
-        """How many requests use or want the model, if some of them have to wait; else 0."""
+        """Requests in flight and waiting; 0 if none waits."""
         waiting = self._state.line.count(model)
         return waiting + len(self._state.models[model].leases) if waiting else 0
 
     def last_left_at(self, model: ModelName) -> Instant:
-        """When the last request to its present process ended; long ago where there was none."""
+        """When the last request to its current process ended; LONG_AGO if there was none."""
         known = self._state.models.get(model)
         return known.idle_since if known and known.served else LONG_AGO
 
     def complaints(self) -> list[str]:
-        """What the configuration asks for and cannot be had, as far as load times are known."""
+        """Settings that cannot be met, as far as load times are known."""
         return [*unkept_max_wait(self._state)]
 
     def handle(self, event: Event, now: Instant) -> list[Command]:
@@ -131,12 +131,12 @@ class Scheduler:
             self._wake_at(moves.commands, settle(moves))
         return moves.commands
 
-    # The road of nearly all requests: `handle` takes it too, so what is tested and replayed is what runs
+    # The fast path of nearly all requests. `handle` uses it too, so tests and replays run the same code.
 
     def lease_at_once(
         self, ticket: TicketId, name: ModelName, client: ClientId, takes_slot: bool, now: Instant
     ) -> Upstream | None:
-        """A lease for a request that finds its model ready while nobody waits; None if the house must be looked at."""
+        """Lease a ready model while no request waits; None if `settle` must run."""
         state = self._state
         model = state.models.get(name)
         if model is None or model.phase is not READY or state.line.model_of or state.is_closing:
@@ -154,7 +154,7 @@ class Scheduler:
         return model.upstream
 
     def leave_quietly(self, ticket: TicketId, is_answered: bool, now: Instant) -> list[Command] | None:
-        """Take back a lease that nobody waits for; None if the house must be looked at."""
+        """End a lease while no request waits; None if `settle` must run."""
         state = self._state
         model = state.leases.get(ticket)
         if model is None or model.phase is not READY or state.line.model_of:
@@ -182,7 +182,7 @@ class Scheduler:
             commands.append(WakeAt(when))
         self._wake = when
 
-    # Facts
+    # Events
 
     def _note(self, moves: Moves, event: Event) -> None:
         match event:
@@ -263,7 +263,7 @@ class Scheduler:
 
     def _ready(self, moves: Moves, event: UpstreamReady) -> None:
         model = self._of_launch(event)
-        # A server that became ready while it was told to stop is still on its way out.
+        # A server that becomes ready after it was told to stop still stops.
         if model and model.phase is Phase.LOADING:
             moves.become_ready(model, event.upstream)
 
@@ -273,7 +273,7 @@ class Scheduler:
             model.slots_told = event.total_slots
 
     def _memory_measured(self, event: MemoryMeasured) -> None:
-        """What the configuration says stands. A server that was not used yet may not have touched all it needs."""
+        """Declared memory wins. A server without requests so far may not have touched all memory it needs."""
         if not (model := self._of_launch(event)):
             return None
         model.measured = event.memory
@@ -294,7 +294,7 @@ class Scheduler:
         return None
 
     def _measured_asleep(self, model: ModelState, event: MemoryMeasured) -> None:
-        """What it keeps asleep is another figure than what it needs awake."""
+        """Memory kept asleep is a separate figure."""
         assert model.bed is not None
         model.habit.nap(model.bed.name).memory = {place.device: size for place, size in event.memory.items()}
         self._state.may_be_crowded = True
@@ -321,7 +321,7 @@ class Scheduler:
         self._follow_catalog(model)
 
     def _unresponsive(self, moves: Moves, event: UpstreamUnresponsive) -> None:
-        """Whoever uses it is cut, whoever waits for it gets a fresh start; nothing more is expected of its process."""
+        """Cut its requests; those that wait for it get a fresh start. Its process is not expected to recover."""
         model = self._of_launch(event)
         if model is None or model.phase not in (Phase.READY, Phase.DRAINING):
             return
@@ -331,7 +331,7 @@ class Scheduler:
         moves.cut(model, because, Unresponsive(f"{because}. It is stopped; ask again to start it anew."))
 
     def _about_sleep(self, moves: Moves, event: AboutSleep) -> None:
-        """Told to stop meanwhile, it has no bed any more: then nothing of this matters."""
+        """If the model was told to stop meanwhile, it has no sleep level and the event is ignored."""
         model = self._of_launch(event)
         if model is None or model.bed is None:
             return
@@ -346,19 +346,19 @@ class Scheduler:
                 moves.lie_awake(model, Cause.SLEEPLESS, f"it could not be woken ({error})")
 
     def _of_launch(self, event: AboutLaunch) -> ModelState | None:
-        """The model whose present process this fact is about."""
+        """The model, if the event is about its current process."""
         model = self._state.models.get(event.model)
         return model if model and model.launch == event.launch else None
 
     def _follow_catalog(self, model: ModelState) -> None:
-        """Without a process, a model is what the catalog says, or nothing."""
+        """A model without a process takes its spec from the catalog, or is dropped."""
         if model.name in self.catalog.models:
             model.spec = self.catalog.models[model.name]
         else:
             self._state.forget(model.name)
 
     def _catalog_changed(self, moves: Moves, event: CatalogChanged) -> None:
-        """Touch only what changed: the rest keeps its process and its streams."""
+        """Models that did not change keep their processes and streams."""
         state, change = self._state, compare(self.catalog, event.catalog)
         state.catalog = replace(event.catalog, available=self.catalog.available)
         state.may_be_crowded = True

@@ -1,7 +1,7 @@
-"""After any fact: who can be granted, stopped, started, evicted? Passes repeat until nothing changes any more.
+"""After an event: grant, stop, start and evict what is due. Passes repeat until nothing changes.
 
-The order of the passes is the policy. Residents are served first; then room is made, for the oldest claim first, as
-plan.py says.
+The order of the passes is the policy: loaded models are served first, then memory is freed for the oldest claim first
+(plan.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def settle(moves: Moves) -> Instant:
-    """Bring the house to rest; return when it must be looked at again though nothing happened."""
+    """Run passes until nothing changes; return when to check again without an event."""
     while True:
         before = len(moves.commands)
         wake = _pass(moves)
@@ -60,7 +60,7 @@ def _end_rests(moves: Moves) -> Instant:
 
 
 def rests(model: ModelState, now: Instant) -> LoadFailed:
-    """`why` and not `last_error`: what a server wrote, prompts of others perhaps, is not for everybody."""
+    """Uses `why`, not `last_error`: server output may contain other clients' prompts."""
     left: Seconds = model.rest_until - now
     text = (
         f"{model.name} is not ready: it failed {model.failures} times in a row and is not started again for"
@@ -107,7 +107,7 @@ def _stop_drained(moves: Moves) -> None:
 
 
 def _retire_idle(moves: Moves) -> Instant:
-    """Unload models whose ttl is over: only idle ones, so it cannot race with a granted request; and those asleep."""
+    """Unload idle and sleeping models whose ttl is over. Idle ones only, so it cannot race with a granted request."""
     wake = NEVER
     for model in [*moves.state.in_phase(Phase.READY), *moves.state.in_phase(Phase.ASLEEP)]:
         expires = model.expires_at()
@@ -130,7 +130,7 @@ def ttl_in_words(model: ModelState) -> str:
 
 
 def _make_room(moves: Moves) -> Instant:
-    """Start what fits; for what does not, evict whoever may leave. Oldest claim first."""
+    """Start what fits; for the rest evict what may leave. Oldest claim first."""
     wake = NEVER
     for prospect in [*prospects(moves.state, moves.now)]:
         _carry_out(moves, prospect)
@@ -157,7 +157,7 @@ def _carry_out(moves: Moves, prospect: Prospect) -> None:
 
 
 def _stop_reading(moves: Moves) -> None:
-    """Files are read for claims, and as the catalog says at present."""
+    """Read only for claims, and only what the current catalog says."""
     state = moves.state
     for name, recipe in [*state.read_ahead.items()]:
         if state.claims.of(name) is None:

@@ -1,4 +1,4 @@
-"""Is sleeping worth it, and how deeply? Measured round trips against stopping and starting anew decide."""
+"""Which sleep levels are worth it: measured round trips are compared with a stop and a start."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from hotseat.scheduling.model_stats import Nap
 
 TRIES = 2
-"""How often a level is tried before it is judged: the first time a server may have to set memory aside."""
+"""Attempts before a level is judged: the first sleep may include allocating memory."""
 
 
 class Times(NamedTuple):
-    """What is known of one model."""
+    """What is measured of one model."""
 
     restart_s: Seconds
-    """To stop it and to start it anew."""
+    """To stop and start it."""
     naps: Mapping[str, Nap]
 
 
 def worth_it(sleep: Sleep, sleepless: Collection[str], times: Times) -> list[SleepLevel]:
-    """Levels hardly tried come first, as they are configured; then those that beat a restart, the quickest first."""
+    """Levels with few attempts first, in configured order; then those faster than a restart, fastest first."""
     levels = [level for level in sleep.levels if level.name not in sleepless]
     untried = [level for level in levels if _tried(level, times) < TRIES]
     known = [(times.naps[level.name].round_trip_s, level) for level in levels if level not in untried]

@@ -1,4 +1,4 @@
-"""Draws the immutable View from the state."""
+"""Builds the immutable View from the state."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from hotseat.scheduling.wait_reasons import Wait
 
 
-# Bound once, because Python 3.11 takes as long to look up a member of an enum as to make a call.
+# Bound once: in Python 3.11 looking up an enum member takes as long as a call.
 COLD: Final = Phase.COLD
 
 
 def picture(state: State, now: Instant, *, without_cold: bool = False) -> View:
-    """The whole house, or what of it is not cold, failed or is waited for: of ten thousand models a few."""
+    """All models, or without those that are cold, have not failed and are not waited for: nearly all of 10,000."""
     known = waits(state, now) if state.line else {}
     shown: Iterable[ModelState] = state.models.values()
     if without_cold:
@@ -44,7 +44,7 @@ def _devices(state: State) -> tuple[DeviceView, ...]:
 
 
 def why(state: State, model: ModelState, now: Instant) -> str:
-    """One sentence: why those who wait for the model wait, or why it is in its phase."""
+    """One sentence: why its requests wait, or why it is in its phase."""
     wait = waits(state, now).get(model.name) if state.line else None
     return wait.why if wait else _why(state, model, now)
 
@@ -73,7 +73,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
 
 
 def _footprint(state: State, model: ModelState) -> Footprint | None:
-    """What it counts as now: asleep it keeps something else than it needs awake."""
+    """What it counts as now; asleep it counts as what it keeps."""
     if not state.catalog.budgets:
         return None
     if model.phase is not Phase.ASLEEP or model.bed is None:
@@ -85,7 +85,7 @@ def _footprint(state: State, model: ModelState) -> Footprint | None:
 
 
 def _tickets(state: State, model: ModelState, wait: Wait) -> Iterator[TicketView]:
-    """Everybody in a model's line, as they will be served: only the first can be promised anything."""
+    """The tickets of one model in order of service; only the first has a latest time."""
     line = state.line.of(model.name)
     assert line is not None
     for ahead, ticket in enumerate(line.in_order()):
@@ -96,7 +96,7 @@ def _tickets(state: State, model: ModelState, wait: Wait) -> Iterator[TicketView
 
 
 def _why(state: State, model: ModelState, now: Instant) -> str:
-    """Why a model that nobody waits for is in its phase."""
+    """Why a model without waiting requests is in its phase."""
     match model.phase:
         case Phase.LOADING:
             doing = "waking" if model.bed else "loading"

@@ -1,4 +1,4 @@
-"""What the scheduler knows, and nothing else: changed in transitions.py only, read everywhere in this package."""
+"""Everything the scheduler knows. Every change of a phase is made in transitions.py."""
 
 from __future__ import annotations
 
@@ -24,62 +24,62 @@ if TYPE_CHECKING:
 
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
-"""A model that is missing: whoever wants it has to claim its room."""
+"""Phases in which a model must claim memory before it can serve."""
 
 
 @dataclass(slots=True)
 class ModelState:
     spec: ModelSpec
-    """What the present process was started with; what a next one will be started with is the catalog's."""
+    """What the current process was started with; the next one uses the catalog's."""
     phase: Phase = Phase.COLD
     since: Instant = LONG_AGO
     why: str = "nobody asked for it yet"
-    """What brought it into its phase."""
+    """What caused its phase."""
     habit: Habit = field(default_factory=Habit)
     launch: LaunchId | None = None
-    """Set exactly while a process may exist: from loading to the end of unloading."""
+    """Set while a process may exist: from loading to the end of unloading."""
     upstream: Upstream | None = None
-    """Set exactly from ready to the end of draining, and from there until it is awake again or told to stop."""
+    """Set from ready to the end of draining and, if it sleeps, until it is awake again or told to stop."""
     bed: SleepLevel | None = None
-    """How it will sleep when it is drained, falls asleep, sleeps, or wakes; None: it does none of these."""
+    """Sleep level while it drains towards sleep, falls asleep, sleeps or wakes; else None."""
     ends_asleep: bool = False
-    """It was told to stop in its sleep: until its process is gone it takes what it kept."""
+    """It was told to stop while asleep: until its process is gone it holds what it kept."""
     sleepless: set[str] = field(default_factory=set)
-    """Levels that failed: not tried again until an operator loads it or its configuration changes."""
+    """Levels that failed: not used again until an operator loads it or its configuration changes."""
     fell_asleep_in_s: Seconds | None = None
-    """How long that took the last time; None: its process never slept."""
+    """How long that took last; None: its process never slept."""
     leases: dict[TicketId, Ticket] = field(default_factory=dict)
     slots_used: int = 0
-    """How many of the leases take a slot."""
+    """Leases that take a slot."""
     slots_told: int | None = None
-    """How many requests its server works on at a time, as the server itself says."""
+    """Requests that its server processes at a time, as the server reports."""
     measured: Mapping[Place, Bytes] | None = None
-    """What its present process was seen to take."""
+    """Measured memory of its current process."""
     served: int = 0
     """Leases granted since it became ready."""
     ready_at: Instant = LONG_AGO
     idle_since: Instant = LONG_AGO
-    """Since when a ready model without a lease is unused."""
+    """Since when it has no lease, if it is ready."""
     claimed_at: Instant = LONG_AGO
-    """The claim that caused the present load."""
+    """Start of the claim that caused its current load."""
     loads_alone: bool = True
-    """Of its present or last load: no other one was under way."""
+    """No other load was in progress during its current or last load."""
     evicted_for_it: tuple[Evicted, ...] = ()
-    """Who made room for its present or coming load."""
+    """Models evicted for its current or next load."""
     evicted_at: Instant = LONG_AGO
-    """When it last had to make room: its next claim counts from there, so that models rotate."""
+    """When it was last evicted: its next claim counts from here, so that models rotate."""
     cut_at: Instant | None = None
-    """While draining for an operator: when leases are cut."""
+    """When its leases are cut, while it drains for an operator."""
     cause: Cause | None = None
-    """While it is leaving: what for."""
+    """Why it is leaving."""
     unload_wishes: list[TicketId] = field(default_factory=list)
     has_answered: bool = False
-    """Has its present process, or the last one, answered a request to the end?"""
+    """Has its current or last process completed a response?"""
     failures: int = 0
-    """Starts in a row that failed, or whose server died before it answered anybody."""
+    """Consecutive starts that failed or whose server died before it completed a response."""
     rest_until: Instant = LONG_AGO
     last_error: str = ""
-    """With what the server wrote: for operators only."""
+    """Includes server output: for operators only."""
 
     @property
     def name(self) -> ModelName:
@@ -91,7 +91,7 @@ class ModelState:
 
     @property
     def goes_to_bed(self) -> bool:
-        """It drains or falls asleep, and will keep something."""
+        """It drains or falls asleep, and will keep memory."""
         return self.is_leaving and self.bed is not None and not self.ends_asleep
 
     @property
@@ -100,21 +100,20 @@ class ModelState:
 
     @property
     def is_asleep(self) -> bool:
-        """It has a process, but no place among those that are awake."""
+        """It has a process, but does not count as running."""
         return self.phase is Phase.ASLEEP or self.ends_asleep
 
     def prove_itself(self) -> None:
-        """It has answered a request to the end: what failed before is forgotten."""
+        """It has completed a response: earlier failures no longer count."""
         self.has_answered = True
         self.failures = 0
 
     @property
     def slots(self) -> int | None:
-        """How many requests it takes at a time; None: unknown."""
         return self.spec.concurrency_limit or self.slots_told
 
     def expires_at(self) -> Instant | None:
-        """When its ttl ends, if it is ready and unused, or sleeps."""
+        """End of its ttl, if it is ready and unused, or asleep."""
         if self.phase is Phase.ASLEEP:
             sleep = self.spec.sleep
             return None if sleep is None or sleep.ttl_s is None else self.since + sleep.ttl_s
@@ -131,17 +130,17 @@ class State:
         for spec in catalog.models.values():
             self.add(spec)
         self.active: dict[ModelName, ModelState] = {}
-        """Those that are not cold: what there is to look at, however many are configured."""
+        """Models that are not cold, so that passes do not depend on the number configured."""
         self.line = Line()
         self.claims = Claims()
         self.leases: dict[TicketId, ModelState] = {}
         self.read_ahead: dict[ModelName, LaunchRecipe] = {}
-        """Missing models whose files are being brought near, and what they would be started with."""
+        """Missing models whose files are being read, and the recipes they are read for."""
         self.is_closing = False
         self.way: WayMade | None = None
-        """Set while models have to be gone for somebody who has precedence."""
+        """Set while models must yield memory."""
         self.may_be_crowded = False
-        """Figures have changed since all who are there were last seen to fit: starts alone never take too much."""
+        """Figures have changed since all models last fitted: starts alone never exceed a limit."""
         self._launches = 0
 
     def next_launch(self) -> LaunchId:
@@ -149,7 +148,7 @@ class State:
         return LaunchId(self._launches)
 
     def with_process(self) -> list[ModelState]:
-        """Models that take room: memory is free when the process is gone, or sleeps."""
+        """Models with a process: they hold memory until it is gone."""
         return [model for model in self.active.values() if model.phase.takes_room]
 
     def in_phase(self, phase: Phase) -> list[ModelState]:
@@ -160,23 +159,22 @@ class State:
         return model
 
     def forget(self, name: ModelName) -> None:
-        """A model without a process that the catalog no longer has."""
+        """Remove a model without a process that left the catalog."""
         del self.models[name]
         self.active.pop(name, None)
 
     def is_idle(self, model: ModelState) -> bool:
-        """Unused, and nobody waits for a slot on it."""
         return not model.leases and not self.line.count(model.name)
 
     def reckon_claim(self, model: ModelState) -> None:
-        """Enter what a missing model claims, or strike it out; after every change of its line or its phase."""
+        """Add, update or drop the claim of a model; called after every change of its queue or phase."""
         if model.phase not in CLAIMABLE or not self.line.count(model.name):
             return self.claims.drop(model.name)
         first = self.line.first(model.name)
         return self.claims.put(Claim(max(first.since, model.evicted_at), first.since, first.id, model.name))
 
     def load_s(self, name: ModelName) -> Seconds:
-        """Until it is ready (again) once its room is there: what loading takes, or waking where it sleeps or would."""
+        """Expected time until it is ready once memory is free: to load it, or to wake it if it sleeps or would."""
         model = self.models[name]
         if (model.spec.sleep is None and model.bed is None) or model.ends_asleep:
             return self.habits.load_s(name)
@@ -185,16 +183,16 @@ class State:
         return nap.wake_s if nap and nap.times else self.habits.load_s(name)
 
     def stop_s(self, name: ModelName) -> Seconds:
-        """Until its room is there once nobody uses it: what stopping takes, or falling asleep."""
+        """Expected time until its memory is free once unused: to stop it, or to put it to sleep."""
         model = self.models[name]
         nap = model.habit.naps.get(model.bed.name) if model.bed and model.goes_to_bed else None
         return nap.sleep_s if nap and nap.times else self.habits.stop_s(name)
 
     def beds(self, model: ModelState) -> list[SleepLevel]:
-        """The ways to sleep that are worth it, the best first."""
+        """Sleep levels that are worth it, best first."""
         if model.spec.sleep is None:
             return []
-        # A stop that was never seen counts as nothing: if that tips the balance, it is seen.
+        # An unmeasured stop counts as zero: if that decides for stopping, the stop is measured.
         restart_s = (model.habit.stop_s or 0.0) + self.habits.load_s(model.name)
         return worth_it(model.spec.sleep, model.sleepless, Times(restart_s, model.habit.naps))
 

@@ -1,4 +1,4 @@
-"""The only hands that change the state: each move keeps the books in order and notes the command that goes with it."""
+"""The transitions of the state: each updates it consistently and appends the command that belongs to it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ LONGEST_REST_S: Seconds = 60.0
 
 
 def rest_s(failures: int) -> Seconds:
-    """After the first failure the next request starts it at once; from the second in a row on the wait doubles."""
+    """After one failure the next request starts it at once; from the second in a row the delay doubles."""
     return 0.0 if failures < 2 else min(LONGEST_REST_S, FIRST_REST_S * 2.0 ** (failures - 2))
 
 
 class Moves:
-    """The moves of one call of `handle`, and the commands they ask for, in order."""
+    """The transitions of one `handle` call and their commands, in order."""
 
     __slots__ = ("changes_somebodys_fate", "commands", "now", "state")
 
@@ -53,12 +53,11 @@ class Moves:
         self.now = now
         self.commands: list[Command] = []
         self.changes_somebodys_fate = True
-        """False where nobody else notices: then the house need not be looked at."""
+        """False if no other request can be affected: `settle` is skipped."""
 
     # Tickets
 
     def join(self, ticket: Ticket) -> None:
-        """Somebody waits from now on; one more use of a model is known by the gap before it."""
         state, model = self.state, self.state.models[ticket.model]
         self._note_use(model, ticket)
         claim = state.claims.of(ticket.model)
@@ -67,7 +66,7 @@ class Moves:
         self.changes_somebodys_fate = claim is None or claim != state.claims.of(ticket.model)
 
     def serve_at_once(self, model: ModelState, ticket: Ticket) -> None:
-        """It finds a free slot of a ready model: those who wait for others wait on, not longer than before."""
+        """A free slot of a ready model: requests for other models do not wait longer than before."""
         self._note_use(model, ticket)
         self.lease(model, ticket, f"{model.name} is ready")
         self.changes_somebodys_fate = False
@@ -77,7 +76,7 @@ class Moves:
             self.state.habits.came(ticket.model, model.habit, ticket.client, self.now)
 
     def quit(self, ticket: TicketId) -> bool:
-        """Somebody waits no longer; False if he did not."""
+        """Remove a waiting ticket; False if it did not wait."""
         left = self.state.line.leave(ticket)
         if left is None:
             return False
@@ -88,12 +87,11 @@ class Moves:
         return True
 
     def grant(self, model: ModelState, ticket: Ticket, because: str) -> None:
-        """Somebody who waited may use the model."""
         self.state.line.leave(ticket.id)
         self.lease(model, ticket, because)
 
     def lease(self, model: ModelState, ticket: Ticket, because: str) -> None:
-        """From here on the model cannot be evicted under it."""
+        """From here on the model cannot be evicted during the request."""
         assert model.upstream is not None
         if ticket.wish is Wish.LOAD:
             return self.commands.append(Confirm(ticket.id, model.name, because))
@@ -104,7 +102,7 @@ class Moves:
         return self.commands.append(Grant(ticket.id, model.name, model.upstream, because))
 
     def give_back(self, ticket: TicketId, is_answered: bool) -> ModelState | None:
-        """A lease ends; the model it was on, or None if there was none (any more)."""
+        """End a lease; return its model, or None if there is no such lease (any more)."""
         model = self.state.leases.pop(ticket, None)
         if model is None:
             return None
@@ -159,7 +157,7 @@ class Moves:
         model.claimed_at = claim.since
 
     def read_ahead(self, model: ModelState, spec: ModelSpec, because: str) -> None:
-        """Bring its files near, once: its room is on its way. Who sleeps has them."""
+        """Read its files once while memory is freed. A sleeping model needs no files."""
         if spec.reads_ahead and spec.name not in self.state.read_ahead and model.phase is not Phase.ASLEEP:
             self.state.read_ahead[spec.name] = spec.recipe
             self.commands.append(ReadAhead(spec.name, spec, because))
@@ -184,12 +182,12 @@ class Moves:
     def _note_load(self, model: ModelState, seconds: Seconds) -> None:
         if model.bed is not None and model.fell_asleep_in_s is not None:
             model.habit.nap(model.bed.name).woke(model.fell_asleep_in_s, seconds)
-        # Loads share the disk: what one took beside another says little about either.
+        # Loads share the disk: the duration of parallel loads says little about either.
         elif model.loads_alone or model.habit.load_s is None:
             self.state.habits.loaded(model.name, seconds)
 
     def _report_swap(self, model: ModelState) -> None:
-        """What the load cost, if somebody had to go for it."""
+        """Report the cost of a load that others were evicted for."""
         if not model.evicted_for_it:
             return
         line = self.state.line
@@ -200,7 +198,7 @@ class Moves:
         self.commands.append(report)
 
     def evict(self, victim: ModelState, wanted: ModelState, because: str, bed: SleepLevel | None) -> None:
-        """It makes room for `wanted`, asleep where it is given a bed: its next claim counts from here."""
+        """Evict for `wanted`, to sleep if `bed` is set. The next claim of the victim counts from now."""
         load_s = self.state.load_s(victim.name)
         if victim.phase is Phase.READY:
             went = Evicted(victim.name, because, self.now - victim.ready_at, load_s, victim.served)
@@ -212,9 +210,9 @@ class Moves:
             victim.bed = bed
 
     def dismiss(self, model: ModelState, cause: Cause, because: str) -> None:
-        """Let it go: a ready model drains first, a load or a sleep is stopped at once.
+        """Let it leave: a ready model drains first; a load or a sleep is stopped at once.
 
-        One that is leaving goes on leaving, and will not sleep.
+        A model that is leaving already continues to leave and will not sleep.
         """
         if model.phase is Phase.READY:
             model.cause = cause
@@ -226,7 +224,7 @@ class Moves:
             model.bed = None
 
     def stop(self, model: ModelState) -> None:
-        """Nobody uses it any more: tell its server to end."""
+        """Stop its server; it has no leases."""
         assert model.launch is not None
         assert model.cause is not None
         model.ends_asleep = model.phase is Phase.ASLEEP
@@ -237,7 +235,7 @@ class Moves:
         self.commands.append(StopUpstream(model.name, model.launch, model.cause, model.why))
 
     def suspend(self, model: ModelState) -> None:
-        """Nobody uses it any more: let its server fall asleep."""
+        """Put its server to sleep; it has no leases."""
         assert model.launch is not None
         assert model.bed is not None
         self._enter(model, Move.SUSPEND, model.why)
@@ -250,14 +248,14 @@ class Moves:
         self._enter(model, Move.FALL_ASLEEP, model.why)
 
     def lie_awake(self, model: ModelState, cause: Cause, because: str) -> None:
-        """It cannot be put to sleep, or not be woken, in this way: its server ends, and whoever waits for it waits."""
+        """Sleeping or waking failed at this level: stop its server. Requests for it keep waiting."""
         assert model.bed is not None
         model.sleepless.add(model.bed.name)
         model.cause, model.why = cause, because
         self.stop(model)
 
     def cut(self, model: ModelState, because: str, error: HotseatError | None = None) -> None:
-        """Its leases end now. They still count until they are given back."""
+        """End its leases now. They count until they are given back."""
         model.cut_at = None
         for ticket in model.leases:
             self.commands.append(Cut(ticket, model.name, because, error))
@@ -271,14 +269,14 @@ class Moves:
         self._bury(model)
 
     def die_asleep(self, model: ModelState, how: str) -> None:
-        """Nobody used it, so nobody is told; one that died of being woken is not put to sleep like that again."""
+        """No request used it, so none is told. A level that it died of while waking is not used again."""
         if model.phase is Phase.LOADING and model.bed is not None:
             model.sleepless.add(model.bed.name)
         self._enter(model, Move.DIE, how)
         self._bury(model)
 
     def fail(self, model: ModelState, move: Move, error: str, output: Sequence[str]) -> None:
-        """A start failed or a server died unasked: unless it has answered somebody before, that counts against it."""
+        """A start failed or a server died. That counts as a failure unless this process had completed a response."""
         if not model.has_answered:
             model.failures += 1
         model.last_error = with_output(error, output)
@@ -290,7 +288,7 @@ class Moves:
         self._enter(model, Move.RECOVER, model.why)
 
     def forgive(self, model: ModelState) -> None:
-        """An operator's load or a changed configuration starts with a clean slate."""
+        """Clear failures, for an operator's load or a changed configuration."""
         model.failures = 0
         model.sleepless.clear()
         if model.phase is Phase.RESTING:
@@ -307,7 +305,7 @@ class Moves:
         self.state.reckon_claim(model)
 
     def _bury(self, model: ModelState) -> None:
-        """No process is left. Leases on it end when their connections break; they no longer count for the model."""
+        """No process is left. Its leases end when their connections break; they no longer count for the model."""
         model.evicted_for_it = ()
         model.launch = model.upstream = model.bed = model.fell_asleep_in_s = None
         model.ends_asleep = False

@@ -1,9 +1,9 @@
-"""Turns: until when a resident model is kept although others wait for its room, and why.
+"""Turns: how long a loaded model is protected although claims wait for its memory, and why.
 
-A model in use keeps its turn until those waiting have waited `patience` times what the swap there and back costs. The
-turn is stretched, at most to twice its length, where requests are long beside loads or more clients use the model than
-wait; what is left of those two turns belongs to its own requests that are older than the claim. A model not in use
-leaves at once, unless its past says that its next request is about to come.
+A model in use keeps its turn until the claim has waited `patience` times the cost of swapping there and back. The turn
+is stretched, at most to twice its length, if requests are long compared with loads or if more clients use the model
+than wait. The rest of these two turns goes to its own requests that are older than the claim. An unused model leaves at
+once, unless past gaps say that its next request is about to arrive.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 NEVER: Instant = float("inf")
 CROWDED_SLOTS = 8
-"""What is forwarded at once to a server of unknown capacity while others wait for its place: a drain must end."""
+"""Concurrent requests to a server of unknown capacity while claims wait for its memory: a drain must end."""
 LONGEST_STRETCH = 2.0
 LOOKED_AT = 16
-"""Of a long line of claims only the first so many are looked at: a decision must not take longer than a request."""
+"""Only this many claims, the oldest, are examined: a decision must not take longer than a request."""
 
 
 class Keeps(Enum):
-    """What holds a resident."""
+    """What protects a model from eviction."""
 
     PINNED = "pinned"
     LOADING = "loading"
@@ -42,7 +42,7 @@ class Keeps(Enum):
 
 
 class Hold(NamedTuple):
-    """Why a resident is not evicted for somebody now, and until when."""
+    """Why a model is not evicted for a claim now, and until when."""
 
     resident: ModelState
     until: Instant
@@ -50,7 +50,7 @@ class Hold(NamedTuple):
 
 
 class Bench:
-    """Those who wait, as one decision sees them: what every comparison needs is reckoned once."""
+    """The claims as one decision sees them: figures that every comparison needs are computed once."""
 
     __slots__ = ("_pressure", "_ring", "now", "state")
 
@@ -76,7 +76,7 @@ class Bench:
 
 
 def hold(bench: Bench, claim: Claim, resident: ModelState) -> Hold | None:
-    """What keeps `resident` from making room for this claim now; None: nothing does."""
+    """What protects `resident` from eviction for this claim now; None: nothing."""
     if resident.phase is Phase.ASLEEP:
         return None
     if is_protected(bench.state, claim.model, resident):
@@ -89,7 +89,7 @@ def hold(bench: Bench, claim: Claim, resident: ModelState) -> Hold | None:
 
 
 def _hold_of_load(bench: Bench, resident: ModelState) -> Hold | None:
-    """A load that nobody waits for any more is given up, unless it is nearly done."""
+    """A load that no request waits for is abandoned, unless it is nearly done."""
     state, name = bench.state, resident.name
     left_s = resident.since + state.load_s(name) - bench.now
     nearly_done = 0.0 <= left_s <= state.habits.stop_s(name)
@@ -125,7 +125,7 @@ def _hold_of_busy(bench: Bench, claim: Claim, resident: ModelState) -> Hold | No
 
 
 def begin(claim: Claim, resident: ModelState) -> Instant:
-    """From when on a turn counts. Who overtook an older claim has no head start against it."""
+    """When the turn starts. A model that overtook an older claim gets no head start against it."""
     return claim.since if claim.since < resident.claimed_at else max(claim.since, resident.ready_at)
 
 
@@ -137,7 +137,7 @@ def turn_s(bench: Bench, wanted: ModelName, resident: ModelState) -> Seconds:
 
 
 def stretch(state: State, wanted: ModelName, resident: ModelState) -> float:
-    """How much longer a turn pays: while draining costs much beside loading, or more clients would lose than gain."""
+    """How far a longer turn pays: if draining is slow compared with loading, or more clients use it than wait."""
     loads_s = state.load_s(wanted) + state.load_s(resident.name)
     drains_s = 2 * (resident.habit.service_s + state.models[wanted].habit.service_s)
     using = {lease.client for lease in resident.leases.values()}
@@ -146,7 +146,7 @@ def stretch(state: State, wanted: ModelName, resident: ModelState) -> float:
 
 
 def _patience(bench: Bench, resident: ModelState) -> float:
-    """As configured, or less, so that one rotation of everybody who competes keeps `maxWait`."""
+    """As configured, or less, so that a full rotation of all competing models keeps `maxWait`."""
     policy = bench.state.catalog.policy
     if policy.max_wait_s is None:
         return policy.patience
@@ -159,7 +159,7 @@ def _patience(bench: Bench, resident: ModelState) -> float:
 
 
 def _latest(bench: Bench, claim: Claim, resident: ModelState) -> Instant:
-    """When `resident` must begin to leave if the claim is to be ready within `maxWait`."""
+    """When `resident` must start to leave so that the claim is ready within `maxWait`."""
     max_wait_s = bench.state.catalog.policy.max_wait_s
     if max_wait_s is None:
         return NEVER
@@ -175,7 +175,7 @@ def _has_older_requests(state: State, claim: Claim, resident: ModelState) -> boo
 
 
 def is_protected(state: State, wanted: ModelName, resident: ModelState) -> bool:
-    """Pinned models stay; so do members of a persistent group, except for their own group."""
+    """Pinned models stay, and so do members of a persistent group, except against their own group."""
     if resident.spec.pinned:
         return True
     group = state.catalog.groups.of(resident.name)
@@ -190,7 +190,7 @@ def serves_at_once(state: State, model: ModelState, wish: Wish) -> bool:
 
 
 def slots(state: State, resident: ModelState) -> float:
-    """How many requests may be forwarded to it at a time, as things are now."""
+    """How many requests may be forwarded to it at a time now."""
     known = resident.slots
     if known is not None:
         return known
@@ -198,18 +198,18 @@ def slots(state: State, resident: ModelState) -> float:
 
 
 def is_contested(state: State, resident: ModelState) -> bool:
-    """Does somebody wait for a place that `resident` may have to leave?"""
+    """Is there a claim that `resident` may have to leave for?"""
     return any(
         is_in_the_way(resident.spec, state.catalog.models[claim.model], state.catalog)
         for claim in state.claims.first(LOOKED_AT)
     )
 
 
-# What cannot be kept
+# Settings that cannot be met
 
 
 def unkept_max_wait(state: State) -> Iterator[str]:
-    """`maxWait` is shorter than loading those takes that compete for the same room, one after the other."""
+    """Warn if `maxWait` is shorter than loading, one after the other, the models that compete for memory."""
     max_wait_s = state.catalog.policy.max_wait_s
     known = [(model.habit.load_s, model) for model in state.models.values() if model.habit.load_s is not None]
     rivals: list[ModelState] = []
@@ -229,5 +229,5 @@ def unkept_max_wait(state: State) -> Iterator[str]:
 
 
 def _are_rivals(state: State, one: ModelState, other: ModelState) -> bool:
-    """Can they not be resident together?"""
+    """Can they not be loaded together?"""
     return not fits_beside(one.spec, other.spec, state.catalog) or not fits_beside(other.spec, one.spec, state.catalog)

@@ -1,4 +1,4 @@
-"""An immutable picture of the scheduler's state, for whoever shows it: API, dashboard, metrics, command line."""
+"""An immutable snapshot of the scheduler's state for API, dashboard, metrics and command line."""
 
 from __future__ import annotations
 
@@ -33,43 +33,43 @@ class ModelView:
     in_flight: int
     waiting: int
     why: str
-    """One sentence: why it is in this phase, or why those who wait for it wait."""
+    """One sentence: why it is in this phase, or why its requests wait."""
     failures: int = 0
-    """Failed starts and crashes in a row."""
+    """Consecutive failed starts and crashes."""
     last_error: str = ""
     expires_at: Instant | None = None
-    """When its ttl ends, if nobody uses it until then."""
+    """End of its ttl if it stays unused."""
     last_used: Instant = 0.0
     """Now for a model in use, else when its last request ended or it became ready."""
     load_s: Seconds | None = None
-    """How long it takes to load, as measured; None: never seen."""
+    """Measured load time; None: never loaded."""
     footprint: Footprint | None = None
-    """What it counts as; None: unknown, so it takes a whole device."""
+    """Memory it counts as; None: unknown, so it takes a whole device."""
     estimated: Mapping[Place, Bytes] | None = None
-    """What its files and its command line let expect."""
+    """Estimate from its files and command line."""
     measured: Mapping[Place, Bytes] | None = None
-    """What its present process was seen to take."""
+    """Measured memory of its current process."""
     launch: LaunchId | None = None
-    """Its present process life."""
+    """Its current process."""
     served: int = 0
-    """Requests granted in it."""
+    """Requests granted to it."""
     level: str | None = None
-    """How it sleeps, or will when it is drained; None: it does not."""
+    """Its sleep level if it sleeps or will sleep; else None."""
 
     @property
     def is_running(self) -> bool:
-        """`running` as the HTTP contract means it."""
+        """`running` in the sense of the HTTP contract."""
         return self.phase.value == "ready"
 
 
 class InUse(NamedTuple):
-    """A server that requests are at."""
+    """A server with requests in flight."""
 
     model: ModelName
     launch: LaunchId
     upstream: Upstream
     check_endpoint: str | None
-    """None: it has no health check."""
+    """None: no health check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class TicketView:
     client: ClientId
     since: Instant
     why: str
-    """Exactly one reason, in one sentence."""
+    """One reason, in one sentence."""
     expected_in_s: Seconds | None = None
-    """When it will probably be served; None: nothing to go by."""
+    """Estimated time until it is served; None: unknown."""
     not_later_than: Instant | None = None
-    """What can be promised to the head of a line, as long as requests and loads take no longer than they did."""
+    """Latest time for the first ticket, if requests and loads take no longer than before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class DeviceView:
     place: Place
     budget: Bytes
     available: Bytes
-    """What models may take now: less than the budget where others use the device."""
+    """What models may use now: less than the budget if other programs use the device."""
     taken: Bytes
-    """What the models that are there count as."""
+    """What loaded models count as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,11 @@ class View:
     now: Instant
     models: tuple[ModelView, ...]
     line: tuple[TicketView, ...]
-    """Who waits, oldest first."""
+    """Waiting tickets, oldest first."""
     devices: tuple[DeviceView, ...] = ()
-    """Those with a budget."""
+    """Devices with a budget."""
     making_way: str = ""
-    """For whom models have to be gone; empty: nobody."""
+    """Why models must yield memory; empty: they need not."""
 
     def model(self, name: ModelName) -> ModelView:
         return next(model for model in self.models if model.name == name)

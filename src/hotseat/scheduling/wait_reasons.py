@@ -1,6 +1,6 @@
-"""Why is my request waiting, and how long yet? One reason and one estimate for every model that somebody waits for.
+"""Why does a request wait, and how much longer? One reason and one estimate per model that requests wait for.
 
-The reasons fall out of the decision itself: what plan.py cannot do for a claim now is what its tickets wait for.
+The reasons come from the decision itself: a ticket waits for what plan.py cannot do for its claim now.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What those who wait for a model wait for."""
+    """What the tickets of one model wait for."""
 
     why: str
     ready_in_s: Seconds
-    """Until the model is ready, probably."""
+    """Estimated time until the model is ready."""
     not_later_than: Instant | None = None
 
 
 def waits(state: State, now: Instant) -> dict[ModelName, Wait]:
-    """One for each model that somebody waits for."""
     found = _claims(state, now)
     for name in state.line.models():
         if name not in found:
@@ -39,7 +38,7 @@ def waits(state: State, now: Instant) -> dict[ModelName, Wait]:
 
 
 def _claims(state: State, now: Instant) -> dict[ModelName, Wait]:
-    """Those without a process, oldest claim first; what is known of one helps to estimate the next."""
+    """Missing models, oldest claim first; each estimate builds on the one before."""
     found: dict[ModelName, Wait] = {}
     explainer = _Explainer(state, now)
     for prospect in prospects(state, now):
@@ -56,7 +55,7 @@ class _Explainer:
         self._floor = Floor(state)
         self._number = 0
         self._before: tuple[ModelName, Instant] | None = None
-        """The claim before this one, and since when it waits."""
+        """The previous claim, and since when it waits."""
         self._before_s: Seconds = 0.0
 
     def about(self, prospect: Prospect) -> Wait:
@@ -88,7 +87,7 @@ class _Explainer:
         self._before, self._before_s = (name, since), ready_in_s
 
     def _swap_s(self, name: ModelName) -> Seconds:
-        """To stop whoever is there and load this one."""
+        """To stop a loaded model and load this one."""
         usual_stop_s = max((self._state.stop_s(each.name) for each in self._floor.staying), default=0.0)
         return usual_stop_s + self._state.load_s(name)
 
@@ -127,7 +126,7 @@ class _Explainer:
                 return f"{resident.name} keeps its turn for {left_s:.1f} s more at most: {running}; {cost}"
 
     def _latest(self, prospect: Prospect) -> Instant | None:
-        """Every contender before it stops, loads and has two turns at most: the bound of docs/design/scheduling.md."""
+        """Each contender ahead stops, loads and has two turns at most: the bound of docs/design/scheduling.md."""
         state, claim = self._state, prospect.claim
         present = [*self._floor.staying, *self._floor.leaving]
         older = [state.models[each.model] for each in state.claims if each < claim]
@@ -145,12 +144,12 @@ class _Explainer:
 
 
 def swap_s(state: State, model: ModelState) -> Seconds:
-    """What a model takes from others by coming and going, its turn aside."""
+    """What a model's coming and going costs others, without its turn."""
     return state.load_s(model.name) + state.stop_s(model.name) + model.habit.drain_s
 
 
 def leaves_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
-    """Until a model that is told to go has gone, probably."""
+    """Estimated time until a model that was told to leave is gone."""
     if model.phase is Phase.UNLOADING:
         return max(0.0, model.since + state.stop_s(model.name) - now)
     running_s = max((now - lease.since for lease in model.leases.values()), default=model.habit.drain_s)
@@ -190,7 +189,7 @@ def _resident(state: State, model: ModelState, now: Instant) -> Wait:
 
 
 def served_in_s(state: State, model: ModelState, ahead: int) -> Seconds:
-    """Until a slot comes free for the one with so many ahead, once the model is ready."""
+    """Until a slot is free for a ticket with `ahead` tickets before it, once the model is ready."""
     at_once = slots(state, model)
     free = at_once - model.slots_used if model.phase is Phase.READY else at_once
     rounds = max(0.0, ahead + 1 - free) / at_once if at_once < float("inf") else 0.0
@@ -198,7 +197,7 @@ def served_in_s(state: State, model: ModelState, ahead: int) -> Seconds:
 
 
 def waited_for(model: ModelState, ticket: Ticket) -> str:
-    """After the fact: what a ticket waited for that is granted now."""
+    """What a ticket that is granted now had waited for."""
     if ticket.since >= model.ready_at:
         return f"all slots of {model.name} were in use"
     gone = ", ".join(each.model for each in model.evicted_for_it)
@@ -207,7 +206,7 @@ def waited_for(model: ModelState, ticket: Ticket) -> str:
 
 
 def newcomer_waits_s(state: State, name: ModelName, now: Instant) -> Seconds:
-    """How long one more request for this model would probably wait."""
+    """Estimated wait of one more request for this model."""
     model, wait = state.models[name], waits(state, now).get(name)
     ready_in_s = state.load_s(name) if wait is None else wait.ready_in_s
     return ready_in_s + served_in_s(state, model, state.line.count(name))

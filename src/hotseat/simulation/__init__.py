@@ -1,1 +1,1 @@
-"""PURE: the house on a virtual clock. Recorded or invented traffic in, the production scheduler's figures out."""
+"""PURE: the production scheduler on a virtual clock. Recorded or invented traffic in, figures out."""

@@ -1,11 +1,11 @@
-"""How long a model may have to wait for its turn, as proved for a house with room for one, and how long it did.
+"""The proven bound of a model's wait for its turn if one model fits at a time, and the waits of a run.
 
-Between a model's claim and its load every other contender has at most one turn and one more for requests that are
+Between a model's claim and its load every other contender has at most one turn, and one more for requests that are
 older than the claim. So, with `turn_j = patience × (load_j + slowest load)`:
 
     wait_b ≤ Σ_j (load_j + stop_j + drain_j) + Σ_{j≠b} (turn_j + max(load_j, turn_j))
 
-`drain_j` is the longest request in flight: who never cuts can promise nothing better.
+`drain_j` is the longest request in flight: without cutting requests no better bound is possible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One load that somebody waited for, from the beginning of its claim to the ready server."""
+    """One load that requests waited for, from the start of its claim until it was ready."""
 
     model: ModelName
     since: Instant
@@ -37,7 +37,7 @@ class Claim:
 
 
 def worst_share_of_bound(trace: Trace, run: Run, patience: float) -> float:
-    """The longest wait from claim to ready as a share of its bound; above 1 the promise is broken."""
+    """The longest wait from claim to ready, as a share of its bound; above 1 the bound is violated."""
     return max((claim.waited_s / bound_s(trace, claim.model, patience) for claim in claims(run)), default=0.0)
 
 
@@ -57,7 +57,7 @@ def bound_s(trace: Trace, wanted: str, patience: float) -> Seconds:
 
 
 def claims(run: Run) -> Iterator[Claim]:
-    """A claim begins with the oldest request that waits, but not before the model's own last turn ended."""
+    """A claim starts with the oldest waiting request, but not before the model's last turn ended."""
     last: dict[ModelName, Stay] = {}
     asking: dict[ModelName, list[Request]] = {}
     for request in run.requests:

@@ -1,8 +1,7 @@
-"""From what was seen of a running house to a trace of it.
+"""Turn recorded requests of a running hotseat into a trace.
 
-A client that always waited for its answer before it asked again is played back that way, with its think times; one
-whose requests overlapped is played back at its times. Names of clients may be addresses or people, so a trace
-numbers them instead.
+A client that always waited for its response is replayed as a closed loop with its think times; one whose requests
+overlapped is replayed at the recorded times. Client names may be addresses or people, so a trace numbers them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ UNKNOWN_STOP_S: Seconds = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SeenModel:
-    """A model of the running house, and how long it took to load, where that is known."""
+    """A model of the recorded hotseat; `load_s` as far as it was known."""
 
     name: str
     slots: int | None = None
@@ -48,8 +47,6 @@ class SeenRequest:
 
 @dataclass(slots=True)
 class Recording:
-    """What was seen so far."""
-
     models: list[SeenModel] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     devices: dict[str, Bytes] = field(default_factory=dict)
@@ -59,7 +56,7 @@ class Recording:
     stops: dict[str, list[Seconds]] = field(default_factory=dict)
 
     def trace(self) -> Trace:
-        """Only models that somebody asked for, beside whatever is pinned."""
+        """Only models that were requested or are pinned."""
         asked = {request.model for request in self.requests}
         models = [model for model in self.models if model.name in asked or model.pinned]
         known = {model.name for model in models}
@@ -84,13 +81,13 @@ class Recording:
         )
 
     def load_s(self, model: SeenModel) -> Seconds:
-        """As measured while recording, else as the house knew it, else as other models take."""
+        """As measured while recording, else as hotseat had measured it, else the mean of other models."""
         known = [] if model.load_s is None else [model.load_s]
         others = self._all(self.loads) + [each.load_s for each in self.models if each.load_s is not None]
         return mean(self.loads.get(model.name, known), others, UNKNOWN_LOAD_S)
 
     def unmeasured(self) -> list[str]:
-        """Models that were asked for and never seen loading: their load time is a guess."""
+        """Requested models that never loaded and whose load time is therefore a guess."""
         asked = {request.model for request in self.requests}
         return [
             model.name
@@ -114,7 +111,7 @@ def among(group: Group, names: set[str]) -> Group:
 
 
 def clients(requests: Sequence[SeenRequest]) -> list[Client]:
-    """Every client's requests as one closed loop, or as open ones; time begins with the first arrival."""
+    """Each client as a closed loop or as open requests; time 0 is the first arrival."""
     begin = min((request.arrived for request in requests), default=0.0)
     by_client: dict[str, list[SeenRequest]] = {}
     for request in sorted(requests, key=lambda request: request.arrived):
@@ -134,7 +131,7 @@ def played_back(name: str, requests: Sequence[SeenRequest], begin: Instant) -> l
 
 
 def waits_for_answers(requests: Sequence[SeenRequest]) -> bool:
-    """One request shows nothing: it is played back at its time."""
+    """A single request proves nothing: it is replayed at its recorded time."""
     return len(requests) > 1 and all(before.left <= after.arrived for before, after in pairwise(requests))
 
 
@@ -143,5 +140,5 @@ def service(request: SeenRequest) -> Seconds:
 
 
 def rounded(seconds: Seconds) -> Seconds:
-    """To the microsecond: more is noise that makes a trace hard to read."""
+    """Microseconds: further digits are noise."""
     return round(seconds, 6)

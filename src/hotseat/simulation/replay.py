@@ -1,4 +1,4 @@
-"""Clients of a trace, played back. All three kinds are one: steps in order, some of them outstanding at a time."""
+"""Replays the clients of a trace. All three kinds are steps in order with a number of outstanding requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Replay:
         return [asked for _ in range(self._width) for asked in self.after(self._start)]
 
     def after(self, finished: Instant) -> Iterator[tuple[Instant, Job]]:
-        """What follows the end of a request: the next one after its think time, or nothing."""
+        """After the end of a request: the next one, after its think time, if any."""
         step = next(self._left, None)
         if step is not None:
             yield finished + step.think, Job(step.model, step.service)

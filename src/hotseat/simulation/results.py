@@ -1,4 +1,4 @@
-"""What a run is judged by. Every figure is a function of the requests and process lives that the house wrote down."""
+"""The figures of a run. Each is a function of the recorded requests and processes."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 class Figures:
     served: int
     unserved: int
-    """Refused, or still waiting when nothing more could happen."""
+    """Refused, or still waiting at the end of the run."""
     loads: int
     makespan_s: float
-    """From time 0 to the last answer."""
+    """From time 0 to the end of the last response."""
     per_hour: float
     mean_s: float
-    """Latency: from a request's arrival to its complete answer."""
+    """Latency: from arrival to the end of the response."""
     p50_s: float
     p95_s: float
     p99_s: float
     longest_wait_s: float
-    """From a request's arrival to the moment a server began to work on it."""
+    """From arrival until a server started to process it."""
     client_mean_s: float
-    """Mean latency with every client counting the same."""
+    """Mean latency with equal weight per client."""
     worst_client_s: float
-    """Mean latency of the client that fared worst."""
+    """Mean latency of the slowest client."""
     fairness: float
-    """Jain's index over the clients' share of latency that was service: 1 is even."""
+    """Jain's index of the clients' shares of service in latency: 1 is even."""
     stalled: float
-    """Share of the time in which nothing ran though somebody waited."""
+    """Share of time in which requests waited and none was processed."""
 
 
 def figures(run: Run) -> Figures:
@@ -98,7 +98,7 @@ def jain(values: Sequence[float]) -> float:
 
 
 def stalled_s(requests: Sequence[Request], end: Instant) -> Seconds:
-    """How long somebody waited while no server worked."""
+    """How long requests waited while none was processed."""
     changes: list[tuple[Instant, int, int]] = []
     for request in requests:
         changes.append((request.arrived, 1, 0))

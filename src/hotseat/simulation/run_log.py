@@ -1,4 +1,4 @@
-"""What the house writes down while it plays a trace: every request and every process life, with their times."""
+"""The record of a simulation: every request and every process with their times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Request:
-    """One request and its times; None: that never happened."""
+    """A time is None if it never came."""
 
     ticket: TicketId
     client: str
@@ -20,17 +20,17 @@ class Request:
     arrived: Instant
     started: Instant | None = None
     finished: Instant | None = None
-    """When its answer was complete; None for those who were refused, cut or left waiting."""
+    """End of the response; None if it was refused, cut or left waiting."""
 
 
 @dataclass(slots=True)
 class Stay:
-    """One process life of a model."""
+    """One process of a model."""
 
     model: ModelName
     launch: LaunchId
     asked: Instant
-    """When the decider wanted it; a busy disk may let it wait."""
+    """When the scheduler asked for it; it may wait for the disk."""
     ready: Instant | None = None
     draining: Instant | None = None
     stopping: Instant | None = None
@@ -39,7 +39,5 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of a trace."""
-
     requests: tuple[Request, ...]
     stays: tuple[Stay, ...]

@@ -1,4 +1,4 @@
-"""From a trace to what the scheduler knows: a catalog with the trace's models and memory."""
+"""Builds a catalog from the models and the memory of a trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_PROCESS = LaunchRecipe(argv=("simulated",), proxy="http://simulated")
 
 
 def catalog_of(trace: Trace, policy: Policy | None = None) -> Catalog:
-    """What the trace says may run. Memory decides who runs beside whom; without it, groups do."""
+    """Memory decides which models run together; without memory, groups do."""
     budgets = budgets_of(trace)
     specs = [spec_of(model, budgets) for model in trace.models]
     groups = (
@@ -43,7 +43,7 @@ def with_patience(catalog: Catalog, patience: float) -> Catalog:
 
 
 def with_memory(catalog: Catalog, devices: Mapping[str, Bytes]) -> Catalog:
-    """The same house with these devices as large as that. An empty name means the first device."""
+    """A copy with these device sizes. An empty name means the first device."""
     first = next(iter(catalog.budgets), place(FIRST_DEVICE))
     changed = {place(device) if device else first: bytes_ for device, bytes_ in devices.items()}
     groups = replace(catalog.groups, default=TOGETHER)

@@ -1,8 +1,8 @@
-"""A house on a virtual clock: it plays clients and model servers to a decider, and writes down what became of each.
+"""Runs clients and model servers of a trace against a scheduler on a virtual clock, and records each request.
 
 The decider is the production scheduler, or any other with the same `handle`. Starts take `load`, stops take `stop`,
-requests take `service` and at most `slots` of them run at a time. Loads share one disk, so they take place one after
-the other unless told otherwise. Nothing is left to chance: the same trace gives the same run.
+requests take `service` and at most `slots` of them run at a time. Loads share one disk, so they run one after the other
+by default. The simulation is deterministic: the same trace gives the same run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hotseat.simulation.trace import Job, Model, Trace
 
 PATIENCE = 1000
-"""How often a decider may want to be woken in the same moment: more often it goes round in circles."""
+"""How often a decider may be woken at the same time before that counts as an endless loop."""
 
 NOWHERE = Upstream(Address("simulated", 0))
 
@@ -51,11 +51,11 @@ class Decider(Protocol):
     def handle(self, event: Event, now: Instant) -> list[Command]: ...
 
     def draining_since(self, model: ModelName, now: Instant) -> Instant | None:
-        """Since when it takes no new request and only lets the others finish; None: it does not drain."""
+        """Since when the model drains; None: it does not."""
 
 
 class Turns:
-    """The production scheduler as the house asks it."""
+    """The production scheduler as a Decider."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.handle = scheduler.handle
@@ -68,7 +68,7 @@ class Turns:
 
 @dataclass(slots=True)
 class Server:
-    """A model's server at work: what it was given and how much of it runs."""
+    """A simulated model server and its requests."""
 
     physics: Model
     stay: Stay | None = None
@@ -81,11 +81,11 @@ class Server:
 
 
 class Standstill(AssertionError):
-    """The decider asks to be woken again and again at the same moment."""
+    """The decider asks to be woken at the same time endlessly."""
 
 
 def play(trace: Trace, decider: Decider, loads_at_a_time: int = 1) -> Run:
-    """Play the whole trace to the decider; returns when nothing more can happen."""
+    """Simulate the whole trace; returns when no event is left."""
     return House(trace, decider, loads_at_a_time).run()
 
 
@@ -100,7 +100,7 @@ class House:
         self._alarm: Instant | None = None
         self._last_rung: Instant | None = None
         self._rung = 0
-        """How often the alarm rang in this moment."""
+        """How often the alarm rang at this time."""
         self._owners: list[Replay] = []
         self._requests: list[Request] = []
         self._stays: list[Stay] = []
@@ -117,7 +117,7 @@ class House:
         return Run(tuple(self._requests), tuple(self._stays))
 
     def _at(self, when: Instant, happens: Callable[..., None], *about: Any) -> None:
-        # The number keeps things of the same moment in the order they were foreseen. Any: each takes its own.
+        # The number keeps simultaneous events in order. Any: each callback has its own arguments.
         self._numbers += 1
         heapq.heappush(self._coming, (when, self._numbers, happens, about))
 
@@ -135,7 +135,7 @@ class House:
         self._tell(RequestArrived(ticket, request.model, ClientId(request.client)))
 
     def _leaves(self, request: Request) -> None:
-        """However it ended, its client goes on."""
+        """Its client continues, however the request ended."""
         owner = self._owners[request.ticket]
         self._ask_next(owner, owner.after(self._now))
 
@@ -163,7 +163,7 @@ class House:
         self._leaves(request)
 
     def _note_draining(self, server: Server) -> None:
-        """Draining is no command, so it is looked for; a drain ends with the last request, so then is early enough."""
+        """No command announces draining, so ask for it; a drain ends with the last request, so this is soon enough."""
         if server.stay and not server.is_busy:
             server.stay.draining = self._decider.draining_since(server.stay.model, self._now)
 
@@ -181,7 +181,7 @@ class House:
             self._at(self._now + self._servers[stay.model].physics.load, self._loaded, stay)
 
     def _loaded(self, stay: Stay) -> None:
-        if stay not in self._loading:  # it was given up meanwhile
+        if stay not in self._loading:  # it was abandoned
             return
         self._loading.remove(stay)
         stay.ready = self._now
@@ -206,7 +206,7 @@ class House:
         self._servers[stay.model].stay = None
         self._tell(UpstreamExited(stay.model, stay.launch, "stopped as asked"))
 
-    # Facts and decisions
+    # Events and commands
 
     def _tell(self, event: Event) -> None:
         for command in self._decider.handle(event, self._now):
@@ -226,14 +226,14 @@ class House:
                 self._alarm = when
                 self._at(max(when, self._now), self._rings, when)
             case ReportSwap() | ReadAhead() | StopReading():
-                pass  # nobody reads the log here, and there are no files
+                pass  # no log, no files
             case Confirm() | Cut() | PutToSleep() | WakeUp():
                 raise AssertionError(f"nobody operates this house and no server sleeps in it, yet: {command}")
             case _:
                 assert_never(command)
 
     def _rings(self, when: Instant) -> None:
-        if when != self._alarm:  # another wish has replaced it
+        if when != self._alarm:  # it was replaced
             return
         self._alarm = None
         self._rung = self._rung + 1 if self._now == self._last_rung else 0

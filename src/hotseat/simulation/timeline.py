@@ -1,6 +1,6 @@
-"""A run as a picture: a lane per model with its loads, stays and drains, and a tick for every request.
+"""A run as an SVG: a lane per model with its loads, ready times and drains, and a tick per request.
 
-Plain SVG without scripts or fonts of its own; it follows the reader's light or dark scheme.
+No scripts and no embedded fonts; it follows the reader's light or dark scheme.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Scale:
 
 
 def timeline(runs: Sequence[tuple[str, Run]]) -> str:
-    """The runs below each other on one scale, each under its heading."""
+    """The runs below each other on one time scale."""
     scale = Scale(max([1.0, *(end_of(run) for _, run in runs)]))
     parts: list[str] = []
     top = LEGEND
@@ -71,7 +71,7 @@ def end_of(run: Run) -> Instant:
 
 
 def lanes_of(run: Run) -> list[ModelName]:
-    """Every model that was loaded or asked for, in the order of its first appearance."""
+    """Every model that was loaded or requested, in order of appearance."""
     seen = [(stay.asked, stay.model) for stay in run.stays]
     seen += [(request.arrived, request.model) for request in run.requests]
     return list(dict.fromkeys(model for _, model in sorted(seen)))
@@ -135,7 +135,7 @@ def bars(stay: Stay, y: int, scale: Scale, end_of_run: Instant) -> Iterator[str]
 
 
 def phases(stay: Stay, end: Instant) -> Iterator[tuple[str, Instant, Instant]]:
-    """Each phase with its beginning and end; what had not ended then ends with the run."""
+    """Each phase with start and end; the last one may end with the run."""
     marks = [
         ("loading", stay.asked),
         ("ready", stay.ready),

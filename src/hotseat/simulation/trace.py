@@ -6,9 +6,9 @@
     {"t": "closed", "client": "ag1", "start": 0, "steps": [[0.5, "A", 3.0], [0.5, "B", 2.2]]}
     {"t": "pool", "client": "batch", "start": 0, "width": 8, "jobs": [["B", 6.0]]}
 
-An open client asks at fixed times. A closed one thinks, asks and waits for its answer before it thinks again: played
-back at its recorded times it would hide all thrash. A pool is `width` workers on a common list. Times are seconds,
-sizes GiB. `group` and `scheduler` lines say what a configuration says; without them all is as by default.
+An open client sends at fixed times. A closed one thinks, sends and waits for the response before it thinks again:
+replayed at its recorded times it would hide thrashing. A pool is `width` workers on a common list. Times are in
+seconds, sizes in GiB. `group` and `scheduler` lines correspond to the configuration and have the same defaults.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIRST_DEVICE = "gpu0"
 
 
 class Record(msgspec.Struct, frozen=True, tag_field="t", tag=str.lower, forbid_unknown_fields=True, omit_defaults=True):
-    """One line. What it does not know it refuses, so that a typing error is no silent change of the scenario."""
+    """One line. Unknown fields are refused, so that a typo does not silently change the scenario."""
 
 
 class Model(Record, frozen=True):
@@ -40,9 +40,9 @@ class Model(Record, frozen=True):
     load: S
     stop: S = 1.0
     slots: AtLeastOne | None = None
-    """How many requests its server works on at a time; None: as many as come."""
+    """Concurrent requests of its server; None: no limit."""
     size: GiB | dict[str, GiB] | None = None
-    """On the first device, or per device; None: it takes the whole first device."""
+    """On the first device, or per device; None: the whole first device."""
     ttl: S | None = None
     urgency: Annotated[float, msgspec.Meta(gt=0)] = 1.0
     pinned: bool = False
@@ -61,7 +61,7 @@ class Group(Record, frozen=True):
 
 
 class Scheduler(Record, frozen=True, omit_defaults=False):
-    """Always written out: a recording must mean the same when the defaults have changed."""
+    """Always written out: a recording must keep its meaning when defaults change."""
 
     patience: Annotated[float, msgspec.Meta(ge=0)] = 2.0
     max_queue: AtLeastOne = 512
@@ -113,13 +113,13 @@ class Trace:
     models: tuple[Model, ...]
     clients: tuple[Client, ...]
     memory: Memory | None = None
-    """None: no memory is counted, and models in no group run one at a time."""
+    """None: memory is not counted, and models in no group run one at a time."""
     groups: tuple[Group, ...] = ()
     scheduler: Scheduler = AS_BY_DEFAULT
 
 
 class TraceError(HotseatError):
-    """A trace that cannot be played, with every complaint and its line."""
+    """An invalid trace, with every problem and its line."""
 
     code = "bad_trace"
 
@@ -129,7 +129,7 @@ class TraceError(HotseatError):
 
 
 def parse(text: str) -> Trace:
-    """The trace in `text`; TraceError names every line that is wrong. Empty lines and `#` lines are skipped."""
+    """Parse a trace; TraceError lists every invalid line. Empty lines and `#` lines are skipped."""
     complaints: list[str] = []
     lines = list(_decoded(text, complaints))
     complaints += [] if complaints else _contradictions(lines)
@@ -156,7 +156,6 @@ def write(trace: Trace) -> str:
 
 
 def jobs_of(client: Client) -> Iterator[Job]:
-    """What a client asks for, in order."""
     match client:
         case Open():
             yield Job(client.model, client.service)
@@ -168,7 +167,7 @@ def jobs_of(client: Client) -> Iterator[Job]:
             assert_never(client)
 
 
-# Complaints
+# Problems
 
 
 def _decoded(text: str, complaints: list[str]) -> Iterator[tuple[int, Line]]:
@@ -190,7 +189,7 @@ def _in_words(error: msgspec.DecodeError) -> str:
 
 
 def _contradictions(lines: list[tuple[int, Line]]) -> list[str]:
-    """What no line shows by itself."""
+    """Problems that involve several lines."""
     first: dict[tuple[type[Line], str], int] = {}
     found = []
     for number, line in lines:
@@ -206,7 +205,7 @@ def _contradictions(lines: list[tuple[int, Line]]) -> list[str]:
 
 
 def _said_once(line: Line) -> str:
-    """By which words two lines would contradict each other; empty where they may stand side by side."""
+    """What only one line may define; empty if repetition is allowed."""
     match line:
         case Model():
             return f"model {line.name}"

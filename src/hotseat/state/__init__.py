@@ -1,1 +1,1 @@
-"""What is remembered across restarts."""
+"""What is kept across restarts."""

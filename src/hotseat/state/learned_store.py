@@ -1,8 +1,7 @@
-"""What was learned and should outlive the process, in one JSON file: a section for each room that learns something.
+"""Learned figures that are kept across restarts, in one JSON file with a section per part that learns.
 
-Nothing here is precious. A fact that is lost is learned again, so nothing waits for the disk, and a file that cannot
-be read counts as an empty one and is set aside when there is something to write. Several hotseats may share the file:
-each writes single facts into what it finds.
+Nothing here is essential. A lost figure is learned again, so nothing waits for the disk, and an unreadable file counts
+as empty and is set aside before the next write. Several hotseats may share the file: each updates only its own entries.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEARNED = "learned.json"
-"""The file, in the state directory."""
+"""In the state directory."""
 FORMAT = 1
 LARGEST = 64 << 20
-"""Bytes; what we write is some ten thousand."""
+"""Bytes; a usual file has some ten thousand."""
 MOST = 200
-"""Facts in a section; those that were not renewed for longest are forgotten first."""
+"""Entries in a section; the least recently updated are dropped first."""
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:
-    """Where a program may keep such things: systemd's choice, else the desktop's, else the usual place."""
+    """The state directory: systemd's, else XDG_STATE_HOME, else ~/.local/state."""
     if given := environ.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
     usual = Path(environ.get("HOME", "/")) / ".local/state"
@@ -44,13 +43,13 @@ class Keeper:
         self._path = path
         self._said: set[str] = set()
         self._is_unreadable = False
-        """Is what is there now something that we must not write over?"""
+        """The current file must not be overwritten."""
 
     def section(self, name: str) -> Section:
         return Section(self, name)
 
     def read(self) -> dict[str, Any]:
-        """Everything that is kept; nothing where there is no such file, or none that we understand."""
+        """The whole file; empty if it is missing or not readable."""
         self._is_unreadable = False
         try:
             return _read(self._path)
@@ -62,7 +61,7 @@ class Keeper:
         return {"format": FORMAT}
 
     def write(self, kept: dict[str, Any]) -> None:
-        """Readers see the old file or the new one, never half of one."""
+        """Atomic: readers see the old file or the new one."""
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,21 +75,21 @@ class Keeper:
                 beside.unlink()
 
     def _set_aside_unreadable(self) -> None:
-        """Somebody may want to look at it, or a newer hotseat to read it; the one set aside before is given up."""
+        """Keeps it for inspection or for a newer hotseat; replaces an older one that was set aside."""
         if self._is_unreadable and not self._path.is_dir():
             aside = self._path.with_name(f"{self._path.name}.unreadable")
             self._path.replace(aside)
             log.warning("the unreadable file was set aside file=%s", aside)
 
     def _warn(self, sentence: str, reason: str) -> None:
-        """Once is enough: nothing depends on it."""
+        """Log once: nothing depends on it."""
         if sentence not in self._said:
             log.warning(sentence, self._path, reason)
         self._said.add(sentence)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What is kept there; OSError or ValueError says what is in the way, and nobody waits for a pipe."""
+    """OSError or ValueError if it cannot be read; never blocks on a pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as opened:
         status = os.fstat(descriptor)
@@ -103,7 +102,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 class Section:
-    """The facts of one room, by key. A fact is anything that JSON can hold."""
+    """The entries of one part, by key. An entry is any JSON value."""
 
     def __init__(self, keeper: Keeper, name: str) -> None:
         self._keeper, self._name = keeper, name
@@ -115,7 +114,7 @@ class Section:
         self.keep_all({key: fact})
 
     def keep_all(self, renewed: Mapping[str, Any]) -> None:
-        """Replace these facts; the others stay as they are in the file now."""
+        """Replace these entries; others stay as they are in the file now."""
         kept = self._keeper.read()
         facts = self._facts_in(kept)
         for key, fact in renewed.items():

@@ -1,4 +1,4 @@
-"""Keeps what the scheduler learned across restarts: load times and habits, now and then and at the end."""
+"""Keeps the scheduler's learned figures across restarts: saved from time to time and at shutdown."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class HabitKeeper:
         self._saved_at: Instant = float("-inf")
 
     def recall(self) -> None:
-        """Believe what an earlier run wrote down, if it did."""
+        """Restore what an earlier run saved."""
         self._habits.adopt(self._section.recall())
 
     def watch(self, entry: Entry) -> None:
-        """A load and a wake teach most; give this to `Journal.listen`."""
+        """A listener of the journal: saves after loads and wakes, which add most."""
         if isinstance(entry.event, UpstreamReady | UpstreamAwake) and self._clock() - self._saved_at >= BETWEEN_SAVES_S:
             self.save()
 
     def save(self) -> None:
-        """What another configuration learned of other models stays."""
+        """Figures of models in other configurations stay."""
         self._saved_at = self._clock()
         self._section.keep_all(self._habits.export())
