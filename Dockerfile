@@ -1,4 +1,4 @@
-# hotseat and Debian's llama-server in one image; docs/howto/compose.md tells how to use it.
+# hotseat and Debian's llama-server in one image; docs/howto/compose.md explains how to use it.
 # Debian 14 (forky) is the first release that has llama.cpp.
 
 FROM debian:forky-slim AS build
@@ -35,6 +35,6 @@ VOLUME /var/lib/hotseat
 EXPOSE 8080
 HEALTHCHECK --interval=15s --timeout=5s --start-period=30s \
   CMD ["curl", "-fsS", "http://127.0.0.1:8080/hotseat/ready"]
-# No init in front: hotseat forwards signals, and its guard reaps every process that a model server leaves behind.
+# No separate init: hotseat forwards signals, and its guard reaps every process that a model server leaves behind.
 ENTRYPOINT ["hotseat"]
 CMD ["serve", "--config", "/etc/hotseat/config.yaml", "--listen", "0.0.0.0:8080"]

@@ -1,4 +1,4 @@
-"""Links of the documentation work, and generated pages are up to date. test_pages.py runs its commands."""
+"""Links in the documentation work, and generated pages are current. test_pages.py runs the commands of the pages."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def all_pages() -> list[Path]:
 
 
 @pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link of a page leads to a file of the repository."""
+def test_relative_links_point_to_files(page: Path) -> None:
+    """Every relative link of a page points to a file of the repository."""
     targets = [target.partition("#")[0] for target in LINK.findall(page.read_text()) if "://" not in target]
 
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
 
 
 @pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_tests_that_are_named_exist(page: Path) -> None:
+def test_named_tests_exist(page: Path) -> None:
     """Every test that a page names exists."""
     named = NAMED_TEST.findall(page.read_text())
 
@@ -41,7 +41,7 @@ def test_tests_that_are_named_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", pages())
-def test_generated_pages_are_fresh(name: str) -> None:
+def test_generated_pages_are_current(name: str) -> None:
     """A page that is generated from the code matches the code."""
     assert (DOCS / name).read_text() == pages()[name], "run `just docs`"
 
@@ -57,8 +57,8 @@ def test_every_dependency_is_argued_for() -> None:
     assert names - argued == set()
 
 
-def test_every_warning_has_a_paragraph() -> None:
-    """Each warning and error that hotseat can log is explained in the how-to."""
+def test_every_warning_is_explained() -> None:
+    """The log messages page explains each warning and error that hotseat can log."""
     explained = (DOCS / "howto/log-messages.md").read_text()
     sources = "\n".join(path.read_text() for path in sorted((REPOSITORY / "src").rglob("*.py")))
     logged = re.findall(r'log\.(?:warning|error|exception|critical)\(\s*"([^"%=]+?)[ :,]*(?: \w+=|%|")', sources)
@@ -67,6 +67,6 @@ def test_every_warning_has_a_paragraph() -> None:
     assert [sentence for sentence in logged if f"`{sentence}" not in explained] == []
 
 
-def test_the_command_is_the_installed_one() -> None:
-    """The program under test is installed beside the interpreter that runs the tests."""
+def test_the_installed_program_is_tested() -> None:
+    """The program under test is installed in the environment that runs the tests."""
     assert PROGRAM.exists(), f"install hotseat into the environment of {sys.executable}: `just setup`"
