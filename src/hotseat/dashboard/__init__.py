@@ -1,6 +1,6 @@
-"""The web interface: files that a browser runs, made from dashboard/ by `just dashboard`.
+"""Serves the dashboard: files built from dashboard/ by `just dashboard`.
 
-It knows nothing of the house. What it shows it asks of the public API, like any other client.
+It uses only the public API, like any other client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ASSETS = Path(__file__).parent / "assets"
 
-# Nothing inline, nothing from elsewhere: what a model or a log says can only ever be text.
+# Nothing inline, nothing from other origins: what a model or a log says can only ever be text.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -36,16 +36,15 @@ router = APIRouter(include_in_schema=False)
 
 
 def add_to(app: FastAPI) -> None:
-    """Serve the dashboard at /hotseat/ui/."""
     app.include_router(router)
     app.mount("/hotseat/ui", Files(directory=ASSETS, html=True))
 
 
-# The relay sends only browsers that navigate here; to everybody else these paths are the model server's.
+# The relay routes only browsers that navigate here; for all other clients these paths are the model server's.
 @router.get("/")
 @router.get("/ui")
 async def lead_to_the_dashboard() -> RedirectResponse:
-    # Relative, because a reverse proxy may have put something in front of our paths.
+    # Relative, because a reverse proxy may have added a prefix to our paths.
     return RedirectResponse("hotseat/ui/")
 
 
@@ -55,7 +54,7 @@ async def add_the_slash() -> RedirectResponse:
 
 
 class Files(StaticFiles):
-    """A file whose name holds its own checksum never changes; the page that names them is asked for each time."""
+    """A file with its checksum in its name never changes; the page that names them is revalidated each time."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
