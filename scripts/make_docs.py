@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the pages of docs/ that are made from the code, so that they cannot lie. `just docs`; a test compares them."""
+"""Writes the pages of docs/ that are generated from the code. `just docs`; a test compares them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def configuration() -> str:
     for path, field in keys_of(Config, "", set()):
         if mark := unused(field):
             not_used.append((f"`{path}`", f"{reason(mark)}."))
-        elif field.annotation not in forms_in(field.annotation):  # what only holds keys says nothing by itself
+        elif field.annotation not in forms_in(field.annotation):  # a key that only holds keys has no text
             used.append((f"`{path}`", default_of(field), (field.description or "").replace("\n", " ")))
     about = (
         "A YAML file; `*` stands for a name of your choice.\n"
@@ -108,12 +108,12 @@ def configuration() -> str:
 
 
 def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Iterator[tuple[str, FieldInfo]]:
-    """Every key, as a dotted path, depth first; neither what has no effect nor a form told before is entered."""
+    """Every key, as a dotted path, depth first; skips keys without effect and forms described before."""
     known = ModelForm.model_fields if form is ModelsDir else {}
     told_forms.add(form)
     for name, field in form.model_fields.items():
         if name in known:
-            continue  # a folder of models has the keys of a model, which were told before
+            continue  # a folder of models has the keys of a model, which are described before
         path = f"{prefix}{field.alias or name}"
         yield path, field
         inner = [] if unused(field) else forms_in(field.annotation)
@@ -131,7 +131,7 @@ def step_into(annotation: Any) -> str:
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """What a value may be, one by one. Any, because annotations are."""
+    """The alternatives of a type. Any, because annotations are."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return alternatives(parts[0])
@@ -171,7 +171,7 @@ def size_of(unit: str) -> int:
     return {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
 
 
-# Coming from llama-swap: a page written by hand around a table that is not
+# Migrating from llama-swap: a page with a generated table
 
 BEGIN, END = "<!-- Made from the code by `just docs` -->", "<!-- until here -->"
 
@@ -184,7 +184,7 @@ def from_llama_swap() -> str:
 
 
 def standing(row: Row) -> tuple[str, str]:
-    """How a key of llama-swap stands here, and what is different about it."""
+    """The support of a llama-swap key, and what is different about it."""
     match unused(field_at(row.key)):
         case Later(instead):
             return "not yet", f"{instead}."
@@ -203,7 +203,7 @@ def field_at(key: str) -> FieldInfo:
     return form.model_fields[form.known_keys()[last]]
 
 
-# Command line. Commands and parameters are Any: typer carries its own click, which is private.
+# Command line. Commands and parameters are Any: typer has its own click, which is private.
 
 
 def command_line() -> str:
@@ -255,7 +255,7 @@ def meaning_of(param: Any) -> str:
 
 
 def http_api() -> str:
-    # Nothing is asked of the house while it is only described.
+    # Describing the API calls nothing.
     described = document(build(cast("House", None)))
     rows = [
         (f"`{method.upper()} {path}`", operation.get("summary", ""), ", ".join(operation["responses"]))
@@ -301,7 +301,7 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "–"
 
 
-# Simulation: the how-to's commands are run, and what they say is shown
+# Simulation: runs the how-to's commands and shows their output
 
 
 def simulation() -> dict[str, str]:
