@@ -54,7 +54,7 @@ class HouseInjector(Injector):
         return self._dice.choice(list(STUBS))
 
     def _any_server(self) -> list[int]:
-        """The processes of the drawn model if it runs, else of another one that does."""
+        """The processes of a random model that runs."""
         models = [*STUBS, REAL]
         self._dice.shuffle(models)
         return next((servers for model in models if (servers := self._house.servers(model))), [])

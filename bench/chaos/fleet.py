@@ -84,7 +84,7 @@ class Fleet:
         return self.nats[0]
 
     async def wish(self, host: str, wish: Wish | None) -> None:
-        """Set an operator's order and retry until NATS accepts it; None withdraws it."""
+        """Set an operator's order; None withdraws it."""
         store = JetStream(FleetSettings(tuple(server.url for server in self.nats), HostName("operator")))
         store.open()
         try:

@@ -58,7 +58,7 @@ class FleetRun(Run):
         ahead = f"{self._houses[-1].name} is a day ahead" if self._fleet.has_skew else "all the same"
         self._notes.append(f"monotonic clocks: {ahead}")
 
-    # Before: the messages between idle hosts
+    # Before: messages between hosts under light and heavy load
 
     async def _calm(self) -> AsyncIterator[str]:
         await asyncio.gather(*(self._asks("red", house) for house in self._houses))
