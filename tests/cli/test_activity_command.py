@@ -48,7 +48,7 @@ async def test_one_model_can_be_asked_for(desk: Desk) -> None:
 
 
 async def test_what_is_older_is_left_out(desk: Desk) -> None:
-    """An invalid duration is an error."""
+    """--since limits the age; an invalid duration is an error."""
     finish(desk, "qwen")
 
     assert json.loads((await desk.type("activity", "--since", "0s", "--json")).out)["requests"] == []

@@ -150,7 +150,7 @@ async def test_why_names_the_other_hosts(gpu1: Desk, fleet: Company) -> None:
 
 
 async def test_a_host_that_is_alone_says_what_to_do(desk: Desk) -> None:
-    """The message says how to join one."""
+    """The message says that there is no fleet to show."""
     said = await desk.type("fleet", "status")
 
     assert said.code == 1
