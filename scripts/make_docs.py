@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the pages of docs/ that are generated from the code. `just docs`; a test compares them."""
+"""Generate the pages of docs/ that describe the code (`just docs`). A test checks that they are up to date."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def configuration() -> str:
     for path, field in keys_of(Config, "", set()):
         if mark := unused(field):
             not_used.append((f"`{path}`", f"{reason(mark)}."))
-        elif field.annotation not in forms_in(field.annotation):  # a key that only holds keys has no text
+        elif field.annotation not in forms_in(field.annotation):  # a key that only groups others has no row
             used.append((f"`{path}`", default_of(field), (field.description or "").replace("\n", " ")))
     about = (
         "A YAML file; `*` stands for a name of your choice.\n"
@@ -108,12 +108,12 @@ def configuration() -> str:
 
 
 def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Iterator[tuple[str, FieldInfo]]:
-    """Every key, as a dotted path, depth first; skips keys without effect and forms described before."""
+    """Every key, as a dotted path, depth first; keys without effect and forms already listed are not entered."""
     known = ModelForm.model_fields if form is ModelsDir else {}
     told_forms.add(form)
     for name, field in form.model_fields.items():
         if name in known:
-            continue  # a folder of models has the keys of a model, which are described before
+            continue  # a folder of models has the keys of a model, which are already listed
         path = f"{prefix}{field.alias or name}"
         yield path, field
         inner = [] if unused(field) else forms_in(field.annotation)
@@ -131,7 +131,7 @@ def step_into(annotation: Any) -> str:
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """The alternatives of a type. Any, because annotations are."""
+    """The members of a union type. Any, because annotations are."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return alternatives(parts[0])
@@ -171,7 +171,7 @@ def size_of(unit: str) -> int:
     return {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
 
 
-# Migrating from llama-swap: a page with a generated table
+# Migration from llama-swap: a handwritten page around a generated table
 
 BEGIN, END = "<!-- Made from the code by `just docs` -->", "<!-- until here -->"
 
@@ -184,7 +184,7 @@ def from_llama_swap() -> str:
 
 
 def standing(row: Row) -> tuple[str, str]:
-    """The support of a llama-swap key, and what is different about it."""
+    """How hotseat treats a key of llama-swap, and what is different."""
     match unused(field_at(row.key)):
         case Later(instead):
             return "not yet", f"{instead}."
@@ -255,7 +255,7 @@ def meaning_of(param: Any) -> str:
 
 
 def http_api() -> str:
-    # Describing the API calls nothing.
+    # Describing the routes calls none of them.
     described = document(build(cast("House", None)))
     rows = [
         (f"`{method.upper()} {path}`", operation.get("summary", ""), ", ".join(operation["responses"]))

@@ -142,7 +142,7 @@ class Renewal:
         now = self.settings
         if settings.listen != now.listen:
             log.warning("listen takes effect at the next start only listen=%r", settings.listen)
-        if settings.fleet != now.fleet:  # the fleet has a secret, so its value is not logged
+        if settings.fleet != now.fleet:  # it has a secret, so it is not shown
             log.warning("fleet takes effect at the next start only")
         return replace(settings, listen=now.listen, fleet=now.fleet)
 

@@ -1,6 +1,6 @@
-"""Serves the dashboard: files built from dashboard/ by `just dashboard`.
+"""Serves the web dashboard, which `just dashboard` builds from dashboard/ into assets/.
 
-It uses only the public API, like any other client.
+The dashboard runs in the browser and uses the public API only, like any other client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ASSETS = Path(__file__).parent / "assets"
 
-# Nothing inline, nothing from other origins: what a model or a log says can only ever be text.
+# No inline code and nothing from other origins, so that text from models and logs cannot run as code.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -40,11 +40,11 @@ def add_to(app: FastAPI) -> None:
     app.mount("/hotseat/ui", Files(directory=ASSETS, html=True))
 
 
-# The relay routes only browsers that navigate here; for all other clients these paths are the model server's.
+# The relay routes only browser navigations here; for all other requests these paths belong to the model server.
 @router.get("/")
 @router.get("/ui")
 async def lead_to_the_dashboard() -> RedirectResponse:
-    # Relative, because a reverse proxy may have added a prefix to our paths.
+    # Relative, because a reverse proxy may add a path prefix.
     return RedirectResponse("hotseat/ui/")
 
 
@@ -54,7 +54,7 @@ async def add_the_slash() -> RedirectResponse:
 
 
 class Files(StaticFiles):
-    """A file with its checksum in its name never changes; the page that names them is revalidated each time."""
+    """Files whose names contain a hash are cached forever; index.html is revalidated each time."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)

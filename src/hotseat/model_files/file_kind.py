@@ -25,9 +25,9 @@ EMBEDDERS |= {"eurobert", "gemma-embedding", "t5encoder", "roberta", "xlm-robert
 RANK = 4
 """llama.cpp's number for pooling that ranks documents."""
 CLASSIFIERS = ("cls.weight", "cls.output.weight")
-"""Tensors that only a reranker has; older files have no other indication."""
+"""Tensors that only a reranker has; older files have no other sign."""
 KINDS = {"adapter": "an adapter", "imatrix": "a table for quantising", "vocab": "a vocabulary only"}
-"""Values of general.type that are not models."""
+"""Values of general.type that are no model."""
 
 QUANT = re.compile(
     r"(?i)(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|FP16|MXFP4(?:_MOE)?|NVFP4))(?=$|[-._])"
