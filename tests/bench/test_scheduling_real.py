@@ -1,4 +1,4 @@
-"""The simulator is true: the same trace through the real proxy, with real processes, goes the same way."""
+"""The simulator is accurate: the same trace through the real proxy, with real processes, gives the same results."""
 
 from __future__ import annotations
 
