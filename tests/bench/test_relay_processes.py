@@ -1,4 +1,4 @@
-"""The processes of a measurement are measured without model servers, and are ended in any state."""
+"""What the measurement starts is weighed without the model servers, and is ended whatever state it is in."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_paused_service_ends_with_its_children(tmp_path: Path) -> None:
 
 
 def test_the_time_that_a_host_gives_to_others_is_told() -> None:
-    """It is a share of the total time of all processors."""
+    """As a share of all there was, whoever had it."""
     before, after = [50, 0, 10, 900, 0, 0, 0, 40], [80, 0, 20, 940, 0, 0, 0, 60]
     with patch("bench.relay.processes.spent", side_effect=[before, after]):
         assert Share().stolen() == pytest.approx(0.2)
@@ -42,7 +42,7 @@ def test_the_time_that_a_host_gives_to_others_is_told() -> None:
 
 
 def test_a_model_server_is_no_part_of_its_proxy(tmp_path: Path) -> None:
-    """A proxy's upstream is neither paused nor measured with it, but ends with it."""
+    """What a proxy starts as its upstream is neither paused nor weighed with it, yet ends with it."""
     (tmp_path / "upstream").symlink_to("/bin/sleep")
     script = f"sleep 1000 & {tmp_path}/upstream 1000 & wait"
     with Service("proxy", ["sh", "-c", script], tmp_path / "log") as service:
@@ -59,7 +59,7 @@ def test_a_model_server_is_no_part_of_its_proxy(tmp_path: Path) -> None:
 
 
 def test_a_dead_service_tells_its_last_words(tmp_path: Path) -> None:
-    """The error names the process, its exit code and its output."""
+    """A failure says who died, how, and what it printed."""
     with Service("proxy", ["sh", "-c", "echo no such port; exit 3"], tmp_path / "log") as service:
         wait_for("it did not end", lambda: state(service.pid) == b"Z")
 

@@ -1,4 +1,4 @@
-"""Tables, page and chart show what was measured and nothing else."""
+"""Tables, page and chart say what was measured and nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = Table("Requests", "About.", (COLUMN, Column("128", "unary-128", "cpu_us"
 
 
 def test_a_figure_is_written_with_its_spread() -> None:
-    """The spread is left out if there is none, and a missing figure is a dash."""
+    """The spread is left out where there is none, and what is missing is a dash."""
     assert COLUMN.text(Figure(1217.25, 1200.0, 1234.5)) == "1,217 [1,200–1,234]"
     assert COLUMN.text(Figure(20.0, 20.0, 20.0)) == "20"
     assert Column("ms", "x", "cpu_us", 1e-3, 1).text(Figure(6250.0, 6250.0, 6250.0)) == "6.2"
@@ -36,7 +36,7 @@ def test_a_figure_is_written_with_its_spread() -> None:
 
 
 def test_columns_of_unmeasured_cells_are_left_out() -> None:
-    """A run of some cells gives narrower tables, and none for cells that were left out altogether."""
+    """A run of some cells gives narrower tables, and none for what was left out altogether."""
     rows = TABLE.rows(Figures(SAMPLES), TITLES)
 
     assert rows == [["", "CPU-µs"], ["nginx & co", "20"], ["hotseat", "1,217 [1,200–1,234]"]]
@@ -44,7 +44,7 @@ def test_columns_of_unmeasured_cells_are_left_out() -> None:
 
 
 def test_tables_line_up() -> None:
-    """On a terminal columns are aligned; in Markdown every row has as many cells as the head."""
+    """On a terminal every column begins at one place; in Markdown every row has as many cells as the head."""
     rows = [["", "CPU"], ["nginx", "20"]]
 
     assert plain(rows) == "       CPU\nnginx  20"
@@ -59,7 +59,7 @@ def test_every_column_and_panel_is_about_something_that_is_measured() -> None:
 
 
 def test_a_record_survives_its_file(tmp_path: Path) -> None:
-    """JSON is read back as it was written."""
+    """What is written to JSON is read back as it was."""
     record = Record("2026-01-01", "a machine", {"nginx": "1.2"}, 2, 60.0, SAMPLES)
     record.write(tmp_path / "run.json")
 
@@ -67,7 +67,7 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_runs_are_joined_round_after_round() -> None:
-    """Rounds of the runs stay separate, and durations add up."""
+    """No round of one is taken for a round of the other, and times count as long as they took."""
     first = Record("2026-01-01", "a machine", {"nginx": "1.2"}, 2, 60.0, SAMPLES, 0.1)
     later = Record("2026-01-01", "a machine", {"go": "1"}, 3, 180.0, SAMPLES[:1], 0.2)
     both = joined(first, later)
@@ -79,7 +79,7 @@ def test_runs_are_joined_round_after_round() -> None:
 
 
 def test_the_page_tells_figures_promises_and_conditions() -> None:
-    """The page has the tables, each promise about them, the machine and the versions."""
+    """A reader finds the tables of what was measured, each promise about it, the machine and the versions."""
     text = page(Record("2026-01-01", "a machine", {"nginx": "1.2"}, 2, 60.0, SAMPLES, 0.031), Figures(SAMPLES))
 
     assert "| hotseat, all duties | 1,217 [1,200–1,234] |" in text

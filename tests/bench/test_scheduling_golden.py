@@ -1,4 +1,4 @@
-"""The scheduler decides as it did when the golden file was written."""
+"""The scheduler decides as it did when its figures were last written down."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ pytestmark = pytest.mark.uncounted
 
 @pytest.mark.parametrize("cell", cells(), ids=key)
 def test_a_scenario_has_its_golden_numbers(cell: Cell) -> None:
-    """After an intended change, `just bench-scheduling --golden` writes the file, and its diff shows the effect."""
+    """Whoever changes a decision on purpose runs `just bench-scheduling --golden` and sees in the diff what it did."""
     assert numbers(cell) == pytest.approx(read_golden()[key(cell)], rel=TOLERANCE)
 
 
 def test_no_golden_number_is_left_over() -> None:
-    """Every number in the file is compared."""
+    """Every number that is kept is also compared."""
     assert list(read_golden()) == [key(cell) for cell in cells()]

@@ -1,4 +1,4 @@
-"""The exact optimum is correct where it can be computed by hand, and no policy beats it."""
+"""The exact optimum is right where it can be worked out by hand, and nobody beats it."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def test_the_optimum_waits_where_waiting_is_cheaper() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_nobody_beats_the_optimum(seed: int) -> None:
-    """Every policy's total latency is at least the optimum's."""
+    """Every decider's total latency is at least the optimum's."""
     assert min(compared(instance(Random(seed)))) >= 1 - 1e-9

@@ -1,4 +1,4 @@
-"""The policies of other programs and the simulator agree with independently computed figures."""
+"""The rules of others, and the house that plays them, agree with figures worked out independently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulator is accurate: the same trace through the real proxy, with real processes, gives the same results."""
+"""The simulator is true: the same trace through the real proxy, with real processes, goes the same way."""
 
 from __future__ import annotations
 

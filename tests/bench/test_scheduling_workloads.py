@@ -1,4 +1,4 @@
-"""Properties of every scenario, with any policy."""
+"""What every scenario must have, whoever decides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_scenario_is_a_valid_trace(scenario: str) -> None:
-    """It can be written to a file and replayed with `hotseat simulate`."""
+    """It can be written to a file and played with `hotseat simulate`."""
     trace = SCENARIOS[scenario](1)
 
     assert parse(write(trace)) == trace
@@ -41,7 +41,7 @@ def test_room_for_one_is_true(name: str) -> None:
 @pytest.mark.parametrize("rule", ["turns", "fifo", "collate", "ollama"])
 @pytest.mark.parametrize("scenario", ["d", "f2", "mix", "crowd"])
 def test_memory_is_never_exceeded(scenario: str, rule: str) -> None:
-    """At every start, all running processes fit together; and every request is served in the end."""
+    """At every start, all that has a process fits together; and everybody is served in the end."""
     trace = SCENARIOS[scenario](1)
     run = play(trace, decider(rule, trace))
 

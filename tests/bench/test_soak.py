@@ -1,4 +1,4 @@
-"""The soak's checks report growth and ignore fluctuation."""
+"""The judge of the soak: what grows is named, what only breathes is not."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def grown(samples: list[Sample]) -> list[str]:
 
 
 def test_figures_that_breathe_hold() -> None:
-    """A megabyte up and down, a connection more or less, is no growth."""
+    """A megabyte up and down, a connection more or less."""
     assert not grown([sample(n, own_mb=60 + n % 3, open_files=30 + n % 4) for n in range(40)])
 
 
 def test_what_is_taken_at_the_start_is_no_leak() -> None:
-    """Caches fill at first; only later growth counts."""
+    """Caches fill; what counts is what comes after."""
     assert not grown([sample(n, own_mb=40 + 2 * min(n, 10)) for n in range(40)])
 
 
 def test_a_leak_is_named() -> None:
-    """Growth of memory, of open files and of latency has its own message each."""
+    """Memory, files and slowness each by its own name."""
     assert grown([sample(n, own_mb=60 + n / 2) for n in range(40)]) == ["memory of its own, MB"]
     assert grown([sample(n, open_files=30 + n) for n in range(40)]) == ["open files"]
     assert grown([sample(n, p50_ms=20 + n) for n in range(40)]) == [
@@ -36,7 +36,7 @@ def test_a_leak_is_named() -> None:
 
 
 def test_an_answer_of_the_wrong_kind_fails_the_run() -> None:
-    """This holds even if nothing grew."""
+    """Though nothing grew."""
     samples = [sample(n) for n in range(8)]
     outcome = Outcome(1, samples, {"whole answer": 8}, ["/health: 500 instead of 200"], trends(samples), 3, 0.1)
 

@@ -1,4 +1,4 @@
-"""A swap is divided into parts that add up, and the report shows what was measured and nothing else."""
+"""A swap is cut into parts that add up, and the report says what was measured and nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def entry(n: int, at: float, event: tuple[str, str], *commands: tuple[str, str])
 
 @pytest.fixture
 def weights() -> Iterator[Path]:
-    """A file on a disk: files in a tmpfs cannot be evicted from the page cache."""
+    """A file on a disk: what lies in memory cannot be put out of the page cache."""
     with NamedTemporaryFile(dir=REPOSITORY / ".cache") as file:
         path = Path(file.name)
         path.write_bytes(bytes(64 * mmap.PAGESIZE))
@@ -45,7 +45,7 @@ def weights() -> Iterator[Path]:
 
 
 def test_a_file_is_put_out_of_the_page_cache_and_into_it(weights: Path) -> None:
-    """The kernel is asked about every page."""
+    """Every page counts, and the kernel is asked about each."""
     make_cold(weights)
     assert resident_share(weights) == 0.0
 
@@ -73,12 +73,12 @@ def test_the_journal_says_where_the_time_of_a_swap_went() -> None:
 
 
 def test_moments_that_clocks_order_otherwise_give_no_negative_part() -> None:
-    """Two processes read the clock at slightly different times."""
+    """Two processes read the clock a hair apart."""
     assert cut(["decide", "drain"], [1.0, 2.0, 1.99]) == {"decide": 1.0, "drain": 0.0}
 
 
 def test_a_swap_that_costs_too_much_falls_short() -> None:
-    """The limit follows the bare engine of the same run."""
+    """The bound follows the bare engine of the same run."""
     held = [*verdicts(record(BARE, BARE, OURS, OURS))]
     broken = [*verdicts(record(BARE, Swap("tiny-warm", "hotseat", dict.fromkeys(PARTS, 0.1))))]
 
@@ -87,7 +87,7 @@ def test_a_swap_that_costs_too_much_falls_short() -> None:
 
 
 def test_what_reading_ahead_is_worth_is_judged_after_the_drain() -> None:
-    """The length of a drain depends on its clients, with or without reading ahead."""
+    """A drain is as long as its clients make it, with or without."""
     slow = Swap("big-drain", "waits for the drain", {"decide": 0.1, "drain": 3.0, "load": 4.0}, words=100.0)
     fast = Swap("big-drain", "reads ahead", {"decide": 0.1, "drain": 3.0, "load": 2.0}, words=97.0)
     dear = Swap("big-drain", "reads ahead", {"decide": 0.1, "drain": 3.0, "load": 3.5}, words=90.0)
@@ -99,7 +99,7 @@ def test_what_reading_ahead_is_worth_is_judged_after_the_drain() -> None:
 
 
 def test_readiness_is_judged_by_the_load() -> None:
-    """Ten milliseconds, or one part in fifty of the load time."""
+    """Ten milliseconds, or one part in fifty of what the load took."""
     quick, slow = Noticed(load_s=0.1, late_s=0.011), Noticed(load_s=2.0, late_s=0.039)
     found = replace(record(BARE, OURS), noticed=(quick, slow))
 
@@ -123,7 +123,7 @@ def test_the_page_and_the_chart_tell_of_the_cases_that_were_measured() -> None:
 
 
 def test_a_record_survives_its_file(tmp_path: Path) -> None:
-    """JSON is read back as it was written."""
+    """What is written to JSON is read back as it was."""
     found = record(BARE, OURS)
     found.write(tmp_path / "swaps.json")
 
