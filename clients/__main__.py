@@ -1,4 +1,4 @@
-"""`python -m clients [NAME...]`: put the named clients through the matrix; all of them, and the page is written."""
+"""`python -m clients [NAME...]`: tests the named clients; without names, tests all of them and writes the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client at work in a process of its own; `clients/callers` and `clients/node` are the other end of the pipe."""
+"""Controls a client in its own process through a pipe to `clients/callers` or `clients/node`."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Outcome:
 
 
 class Caller:
-    """Asks one question at a time."""
+    """Makes one call at a time."""
 
     def __init__(self, calls: IO[str], outcomes: IO[str], complaints: IO[str]) -> None:
         self._calls, self._outcomes, self._complaints = calls, outcomes, complaints
         hello = self._read()
         self.version = str(hello["version"])
         self.limit_s: float | None = hello["limit_s"]
-        """After how long without a byte the client gives up by itself; None: never."""
+        """After how long without a byte the client gives up by default; None: never."""
 
     def ask(self, model: str) -> Outcome:
         self.begin("ask", model)
         return self.outcome()
 
     def stream(self, model: str, limit_s: float | None = None) -> Outcome:
-        """Stream, giving up after so many seconds without a byte; None: as the client does by itself."""
+        """Stream, giving up after so many seconds without a byte; None: the client's default."""
         self.begin("stream", model, limit_s)
         return self.outcome()
 
@@ -65,7 +65,7 @@ class Caller:
 
 @contextmanager
 def calling(argv: Sequence[str], url: str) -> Iterator[Caller]:
-    """A caller for the house at this address; its process ends with the block."""
+    """A caller for the hotseat at this address; its process ends with the block."""
     with (
         tempfile.TemporaryFile("w+", errors="replace") as complaints,
         subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The clients of the matrix: where each is installed, what runs it, and what it is known not to do."""
+"""The tested clients: where each is installed, what runs it, and its known limits."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class Client:
     name: str
     argv: tuple[str, ...]
     limits: Mapping[str, str]
-    """By the name of a situation: what the client does instead, whoever serves it."""
+    """By the name of a situation: what the client does instead, whatever the server."""
     installation: tuple[tuple[str, ...], ...] = ()
 
     def install(self) -> None:
-        """Bring it to where `argv` looks for it, in the newest version that the roster allows."""
+        """Install it where `argv` expects it, in the newest version that this list allows."""
         for argv in self.installation:
             subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
 
 def here(name: str, caller: str, **limits: str) -> Client:
-    """A client that the project's own environment or the system has."""
+    """A client from the project's own environment or from the system."""
     return Client(name, (sys.executable, "-m", f"clients.callers.{caller}"), limits)
 
 
 def apart(name: str, caller: str, requirement: str, **limits: str) -> Client:
-    """A client in an environment of its own, because its dependencies contradict the project's."""
+    """A client in an environment of its own, because its dependencies conflict with the project's."""
     home = VENVS / name.replace(" ", "-")
     python = str(home / "bin/python")
     make_home = (sys.executable, "-m", "venv", str(home))
@@ -55,7 +55,7 @@ TESTED = (
     node("openai-node", "through_openai"),
     here("curl", "through_curl", full_line="Sends one request; `--retry 2` makes it retry as told."),
 )
-"""Those that every change is tested with."""
+"""Clients that every change is tested with."""
 
 RETRIES_ANYWAY = "Does not know `x-should-retry` and sends three requests, with its own backoff."
 GIVES_UP_EARLY = "Gives up after its limit and retries; `timeout=` sets another limit."
@@ -77,4 +77,4 @@ ON_DEMAND = (
     apart("llm", "through_llm", "llm", cancel=LEAVES_LATE),
     node("AI SDK", "through_ai", failed_start=RETRIES_ANYWAY),
 )
-"""Those that `python -m clients` asks as well."""
+"""Clients that `python -m clients` tests as well."""

@@ -1,4 +1,4 @@
-"""`hurried.py SPEED ...`: the `hotseat` command, with what a waiting client sees passing so many times as fast."""
+"""`fast_clock.py SPEED ...`: the `hotseat` command with the time of waiting clients passing so many times as fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One client through every situation, in a house of its own."""
+"""Runs one client through every situation, with its own hotseat."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Row:
     client: Client
     version: str
     limit_s: float | None
-    """After how long without a byte it gives up by itself; None: never."""
+    """After how long without a byte it gives up by default; None: never."""
     letdowns: Mapping[str, str]
     """By the name of a situation: what the client did instead of what its user needs."""
 
     def surprises(self) -> Iterator[str]:
-        """Where the client is worse, or better, than the roster says."""
+        """Where the client is worse, or better, than the list says."""
         for name, letdown in self.letdowns.items():
             if name not in self.client.limits:
                 yield f"{self.client.name} in {name}: {letdown}"

@@ -1,4 +1,4 @@
-"""docs/reference/clients.md: the matrix as a table, and what a client does instead where it lets its user down."""
+"""docs/reference/clients.md: the results as a table, and what each client does where it fails its user."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def table(rows: Sequence[Row], notes: list[str]) -> list[str]:
-    """The lines of the table; what its numbers stand for is added to the notes."""
+    """The lines of the table; adds the texts of its numbers to the notes."""
     head = ["client", "version", "limit", *(heading(situation.__name__) for situation in SITUATIONS)]
     body = [[row.client.name, row.version, limit(row), *cells(row, notes)] for row in rows]
     return ["| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *body]]

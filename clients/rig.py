@@ -1,6 +1,6 @@
-"""The scripted house: hotseat in front of models that answer, load slowly, break and are busy.
+"""hotseat in front of models that answer, load slowly, break and are busy.
 
-What truly happened is read from the models' own record and from hotseat's metrics, never from the client.
+What really happened is read from the models' own record and from hotseat's metrics, never from the client.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).parents[1]
 QUESTION = "hello"
 SPEED = 40
-"""How many times as fast the minutes pass in situations that last minutes."""
+"""How many times as fast time passes in situations that last minutes."""
 TWO_MINUTES = f"--load-seconds {120 / SPEED}"
 MODELS = {
     "good": "",
@@ -49,18 +49,18 @@ class House:
         self._record = record
 
     def answers(self, model: str, status: str = r"\dxx") -> int:
-        """How many requests for the model have been answered with this class of status, or with any."""
+        """How many requests for the model were answered with this class of status, or with any."""
         pattern = rf'hotseat_requests_total{{model="{model}",status="{status}"}} (\d+)'
         return sum(map(int, re.findall(pattern, self._hotseat.call("GET", "/metrics").body.decode())))
 
     def noted(self, model: str, event: str) -> list[dict[str, Any]]:
-        """What the model's own server wrote down, oldest first."""
+        """The record of the model's own server, oldest first."""
         facts = map(json.loads, self._record.read_text().splitlines())
         return [fact for fact in facts if (fact["name"], fact["event"]) == (model, event)]
 
     @contextmanager
     def crowd(self) -> Iterator[None]:
-        """Within the block the narrow model is busy and the line is full."""
+        """Within the block the narrow model is busy and the queue is full."""
         served = self._hotseat.stream("narrow", max_tokens=10_000).until_it_speaks()
         with closing(served.connection), closing(served.response), closing(self._wait_in_line()):
             eventually(lambda: self._hotseat.call("GET", "/hotseat/queue").json()["waiting"])

@@ -1,4 +1,4 @@
-"""What every client is put through; each situation ends in silence or in a Letdown that says what the client did."""
+"""The situations that every client is tested in; each one passes or raises a Letdown that says what the client did."""
 
 from __future__ import annotations
 
@@ -134,6 +134,6 @@ def expect_error(outcome: Outcome, reason: str) -> None:
 
 
 def expect_asked_once(house: House, model: str) -> None:
-    # The count is hotseat's, made when an answer has ended: a moment after the client has it.
+    # hotseat counts an answer when it has ended: a moment after the client has it.
     asked = eventually(lambda: house.answers(model))
     expect(asked == 1, f"asked {asked} times")

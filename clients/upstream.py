@@ -1,6 +1,6 @@
-"""The conformance kit's stub upstream, which also speaks Anthropic's dialect on /v1/messages.
+"""The conformance kit's stub upstream, extended by Anthropic's API at /v1/messages.
 
-It says the same words there as on /v1/chat/completions and misbehaves on the same demands.
+It returns the same text there as on /v1/chat/completions and misbehaves on the same demands.
 """
 
 from __future__ import annotations

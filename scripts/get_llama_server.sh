@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts a real, prebuilt llama-server (from Debian's suite sid) with its own libc into DIR, on an older Debian.
-# The system's packages and apt lists stay as they are. Does nothing when DIR already has a server that runs.
+# Does not change the system's packages and apt lists. Does nothing if DIR already has a server that runs.
 #
 # usage: get_llama_server.sh DIR      about 20 MB down, 15 s; prints the version. SUITE=forky picks another suite.
 set -eu
@@ -23,7 +23,7 @@ elsewhere="install llama.cpp in another way and point HOTSEAT_LLAMA_SERVER at it
 [ "$(uname -m)" = x86_64 ] || fail "only x86_64 is packaged here, this is $(uname -m): $elsewhere"
 command -v apt-get >/dev/null || fail "no apt-get here: $elsewhere"
 . /etc/os-release
-# The archive is the one this machine's apt already uses; no list needs to have been fetched for that.
+# Uses the archive in this machine's apt configuration; no package list needs to exist for that.
 archive=$(apt-get update --print-uris | sed -n "s#^'\(.*\)/dists/${VERSION_CODENAME:-none}/.*#\1#p" | head -n 1)
 [ -n "$archive" ] || fail "apt knows no Debian archive for '${VERSION_CODENAME:-}': $elsewhere"
 
@@ -42,7 +42,7 @@ private_apt install -y --download-only --no-install-recommends llama.cpp-tools p
 for deb in "$dir"/apt/cache/archives/*.deb; do dpkg-deb -x "$deb" "$root"; done
 rm -rf "$dir/apt"
 
-# A bundle that runs in place: own loader, own libraries, CPU backends next to the executable.
+# A bundle that runs in place: its own loader and libraries, CPU backends next to the executable.
 patch() {
   "$lib/ld-linux-x86-64.so.2" --library-path "$lib" "$root/usr/bin/patchelf" \
     --force-rpath --set-rpath "$lib:$lib/llama" "$@"
@@ -51,7 +51,7 @@ cp "$lib"/ggml/backends0/libggml-cpu-*.so "$dir/"
 for so in "$lib"/llama/*.so "$lib"/libllama*.so.? "$lib"/libggml*.so.? "$dir"/*.so; do
   [ ! -e "$so" ] || patch "$so"
 done
-# The executable comes last and in one step: where it stands, everything it needs stands too.
+# The executable comes last and atomically: if it exists, so does everything it needs.
 cp "$root/usr/bin/llama-server" "$dir/llama-server.new"
 patch --set-interpreter "$lib/ld-linux-x86-64.so.2" "$dir/llama-server.new"
 mv "$dir/llama-server.new" "$dir/llama-server"

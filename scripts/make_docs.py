@@ -203,7 +203,7 @@ def field_at(key: str) -> FieldInfo:
     return form.model_fields[form.known_keys()[last]]
 
 
-# Command line. Commands and parameters are Any: typer carries its own click, which is private.
+# Command line. Commands and parameters are Any: typer has its own click, which is private.
 
 
 def command_line() -> str:

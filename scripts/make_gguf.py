@@ -31,7 +31,7 @@ CHAT_TEMPLATE = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a model file is made of; `dim` is a multiple of 32 x `heads`."""
+    """The dimensions of a model; `dim` is a multiple of 32 x `heads`."""
 
     name: str = "tiny-random-llama"
     layers: int = 4
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def make_once(path: Path, shape: Shape) -> None:
-    """Write the model unless it is there; a file under its name is always whole."""
+    """Write the model unless it exists; a file under its name is always complete."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".unfinished")
@@ -98,7 +98,7 @@ def vocabulary(n_words: int) -> list[tuple[str, TokenType]]:
     return pieces + [(word, TokenType.NORMAL) for word in words[:n_words]]
 
 
-# gguf ships no types, so its writer is Any below.
+# gguf has no types, so its writer is Any below.
 
 
 def describe_model(out: Any, shape: Shape, n_vocab: int) -> None:

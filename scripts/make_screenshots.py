@@ -1,7 +1,7 @@
 """`just screenshots`: every page of the dashboard, light and dark, with real model servers and some traffic.
 
-The models are tiny ones under the names of large ones and take a few seconds to load, so that there is something to
-see; one has no file, so that there is something to complain about.
+The models are tiny ones under the names of large ones and take a few seconds to load, so that the pages show loads; one
+has no file, so that they show an error.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FOLDER = REPOSITORY / "docs/screenshots"
 GIB = 1 << 30
 SCHEMES = ("light", "dark")
 TRAFFIC_S = 45.0
-"""What the timeline shows."""
+"""The time that the timeline shows."""
 
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="hotseat-") as name:
-        os.chdir(name)  # what is photographed says `-m qwen3-14b.gguf`, not where this machine keeps it
+        os.chdir(name)  # so that pages show `-m qwen3-14b.gguf` without this machine's path
         stage(Path(name))
         one_host(Path(name))
         three_hosts(Path(name))
@@ -55,22 +55,22 @@ def one_host(folder: Path) -> None:
 
 
 def three_hosts(folder: Path) -> None:
-    """A fleet, whose page one host alone does not have."""
+    """A fleet, because a host outside a fleet has no fleet page."""
     models, devices = MODELS_OF_FLEET, CONFIG["devices"]
     with fleet_of(folder, "ada", "bob", "cleo", models=models, nats=1, devices=devices) as hosts:
         for host, name in (("ada", "qwen3-14b"), ("bob", "gemma-3-12b"), ("bob", "nomic-embed")):
             hosts[host].load(name)
         hosts["ada"].call("PUT", "/hotseat/fleet/hosts/cleo/cordon")
-        with open_browser() as browser:  # not before: its event loop would be in the way of theirs
+        with open_browser() as browser:  # not before: its event loop would conflict with theirs
             for scheme in SCHEMES:
                 photograph(browser, hosts["ada"].url, scheme, ("fleet",))
 
 
-# The stage
+# Models
 
 
 def stage(folder: Path) -> None:
-    """Model files under their new names, and a llama-server that takes its time."""
+    """Model files under their new names, and a llama-server that loads slowly."""
     for name, weights in WEIGHTS.items():
         (folder / f"{name}.gguf").symlink_to(model_file(weights))
     server = folder / "llama-server"
@@ -110,7 +110,7 @@ def clients(hotseat: Hotseat, over: threading.Event) -> list[Callable[[], None]]
         def go_on() -> None:
             over.wait(after_s)
             while not over.is_set():
-                with suppress(OSError):  # on a busy machine a turn may take longer than a client's patience
+                with suppress(OSError):  # on a busy machine a turn may take longer than a client's timeout
                     ask()
                 over.wait(pause_s)
 
@@ -131,7 +131,7 @@ def complain(hotseat: Hotseat) -> None:
     hotseat.chat("mistral-small")
 
 
-# Pictures
+# Screenshots
 
 
 def photograph(browser: Browser, url: str, scheme: str, pages: Iterable[str]) -> None:
@@ -145,7 +145,7 @@ def photograph(browser: Browser, url: str, scheme: str, pages: Iterable[str]) ->
 
 
 def settle(page: Page) -> None:
-    """Let the first beats of the page pass: plots are drawn and figures have come."""
+    """Wait until plots are drawn and figures have arrived."""
     page.wait_for_timeout(1500)
 
 

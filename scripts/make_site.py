@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Build the documentation's site: `just site`.
+"""Builds the documentation site: `just site`.
 
-Pages are taken as they are, but for links that leave docs/, since a site has no tests or scripts, and for an escape
+Pages are copied unchanged, except for links that leave docs/, since a site has no tests or scripts, and for an escape
 that code hosts need and the site's Markdown does not.
-Fails on broken links, and on anything that a page would fetch from elsewhere.
+Fails on broken links, and on anything that a page would fetch from other hosts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
 STAGE = REPOSITORY / "build/site"
 PROJECT = {f"{name}.md": f"project/{name.lower()}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")}
-"""Pages beside docs/ that become pages of the site."""
+"""Pages outside docs/ that become pages of the site."""
 
 FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s:]+)\)")
@@ -34,7 +34,7 @@ def main(zensical: str) -> None:
     shutil.rmtree(STAGE, ignore_errors=True)
     stage(STAGE / "docs")
     shutil.copy(REPOSITORY / "zensical.toml", STAGE)
-    # Not in the repository itself: it keeps and cleans a folder `.cache` beside its configuration, as we do.
+    # Not in the repository itself: zensical keeps and cleans a folder `.cache` beside its configuration, as we do.
     subprocess.run([zensical, "build", "--strict", "--config-file", str(STAGE / "zensical.toml")], check=True)
     if fetched := foreign(STAGE / "html"):
         raise SystemExit("pages would fetch from elsewhere:\n" + "\n".join(fetched))
@@ -42,7 +42,7 @@ def main(zensical: str) -> None:
 
 
 def stage(folder: Path) -> None:
-    """A copy of docs/ with the project's own pages, in which every link leads to a page or is none."""
+    """A copy of docs/ with the project's own pages, in which links without a page are removed."""
     shutil.copytree(DOCS, folder)
     pages = {DOCS / path.relative_to(folder): path for path in folder.rglob("*.md")}
     pages |= {REPOSITORY / name: folder / target for name, target in PROJECT.items()}
@@ -66,7 +66,7 @@ def with_fitting_links(source: Path, target: Path, pages: dict[Path, Path]) -> s
 
 
 def with_bare_pipes(text: str) -> str:
-    """Code in tables as the site's Markdown wants it: there a pipe in code needs no backslash and would show it."""
+    """Code in tables for the site's Markdown, which would show the backslash before a pipe in code."""
     return TABLE_ROW.sub(lambda row: CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]), text)
 
 

@@ -1,4 +1,4 @@
-"""The independent judge: it reads what clients and upstreams wrote down, and knows nothing of how hotseat works."""
+"""Checks the records of clients and upstreams, without knowing how hotseat works."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 GIB = {**STUBS, REAL: REAL_GIB}
 BREAKING = ("reset-mid", "fin-mid", "die-mid", "garble-mid", "stall-mid", "close-reset")
 DEADLY = ("die-early", "die-mid")
-"""Faults of one request that end the server for all."""
+"""Request faults that end the server for all requests."""
 CUTTING = (
     "kill -9 of a server", "health check hangs", "server exits at start", "slow load", "port taken by another process",
     "unload by an operator", "SIGTERM and restart", "kill -9 of hotseat", "kill -9 of the guard",
     "kill -9 of a host", "SIGTERM of a host", "a host is out of reach", "a host is cut off from all",
 )  # fmt: skip
-"""Faults that may end an answer in its middle."""
+"""Faults that may cut an answer in the middle."""
 DEAFENING = (
     "SIGTERM and restart", "kill -9 of hotseat", "no descriptors", "kill -9 of a host", "SIGTERM of a host",
 )  # fmt: skip
-"""Faults in which hotseat may close a connection without a word, or take none."""
+"""Faults during which hotseat may close a connection without an answer, or accept none."""
 AROUND_S = 2.0
 HONEST = (404, 429, 500, 502, 503)
 
@@ -42,7 +42,7 @@ class Evidence:
     record: list[dict[str, Any]]
     injected: list[Injected]
     reference: str
-    """What the real model says."""
+    """The answer of the real model."""
 
 
 def read_record(path: Path) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ def wrong_answers(evidence: Evidence) -> Iterator[str]:
 
 
 def around(told: Told, evidence: Evidence) -> str:
-    """What was going on, for whoever looks for the cause."""
+    """The faults at that time, to help find the cause."""
     names = [
         f"{fault.name} {fault.began - told.ended:+.2f} to {fault.ended - told.ended:+.2f} s"
         for fault in evidence.injected
@@ -93,7 +93,7 @@ def wrong(told: Told, evidence: Evidence, dying: list[Told]) -> str | None:
 
 
 def died(told: Told, dying: list[Told]) -> bool:
-    """Did another request end the server that this one was on?"""
+    """Whether another request ended the server that this one used."""
     return any(
         other.wish.model == told.wish.model and other.began <= told.ended and told.began <= other.ended + AFTERMATH_S
         for other in dying

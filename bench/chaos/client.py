@@ -1,4 +1,4 @@
-"""One client: it asks, reads with an eye on the framing, and writes down exactly how its answer ended."""
+"""A client that checks the framing of its answers and records exactly how each one ended."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ class End(Enum):
 
 
 class Broken(Exception):
-    """The answer ended, and its framing shows that it is not whole."""
+    """The answer ended, and its framing shows that it is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one client can tell of one request."""
+    """What a client recorded of one request."""
 
     wish: Wish
     end: End
     status: int
     text: str
-    """What the model said, or why it did not."""
+    """The model's answer, or the error."""
     began: float
     ended: float
     house: str = ""
-    """Who was asked."""
+    """The host that was asked."""
 
 
 class Client:
-    """Keeps its connection as long as it is good, as SDKs do."""
+    """Reuses its connection while it is usable, as SDKs do."""
 
     def __init__(self, port: int, house: str = "") -> None:
         self._port, self._house = port, house
         self._wire: Wire | None = None
 
     def go_to(self, port: int, house: str) -> None:
-        """Ask this one from now on."""
+        """Ask this host from now on."""
         if port != self._port:
             self.close()
             self._port, self._house = port, house
@@ -68,7 +68,7 @@ class Client:
                 end = await self._converse(wish, answer)
         except TimeoutError:
             end = End.LEFT if wish.manner is Manner.HANGS_UP else End.TOO_LATE
-        # Who reads slowly may still be at it when the other end has long gone, and would take that for silence.
+        # A slow reader may still be reading when the other end is long gone, and would mistake that for silence.
         if end is not End.WHOLE or answer.closes or wish.manner is Manner.SLOW:
             self.close()
         return Told(wish, end, answer.status, answer.said(), began, time.monotonic(), self._house)
@@ -82,7 +82,7 @@ class Client:
             writer.write(request_bytes(wish))
             await writer.drain()
         except OSError:
-            pass  # it may have answered before it had read everything
+            pass  # the server may have answered before it had read everything
         try:
             await answer.read(reader)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, Broken, ValueError) as problem:
@@ -131,7 +131,7 @@ class Answer:
             raise Broken
 
     def said(self) -> str:
-        """The model's words; whatever else came, as it came."""
+        """The model's text; any other answer as it is."""
         if not self.status:
             return self.problem
         try:

@@ -1,4 +1,4 @@
-"""What hosts and NATS say to each other, counted by NATS."""
+"""Messages between hosts and NATS, counted by NATS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tests.support.nats import NatsServer
 
 HOSTS = "hotseat "
-"""How the names of their connections begin."""
+"""The prefix of their connection names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Control:
 
 
 async def control_of(servers: list[NatsServer]) -> Counter[str]:
-    """Of all connections of hosts since they were made, both ways."""
+    """Of all connections of hosts since they were opened, in both directions."""
     total: Counter[str] = Counter()
     for server in servers:
         for connection in (await asyncio.to_thread(server.told, "connz"))["connections"]:

@@ -1,4 +1,4 @@
-"""What befalls the house while clients use it: one fault after the other, drawn from the seed."""
+"""Injects faults into one host while clients use it, one after the other, drawn from the seed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class HouseInjector(Injector):
         return self._dice.choice(list(STUBS))
 
     def _any_server(self) -> list[int]:
-        """The processes of some model that runs, of the drawn one where it does."""
+        """The processes of a random model that runs."""
         models = [*STUBS, REAL]
         self._dice.shuffle(models)
         return next((servers for model in models if (servers := self._house.servers(model))), [])
@@ -80,7 +80,7 @@ class HouseInjector(Injector):
         self._house.set_mood(model, "")
 
     async def _steal_port(self) -> None:
-        """A stranger listens where the next server should, and says that he is healthy."""
+        """Another process listens on the next server's port and answers health checks."""
         async with asyncio.TaskGroup() as group:
             thief = group.create_task(self._be_thief())
             await self._mood("steal", LASTS_S)
@@ -137,7 +137,7 @@ class HouseInjector(Injector):
         await self._limited(resource.RLIMIT_NOFILE, self._house.descriptors() + 2)
 
     async def _fill_disk(self) -> None:
-        """No file of it may grow beyond so much: to whoever writes, that is a full disk."""
+        """Limit the size of its files: to a writer, that is a full disk."""
         await self._limited(resource.RLIMIT_FSIZE, 1 << 20)
 
     async def _limited(self, what: int, soft: int) -> None:

@@ -1,4 +1,4 @@
-"""A fleet under test: houses that know of each other through three NATS servers, and wires that can be cut."""
+"""A fleet under test: hosts connected by three NATS servers, and TCP links that can be cut."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONNECTED_S = 60.0
 REPLICAS = {"red": {"max": 2}, REAL: {"min": 2, "max": 2}}
 """All others: one."""
 AHEAD = ("unshare", "--time", "--monotonic", "86400", "--")
-"""Whoever is started by this believes that it is tomorrow, by the clock that counts seconds."""
+"""A process started by this has a monotonic clock that is one day ahead."""
 
 
 class Fleet:
@@ -42,7 +42,7 @@ class Fleet:
         self.has_skew = may_skew_clocks()
         self.houses = [House(folder / name, self._program(name == names[-1])) for name in names]
         self.doors = {house.name: Wire(house.port) for house in self.houses}
-        """Through which the others come; clients do not."""
+        """The links that the other hosts use; clients do not."""
         self.lines = {house.name: [Wire(server.port) for server in nats] for house in self.houses}
         for house in self.houses:
             house.replicas = REPLICAS
@@ -74,7 +74,7 @@ class Fleet:
                 send_signal(pid, signal.SIGKILL)
 
     def leader(self) -> NatsServer:
-        """Of the cluster; where nobody knows, any."""
+        """The cluster's leader; any server if it is unknown."""
         for server in self.nats:
             try:
                 leader = server.told("jsz")["meta_cluster"].get("leader")
@@ -84,7 +84,7 @@ class Fleet:
         return self.nats[0]
 
     async def wish(self, host: str, wish: Wish | None) -> None:
-        """As an operator, until NATS took it; None takes it back."""
+        """Set an operator's order; None withdraws it."""
         store = JetStream(FleetSettings(tuple(server.url for server in self.nats), HostName("operator")))
         store.open()
         try:
@@ -98,7 +98,7 @@ class Fleet:
 
 
 def may_skew_clocks() -> bool:
-    """Does the kernel let us give a process another clock?"""
+    """Whether the kernel lets us give a process another clock."""
     try:
         return os.geteuid() == 0 and subprocess.run([*AHEAD, "true"], check=False, capture_output=True).returncode == 0
     except FileNotFoundError:
@@ -107,7 +107,7 @@ def may_skew_clocks() -> bool:
 
 @asynccontextmanager
 async def fleet_of(count: int, folder: Path) -> AsyncIterator[Fleet]:
-    """So many houses that are not started yet, on wires that are whole."""
+    """So many hosts, not started yet, with working links."""
     async with nats_servers(folder / "nats", SERVERS, advertise=False) as servers:
         fleet = Fleet(folder, count, servers)
         await fleet.mend()

@@ -1,4 +1,4 @@
-"""What befalls a fleet while clients use it: each fault once, in the seed's order, then each again."""
+"""Injects faults into a fleet while clients use it: each fault once, in the seed's order, then each again."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FleetInjector(Injector):
         return self._dice.choice(self._fleet.houses)
 
     async def _a_while(self) -> None:
-        """Mostly less than a lease, now and then more."""
+        """Usually shorter than a lease, sometimes longer."""
         await asyncio.sleep(self._dice.choice([SHORT_S, SHORT_S, SHORT_S, LEASE_AND_MORE_S]))
 
     # Hosts
@@ -93,7 +93,7 @@ class FleetInjector(Injector):
         await self._a_while()
         await self._fleet.wish(house.name, None)
 
-    # Wires
+    # Links
 
     async def _part(self, wires: dict[str, list[Wire]]) -> None:
         house = self._any_house()
@@ -132,7 +132,7 @@ class FleetInjector(Injector):
             send_signal(pid, signal.SIGKILL)
 
     async def _reload(self) -> None:
-        """Of all hosts, one after the other, as a rollout does it; and back."""
+        """Reload all hosts one after the other, as a rollout does, and back."""
         changed = self._dice.choice(list(STUBS))
         for house in self._fleet.houses:
             house.write(changed)

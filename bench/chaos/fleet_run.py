@@ -1,4 +1,4 @@
-"""The same run in a fleet: clients ask whichever host they like, and after the storm every host must answer for all."""
+"""The run in a fleet: clients ask any host, and after the faults every host must answer for all models."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 LEASE_S, LOAD_S = 10.0, 20.0
 HEALS_S = LEASE_S + LOAD_S
-"""On a busy machine a load, and whatever has to leave for it, take that long."""
+"""On a busy machine a load takes that long, including the evictions for it."""
 AGAIN_S = 0.5
 ONE_TOO_MANY = "may have it"
-"""What a host says in its log when it lets go of a replica that a split made too many."""
+"""A host logs this when it unloads a replica that a split made surplus."""
 MEASURED_S = 6.0
 LIGHT_CLIENTS, HEAVY_CLIENTS = 1, 16
 LIGHT_PAUSE_S = 1.0
 MORE_THAN_NOISE = 3.0
-"""Under load a host may say so many times what it says at rest: a renewal more or less, a phase that changed."""
+"""Under load a host may send so many times what it sends at rest: another renewal, a phase that changed."""
 
 
 async def run_fleet(count: int, seed: int, seconds: float, most: int | None, say: Callable[[str], None]) -> Outcome:
@@ -58,11 +58,11 @@ class FleetRun(Run):
         ahead = f"{self._houses[-1].name} is a day ahead" if self._fleet.has_skew else "all the same"
         self._notes.append(f"monotonic clocks: {ahead}")
 
-    # Before: what hosts tell each other, whatever they are asked
+    # Before: messages between hosts under light and heavy load
 
     async def _calm(self) -> AsyncIterator[str]:
         await asyncio.gather(*(self._asks("red", house) for house in self._houses))
-        await asyncio.sleep(LEASE_S / 2)  # until all have heard of it
+        await asyncio.sleep(LEASE_S / 2)  # until all hosts know it
         light = await self._measured(LIGHT_CLIENTS, LIGHT_PAUSE_S)
         heavy = await self._measured(HEAVY_CLIENTS, 0)
         self._notes += [f"control traffic, {light}", f"control traffic, {heavy}"]
@@ -92,7 +92,7 @@ class FleetRun(Run):
         self._told.append(told)
         return told.end is End.WHOLE
 
-    # After: everything is served from everywhere, and nothing is there too often
+    # After: every host serves every model, and no model has too many replicas
 
     async def _healed(self) -> AsyncIterator[str]:
         began = time.monotonic()
@@ -118,7 +118,7 @@ class FleetRun(Run):
         return None
 
     async def _extra(self, until: float) -> dict[str, int]:
-        """Models on more hosts than their replicas.max, if they stay there."""
+        """Models that stay on more hosts than their replicas.max."""
         while True:
             there = Counter([model for house in self._houses for model in await running(house)])
             extra = {model: count for model, count in there.items() if count > REPLICAS.get(model, {}).get("max", 1)}

@@ -1,4 +1,4 @@
-"""A hotseat under test: started, killed, started again on the same port, and looked at from the outside."""
+"""A hotseat under test: started, killed, started again on the same port, and observed from the outside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class House:
         self.name = folder.name
         self.folder = folder
         self.fleet: Mapping[str, Any] = {}
-        """What its configuration says of the fleet; nothing: it is alone."""
+        """The fleet section of its configuration; empty: not in a fleet."""
         self.replicas: Mapping[str, Mapping[str, int]] = {}
         (folder / "moods" / "alive").mkdir(parents=True)
         self.log = folder / "hotseat.log"
@@ -46,7 +46,7 @@ class House:
         self._process: subprocess.Popen[bytes]
         self.lives = 0
 
-    # Its life
+    # The process
 
     async def start(self) -> None:
         """Return when it answers."""
@@ -65,7 +65,7 @@ class House:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **ours})
 
     async def end(self, number: int) -> int:
-        """Signal it, and give its exit code once it is gone."""
+        """Signal it, and return its exit code once it is gone."""
         self._process.send_signal(number)
         return await asyncio.to_thread(self._process.wait, 40)
 
@@ -77,28 +77,28 @@ class House:
         self._process.send_signal(signal.SIGHUP)
 
     def limit(self, what: int, soft: int) -> None:
-        """Lower a limit of the running process; -1 takes it away again."""
+        """Lower a limit of the running process; -1 removes it."""
         _, hard = resource.prlimit(self.pid, what)
         resource.prlimit(self.pid, what, (hard if soft == -1 else soft, hard))
 
-    # What can be seen of it
+    # Observations
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def processes(self, name: str = "") -> list[int]:
-        """Every process of this house, however it got away from its parents."""
+        """Every process of this hotseat, whatever its parent is now."""
         return [pid for pid in all_pids() if self._mark in environment(pid) and name in command_line(pid)]
 
     def servers(self, model: str) -> list[int]:
-        """The model's living servers: one, unless something is wrong."""
+        """The model's running servers: one, unless something is wrong."""
         if model not in STUBS:
             return self.processes("llama-server -m")
         noted = [int(path.stem) for path in (self.folder / "moods" / "alive").glob(f"*.{model}")]
         return [pid for pid in noted if self._mark in environment(pid)]
 
     async def ask(self, method: str, path: str) -> Any:
-        """The JSON of one of its own answers; None where there is none."""
+        """The JSON of an answer of hotseat itself; None if there is none."""
         with suppress(OSError, TimeoutError, ValueError, IndexError):
             async with asyncio.timeout(20):
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -112,9 +112,9 @@ class House:
     # Its configuration
 
     def write(self, changed: str = "", without: str = "") -> None:
-        """Every model; `changed` gets another command, `without` is left out."""
+        """Configure every model; `changed` gets another command, `without` is left out."""
         models = {name: self._stub(name, gib, is_changed=name == changed) for name, gib in STUBS.items()}
-        # One slot: requests that a server computes together change each other's last bits, and now and then a word.
+        # One slot: requests computed in one batch change each other's last bits, and sometimes a word.
         models[REAL] = {**llama("alpha", "-np 1"), "memory": f"{REAL_GIB}GiB"}
         for name, bounds in self.replicas.items():
             models[name]["replicas"] = dict(bounds)
@@ -141,11 +141,11 @@ class House:
         return {"cmd": command + extra, "memory": f"{gib}GiB", "timeouts": {"responseHeader": 3}}
 
     def set_mood(self, model: str, mood: str) -> None:
-        """How the next starts of a model go; empty: well."""
+        """How the next starts of a model fail; empty: they succeed."""
         (self.folder / "moods" / model).write_text(mood)
 
     def stolen_ports(self) -> list[int]:
-        """Ports whose rightful server waits for them to be stolen."""
+        """Ports whose server waits for them to be stolen."""
         moods = self.folder / "moods"
         return [int(path.suffix[1:]) for path in moods.glob("stolen.*") if not self._taken(path).exists()]
 

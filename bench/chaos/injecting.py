@@ -1,4 +1,4 @@
-"""One fault after the other, drawn from the seed and written down."""
+"""Injects one fault after the other, drawn from the seed, and records them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.2
 AFTERMATH_S = 1.0
-"""How long after its end a fault may still be the reason of something."""
+"""How long after its end a fault may still have effects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Injected:
     began: float
     ended: float
     house: str = ""
-    """Whom it befell, where only one can have felt it."""
+    """The affected host, if only one can be affected."""
 
     def may_explain(self, began: float, ended: float) -> bool:
         return self.began <= ended and began <= self.ended + AFTERMATH_S
@@ -36,12 +36,12 @@ class Injector:
         self._dice = dice
         self.injected: list[Injected] = []
         self.trouble: list[str] = []
-        """What went wrong with a house itself."""
+        """Failures of a host itself."""
         self._faults: dict[str, Callable[[], Awaitable[str | None]]] = {}
-        """Each gives the name of the house that alone could feel it, if there is one."""
+        """Each returns the name of the only host it can affect, if there is one."""
 
     async def run(self, is_over: asyncio.Event) -> None:
-        """Until it is over; a fault that has begun is ended first, so that all is whole again."""
+        """Run until `is_over`; a fault in progress is ended first, so that everything works again."""
         while not is_over.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._dice.uniform(SHORTEST_PAUSE_S, LONGEST_PAUSE_S)):

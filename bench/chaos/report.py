@@ -1,4 +1,4 @@
-"""What a run prints: each fault, how often it was injected, and what clients saw of it."""
+"""The report of a run: each fault, how often it was injected, and what clients saw of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def report(outcome: Outcome) -> str:
 
 
 def reasons(told: Iterable[Told]) -> Counter[str]:
-    """What clients were told instead of an answer, whichever model or host it was about."""
+    """The errors that clients received, regardless of model and host."""
     names = "|".join([*STUBS, REAL])
     errors = (each for each in told if each.end is End.ERROR)
     return Counter(
@@ -49,7 +49,7 @@ def reasons(told: Iterable[Told]) -> Counter[str]:
 
 
 def table(evidence: Evidence) -> Iterator[str]:
-    """What clients saw: of the faults of requests exactly, of the others while they lasted."""
+    """What clients saw: for request faults exactly, for the others while they lasted."""
     yield f"{'fault':<30}{'times':>7}" + "".join(f"{end.value:>23}" for end in End)
     by_wish: dict[str, list[Told]] = {}
     for told in evidence.told:

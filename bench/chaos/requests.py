@@ -1,4 +1,4 @@
-"""What clients want and how they behave, drawn from the seed: the same seed asks for the same things."""
+"""The requests and behaviour of clients, drawn from the seed: the same seed gives the same requests."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from enum import Enum
 
 PATIENCE_S = 45.0
-"""Whoever has no answer after this time has waited too long, whatever went wrong meanwhile."""
+"""An answer that takes longer than this is an error, whatever fault was injected."""
 
 REAL = "alpha"
-"""The model that a real llama-server answers for."""
+"""The model that a real llama-server serves."""
 STUBS = {"red": 4, "green": 4, "blue": 6, "white": 10}
-"""The models that obey, and how many GiB each takes."""
+"""The models that upstream.py serves, with the GiB that each takes."""
 ROOM_GIB, REAL_GIB = 10, 4
 
 REQUEST_FAULTS = (
     "late", "slow", "error", "reset-early", "fin-early", "die-early", "garble-head", "reset-mid", "fin-mid", "die-mid",
     "garble-mid", "stall-mid", "close-end", "close-reset",
 )  # fmt: skip
-"""What the upstream does to one request."""
+"""Faults of the upstream for one request."""
 RATES = [0.3 if fault.startswith("die") else 2 for fault in REQUEST_FAULTS]
-"""Who dies takes others along, and must not be all there is to see."""
+"""A server that dies fails other requests too, so these faults are rarer."""
 
 
 class Kind(Enum):
@@ -43,15 +43,15 @@ class Wish:
     model: str
     kind: Kind
     fault: str
-    """Empty: the upstream does what it should."""
+    """Empty: the upstream behaves."""
     manner: Manner
     words: int
     leaves_after_s: float
-    """For those who hang up."""
+    """For clients that disconnect."""
 
     @property
     def expected(self) -> str:
-        """The only right answer of a model that obeys."""
+        """The only correct answer of a model that upstream.py serves."""
         if self.kind is Kind.UPLOAD:
             return hashlib.sha256(self.upload()).hexdigest()
         return " ".join(f"{self.model}/{self.id}/{n}" for n in range(self.words))
@@ -69,7 +69,7 @@ def draw(dice: random.Random, name: str) -> Wish:
     kind = dice.choices(list(Kind), [6, 6, 0.2 if model in STUBS else 0])[0]
     fault = dice.choices(REQUEST_FAULTS, RATES)[0] if model in STUBS and dice.random() < 0.12 else ""
     if kind is not Kind.STREAM and fault == "garble-mid":
-        fault = "fin-mid"  # a body with a length has no frame to garble
+        fault = "fin-mid"  # a body with a length has no framing to corrupt
     manner = dice.choices(list(Manner), [16, 2, 1])[0]
     if fault in ("stall-mid", "late"):
         manner = Manner.HANGS_UP

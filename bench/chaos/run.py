@@ -1,4 +1,4 @@
-"""One run: a house or several, many clients, an injector; then quiet, and a look at what is left."""
+"""One run: hosts, many clients and an injector; then a pause, and a check of what is left."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 LONGEST_THOUGHT_S = 0.05
 UNREACHED_S = 0.3
-"""How long a client waits before it tries an address again where nobody listened."""
+"""How long a client waits before it retries an address where nobody listened."""
 SPARE_DESCRIPTORS = 8
-"""What may be open in a quiet house that was not at its start: connections that rest."""
+"""Descriptors that may be open in an idle hotseat beyond those at its start: idle connections."""
 RESTLESSNESS = 0.3
-"""How likely a client is to ask another house next time, where there are several."""
+"""The probability that a client asks another host next, if there are several."""
 LINES_SHOWN = 20
 BUGS = ("Traceback", "ERROR background work failed")
-"""How lines of the log begin that only a bug can write."""
+"""Prefixes of log lines that only a bug can write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Outcome:
     evidence: Evidence
     violations: list[str]
     notes: Sequence[str] = ()
-    """What else was measured."""
+    """Other measurements."""
 
 
 async def run(seed: int, seconds: float, most: int | None, say: Callable[[str], None]) -> Outcome:
@@ -96,23 +96,23 @@ class Run:
         await asyncio.gather(*(house.start() for house in self._houses))
 
     async def _reference(self) -> str:
-        """What the real model says while nothing is wrong."""
+        """The answer of the real model while no fault is injected."""
         told = await Client(self._houses[0].port).ask(Wish("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0))
         if told.end is not End.WHOLE:
             raise AssertionError(f"the real model does not answer a calm house: {told}")
         return told.text
 
     async def _calm(self) -> AsyncIterator[str]:
-        """What is wrong before anything was broken, for those who look."""
+        """What is wrong before any fault; for subclasses."""
         return
         yield
 
     async def _healed(self) -> AsyncIterator[str]:
-        """What is still wrong when nothing is broken any more, for those who look."""
+        """What is still wrong after all faults; for subclasses."""
         return
         yield
 
-    # The storm
+    # Faults
 
     async def _storm(self, seconds: float) -> None:
         async with asyncio.TaskGroup() as group:
@@ -147,10 +147,10 @@ class Run:
             await asyncio.sleep(10)
             self._say(f"{len(self._told)} requests, {len(self._injector.injected)} faults")
 
-    # The quiet after it
+    # Afterwards
 
     async def _left_behind(self, house: House, idle: int) -> AsyncIterator[str]:
-        """Nobody waits, nothing is in flight, no descriptor is left open, and no process outlives the house."""
+        """No request waits or runs, no descriptor is left open, and no process outlives hotseat."""
         if problem := await unquiet(house):
             yield problem
         for model in await running(house):
@@ -181,7 +181,7 @@ async def running(house: House) -> list[str]:
 
 
 def bugs(house: House) -> Iterator[str]:
-    """Lines of the log that only a bug can have written."""
+    """Log lines that only a bug can have written."""
     lines = house.log.read_text(errors="replace").splitlines()
     for n, line in enumerate(lines):
         if line.startswith(BUGS):

@@ -1,4 +1,4 @@
-"""A TCP connection's way from one program to another, on which somebody may stand: whole, frozen or cut."""
+"""A TCP forwarder whose connections can be frozen or cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class Wire:
-    """Listens for whoever wants to reach `target`, a port of this machine."""
+    """Accepts connections for `target`, a port of this machine."""
 
     def __init__(self, target: int) -> None:
         self.port = free_port()
@@ -26,17 +26,17 @@ class Wire:
         self._ends: set[asyncio.StreamWriter] = set()
 
     async def mend(self) -> None:
-        """What was frozen flows on; who was refused may come back."""
+        """Let frozen data flow, and accept connections again."""
         self._flows.set()
         if self._listener is None:
             self._listener = await asyncio.start_server(self._carry, "127.0.0.1", self.port)
 
     def freeze(self) -> None:
-        """Nothing arrives and nobody is told: as a network does that loses everything for a while."""
+        """Forward nothing and close nothing, like a network that loses all packets for a while."""
         self._flows.clear()
 
     def cut(self) -> None:
-        """Connections are reset and refused."""
+        """Reset connections and refuse new ones."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -56,14 +56,14 @@ class Wire:
             await self._join((reader, writer), (far_reader, far_writer))
         except OSError:
             for end in ends:
-                reset(end)  # who lost one end has lost the other
+                reset(end)  # losing one end means losing the other
         finally:
             self._ends -= ends
             for end in ends:
                 end.close()
 
     async def _join(self, near: Ends, far: Ends) -> None:
-        """Until both have said all; raises OSError where one is lost."""
+        """Until both ends are closed; raises OSError if one is lost."""
         if self._listener is None:
             raise ConnectionResetError("it was cut while the way was being made")
         try:
@@ -83,7 +83,7 @@ class Wire:
 
 
 def reset(end: asyncio.StreamWriter) -> None:
-    """So that nobody takes it for an end in good order."""
+    """Send RST, so that nobody mistakes it for a clean end."""
     with suppress(OSError):
         end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     end.transport.abort()

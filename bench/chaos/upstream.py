@@ -1,9 +1,9 @@
-"""A model server that obeys: it answers by a rule anybody can check, and fails as each request or its folder says.
+"""A scripted model server: its answers can be checked by a rule, and it fails as each request or its folder says.
 
     python -I -S upstream.py PORT MODEL FOLDER
 
-It notes in FOLDER/record what it executed and whom it found alive when it was born. FOLDER/MODEL holds how its next
-start goes: `hang`, `exit`, `slow` or `steal`. Standard library and threads only, because it should start at once.
+It records in FOLDER/record the requests it served and the servers that were alive at its start. FOLDER/MODEL says how
+its next start goes: `hang`, `exit`, `slow` or `steal`. Uses the standard library and threads only, to start fast.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Server:
             return ""
 
     def _company(self) -> list[str]:
-        """The models of servers that are alive now, by the notes they left; then a note of our own."""
+        """The models of running servers, by their notes in the folder; then adds a note of its own."""
         alive = f"{self._folder}/alive"
         found = []
         for name in os.listdir(alive):
@@ -70,7 +70,7 @@ class Server:
             return found
 
     def _release_wanderer(self) -> None:
-        """A child in a session of its own, deaf to SIGTERM: it must not outlive us either."""
+        """Start a child in its own session that ignores SIGTERM: it must not outlive this server either."""
         if os.fork():
             return
         os.setsid()
@@ -80,7 +80,7 @@ class Server:
             signal.pause()
 
     def _let_be_stolen(self) -> None:
-        """Wait until somebody else has our port, as if he had been quicker."""
+        """Wait until another process has taken our port."""
         with open(f"{self._folder}/stolen.{self._port}", "w"):
             pass
         while not os.path.exists(f"{self._folder}/taken.{self._port}"):
@@ -95,7 +95,7 @@ class Server:
                 while request := read_request(incoming):
                     self._answer(connection, *request)
             except OSError:
-                return  # whoever asked is gone, or we told him so
+                return  # the client is gone, or we closed the connection
 
     def _answer(self, connection: socket.socket, line: str, body: bytes) -> None:
         method, target, _ = line.split(" ")
@@ -115,7 +115,7 @@ class Server:
 
 
 class Speaker:
-    """One answer, well or badly told."""
+    """One answer, complete or broken."""
 
     def __init__(self, connection: socket.socket, text: str, fault: str, *, is_stream: bool) -> None:
         self._connection, self._fault = connection, fault
@@ -156,7 +156,7 @@ class Speaker:
         if how.startswith("die"):
             os._exit(7)
         if how.startswith("reset") or how == "close-reset":
-            # Closing at once would take back what was just sent and not delivered yet.
+            # Closing at once would discard what was just sent and not delivered yet.
             time.sleep(0.005)
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self._connection.shutdown(socket.SHUT_RDWR) if how.startswith("fin") else self._connection.close()
@@ -192,7 +192,7 @@ def chunked(pieces: list[bytes]) -> tuple[bytes, list[bytes]]:
 
 
 def with_length(body: bytes) -> tuple[bytes, list[bytes]]:
-    """In pieces, so that there is a middle to break in."""
+    """In pieces, so that there is a middle to cut."""
     head = framed(body, 200)[: -len(body)]
     step = max(1, len(body) // 8)
     return head, [body[at : at + step] for at in range(0, len(body), step)]

@@ -1,6 +1,6 @@
 """Estimates beside real servers: the same models, guessed from their heads and weighed while they run.
 
-Needs `just llama`; half a gigabyte of disk is not needed, the models are holes. `just bench-estimates`.
+Needs `just llama`. The models are sparse files, so they need little disk. `just bench-estimates`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def measured(number: int) -> Result:
-    # Not in /tmp, which may be memory: the pages of such a file are no file's pages.
+    # Not in /tmp, which may be a tmpfs: its pages do not count as file-backed.
     with tempfile.TemporaryDirectory(dir=REPOSITORY / ".cache") as folder:
         print(f"{number + 1}/{len(CASES)} {CASES[number].name}", file=sys.stderr)
         return compare(CASES[number], Path(folder))

@@ -1,4 +1,4 @@
-"""The models and command lines that estimates are held against: a few MB to a few hundred, each stressing one thing."""
+"""The models and command lines of the comparison: from a few MB to a few hundred, each with one special feature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real llama-server takes: the buffers it logs, and what the kernel counts once its context was used."""
+"""The memory of a real llama-server: the buffers it logs, and what the kernel counts after its context was used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 READY_S, ANSWER_S = 60.0, 300.0
 LONGEST_PROMPT = 1024
-"""A longer one takes minutes; the cache is resident from the start, and of the mask only the part in use is."""
+"""A longer prompt takes minutes; the cache is resident from the start, and of the mask only the used part."""
 
 BUFFER = re.compile(r"(\w+)\s+(KV|RS|compute) buffer size =\s*([\d.]+) MiB")
 WEIGHTS = re.compile(r"load_tensors:\s+(\w+) model buffer size =\s*([\d.]+) MiB")
@@ -63,7 +63,7 @@ class Result:
 
     @property
     def error(self) -> float:
-        """Of the resident memory as a whole, as a part of what was measured."""
+        """Of the total resident memory, relative to the measured one."""
         return self.estimated.resident / self.measured.resident - 1
 
     @property
@@ -108,7 +108,7 @@ def as_memory(guessed: Estimate) -> Memory:
 
 @contextmanager
 def running(argv: list[str], folder: Path) -> Iterator[tuple[int, int]]:
-    """A ready server's process and port; it is gone when the block ends."""
+    """A ready server's process and port; the server is killed when the block ends."""
     port = free_port()
     with (folder / "log").open("wb") as log:
         # One thread: two on two busy cores are slower, and the buffers do not depend on it.
@@ -118,7 +118,7 @@ def running(argv: list[str], folder: Path) -> Iterator[tuple[int, int]]:
         eventually(lambda: is_ready(port, server), within=READY_S)
         yield server.pid, port
     finally:
-        server.kill()  # within a prompt it does not listen to a politer word
+        server.kill()  # during a prompt it does not react to SIGTERM
         server.wait()
 
 
@@ -132,7 +132,7 @@ def is_ready(port: int, server: subprocess.Popen[bytes]) -> bool:
 
 
 def fill(port: int) -> None:
-    """Use the context: one prompt as long as a slot, and a few words in answer."""
+    """Use the context: one prompt as long as a slot, and a short answer."""
     status, body = call(port, "GET", "/slots")
     found = re.search(rb'"n_ctx":\s*(\d+)', body)
     assert found, (status, body)
@@ -150,7 +150,7 @@ def call(port: int, method: str, path: str, body: object = None) -> tuple[int, b
         connection.close()
 
 
-# The scales
+# Measuring
 
 
 def weigh(pid: int, log: str, models: int) -> Memory:
@@ -160,7 +160,7 @@ def weigh(pid: int, log: str, models: int) -> Memory:
     return Memory(
         copied=sum(round(float(size) * MIB) for where, size in WEIGHTS.findall(log) if where != MAPPED),
         cache=sum(size for kind, size in buffers if kind in ("KV", "RS")),
-        # llama-server rehearses without memory before it loads: only the last ones are real.
+        # llama-server does a dry run before it loads: only the last buffers are real.
         compute=sum(compute[-models:]),
         anonymous=sums["Anonymous"],
         mapped=sums["Rss"] - sums["Anonymous"],

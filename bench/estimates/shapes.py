@@ -1,7 +1,7 @@
-"""GGUF files of any shape whose weights are nothing but zeros: true to every byte that counts, and written in no time.
+"""Writes GGUF files of any shape with zero weights, fast.
 
-A server maps, copies and multiplies zeros as it would any weights, so its memory is that of a real model of the same
-shape. The file is sparse: a model of half a gigabyte takes a megabyte of disk.
+A server maps, copies and multiplies zeros like any weights, so its memory is that of a real model of the same shape.
+The file is sparse: a model of half a gigabyte takes a megabyte of disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Tensors = dict[str, tuple[int, ...]]
-"""Names and shapes, the longest-striding dimension first, as numpy has them."""
+"""Names and shapes, the longest-striding dimension first, as in numpy."""
 
 SPECIAL = [("<unk>", TokenType.UNKNOWN), ("<s>", TokenType.CONTROL), ("</s>", TokenType.CONTROL)]
 BYTES = [(f"<0x{byte:02X}>", TokenType.BYTE) for byte in range(256)]
@@ -29,7 +29,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a model is made of; `quant` is the type of its matrices, norms are always f32."""
+    """The dimensions of a model; `quant` is the type of its matrices, norms are always f32."""
 
     arch: str = "llama"
     layers: int = 4
@@ -42,11 +42,11 @@ class Shape:
     context: int = 8192
     quant: str = "F16"
     more: Mapping[str, Any] = field(default_factory=dict)
-    """Further keys of the architecture, by their names without its prefix."""
+    """Further keys of the architecture, without its prefix."""
 
 
 def write_zeros(path: Path, shape: Shape) -> Path:
-    """Write the model and give its path back."""
+    """Write the model and return its path."""
     out = GGUFWriter(path, shape.arch)
     describe(out, shape)
     size = 0
@@ -62,7 +62,7 @@ def write_zeros(path: Path, shape: Shape) -> Path:
 
 
 def list_tensor(out: Any, name: str, sizes: tuple[int, ...], quant: GGMLQuantizationType, before: int) -> int:
-    """Name a tensor in the head and give the size of all data with it."""
+    """Add a tensor to the head and return the size of all data including it."""
     block, block_size = GGML_QUANT_SIZES[quant]
     in_bytes = (*sizes[:-1], sizes[-1] // block * block_size)
     dtype = {"F32": np.float32, "F16": np.float16}.get(quant.name, np.uint8)
@@ -133,7 +133,7 @@ def qwen3moe(s: Shape) -> Tensors:
 
 
 def deepseek2(s: Shape) -> Tensors:
-    """Multi-head latent attention: what is cached is one compressed vector and one rotated part per token."""
+    """Multi-head latent attention: the cache has one compressed vector and one rotated part per token."""
     rank, rope = s.more["attention.kv_lora_rank"], s.more["rope.dimension_count"]
     key, value = s.more["attention.key_length_mla"], s.more["attention.value_length_mla"]
     query_rank = s.more["attention.q_lora_rank"]
@@ -178,7 +178,7 @@ BLOCKS: dict[str, Callable[[Shape], Tensors]] = {
 }
 
 
-# gguf ships no types, so its writer is Any.
+# gguf has no types, so its writer is Any.
 
 
 def describe(out: Any, shape: Shape) -> None:

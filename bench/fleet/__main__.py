@@ -18,9 +18,9 @@ from bench.fleet.page import PAGE, page, ratios
 from tests.support.llama import REPOSITORY
 
 MOST = 2.0
-"""Times a bare compare-and-swap: what a placement may cost."""
+"""The limit for a placement, as a multiple of a bare compare-and-swap."""
 MOST_PASSED_ON = 2.2
-"""Times a request that is served where it came in: what one may cost that another host serves, both hosts together."""
+"""The limit for a forwarded request, both hosts together, as a multiple of one served where it arrived."""
 
 
 def main() -> int:

@@ -1,7 +1,6 @@
-"""What it costs that another host serves a request: the CPU time of both, beside that of one which serves its own.
+"""The cost of forwarding a request to another host: the CPU time of both hosts, compared with one that serves its own.
 
-Two hosts and a C program for a model server; the same load in turn at the host that has the model and at the one that
-has not.
+Two hosts and a C program as model server; the same load in turn at the host that has the model and at the other one.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ US = 1e6 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """CPU-µs per request, of one round."""
+    """CPU-µs per request in one round."""
 
     local: float
     passing: float
-    """At the host that passes it on."""
+    """At the host that forwards it."""
     serving: float
     """At the host that serves it."""
 
@@ -53,7 +52,7 @@ def forwarded(folder: Path, rounds: int) -> list[Forwarded]:
         hosts.start("far", {"other": {"cmd": "never-run ${PORT}"}})
         hosts.until_together()
         load = Requests(CHAT, chat(1024), folder)
-        for host in (hosts["near"], hosts["far"]):  # heads are learned, the model is loaded
+        for host in (hosts["near"], hosts["far"]):  # fills the head caches and loads the model
             load.send(host.port, CLIENTS, 1)
         return [one_round(load, hosts["near"], hosts["far"]) for _ in range(rounds)]
 
@@ -65,13 +64,13 @@ def one_round(load: Requests, near: Hotseat, far: Hotseat) -> Forwarded:
 
 
 def cost(load: Requests, asked: Hotseat, *weighed: Hotseat) -> list[float]:
-    """CPU-µs per request of each, while one of them is asked."""
+    """CPU-µs per request of each host, while `asked` gets the load."""
     before = [ticks(host) for host in weighed]
     answered = load.send(asked.port, CLIENTS, SECONDS)
     return [(ticks(host) - began) * US / answered.count for host, began in zip(weighed, before, strict=True)]
 
 
 def ticks(host: Hotseat) -> int:
-    """Of the process itself: its guard and its model servers do not count."""
+    """Of the process itself, without its guard and its model servers."""
     fields = proc_file(host.process.pid, "stat").rpartition(b")")[2].split()
     return int(fields[11]) + int(fields[12])

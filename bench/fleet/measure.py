@@ -1,4 +1,4 @@
-"""What the store costs on three real NATS servers: beside bare nats-py, and when a leader is killed."""
+"""The cost of the store on three real NATS servers: compared with bare nats-py, and when a leader is killed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RECORD = encoded(
 
 @dataclass
 class Outcome:
-    """Everything that was measured, in seconds."""
+    """All measurements, in seconds."""
 
     bare: list[Seconds] = field(default_factory=list)
     ours: list[Seconds] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Outcome:
     heard: list[Seconds] = field(default_factory=list)
     """From a write to a watcher."""
     expiries: list[Seconds] = field(default_factory=list)
-    """Beyond the lease, until a watcher heard of it."""
+    """From the end of the lease until a watcher is notified."""
     bare_kills: list[Seconds] = field(default_factory=list)
     our_kills: list[Seconds] = field(default_factory=list)
     """From the kill of a leader to the next claim."""
@@ -89,14 +89,14 @@ async def measured(folder: Path, rounds: int, placements: int, kills: int) -> Ou
 
 
 async def ignored(_: Exception) -> None:
-    """A killed server is no news here."""
+    """A killed server is expected here."""
 
 
 # Placements
 
 
 async def place(js: JetStreamContext, store: JetStream, outcome: Outcome, rounds: int, placements: int) -> None:
-    """Both sides in turn, on the same bucket, so that both see the machine in the same mood."""
+    """Alternate both sides on the same bucket, so that both have the same conditions."""
     kv = await js.key_value("hotseat-claims")
 
     async def bare(key: str) -> None:
@@ -123,7 +123,7 @@ async def median_of(work: Callable[[str], Awaitable[None]], name: str, times: in
 
 
 async def renew(store: JetStream, outcome: Outcome, times: int) -> None:
-    """One host's renewals one after the other, and a watcher's ear; then sixteen hosts at once."""
+    """Renewals of one host one after the other, and a watcher's delay; then sixteen hosts at once."""
     watch = aiter(store.watch(Bucket.HOSTS))
     while not isinstance(await anext(watch), CaughtUp):
         pass
@@ -154,7 +154,7 @@ async def renew_often(store: JetStream, name: str, times: int) -> None:
 
 
 async def expire(store: JetStream, outcome: Outcome, leases: int = 8) -> None:
-    """Leases that nobody renews, begun at different moments."""
+    """Leases that are not renewed, started at different times."""
     ends: dict[str, float] = {}
     watch = aiter(store.watch(Bucket.HOSTS))
     while not isinstance(await anext(watch), CaughtUp):
@@ -170,11 +170,11 @@ async def expire(store: JetStream, outcome: Outcome, leases: int = 8) -> None:
     await watch.aclose()  # type: ignore[attr-defined]  # it is a generator
 
 
-# A leader dies
+# A leader is killed
 
 
 async def kill_leader(js: JetStreamContext, store: JetStream, servers: list[NatsServer], outcome: Outcome) -> None:
-    """Both sides ask again and again from the same moment on."""
+    """Both sides retry from the same moment on."""
     info = await js.stream_info(stream_of(Bucket.CLAIMS))
     assert info.cluster is not None
     leader = next(server for server in servers if server.name == info.cluster.leader)

@@ -37,7 +37,7 @@ def figure(values: Sequence[float], unit: float = MS) -> Figure:
 
 
 def ratios(outcome: Outcome) -> list[float]:
-    """Round by round, because the machine has moods."""
+    """Per round, because the machine's speed varies."""
     return [ours / bare for ours, bare in zip(outcome.ours, outcome.bare, strict=True)]
 
 

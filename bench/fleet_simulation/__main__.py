@@ -1,6 +1,6 @@
 """A thousand hosts on a virtual clock: where requests go, what that costs, and what other rules would cost.
 
-`just simulate-fleet`. The same seed gives the same run; only what decisions took is measured on this machine.
+`just simulate-fleet`. The same seed gives the same run; only the time of decisions is measured on this machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A clock that jumps to whatever happens next."""
+"""A clock that jumps to the next event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Clock:
         self._number = 0
 
     def at(self, when: Instant, happens: Callable[..., None], *about: Any) -> None:
-        # The number keeps things of the same moment in the order they were foreseen. Any: each takes its own.
+        # The number keeps simultaneous events in the order in which they were scheduled. Any: arguments differ.
         self._number += 1
         heapq.heappush(self._coming, (when, self._number, happens, about))
 

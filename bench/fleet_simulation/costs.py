@@ -1,6 +1,6 @@
-"""What it costs a host to know the others and to decide, by the size of its fleet.
+"""The cost for a host of tracking the others and of deciding, by the size of its fleet.
 
-The best of several rounds, so that whatever else the machine does counts least.
+The best of several rounds, to minimise the influence of other programs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def cost_of(hosts: int) -> Cost:
 
 
 def record_of(work: Workload, number: int) -> bytes:
-    """Full, so that a load must look for the cheapest room."""
+    """A full host, so that a load must look for the cheapest eviction."""
     names = ["m00000"] if number < REPLICAS else []
     names += [f"m{1 + (number * RESIDENTS + n) % (MODELS - 2):05}" for n in range(RESIDENTS - len(names))]
     machine = work.machines[number]

@@ -1,4 +1,4 @@
-"""What a run is judged by."""
+"""The figures of a run."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from hotseat.simulation.results import jain, quantile
 
 @dataclass(slots=True)
 class Tally:
-    """Counted while a run is under way."""
+    """Counted during a run."""
 
     waits: array[float] = field(default_factory=lambda: array("d"))
     served: int = 0
     refused: int = 0
-    """The line was full, or no host could be found."""
+    """The queue was full, or there was no host."""
     broken: int = 0
-    """Their host failed under them."""
+    """Their host failed."""
     loads: int = 0
     doubled: int = 0
-    """Loads of a model that was loading elsewhere already, and not as a further replica."""
+    """Loads of a model that was already loading on another host, except further replicas."""
     replicas: int = 0
-    """Loads because waiting took longer."""
+    """Loads because waiting would take longer."""
     came_back_to: int = 0
-    """Served where the same client's last request for the same model was served."""
+    """Served by the host that served the same client's last request for the same model."""
     could_come_back: int = 0
     records: int = 0
     record_bytes: int = 0
@@ -53,11 +53,11 @@ class Figures:
     at_once: float
     """Share of requests that did not wait."""
     imbalance: float
-    """The busiest host beside the mean of hosts of its size."""
+    """The busiest host relative to the mean of hosts of its size."""
     evenness: float
     """Jain's index over the hosts' work per GiB."""
     affinity: float
-    """Share of requests that came back to where the client was, of those that could."""
+    """Share of requests that went to the same host as the client's last one, of those that could."""
     writes_per_host_s: float
     heard_per_host_s: float
     record_bytes: float
@@ -69,7 +69,7 @@ def figures(
     policy: str, hosts: int, models: int, requests: int, day_s: float, took_s: float, tally: Tally, work: list[float]
 ) -> Figures:
     waits = sorted(tally.waits)
-    writes = tally.records + 2 * tally.claims  # each is taken back
+    writes = tally.records + 2 * tally.claims  # each is withdrawn
     return Figures(
         policy=policy,
         hosts=hosts,

@@ -1,8 +1,8 @@
 """A fleet on a virtual clock: hosts with the production scheduler, requests placed by a policy, records and claims.
 
-Simplified: hosts are told of each other's records and claims in groups, so that there are a few rosters instead of one
-per host; what one of a group sends, all of it know at once. Messages take a fixed time and none is lost. A request
-reaches any host that lives, as behind a load balancer.
+Simplified: hosts receive each other's records and claims in groups, so that there are a few rosters instead of one per
+host; what one of a group sends, the whole group knows at once. Messages take a fixed time and none is lost. A request
+reaches any host that is up, as behind a load balancer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 GROUPS = 2
 STORE_S, HOP_S = 0.002, 0.001
-"""A write to the store and its echo; a way from host to host."""
+"""A write to the store and its notification; a hop from host to host."""
 RENEWED_S: Seconds = 3.0
 AT_MOST_EVERY_S: Seconds = 0.2
 SPARED_EVERY_S: Seconds = 60.0
@@ -60,7 +60,7 @@ class Fleet:
         self._due: set[HostName] = set()
         self._loading: dict[ModelName, int] = {}
         self._wanted: set[tuple[ModelName, HostName]] = set()
-        """Further replicas that were asked for."""
+        """Further replicas that were requested."""
         self._last: dict[ClientId, HostName] = {}
 
     def run(self) -> Tally:
@@ -93,7 +93,7 @@ class Fleet:
         self._place(request, entry, TRIES)
 
     def _entry(self) -> HostName:
-        """A load balancer asks only hosts that live."""
+        """A load balancer uses only hosts that are up."""
         while True:
             name = self._dice.choice(self._names)
             if self._hosts[name].is_up:
@@ -141,7 +141,7 @@ class Fleet:
         self._reach(request, entry, claim.host, tries)
 
     def _agreed(self, decision: Load, entry: HostName, roster: Roster) -> Claim:
-        """Whoever is first has decided."""
+        """The first claim wins."""
         key, now = key_of(decision.model, decision.replica), self._clock.now
         until, there = self._claims.get(key, (0.0, None))
         if there and now < until:
@@ -164,7 +164,7 @@ class Fleet:
             host.load(self._models[model])
 
     def _take_back(self, host: Host) -> None:
-        """Claims whose model its host shows now."""
+        """Withdraw claims whose model is in the host's record now."""
         for held in self._rosters[0].claimed_on(host.machine.name, self._clock.now):
             if held.key in self._claims and held.claim.model in host.shown:
                 del self._claims[held.key]
@@ -219,7 +219,7 @@ class Fleet:
             roster.me = HostName("")
         self._clock.at(self._clock.now + SPARED_EVERY_S, self._spares, host)
 
-    # What becomes of them
+    # Results of requests
 
     def granted(self, host: Host, request: Request) -> None:
         model, client, name = request.ask.model.name, request.ask.client, host.machine.name

@@ -1,8 +1,8 @@
 """One host: the production scheduler with simulated servers.
 
-A fleet's configuration may have ten thousand models, of which a host sees a few at a time. Its scheduler is given those
-that are there or waited for, and a model that is asked for is added as by a reload; what was learned of one that was
-dropped is kept. Loads share one disk and take place one after the other.
+A fleet's configuration may have ten thousand models, of which a host uses a few at a time. Its scheduler gets those
+that are resident or requested; a requested model is added as by a reload, and what was learned of a removed one is
+kept. Loads share one disk and run one after the other.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ NO_PROCESS = LaunchRecipe(argv=("simulated",), proxy="http://simulated")
 NOWHERE = Upstream(Address("simulated", 0))
 GROUPS = Groups(default=TOGETHER)
 POLICY = Policy(max_queue=64)
-"""Eight times fewer than by default: whoever would wait for minutes is refused, and may ask elsewhere."""
+"""An eighth of the default: a request that would wait for minutes is refused, and may try another host."""
 KNOWN = 24
-"""So many models are kept in a host's catalog before those that nobody needs there are dropped."""
+"""The number of models in a host's catalog above which unused ones are removed."""
 TAKES_ROOM = (Phase.LOADING, Phase.READY, Phase.DRAINING, Phase.UNLOADING)
 
 
@@ -58,14 +58,14 @@ TAKES_ROOM = (Phase.LOADING, Phase.READY, Phase.DRAINING, Phase.UNLOADING)
 class Request:
     ask: Ask
     group: int
-    """Which of those who place requests sent it."""
+    """The group of hosts that placed it."""
     host: Host | None = None
     ticket: TicketId = TicketId(0)  # noqa: RUF009  # a number
     started: Instant | None = None
 
 
 class Watcher(Protocol):
-    """Who is told what happens on a host."""
+    """Receives the events of a host."""
 
     def granted(self, host: Host, request: Request) -> None: ...
 
@@ -74,7 +74,7 @@ class Watcher(Protocol):
     def refused(self, host: Host, request: Request) -> None: ...
 
     def changed(self, host: Host) -> None:
-        """A phase did: the host has something to say."""
+        """A phase changed: the host has a new record."""
 
     def loads(self, host: Host, model: ModelName) -> None: ...
 
@@ -89,7 +89,7 @@ class Host:
         self.is_up = True
         self.busy_s: Seconds = 0.0
         self.shown: set[ModelName] = set()
-        """What its last record mentions."""
+        """The models in its last record."""
         self._clock, self._watcher, self._digest = clock, watcher, catalog
         self._begin()
 
@@ -105,7 +105,7 @@ class Host:
         self._draining: list[ModelName] = []
 
     def fail(self) -> list[Request]:
-        """Everything is lost; returns whom that hits."""
+        """Lose everything; returns the affected requests."""
         lost = list(self.requests.values())
         self.is_up = False
         self.boot += 1
@@ -134,7 +134,7 @@ class Host:
         self._tell(UnloadRequested(self._next_ticket(), model))
 
     def in_line(self, model: ModelName) -> int:
-        """Requests that use or want it."""
+        """Requests that use or wait for it."""
         state = self._state(model)
         return len(state.leases) + self._line_of(model) if state else 0
 
@@ -155,7 +155,7 @@ class Host:
         self._specs = {name: self._specs.get(name) or spec_of(model) for name, model in self._models.items()}
         return Catalog(self._specs, GROUPS, {HERE: self.machine.gib * GIB}, POLICY)
 
-    # What it says of itself. The scheduler's view would explain every wait, too, which takes ten times as long.
+    # Its record. The scheduler's view would also explain every wait, which takes ten times as long.
 
     def record(self) -> HostRecord:
         state = self._scheduler._state
@@ -204,7 +204,7 @@ class Host:
         self._look_for_drains()
 
     def _look_for_drains(self) -> None:
-        """Draining is no command, so it is looked for; nobody drains for others while nobody waits."""
+        """Draining is not a command, so look for it; models drain only while a request waits."""
         state = self._scheduler._state
         if not state.line.model_of:
             return
@@ -228,7 +228,7 @@ class Host:
                 self._alarm = when
                 self._clock.at(max(when, self._clock.now), self._ring, self.boot, when)
             case _:
-                pass  # nobody operates this host, and there are no files
+                pass  # this host has no operator and no files
 
     def _grant(self, request: Request) -> None:
         request.started = self._clock.now

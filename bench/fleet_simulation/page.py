@@ -75,7 +75,7 @@ def write_page(record: Record) -> None:
 
 
 def sections(record: Record) -> list[tuple[str, str]]:
-    """One for each size that was played."""
+    """One section for each size that was simulated."""
     sizes = dict.fromkeys((run.hosts, run.models, run.requests) for run in record.runs)
     found = []
     for size in sizes:

@@ -1,4 +1,4 @@
-"""Who is asked to serve a request: hotseat's placement, and what it is weighed against."""
+"""Which host serves a request: hotseat's placement, and the policies it is compared with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY = ClientId("")
 
 class Policy(Protocol):
     is_fleet: bool
-    """Does it know what others say of themselves, and make claims?"""
+    """Whether it reads host records and makes claims."""
 
     def choose(self, ask: Ask, roster: Roster, now: Instant) -> Decision: ...
 
@@ -38,7 +38,7 @@ class Placement:
 
 
 class WithoutAffinity:
-    """The same for clients that nobody recognises: the ready replica with the least load per slot."""
+    """The same for clients without identity: the ready replica with the least load per slot."""
 
     is_fleet = True
 
@@ -47,7 +47,7 @@ class WithoutAffinity:
 
 
 class Dealer:
-    """For those who know of hosts only which of them live, and which fit a model at all."""
+    """For policies that only know which hosts are up and which fit a model at all."""
 
     is_fleet = False
 
@@ -65,7 +65,7 @@ class Dealer:
 
 
 class AtRandom(Dealer):
-    """A load balancer in front of hosts that know nothing of each other."""
+    """A load balancer in front of hosts that do not know each other."""
 
     def choose(self, ask: Ask, roster: Roster, now: Instant) -> Decision:
         hosts = self.fitting(ask.model)
@@ -74,7 +74,7 @@ class AtRandom(Dealer):
 
 
 class LeastLoaded(Dealer):
-    """A load balancer that counts connections, and counts them exactly."""
+    """A load balancer that counts connections exactly."""
 
     def choose(self, ask: Ask, roster: Roster, now: Instant) -> Decision:
         living = [host for host in self.fitting(ask.model) if host.is_up]

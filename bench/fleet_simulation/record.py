@@ -1,4 +1,4 @@
-"""Everything that runs counted, as a JSON file: a page can be made from several of them."""
+"""The results of runs as a JSON file; a page can be made from several of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Record:
 
     @staticmethod
     def joined(records: Sequence[Record]) -> Record:
-        """All runs, and what decisions cost when that was measured last."""
+        """All runs, and the last measurement of the cost of decisions."""
         runs = tuple(run for record in records for run in record.runs)
         return replace(records[-1], runs=runs, costs=next((each.costs for each in reversed(records) if each.costs), ()))
 

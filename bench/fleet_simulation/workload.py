@@ -1,7 +1,7 @@
-"""Who asks for what and when: models by Zipf's law, a day with a night, hosts of three sizes, some of which fail.
+"""The workload: models by Zipf's law, day and night, hosts of three sizes, some of which fail.
 
-Nothing here is measured anywhere. It is a guess at a fleet that is asked for many more models than fit, written down
-so that everybody can play it again.
+None of it is measured. It is an assumption about a fleet with requests for many more models than fit, written down so
+that everybody can repeat it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIZES_GIB = ((5, 0.5), (9, 0.25), (18, 0.15), (40, 0.08), (70, 0.02))
 MEMORY_GIB = ((24, 0.6), (48, 0.3), (80, 0.1))
 """Of hosts, with their share; one device each."""
 SITE, ITS_MODELS = "eu", 0.02
-"""A label that every other host has and one model in fifty demands."""
+"""A label that every other host has and one model in fifty requires."""
 SLOTS = 4
 REQUESTS_PER_HOST_S = 0.25
 ZIPF = 1.1
@@ -36,7 +36,7 @@ DISK_GIB_S, START_S = 1.5, 2.0
 STOP_S: Seconds = 1.0
 CLIENTS = 5000
 FAILING, DOWN_S = 0.05, 120.0
-"""So many of the hosts fail once, and come back empty after so long."""
+"""This share of the hosts fails once, and comes back empty after so many seconds."""
 
 
 class Model(NamedTuple):
@@ -71,7 +71,7 @@ class Workload:
 
     @property
     def day_s(self) -> Seconds:
-        """All requests fall into one day, which is as long as they need."""
+        """All requests are in one day, which is as long as they need."""
         return self.requests / (REQUESTS_PER_HOST_S * len(self.machines))
 
     def asks(self) -> Iterator[Ask]:
@@ -96,7 +96,7 @@ class Workload:
 
 
 def workload(hosts: int, models: int, requests: int, seed: int) -> Workload:
-    """Sizes are dealt out evenly and then shuffled, so that small fleets have large hosts, too."""
+    """Sizes are distributed evenly and then shuffled, so that small fleets have large hosts, too."""
     dice = Random(seed + 2)
     memory, sizes = dealt(MEMORY_GIB, hosts, dice), dealt(SIZES_GIB, models, dice)
     machines = [Machine(HostName(f"h{n:04}"), gib, SITE if n % 2 else "") for n, gib in enumerate(memory)]

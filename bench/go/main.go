@@ -1,4 +1,4 @@
-// A proxy as one writes it with Go's standard library: httputil.ReverseProxy behind a look at the body's "model".
+// A typical proxy with Go's standard library: reads "model" from the body, then uses httputil.ReverseProxy.
 //
 //	goproxy [-pool] LISTEN MODEL=URL...
 package main
@@ -38,7 +38,7 @@ func proxyTo(address string, pool httputil.BufferPool) *httputil.ReverseProxy {
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = &http.Transport{MaxIdleConnsPerHost: 4096, DisableCompression: true}
 	proxy.BufferPool = pool
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // clients that hang up are part of the measurement
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // clients that disconnect are part of the measurement
 	return proxy
 }
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 ROUNDS, FEWEST_ROUNDS = 9, 3
 FEWEST_FILES = 8192
-"""2,000 streams take a proxy twice as many descriptors."""
+"""2,000 streams take twice as many descriptors of a proxy."""
 
 
 def main() -> int:
     options = parse_options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything that was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all child processes are ended
     try:
         if options.soak:
             with alone():
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> Record:
 
 
 def measured(options: argparse.Namespace, rounds: int) -> Record:
-    """What a run has measured before it fails is kept too, if there is a file for it."""
+    """If there is a file, also keep what a run measured before it failed."""
     proxies, cells = [PROXIES[name] for name in options.proxies], chosen(options.only, is_quick=options.quick)
     share, samples = Share(), list[Sample]()
     try:
@@ -87,14 +87,14 @@ def report(record: Record, options: argparse.Namespace) -> int:
 
 
 def must_suffice(rounds: int) -> None:
-    """One round can say anything: a published figure needs a spread."""
+    """One round proves nothing: a published figure needs a spread."""
     if rounds < FEWEST_ROUNDS:
         raise Failure(f"a page needs at least {FEWEST_ROUNDS} rounds, this is {rounds}: give --rounds {FEWEST_ROUNDS}")
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Inside the block no other run takes place, for two would measure each other; files may be opened freely."""
+    """Inside the block no other run takes place, since runs disturb each other; also raises the file limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < FEWEST_FILES:
         raise Failure(f"only {hard} files may be open, {FEWEST_FILES} are needed: raise `ulimit -Hn`")

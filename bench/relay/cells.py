@@ -1,4 +1,4 @@
-"""Which loads are measured, and for how long. A cell is one load that every proxy goes through in every round."""
+"""Which loads are measured, and for how long. A cell is one load that every proxy gets in every round."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPICS = {
     "memory": (Work.STREAMS_MEMORY, Work.IDLE_MEMORY),
     "llama": (Work.LLAMA,),
 }
-"""What --only chooses from."""
+"""The choices of --only."""
 
 
 def size_of(count: int) -> str:
@@ -48,13 +48,13 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """How it is called in files and checks: `unary-16`, `upload-10MB-2`."""
+        """Its name in files and checks: `unary-16`, `upload-10MB-2`."""
         size = f"{size_of(self.body)}-" if self.work is Work.UPLOAD else ""
         return f"{self.work.value}-{size}{self.clients}"
 
 
 REQUESTS_S, LLAMA_S, STREAMS_S = 1, 2, 1.0
-"""How long a proxy has a cell to itself: the shorter, the closer together lies what is compared."""
+"""How long each proxy runs a cell: the shorter, the closer in time are the compared figures."""
 STREAMS_SETTLE_S = 0.5
 
 CHUNKS_PER_S, SLOW_CHUNKS_PER_S = 50, 1

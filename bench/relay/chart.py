@@ -1,4 +1,4 @@
-"""A chart of the two figures that matter most: CPU per request and per chunk. Plain SVG, readable on light and dark."""
+"""A chart of the two most important figures: CPU per request and per chunk. Plain SVG, readable on light and dark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promises: bounds on figures of one run, most of them relative to another proxy of the same run. Pure."""
+"""The performance promises: limits on figures of one run, most of them relative to another proxy of that run. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Bound:
     side: Side
     limit: float
     of: str = ""
-    """The proxy whose figure `limit` is a multiple of; empty where it stands for itself."""
+    """The proxy whose figure `limit` is a multiple of; empty for an absolute limit."""
 
     @property
     def key(self) -> str:
@@ -45,7 +45,7 @@ class Verdict:
     bound: Bound
     outcome: Outcome
     measured: Figure | None = None
-    """A multiple of the other proxy's, where there is one."""
+    """As a multiple of the other proxy's, if there is one."""
 
     def __str__(self) -> str:
         numbers = "" if self.measured is None else f" (measured {spread(self.measured)})"
@@ -72,7 +72,7 @@ BOUNDS = (
 
 
 def verdicts(figures: Figures, cells: Iterable[str]) -> list[Verdict]:
-    """What became of each promise about these cells."""
+    """The result of each promise about these cells."""
     chosen = set(cells)
     return [verdict(bound, figures) for bound in BOUNDS if bound.cell in chosen]
 

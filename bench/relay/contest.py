@@ -1,4 +1,4 @@
-"""One run: every proxy goes through every cell, in a new order each round, while all others stand still."""
+"""One run: every proxy runs every cell, in a new order each round, while all others are paused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MEMORY_ROUNDS = 3
-"""Memory is the same at every hour."""
+"""Memory varies little from round to round."""
 
 
 def contest(proxies: Sequence[Proxy], cells: Sequence[Cell], rounds: int) -> Iterator[Sample]:
-    """Each sample when it was taken; raises at the first thing that goes wrong."""
+    """Each sample when it was taken; raises at the first error."""
     rates = [cell for cell in cells if not cell.weighs_memory]
     if rates:
         with started(proxies, needs_llama=any(cell.work is Work.LLAMA for cell in rates)) as field:
@@ -34,7 +34,7 @@ def contest(proxies: Sequence[Proxy], cells: Sequence[Cell], rounds: int) -> Ite
 
 
 def rate_round(field: Field, cells: Sequence[Cell], number: int) -> Iterator[Sample]:
-    """Cell by cell, so that what is compared lies close together in time."""
+    """Cell by cell, so that compared figures are close in time."""
     for cell in cells:
         for entrant in shuffled(field.entrants):
             with entrant.turn():
@@ -43,7 +43,7 @@ def rate_round(field: Field, cells: Sequence[Cell], number: int) -> Iterator[Sam
 
 
 def memory_round(proxies: Sequence[Proxy], cells: Sequence[Cell], number: int) -> Iterator[Sample]:
-    """Each figure from a fresh process: what an earlier load left in the heap would hide the growth."""
+    """Each figure from a new process: what an earlier load left in the heap would hide the growth."""
     for cell in cells:
         for proxy in shuffled(proxies):
             with started([proxy], needs_llama=False) as field:
@@ -57,7 +57,7 @@ def sample(entrant: Entrant, cell: Cell, number: int) -> Sample:
 
 
 def tell(sample: Sample) -> None:
-    """For whoever watches."""
+    """Print it for whoever watches."""
     shown = "  ".join(f"{name} {value:.1f}" for name, value in sample.values.items())
     print(f"  round {sample.round + 1}  {sample.cell:<18}{sample.proxy:<10}{shown}", file=sys.stderr)
 

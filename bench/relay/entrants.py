@@ -1,4 +1,4 @@
-"""The proxies of a run with the upstreams behind them: all started, warmed up, and paused until it is their turn."""
+"""The proxies of a run with their upstreams: all started, warmed up, and paused until their turn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WARM_CLIENTS, WARM_S = 4, 1
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A proxy that runs; the bare upstream takes part too, and has no service of its own."""
+    """A running proxy; the bare upstream takes part too, and has no service of its own."""
 
     name: str
     port: int
@@ -40,7 +40,7 @@ class Entrant:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Inside the block it runs, and no other does."""
+        """Inside the block it runs, and no other proxy does."""
         if self.service is None:
             yield
             return
@@ -67,14 +67,14 @@ class Field:
     services: list[Service]
 
     def must_live(self) -> None:
-        """Raise when anything has died: what was measured since would be worthless."""
+        """Raise if any process has died, since measurements after that are invalid."""
         for service in self.services:
             service.must_live()
 
 
 @contextmanager
 def started(proxies: Sequence[Proxy], needs_llama: bool) -> Iterator[Field]:
-    """The upstreams and all proxies, warm and paused; everything is ended when the block is left."""
+    """The upstreams and all proxies, warmed up and paused; all are stopped when the block is left."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-relay-")))
         shared = Backs(free_port(), free_port() if needs_llama else None)

@@ -1,4 +1,4 @@
-/* One streamed event, as upstream.c writes it and streams.c reads it: number and time stand at fixed places.
+/* One streamed event, as upstream.c writes it and streams.c reads it: number and time are at fixed offsets.
    It has the size of an ordinary chat chunk. */
 #define EVENT_FORMAT                                                                                            \
   "data: {\"n\":%010u,\"t\":%019lld,\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"chat.completion.chunk\"," \

@@ -1,4 +1,4 @@
-"""From samples to figures: medians with their spread, and delays as what a proxy adds to the bare upstream. Pure."""
+"""Computes figures from samples: medians with spread, and delays relative to the bare upstream. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARE = "share_of_bare"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one proxy did in one cell of one round."""
+    """The measurements of one proxy in one cell of one round."""
 
     proxy: str
     cell: str
@@ -32,7 +32,7 @@ class Figure:
 
 
 class Figures:
-    """Every figure of a run, by proxy, cell and measure; None where it was not measured."""
+    """Every figure of a run, by proxy, cell and measure; None if it was not measured."""
 
     def __init__(self, samples: Iterable[Sample]) -> None:
         self._series: dict[tuple[str, str, str], dict[int, float]] = {}
@@ -45,7 +45,7 @@ class Figures:
         return figure(self._series.get((proxy, cell, measure), {}).values())
 
     def ratio(self, proxy: str, other: str, cell: str, measure: str) -> Figure | None:
-        """Of one proxy to another, each taken within a round: from one minute to the next the machine changes."""
+        """Of one proxy to another, within each round, because the machine's speed varies between rounds."""
         ours, theirs = (self._series.get((name, cell, measure), {}) for name in (proxy, other))
         return figure([ours[number] / theirs[number] for number in ours if theirs.get(number)])
 
@@ -61,7 +61,7 @@ def figure(series: Collection[float]) -> Figure | None:
 
 
 def with_comparisons(samples: list[Sample]) -> list[Sample]:
-    """Each sample with what it adds to, and keeps of, the bare upstream in the same round: the machine has moods."""
+    """Each sample with its difference and ratio to the bare upstream in the same round."""
     bare = {(sample.cell, sample.round): sample.values for sample in samples if sample.proxy == BARE}
     return [compared(sample, bare.get((sample.cell, sample.round), {})) for sample in samples]
 

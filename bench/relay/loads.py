@@ -1,4 +1,4 @@
-"""The clients: wrk for requests, our C program for streams, plain sockets for idle connections. All of it bounded."""
+"""The clients: wrk for requests, a C program for streams, plain sockets for idle connections. All have time limits."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ end
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a client saw: how many answers or events, in how long, and their delays."""
+    """What a client measured: the number of answers or events, the time, and the delays."""
 
     count: int
     seconds: float
     p50_us: float
     p99_us: float
     starved: int = 0
-    """Streams that got nothing at all: the proxy does not keep up."""
+    """Streams that received nothing at all: the proxy cannot keep up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The same request over and over, from many connections."""
+    """The same request repeatedly, on many connections."""
 
     path: str
     body: bytes
@@ -65,7 +65,7 @@ class Requests:
 
 
 def chat(size: int) -> bytes:
-    """A chat request of about this many bytes; `model` comes first, so that whoever reads only a part can find it."""
+    """A chat request of about this many bytes; `model` comes first, for proxies that read only a part of it."""
     request = {"model": "bench", "max_tokens": 256, "messages": [{"role": "user", "content": ""}]}
     padding = "lorem ipsum " * (size // 12 + 1)
     request["messages"] = [{"role": "user", "content": padding[: size - len(json.dumps(request))]}]
@@ -91,7 +91,7 @@ class Streams:
     measure_s: float
 
     def read(self, port: int, at_start: Moment, at_end: Moment) -> Answered:
-        """Read all streams; `at_start` and `at_end` are called at the edges of the window, the streams still open."""
+        """Read all streams; calls `at_start` and `at_end` at the edges of the window, with all streams open."""
         numbers = (port, self.count, self.rate, self.settle_s, self.measure_s)
         argv = pinned([str(c_program("streams")), *map(str, numbers)], LOAD_CORE)
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as client:
@@ -121,7 +121,7 @@ def _events_answered(told: dict[str, int], seconds: float) -> Answered:
 
 @contextmanager
 def idle_connections(port: int, count: int, body: bytes) -> Iterator[None]:
-    """Connections on which one request was answered and which now rest."""
+    """Connections on which one request was answered and which are now idle."""
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
     request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""One entrant in one cell: what is read, and when."""
+"""Measures one proxy in one cell."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from bench.relay.upstreams import Counts, counts
 
 COMPLETION = "/completion"
 AFTERMATH_S = 0.3
-"""What clients sent before they left is served now, not in the proxy's next cell, nor in another's."""
+"""Requests of departed clients are served in this time, not during the next cell."""
 
 LATEST_S = 60.0
-"""A machine of many may stand still for seconds, and a run takes half an hour: that must not end it."""
+"""A virtual machine may stall for seconds, which must not end a run of half an hour."""
 
 SETTLE_S = 0.5
-"""How long memory gets to settle after the last connection was made."""
+"""How long memory may settle after the last connection was made."""
 
 
 def measure(entrant: Entrant, cell: Cell) -> dict[str, float]:
-    """The values of one sample; raises when anything went wrong, because the rest would be guesswork."""
+    """The values of one sample; raises if anything went wrong."""
     before = counts(entrant.backs.bench)
     try:
         values = measured(entrant, cell)
@@ -67,7 +67,7 @@ def requests(entrant: Entrant, cell: Cell) -> dict[str, float]:
 
 
 def llama(entrant: Entrant, cell: Cell) -> dict[str, float]:
-    """Nothing is pinned: proxy, model server and client share all cores as they do in life."""
+    """Nothing is pinned: proxy, model server and client share all cores as in production."""
     entrant.pin(ALL_CORES)
     load, before_s = Requests(COMPLETION, ONE_TOKEN, entrant.folder), entrant.cpu_s()
     answered = load.send(entrant.llama_port, cell.clients, LLAMA_S, ALL_CORES)
@@ -94,7 +94,7 @@ def values_of(entrant: Entrant, answered: Answered, cpu_s: float) -> dict[str, f
 
 
 def streams_memory(entrant: Entrant, cell: Cell) -> dict[str, float]:
-    """Slow streams, so that memory of streams is weighed and not bytes on their way."""
+    """Slow streams, to measure the memory of streams and not of bytes in transit."""
     base_mb, weights_mb = entrant.pss_mb(), []
 
     def look() -> None:
@@ -112,16 +112,16 @@ def idle_memory(entrant: Entrant, cell: Cell) -> dict[str, float]:
     return {"base_mb": base_mb, "mb_per_1000": (idle_mb - base_mb) * 1000 / cell.clients}
 
 
-# Guards
+# Checks
 
 
 def must_be_quiet(entrant: Entrant) -> None:
-    """Return when no stream is open: a proxy that reads on for departed clients would spoil the next cell."""
+    """Return when no stream is open: a proxy that reads on for departed clients would disturb the next cell."""
     wait_for("streams of departed clients stay open", lambda: is_quiet(entrant), within=LATEST_S)
 
 
 def is_quiet(entrant: Entrant) -> bool:
-    """And none begins: a proxy that is behind may only now ask for clients who left long ago."""
+    """And none begins: a proxy that is behind may only now forward requests of departed clients."""
     before = counts(entrant.backs.bench)
     time.sleep(AFTERMATH_S)
     after = counts(entrant.backs.bench)
@@ -129,9 +129,9 @@ def is_quiet(entrant: Entrant) -> bool:
 
 
 def must_reuse(entrant: Entrant, clients: int, before: Counts, after: Counts) -> None:
-    """More new connections than clients mean that the proxy dials for every request."""
+    """More new connections than clients mean that the proxy opens one for every request."""
     dialled, requests = after.accepted - before.accepted, after.requests - before.requests
     renewed = requests // entrant.proxy.renews_after if entrant.proxy else 0
-    # A quarter more than clients is fine: Go's transport dials while another connection is just coming back.
+    # A quarter more than clients is fine: Go's transport opens one while another is just being returned.
     if dialled > clients * 1.25 + renewed + 2:
         raise Failure(f"{dialled} upstream connections for {requests} requests of {clients} clients: not reused")

@@ -1,4 +1,4 @@
-"""Processes that the measurement starts: pinned, paused, weighed and ended, each by its id. Linux only."""
+"""Processes of the measurement: pinned, paused, measured and ended, each by its pid. Linux only."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ PROXY_CORE, LOAD_CORE = ALL_CORES[:1], ALL_CORES[1:2] or ALL_CORES[:1]
 
 
 class Failure(Exception):
-    """The measurement cannot go on; says what happened, to which, and where to look."""
+    """The measurement cannot continue; says what happened, to which process, and where to look."""
 
 
 class Service:
-    """A program in the background; leaving the block ends it and everything that it started."""
+    """A background program; leaving the block ends it and all its child processes."""
 
     def __init__(self, name: str, argv: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.log = log
         with log.open("wb") as sink:
-            # A session each, as services have it: the kernel shares the processors out between sessions first.
+            # A session each, as services have: the kernel divides processors among sessions first.
             self._process = subprocess.Popen(
                 argv, stdout=sink, stderr=sink, env={**os.environ, **(environment or {})}, start_new_session=True
             )
@@ -53,7 +53,7 @@ class Service:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(PATIENCE_S)
         finally:
-            # The birth tells a process from a later one with the same number.
+            # The start time distinguishes a process from a later one with the same pid.
             signal_each([pid for pid, born in family.items() if born and birth(pid) == born], signal.SIGKILL)
             self._process.wait()
 
@@ -67,7 +67,7 @@ class Service:
             raise Failure(f"{self.name} ended with {self._process.returncode}; {self.log} says:\n{last_words}")
 
     def processes(self) -> list[int]:
-        """The program and its children, without the model servers among them."""
+        """The program and its children, without model servers."""
         return tree(self.pid, beyond=MODEL_SERVERS)
 
     def pause(self) -> None:
@@ -87,12 +87,12 @@ class Service:
         return sum(map(ticks, self.processes())) / TICKS_PER_S
 
     def pss_mb(self) -> float:
-        """Memory, with shared pages counted in part."""
+        """Proportional set size."""
         return sum(map(pss_kb, self.processes())) / 1024
 
 
 class Share:
-    """What a virtual machine gets of its processors, from here on."""
+    """The processor time that a virtual machine gets, from here on."""
 
     def __init__(self) -> None:
         self._begun, self._spent = time.monotonic(), spent()
@@ -101,13 +101,13 @@ class Share:
         return time.monotonic() - self._begun
 
     def stolen(self) -> float:
-        """The part that its host gave to others."""
+        """The share that the hypervisor gave to others."""
         times = [now - then for now, then in zip(spent(), self._spent, strict=True)]
         return times[STOLEN] / (sum(times) or 1)
 
 
 def spent() -> list[int]:
-    """Ticks of all processors so far: user, nice, system, idle, waiting for disks, two kinds of interrupts, stolen."""
+    """Ticks of all processors so far: user, nice, system, idle, iowait, two kinds of interrupts, stolen."""
     return list(map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1 : STOLEN + 2]))
 
 
@@ -153,7 +153,7 @@ def signal_each(pids: Iterable[int], number: int) -> None:
 
 
 def wait_for(what: str, is_so: Callable[[], bool], within: float = PATIENCE_S) -> None:
-    """Return once it is so; raise when it takes too long."""
+    """Return once the condition holds; raise when it takes too long."""
     until = time.monotonic() + within
     while not is_so():
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""Where hotseat's time goes: the kernel's samples of it under load, added up by whose code ran."""
+"""Profiles hotseat under load: the kernel's samples, added up by part of the code."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LOADS: dict[str, Callable[[Entrant], None]] = {
 
 
 def sampled(entrant: Entrant, load: Callable[[Entrant], None]) -> Counter[str]:
-    """Samples by part, of the seconds in the middle of the load."""
+    """Samples by part, from the middle seconds of the load."""
     assert entrant.service is not None
     file = entrant.folder / "perf.data"
     watch = ["record", "-q", "-F", OFTEN, "-p", str(entrant.service.pid), "-o", str(file)]

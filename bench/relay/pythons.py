@@ -1,7 +1,7 @@
-"""The environments of the Python proxies: hotseat as people install it, and what it is compared with.
+"""The environments of the Python proxies: hotseat as users install it, and the others.
 
-They are made by the system's Python where there is one. A CPython compiled without a profile, as pyenv does it, is the
-slower one, and few people run such a one: Debian's, the images' and uv's are compiled with it.
+They use the system's Python if there is one. A CPython built without PGO, as pyenv builds it, is slower, and few people
+run one: Debian's, the container images' and uv's are built with it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ RIVALS, OURS = REPOSITORY / ".cache/bench-venv", REPOSITORY / ".cache/bench-hots
 
 
 def rivals() -> Path:
-    """What we are compared with, apart from hotseat's own."""
+    """The other proxies' environment, apart from hotseat's."""
     return made(RIVALS, HERE / "requirements.txt")
 
 
 @cache
 def hotseat() -> Path:
-    """The program, from a wheel of this very source."""
+    """The program, installed from a wheel of the current source."""
     folder = made(OURS, REPOSITORY / "requirements/runtime.txt")
     wheels = CACHE / "dist"
     for old in wheels.glob("*.whl"):
@@ -37,7 +37,7 @@ def hotseat() -> Path:
 
 
 def made(folder: Path, requirements: Path) -> Path:
-    """An environment with these packages, made anew when they or the interpreter change."""
+    """An environment with these packages, made again when they or the interpreter change."""
     stamp, wanted = folder / "installed.txt", f"{interpreter()}\n{requirements.read_text()}"
     if not stamp.exists() or stamp.read_text() != wanted:
         make(folder)
@@ -62,7 +62,7 @@ def interpreter() -> str:
 
 
 def python_version(folder: Path) -> str:
-    """The number, and whose build it is."""
+    """The version and the distributor of the build."""
     told = subprocess.run([folder / "bin/python", "-V"], capture_output=True, text=True, check=True).stdout
     return f"{told.split()[1]}{' as the system has it' if interpreter() == str(SYSTEM) else ''}"
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its samples, the machine and the versions, as JSON that can be read back."""
+"""The result of a run: samples, machine and versions, as JSON that can be read back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Record:
     seconds: float
     samples: list[Sample]
     stolen: float | None = None
-    """The share of the machine's time that its host gave to others meanwhile."""
+    """The share of the machine's time that the hypervisor gave to others meanwhile."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
@@ -48,7 +48,7 @@ class Record:
 
 
 def joined(first: Record, *others: Record) -> Record:
-    """Runs on one machine as one: the rounds of the later follow those of the first."""
+    """Several runs on one machine as one: the rounds of each follow those of the one before."""
     for later in others:
         first = followed_by(first, later)
     return first

@@ -1,4 +1,4 @@
-"""A minute with 2,000 streams: every chunk arrives in order, nothing is cut, and hotseat's memory stays as it was."""
+"""A minute with 2,000 streams: every chunk arrives in order, nothing is cut, and hotseat's memory does not grow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEIGH_EVERY_S = 1.0
 
 
 def soak() -> bool:
-    """Did it hold? Prints what was seen; raises at a broken stream."""
+    """Whether it passed. Prints the results; raises at a broken stream."""
     with started([HOTSEAT], needs_llama=False) as field:
         entrant = next(entrant for entrant in field.entrants if entrant.name != BARE)
         with entrant.turn():
@@ -56,7 +56,7 @@ def growth_mb(weights_mb: Sequence[float]) -> float:
 
 
 class Scales:
-    """Weighs a proxy every second between start and stop."""
+    """Measures a proxy's memory every second between start and stop."""
 
     def __init__(self, entrant: Entrant) -> None:
         self.weights_mb: list[float] = []

@@ -1,9 +1,9 @@
-/* streams PORT COUNT RATE WARM_S MEASURE_S: reads COUNT streams of events and checks every one of them.
+/* streams PORT COUNT RATE WARM_S MEASURE_S: reads COUNT streams and checks every event.
 
-   The window begins WARM_S after every stream has had its first event. START and END are printed at its edges, so that
-   whoever reads them can look at CPU and memory at these moments; then one line of JSON: events, delays (from the stamp
-   in an event to its arrival here), and whatever was wrong: answers other than 200, broken framing, numbers out of
-   order, streams cut, streams that got nothing. */
+   The window begins WARM_S after every stream has received its first event. Prints START and END at its edges, so that
+   the parent can read CPU and memory at these moments; then one line of JSON: events, delays (from the time in an event
+   to its arrival here), and errors: answers other than 200, broken framing, numbers out of order, streams cut, streams
+   that received nothing. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -19,7 +19,7 @@
 #include "event.h"
 
 #define LONGEST_US 4000000
-#define PACE_NS 1000000LL /* between two starts, so that the streams do not tick together */
+#define PACE_NS 1000000LL /* between two starts, so that events of the streams do not coincide */
 #define PATIENCE_NS 30000000000LL /* for the first event of every stream */
 
 typedef enum { HEAD, SIZE, DATA, AFTER } Place;
@@ -28,7 +28,7 @@ typedef struct {
   Place place;
   long left;
   unsigned next, measured;
-  char text[2048]; /* the head, then the line that is not yet complete */
+  char text[2048]; /* the head, then the incomplete line */
 } Stream;
 
 static unsigned delays[LONGEST_US + 1];
@@ -68,7 +68,7 @@ static int read_text(Stream *s, const char *from, int count, long long now) {
   return 1;
 }
 
-/* Take one byte of the head or of the framing; 0 when it is not what it should be. */
+/* Parse one byte of the head or of the framing; 0 if it is invalid. */
 static int read_frame(Stream *s, char byte) {
   if (s->length + 1 >= (int)sizeof s->text) return garbled++, 0;
   if (s->place == HEAD) {
@@ -173,7 +173,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < n; i++) serve(ready[i].data.ptr);
   }
   say("END");
-  usleep(100000); /* the streams stay open while the reader looks at CPU and memory */
+  usleep(100000); /* the streams stay open while the parent reads CPU and memory */
   long starved = 0;
   for (int i = 0; i < count; i++) starved += !all[i].measured;
   printf("{\"events\":%ld,\"p50\":%d,\"p99\":%d,\"refused\":%ld,\"garbled\":%ld,\"disordered\":%ld,\"cut\":%ld,\"starved\":%ld}\n",

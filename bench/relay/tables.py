@@ -1,4 +1,4 @@
-"""The tables of the report: which figures stand where, and how a figure is written. Pure; page.py frames them."""
+"""The tables of the report: their columns, and the format of a figure. Pure; page.py makes the page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Column:
     digits: int = 0
 
     def text(self, figure: Figure | None) -> str:
-        """Median and spread; the median alone where there was one round."""
+        """Median and spread; the median alone if there was one round."""
         if figure is None:
             return ABSENT
         median, low, high = (
@@ -38,7 +38,7 @@ class Table:
     columns: tuple[Column, ...]
 
     def rows(self, figures: Figures, titles: Mapping[str, str]) -> list[list[str]]:
-        """Head and body; proxies in the order of `titles`, columns without any figure left out."""
+        """Head and body; proxies in the order of `titles`, without empty columns."""
         present = [column for column in self.columns if column.cell in figures.cells()]
         names = [name for name in titles if any(figures.get(name, column.cell, column.measure) for column in present)]
         body = [

@@ -1,4 +1,4 @@
-"""The programs a measurement needs: Debian's from the system, the others fetched or built once into .cache."""
+"""The programs that a measurement needs: Debian's from the system, the others fetched or built once into .cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGES = {
 
 
 def program(name: str) -> str:
-    """The path of a system program; Debian's package is installed where it is missing and we may."""
+    """The path of a system program; installs Debian's package if it is missing and we have permission."""
     path = found(name)
     if path is None:
         install(PACKAGES[name])
@@ -46,7 +46,7 @@ def install(package: str) -> None:
 
 
 def c_program(name: str) -> Path:
-    """Our own load and upstream, compiled anew when a source is younger."""
+    """Our own load generator and upstream, compiled again when a source is newer."""
     target, sources = CACHE / name, [HERE / f"{name}.c", HERE / "event.h"]
     if is_stale(target, sources):
         run([program("gcc"), "-O2", "-Wall", "-o", str(target), str(sources[0])], f"cannot compile {sources[0]}")

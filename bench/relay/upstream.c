@@ -1,8 +1,8 @@
-/* upstream PORT: a model server that costs next to nothing, so that the proxy before it is what is measured.
+/* upstream PORT: a model server that uses next to no CPU, so that the proxy dominates the measurement.
 
    Any request gets 1 KB of JSON. With the field X-Chunks-Per-Second it gets an endless stream of events at that rate,
-   each with its number and the monotonic time of writing. GET /counts tells connections accepted, requests served and streams open.
-   A reader that is slow slows its own stream down: no event is ever dropped or cut. One thread, epoll, loopback. */
+   each with its number and the monotonic time of writing. GET /counts returns connections accepted, requests served and streams open.
+   A slow reader slows only its own stream: no event is ever dropped or cut. One thread, epoll, loopback. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -27,7 +27,7 @@ typedef struct Connection {
   int rate;
   unsigned number;
   long long due;
-  struct Connection *next, **previous; /* in its slot; previous is NULL when it is in none */
+  struct Connection *next, **previous; /* in its slot; previous is NULL if it is in none */
   int unsent, unsent_at;
   char head[8192], event[512];
 } Connection;
@@ -91,7 +91,7 @@ static int send_whole(Connection *c, const char *text, int length) { return writ
 
 static int send_counts(Connection *c) {
   char body[128], text[256];
-  accepted--, requests--; /* whoever asks is not counted */
+  accepted--, requests--; /* this request does not count */
   int n = snprintf(body, sizeof body, "{\"accepted\":%ld,\"requests\":%ld,\"streams\":%ld}", accepted, requests, streams);
   n = snprintf(text, sizeof text, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", n, body);
   return send_whole(c, text, n);
@@ -217,7 +217,7 @@ static void write_answer(void) {
 
 int main(int argc, char **argv) {
   if (argc != 2) return fprintf(stderr, "usage: upstream PORT\n"), 2;
-  signal(SIGPIPE, SIG_IGN); /* a reader that leaves must not end the server */
+  signal(SIGPIPE, SIG_IGN); /* a reader that disconnects must not end the server */
   write_answer();
   poll_fd = epoll_create1(EPOLL_CLOEXEC);
   int listener = listen_on(atoi(argv[1]));

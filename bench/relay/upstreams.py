@@ -1,4 +1,4 @@
-"""What stands behind the proxies: our C program for most cells, and the real llama-server."""
+"""The upstreams of the proxies: a C program for most cells, and the real llama-server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def llama_command(port: int) -> list[str]:
 
 
 def counts(port: int) -> Counts:
-    """What the upstream has seen; asking does not count."""
+    """The upstream's counters; this request does not count."""
     try:
         return Counts(**json.loads(fetch(port, "/counts")))
     except OSError as problem:

@@ -1,6 +1,6 @@
 """What memory allows: the same requests with one model at a time and with as many as fit.
 
-Needs `just llama`; the models are holes and take no disk. `just bench-room`.
+Needs `just llama`; the models are sparse files and take no disk. `just bench-room`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from bench.room.page import PAGE, page
 from tests.support.llama import REPOSITORY
 
 OVER = 1.05
-"""So much of the budget may be resident: figures are estimates before the first load."""
+"""The share of the budget that may be resident: figures are estimates before the first load."""
 FEWER = 3.0
 
 
 def main() -> int:
     options = parse_options()
     budget = options.budget * MIB
-    # Not in /tmp, which may be memory: what is read from there would be resident twice.
+    # Not in /tmp, which may be a tmpfs: files read from there would be resident twice.
     with tempfile.TemporaryDirectory(dir=REPOSITORY / ".cache") as made:
         folder = Path(made)
         (folder / "models").mkdir()

@@ -1,4 +1,4 @@
-"""Real servers of eight sizes behind one hotseat, requests for all of them, and their memory weighed throughout."""
+"""Runs real servers of eight sizes behind one hotseat, sends requests to all of them, and measures their memory."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 EVERY_S: Seconds = 0.02
 FAVOURITE = 0.8
-"""How much less each model is asked for than the one before it."""
+"""The popularity of each model relative to the one before it."""
 STAYS = 0.5
-"""How often the model is asked again that was asked last."""
+"""The probability that the next request is for the same model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A model of so many layers, and of so many MiB per layer or thereabouts."""
+    """A model of so many layers, with about so many MiB per layer."""
 
     layers: int
     ff: int = 1024
@@ -52,13 +52,13 @@ LARGE = tuple(Size(layers, ff=4096) for layers in (1, 3, 6, 10, 15, 20, 30, 40))
 class Outcome:
     requests: int
     problems: list[str]
-    """Answers that were none."""
+    """Failed requests."""
     loads: int
     took_s: Seconds
     worst_s: Seconds
-    """The longest that anybody waited for an answer."""
+    """The longest time to an answer."""
     peak: Bytes
-    """The most that all servers had in memory at one time."""
+    """The most memory that all servers had at one time."""
     looks: int
     most_at_once: int
 
@@ -68,7 +68,7 @@ def make_models(folder: Path, sizes: Sequence[Size]) -> dict[str, Path]:
 
 
 def configuration(models: Mapping[str, Path], budget: Bytes | None) -> dict[str, Any]:
-    """Nothing about the memory of any model: that is for hotseat to find out. Without a budget, one at a time."""
+    """Declares no model's memory: hotseat must find it out. Without a budget, one model at a time."""
     devices = {} if budget is None else {"devices": {"ram": {"memory": budget}}}
     return {**devices, "models": {name: {"cmd": command(path)} for name, path in models.items()}}
 
@@ -80,7 +80,7 @@ def command(model: Path) -> str:
 
 
 def trace(names: Sequence[str], requests: int, seed: int = 1) -> list[str]:
-    """Favourites, and a client that comes back to what it asked last."""
+    """Popular models, and a client that repeats its last one."""
     dice = random.Random(seed)
     weights = [FAVOURITE**n for n in range(len(names))]
     asked = [names[0]]
@@ -91,7 +91,7 @@ def trace(names: Sequence[str], requests: int, seed: int = 1) -> list[str]:
 
 
 def play(folder: Path, models: Mapping[str, Path], asked: Sequence[str], budget: Bytes | None) -> Outcome:
-    """The trace, one request after the other, so that one at a time means one load at each change of model."""
+    """Send the requests one after the other, so that with one model at a time each change of model is a load."""
     folder.mkdir()
     models_in = str(next(iter(models.values())).parent)
     with Hotseat(configuration(models, budget), folder) as house, Scales(models_in) as scales:
@@ -112,7 +112,7 @@ def play(folder: Path, models: Mapping[str, Path], asked: Sequence[str], budget:
 
 
 def converse(house: Hotseat, asked: Sequence[str]) -> list[tuple[str, Seconds]]:
-    """What was wrong with the answer to each request, if anything, and after how long it came."""
+    """For each request what was wrong with the answer, if anything, and how long it took."""
     told = []
     for model in asked:
         began = time.monotonic()
@@ -124,7 +124,7 @@ def converse(house: Hotseat, asked: Sequence[str]) -> list[tuple[str, Seconds]]:
 
 @dataclass
 class Scales:
-    """Weighs every server of the models in a folder, again and again, for as long as the block lasts."""
+    """Measures all servers of the models in a folder repeatedly while the block runs."""
 
     folder: str
     peak: Bytes = 0

@@ -19,7 +19,7 @@ TEMPLATE = Path(__file__).with_name("page.md")
 
 
 class Shown:
-    """An outcome with its figures as people read them."""
+    """An outcome with formatted figures."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome

@@ -1,7 +1,7 @@
 """Who runs and who waits, in figures: fourteen workloads, random mixes, the exact optimum and the price of a decision.
 
-`just bench-scheduling`. The production scheduler and the rules of others are played the same traces on a virtual
-clock; everything but the price of a decision and the real processes is exactly reproducible.
+`just bench-scheduling`. The production scheduler and the policies of other programs get the same traces on a virtual
+clock; everything but the cost of a decision and the real processes is exactly reproducible.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def measured(options: argparse.Namespace) -> Record:
 
 
 def cells(names: list[str], *, is_quick: bool) -> list[Cell]:
-    """Quick: one seed, and the beginning of the random ones."""
+    """Quick: one seed, and the first of the random ones."""
     seeds, mixes, crowds = (SEEDS[:1], MIXES[:40], CROWDS[:60]) if is_quick else (SEEDS, MIXES, CROWDS)
     slowest_first = sorted(names, key=lambda name: not name.startswith("c"))
     return [

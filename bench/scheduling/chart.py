@@ -1,6 +1,6 @@
-"""A chart of what people feel, mean latency and longest wait of every rule, and of what a decision costs.
+"""A chart of mean latency and longest wait of every policy, and of the cost of a decision.
 
-Logarithmic scales, because the rules differ by factors. Plain SVG, readable on light and dark.
+Logarithmic scales, because the policies differ by factors. Plain SVG, readable on light and dark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bench.scheduling.record import Record
 
 Rows: TypeAlias = dict[str, dict[str, float]]
-"""By label, then by rule."""
+"""By label, then by policy."""
 
 WIDTH, NAMES, MARGIN = 800, 300, 30
 ROW, HEADING, AXIS, GAP, RADIUS = 22, 30, 24, 24, 5

@@ -1,4 +1,4 @@
-"""The promises about scheduling, and what became of each in one run. Pure."""
+"""The promises about scheduling, and the result of each in one run. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def thrash(record: Record) -> Iterator[Verdict]:
 
 
 def no_regret(record: Record) -> Iterator[Verdict]:
-    """Where nothing can be gained, every request has exactly collate's times."""
+    """Where no policy can gain anything, every request has exactly collate's times."""
     for name in ("a2", "g"):
         pairs = list(zip(record.of(name, TURNS), record.of(name, COLLATE), strict=True))
         if pairs:
@@ -96,13 +96,13 @@ def mixes(record: Record) -> Iterator[Verdict]:
 
 
 def mix_pairs(record: Record, rival: str) -> list[tuple[Figures, Figures]]:
-    """Ours and theirs."""
+    """hotseat's figures and the other policy's."""
     found = zip(record.of("mix", TURNS), record.of("mix", rival), strict=True)
     return [(ours.figures, theirs.figures) for ours, theirs in found]
 
 
 def gain(pairs: Sequence[tuple[Figures, Figures]], figure: str = "client_mean_s") -> float:
-    """Geometric mean of theirs over ours: above 1 is better."""
+    """Geometric mean of the other policy's figure over hotseat's: above 1 is better."""
     quotients = [max(getattr(theirs, figure), 0.01) / max(getattr(ours, figure), 0.01) for ours, theirs in pairs]
     return exp(fmean(map(log, quotients)))
 
@@ -127,7 +127,7 @@ def foresight(record: Record) -> Iterator[Verdict]:
 
 
 LIMITS_US = {("ready path", 1, 0): 10.0, ("contended", 10, 0): 100.0, ("crowded", 1000, 10_000): 500.0}
-"""By situation, models and wished length of the line."""
+"""By situation, models and requested queue length."""
 
 
 def costs(record: Record) -> Iterator[Verdict]:

@@ -1,6 +1,6 @@
-"""A decider that knows every arrival of an open workload: how much better could anybody do who cannot?
+"""A policy that knows every arrival of an open workload: an upper bound for all others.
 
-It takes turns as the production scheduler does, but keeps exactly those models that are asked for again soon enough,
+It takes turns as the production scheduler does, but keeps exactly those models that are requested again soon enough,
 and evicts by the true time of next use: the cheapest set by load seconds per second until then.
 """
 
@@ -27,7 +27,7 @@ NEVER: Instant = float("inf")
 LONG_AGO: Instant = float("-inf")
 PATIENCE = 2.0
 MOST_SETS = 10
-"""With more candidates than this, sets are not tried out but filled from the cheapest on."""
+"""With more candidates than this, sets are not enumerated but filled greedily from the cheapest on."""
 IN_USE = 1e6
 
 
@@ -39,7 +39,7 @@ class Clairvoyant:
         for at, name in sorted((each.at, each.model) for each in trace.clients if isinstance(each, Open)):
             self._arrivals[ModelName(name)].append(at)
         self._claimed: dict[ModelName, Instant] = {}
-        """The claim that caused a model's present load."""
+        """The claim that caused a model's current load."""
         self._evicted: dict[ModelName, Instant] = {}
 
     def handle(self, event: Event, now: Instant) -> list[Command]:

@@ -1,4 +1,4 @@
-"""What a decision costs, in microseconds of CPU time, and how that grows with the house; the best of three runs."""
+"""The cost of a decision in microseconds of CPU time, by number of models and requests; the best of three runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SOMEBODY = ClientId("somebody")
 PROBES = 200
 LONGEST_S = 20.0
-"""A house that takes longer than this to fill is given up: its line is then as long as it got."""
+"""Filling stops after this time, with the queue as long as it got."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Cost:
     waiting: int
     us_per_event: float
     wished: int = 0
-    """How long the line should have been; longer than `waiting` where filling it took too long."""
+    """The requested queue length; more than `waiting` if filling took too long."""
 
 
 GROWTH = ((10, 4, 100), (100, 16, 100), (100, 16, 1000), (1000, 64, 100), (1000, 64, 1000), (1000, 64, 10_000))
-"""Models, residents among them and tickets in line."""
+"""Models, residents among them and queued tickets."""
 
 
 def costs(*, is_quick: bool) -> list[Cost]:
@@ -54,7 +54,7 @@ def costs(*, is_quick: bool) -> list[Cost]:
 
 
 def ready_path() -> Cost:
-    """A request that finds its model ready while nobody waits, and leaves again."""
+    """A request that finds its model ready while no other waits, and ends."""
     house = Filled(models=1, resident=1)
     events = 50_000
     begun = time.process_time()
@@ -73,7 +73,7 @@ def contended() -> Cost:
 
 
 class Timed:
-    """The production scheduler with a stop-watch."""
+    """The production scheduler with a timer."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._turns = Turns(scheduler)
@@ -91,7 +91,7 @@ class Timed:
 
 
 def crowded(models: int, resident: int, waiting: int) -> Cost:
-    """Arrivals and departures, of residents and of those who wait, in a house as full as that."""
+    """Arrivals and departures, of resident and of missing models, at this load."""
     house = Filled(models, resident)
     waits = house.fill_line(waiting)
     probes = list(house.probes())
@@ -126,7 +126,7 @@ class Filled:
         return RequestArrived(TicketId(self._tickets), name, SOMEBODY)
 
     def fill_line(self, waiting: int) -> int:
-        """Let so many wait for the missing models; returns how many did before the time was up."""
+        """Queue so many requests for the missing models; returns how many were queued before the time was up."""
         missing = self.names[self.resident :]
         until = time.monotonic() + LONGEST_S
         for n in range(waiting):
@@ -136,7 +136,7 @@ class Filled:
         return waiting
 
     def probes(self) -> Iterator[Event]:
-        """Somebody comes for a resident and for a missing model, and both leave again."""
+        """A request for a resident and one for a missing model, and the end of both."""
         missing = self.names[self.resident :]
         for n in range(PROBES // 4):
             for name in (self.names[n % self.resident], missing[n % len(missing)]):

@@ -1,4 +1,4 @@
-"""Numbers that the scheduler is held to in every test run: a change of decisions shows, and is then meant.
+"""Results that every test run compares with, so that a change of decisions is always deliberate.
 
 `just bench-scheduling --golden` writes them; tests/bench/test_scheduling_golden.py compares.
 """

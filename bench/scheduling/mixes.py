@@ -1,4 +1,4 @@
-"""Random scenarios that nothing was tuned on: mixes of agents, people and batches, and crowds with room for one."""
+"""Random scenarios that were not used for tuning: mixes of agents, people and batches, and crowds of clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.scheduling.workloads import log_normal, on
 from hotseat.simulation.trace import Client, Closed, Job, Model, Open, Pool, Step, Trace
 
 MIXES = range(31_000, 31_300)
-"""Seeds that were not looked at while the policy was made; 7000 to 7299 and 9000 to 9299 were."""
+"""Seeds that were not used while the policy was developed; 7000 to 7299 and 9000 to 9299 were."""
 CROWDS = range(20_000, 21_000)
 
 
@@ -42,7 +42,7 @@ def some_client(dice: Random, client: str, models: list[Model]) -> list[Client]:
 
 
 def agent(dice: Random, client: str, names: list[str], service: float) -> Closed:
-    """Thinks, asks, and now and then turns to another model."""
+    """Thinks, sends requests, and sometimes changes to another model."""
     think, loyalty = dice.choice([0.3, 1.0, 4.0, 15.0, 40.0]), dice.choice([0.0, 0.5, 0.8, 0.95])
     name, steps = dice.choice(names), []
     for _ in range(dice.randint(30, 80)):
@@ -61,7 +61,7 @@ def poisson(dice: Random, client: str, names: list[str], service: float) -> list
 
 
 def crowd(seed: int) -> Trace:
-    """Two to five models of which one fits, with load times of 1 to 60 s, under a crowd of clients."""
+    """Two to five models of which one fits, with load times of 1 to 60 s, and many clients."""
     dice = Random(seed)
     models = [
         Model(f"m{n}", dice.choice([1.0, 3.0, 8.0, 20.0, 60.0]), dice.choice([0.5, 3.0]), dice.choice([1, 4]), 20.0)

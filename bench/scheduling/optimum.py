@@ -1,8 +1,8 @@
-"""The exact offline optimum of small instances, and how far each decider is from it.
+"""The exact offline optimum of small instances, and how far each policy is from it.
 
 One model resident, one slot, known arrivals, one service time per model. A dynamic programme over (requests served
 of each model, resident model) keeps the Pareto front of (clock, total latency). The optimum knows the future, but
-like everybody it loads only for a request that has arrived.
+like every policy it loads only for a request that has arrived.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Total latency over the optimum's, over all instances."""
+    """Total latency relative to the optimum's, over all instances."""
 
     decider: str
     mean: float
@@ -90,7 +90,7 @@ def least_total_latency(instance: Instance) -> float:
 def served_next(
     instance: Instance, situation: Situation, points: Iterable[Point]
 ) -> Iterator[tuple[Situation, list[Point]]]:
-    """Where serving one more request of each model leads."""
+    """The situations after one more request of each model."""
     served, resident = situation
     for n, model in enumerate(instance.models):
         if served[n] == len(instance.arrivals[n]):
@@ -103,7 +103,7 @@ def served_next(
 
 
 def undominated(points: list[Point]) -> list[Point]:
-    """Those that no other beats in both clock and latency."""
+    """The points that no other beats in both clock and latency."""
     kept: list[Point] = []
     for point in sorted(points):
         if not kept or point[1] < kept[-1][1] - 1e-9:
@@ -117,7 +117,7 @@ def instances(count: int) -> Iterator[Instance]:
 
 
 def instance(dice: Random) -> Instance:
-    """Two or three models, 9 to 26 requests, calm or crowded, loyal or fickle."""
+    """Two or three models, 9 to 26 requests, low or high load, rare or frequent changes of model."""
     kinds = dice.choice([2, 2, 3])
     count = dice.randint(10, 26) if kinds == 2 else dice.randint(9, 21)
     models = [Model("ABC"[n], dice.choice([5.0, 10.0, 20.0, 40.0]), 1.0, 1, 20.0) for n in range(kinds)]

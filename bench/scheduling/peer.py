@@ -1,7 +1,7 @@
-"""The books that every simulated rule keeps: who waits, who runs where, which room is promised to whom.
+"""The state that every simulated policy shares: who waits, what runs where, which memory is reserved.
 
-A rule looks at these books after every fact and may admit tickets or begin a swap; what follows from a swap (drain,
-stop, wait for the disk, start) is the same for all and happens here. Loads take place one after the other.
+A policy reads it after every event and may admit tickets or begin a swap; the effects of a swap (drain, stop, wait for
+the disk, start) are the same for all and happen here. Loads run one after the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Standing(Enum):
     OFF = "off"
     PROMISED = "promised"
-    """Its room is reserved; it waits for its victims to be gone and for the disk."""
+    """Its memory is reserved; it waits for its victims to stop and for the disk."""
     LOADING = "loading"
     READY = "ready"
     DRAINING = "draining"
@@ -46,11 +46,11 @@ class Peer:
         self.last_used: dict[ModelName, Instant] = dict.fromkeys(catalog.models, float("-inf"))
         self.ready_at: dict[ModelName, Instant] = {}
         self.line: dict[TicketId, ModelName] = {}
-        """Everybody who waits, in the order they came."""
+        """All waiting tickets, in the order of arrival."""
         self.waiting: dict[ModelName, dict[TicketId, Instant]] = {}
         """The same by model, with the time of arrival."""
         self.victims: dict[ModelName, list[ModelName]] = {}
-        """For each promised model, those that have to be gone first."""
+        """For each promised model, those that must stop first."""
         self._evicted_at: dict[ModelName, Instant] = {}
         self._leases: dict[TicketId, ModelName] = {}
         self._launches: dict[ModelName, LaunchId] = {}
@@ -66,13 +66,13 @@ class Peer:
     def draining_since(self, model: ModelName, now: Instant) -> Instant | None:
         return self._evicted_at.get(model) if self.standing[model] is Standing.DRAINING else None
 
-    # What a rule may ask
+    # Queries for policies
 
     def standing_at(self, *standings: Standing) -> list[ModelName]:
         return [name for name, standing in self.standing.items() if standing in standings]
 
     def wanted(self) -> list[ModelName]:
-        """Models that somebody waits for, longest waiting first."""
+        """Models with waiting requests, longest waiting first."""
         return sorted(self.waiting, key=self.first_ticket)
 
     def first_ticket(self, name: ModelName) -> TicketId:
@@ -82,22 +82,22 @@ class Peer:
         return next(iter(self.waiting[name].values()))
 
     def fits(self, wanted: ModelName, without: Sequence[ModelName]) -> bool:
-        """Is there room once these are gone, beside all that stays or has room promised?"""
+        """Whether it fits once these are gone, beside all that stays or has memory reserved."""
         staying = (name for name in self.standing_at(*STAYING) if name not in without)
         return self._within_budget([wanted, *staying])
 
     def is_loader_busy(self) -> bool:
-        """Something loads, or waits for nothing but the end of a stop."""
+        """Something loads, or waits only for the end of a stop."""
         return any(
             standing is Standing.LOADING
             or (standing is Standing.PROMISED and not any(self.in_flight[victim] for victim in self.victims[name]))
             for name, standing in self.standing.items()
         )
 
-    # What a rule may do
+    # Actions of policies
 
     def admit(self, ticket: TicketId) -> None:
-        """Forward; the server keeps what exceeds its slots."""
+        """Forward; the server queues what exceeds its slots."""
         name = self._leave_line(ticket)
         slots = self.catalog.models[name].concurrency_limit
         if slots is None or self.in_flight[name] < slots:
@@ -122,7 +122,7 @@ class Peer:
     def wake_at(self, when: Instant) -> None:
         self._commands.append(WakeAt(when))
 
-    # What follows from it
+    # Effects
 
     def _note(self, event: Event) -> None:
         match event:

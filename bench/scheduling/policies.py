@@ -1,8 +1,8 @@
-"""Today's rules, as found in the code of others, behind the same `handle` as the production scheduler.
+"""The policies of other programs, taken from their code, with the same `handle` as the production scheduler.
 
 `fifo` is the naive proxy; `collate` is llama-swap and llama.cpp's router: ready models are served at once, a swap
-begins when its least recently used victims are idle; `ollama` has one pending load, at the head of the line, and
-takes idle victims by name. They are told what a model needs and how long it loads; none of them looks ahead.
+begins when its least recently used victims are idle; `ollama` has one pending load, at the head of the queue, and
+takes idle victims by name. They know each model's memory and load time; none of them looks ahead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def fifo(peer: Peer) -> None:
-    """Strict arrival order: whoever is first in line is served before anybody else."""
+    """Strict arrival order: the first in the queue is served before any other."""
     for ticket, name in list(peer.line.items()):
         if peer.standing[name] is Standing.READY:
             peer.admit(ticket)

@@ -1,7 +1,7 @@
-"""The same traces through the real proxy and real child processes, at a twentieth of the time.
+"""The same traces through the real proxy and real child processes, twenty times as fast.
 
-Is the simulator true? Starting and stopping a process takes time that no trace knows, so it is measured in the run
-and given to the simulator; then loads and mean latency of both must agree.
+Validates the simulator: traces do not contain the time to start and stop a process, so it is measured and given to the
+simulator; then loads and mean latency of both must agree.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def compare(name: str, trace: Trace) -> Comparison:
 
 
 def simulated(trace: Trace, watched: Watched) -> Run:
-    """The simulator's run, told how long processes really took to come and go."""
+    """The simulator's run with the measured times to start and stop processes."""
     seen = watched.recording
     models = tuple(
         Model(m.name, measured(seen.loads, m.name, m.load), measured(seen.stops, m.name, m.stop), m.slots, m.size)
@@ -99,7 +99,7 @@ def measured(seconds: dict[str, list[float]], name: str, declared: float) -> flo
 
 
 def served(trace: Trace) -> tuple[list[float], Watched]:
-    """The latency of every request, and what the house told of its loads and stops."""
+    """The latency of every request, and the loads and stops that hotseat reported."""
     watched = Watched()
     with tempfile.TemporaryDirectory() as folder:
         with Hotseat(config_of(trace), Path(folder)) as house:
@@ -113,7 +113,7 @@ def served(trace: Trace) -> tuple[list[float], Watched]:
 
 
 def watch(url: str, watched: Watched) -> None:
-    """Until the house is closed."""
+    """Until hotseat ends."""
     with suppress(Problem):
         for line in Server(url).follow("/hotseat/traffic"):
             watched.note(json.loads(line))
@@ -137,7 +137,7 @@ def server_of(model: Model) -> dict[str, Any]:
 
 
 async def asked_of(port: int, trace: Trace) -> list[float]:
-    """Every client's requests, as the simulator plays them back, but in real time."""
+    """Every client's requests, as the simulator replays them, but in real time."""
     async with asyncio.TaskGroup() as clients:
         loops = [clients.create_task(ask_in_turn(port, replay)) for replay in replays(trace.clients)]
     return [latency for loop in loops for latency in loop.result()]
@@ -172,7 +172,7 @@ async def ask(port: int, client: str, job: Job) -> None:
 
 
 def faster(trace: Trace) -> Trace:
-    """The same in a twentieth of the time."""
+    """The same, twenty times as fast."""
     models = tuple(Model(m.name, m.load / SPEED, m.stop / SPEED, m.slots, m.size) for m in trace.models)
     return replace(trace, models=models, clients=tuple(map(faster_client, trace.clients)))
 

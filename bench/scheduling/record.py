@@ -1,4 +1,4 @@
-"""Everything that one run measured, as a JSON file: a report can be made from it again."""
+"""The measurements of one run as a JSON file, from which a report can be made again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Record:
         return [each for each in self.outcomes if (each.cell.scenario, each.cell.decider) == (scenario, decider)]
 
     def mean(self, scenario: str, decider: str) -> Figures | None:
-        """Over all seeds; None where it was not run."""
+        """Over all seeds; None if it was not run."""
         found = self.of(scenario, decider)
         return mean_of(each.figures for each in found) if found else None
 

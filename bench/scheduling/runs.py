@@ -1,4 +1,4 @@
-"""One scenario played to one decider, and many of them on all cores."""
+"""Runs one scenario with one policy, and many of them on all cores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WORKERS = min(2, os.cpu_count() or 1)
 ROOMY_LINE = 1_000_000
-"""Nobody is refused: what is compared is waiting."""
+"""No request is refused: waiting is what is compared."""
 
 TURNS, CLAIRVOYANT = "turns", "clairvoyant"
 PATIENCES = {TURNS: 2.0, "turns0": 0.0, "turns1": 1.0, "turns4": 4.0}
@@ -53,9 +53,9 @@ class Outcome:
     cell: Cell
     figures: Figures
     fingerprint: str
-    """Of every request's times: equal where two deciders did exactly the same."""
+    """Of every request's times: equal if two policies did exactly the same."""
     share_of_bound: float = 0.0
-    """Longest claim-to-ready over its bound, for the production scheduler."""
+    """Longest claim-to-ready relative to its bound, for the production scheduler."""
 
 
 def outcome(cell: Cell) -> Outcome:
@@ -79,7 +79,7 @@ def fingerprint(run: Run) -> str:
 
 
 def outcomes(cells: Sequence[Cell], say: Callable[[str], None]) -> list[Outcome]:
-    """Every cell's outcome, in order; the slow ones begin first."""
+    """Every cell's outcome, in order; the slow ones start first."""
     with ProcessPoolExecutor(WORKERS) as pool:
         found = []
         for n, each in enumerate(pool.map(outcome, cells, chunksize=4), start=1):
@@ -94,7 +94,7 @@ def workload_cells(names: Iterable[str], seeds: Sequence[int]) -> list[Cell]:
 
 
 def deciders_of(workload: str) -> tuple[str, ...]:
-    """Other patiences only where turns are what decides; a clairvoyant only where the future is known."""
+    """Other values of patience only where turns decide; a clairvoyant only where the future is known."""
     known = WORKLOADS[workload]
     ours = tuple(PATIENCES) if known.room_for_one else (TURNS,)
     return (*PEERS, *ours, *([CLAIRVOYANT] if known.is_open else []))

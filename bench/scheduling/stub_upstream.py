@@ -1,9 +1,9 @@
-"""A model server that only takes its time: loads, answers health, works on SLOTS requests at a time, is slow to stop.
+"""A model server that only takes time: loads, answers health checks, serves SLOTS requests at a time, stops slowly.
 
     python -I -S stub_upstream.py PORT LOAD_S STOP_S SLOTS
 
-How long an answer takes stands in the request: `{"model": …, "service_s": 0.2}`. Standard library only, and threads
-instead of an event loop, because it should start at once.
+The request says how long its answer takes: `{"model": …, "service_s": 0.2}`. Uses the standard library, and threads
+instead of an event loop, to start fast.
 """
 
 from __future__ import annotations

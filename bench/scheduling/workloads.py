@@ -1,4 +1,4 @@
-"""Fourteen seeded workloads, from the everyday to the adversarial. Each is a trace: the house plays it to any decider.
+"""Fourteen seeded workloads, from common to adversarial. Each is a trace that the simulator replays to any policy.
 
 Loads take 2 s and 1.5 GiB/s, stops 1 s, servers have 4 slots, service times are log-normal; 24 GiB unless stated.
 """
@@ -27,7 +27,7 @@ class Workload:
     room_for_one: bool = True
     """No two of its models fit together: the waiting bound is proved for it."""
     is_open: bool = False
-    """Arrivals do not depend on answers, so a clairvoyant decider can know them."""
+    """Arrivals do not depend on answers, so a clairvoyant policy can know them."""
 
 
 def load_s(gib: float) -> float:
@@ -111,7 +111,7 @@ def zipf_on_two(seed: int) -> Trace:
 
 
 def dealt_to_two() -> list[tuple[float, dict[str, float]]]:
-    """Where a model runs is declared: 30 GiB over both devices, the others dealt out in turn, largest first."""
+    """Placement is declared: 30 GiB over both devices, the others assigned in turn, largest first."""
     largest_first = sorted((gib, -n) for n, gib in enumerate(ZIPF_SIZES) if gib <= 24)[::-1]
     device = {-n: f"gpu{place % 2}" for place, (_, n) in enumerate(largest_first)}
     both = ("gpu0", "gpu1")

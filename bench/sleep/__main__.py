@@ -52,7 +52,7 @@ LEVEL = SleepLevel("idle", (), (step_of(str(_KNOWN.levels["idle"].resume)),), ch
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """Away and back, once."""
+    """One departure and return of a model."""
 
     model: str
     way: str
@@ -84,7 +84,7 @@ async def in_pairs(model: str, pairs: int) -> AsyncIterator[Trip]:
     async with open_supervisor(os.environ) as supervisor:
         stage = Stage(supervisor)
         sleeper = await stage.ready(spec(model, "--sleep-idle-seconds 1"))
-        for pair in range(-1, pairs):  # the first one is for the caches of everything else
+        for pair in range(-1, pairs):  # the first pair warms other caches
             make_warm(model_file(model))
             for trip in (await nap(stage, sleeper, model), await restart(stage, model)):
                 if pair >= 0:
@@ -124,7 +124,7 @@ def spec(model: str, options: str = "") -> ModelSpec:
 
 
 async def ask(ready: UpstreamReady, model: str) -> float:
-    """When the first byte came."""
+    """The time of the first byte."""
     return await asyncio.to_thread(first_byte, ready.upstream.address.port, model)
 
 

@@ -1,6 +1,6 @@
 """An hour of mixed company on a real llama-server: nothing of hotseat grows, and nobody waits longer at its end.
 
-Three models with room for two, so that they are swapped all the time; `just soak`. Needs `just llama`; loopback only.
+Three models of which two fit, so that they are swapped all the time; `just soak`. Needs `just llama`; loopback only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONFIG = {
     },
 }
 LOOKS = 120
-"""In all, so that a picture of a minute and one of a day are equally fine."""
+"""Samples in all, so that the chart of a minute is as fine as that of a day."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Mixed company for hours: people who talk, who leave in the middle, who ask nonsense, and who only watch."""
+"""Mixed clients for hours: some chat, some disconnect in the middle, some send invalid requests, some only watch."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from bench.chaos.client import Told
 
 MODELS = {"alpha": 60, "beta": 35, "gamma": 5}
-"""How often each is asked for; two of them have room at a time."""
+"""How often each is requested; two of them fit at a time."""
 TALKERS, LEAVERS, WATCHERS = 5, 1, 1
 PAUSE_S = 0.2
-"""Mean time that somebody thinks between two questions."""
+"""Mean pause of a client between two requests."""
 FEED_S = 30.0
-"""How long the events are followed before the watcher comes again."""
+"""How long the events are followed before the watcher reconnects."""
 NONSENSE = (b'{"model": "nobody", "messages": []}', b'{"model": ', b"[]", b'{"messages": []}')
 PATHS = ("/v1/models", "/health", "/hotseat/models", "/hotseat/queue", "/hotseat/requests", "/metrics")
 
 
 @dataclass(slots=True)
 class Account:
-    """What everybody saw since somebody last looked."""
+    """The results of all clients since the last sample."""
 
     answered_s: list[float] = field(default_factory=list)
-    """Of whole answers in one piece, by whoever waited for them."""
+    """Latencies of complete answers that were not streamed."""
     ends: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
@@ -52,7 +52,7 @@ class Account:
 
 
 class Company:
-    """Everybody at once, from the beginning of the block to its end."""
+    """All clients at once, while the block runs."""
 
     def __init__(self, port: int, seed: int) -> None:
         self._port, self._seed = port, seed
@@ -100,7 +100,7 @@ class Company:
             await asyncio.sleep(dice.expovariate(1 / PAUSE_S))
 
     async def _follow(self) -> None:
-        """The events, again and again from the beginning: whoever watches for a day opens many pages."""
+        """Read the events repeatedly from the beginning, like a user who opens many pages in a day."""
         while True:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
             writer.write(b"GET /hotseat/events HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -15,7 +15,7 @@ PAGE = REPOSITORY / "docs/reference/soak.md"
 CHART = PAGE.with_suffix(".svg")
 TEMPLATE = Path(__file__).with_name("page.md")
 SHOWN = 20
-"""Of what went wrong."""
+"""Of the failures."""
 
 
 @dataclass(frozen=True, slots=True)

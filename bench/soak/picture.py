@@ -1,4 +1,4 @@
-"""The curves of a run: one panel per figure, each on a scale of its own that begins at nought."""
+"""The chart of a run: one panel per figure, each with its own scale from zero."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hotseat takes and how fast it answers, looked at every few seconds; and whether any of it grew."""
+"""Samples hotseat's resources and latency every few seconds, and checks whether any of them grew."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 MOST_MORE_MB = 3.0
 MOST_MORE_OPEN = 5
-"""Connections that are open at the moment of a look."""
+"""Connections that are open at the moment of a sample."""
 MOST_SLOWER = 1.25
-"""A machine that others use too has moods of its own."""
+"""The speed of a shared machine varies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def look(house: Hotseat, at_s: float, account: Account) -> Sample:
 
 
 def own_kb(pid: int) -> int:
-    """Memory that is in no file: a share of what files bring changes when other programs that use them come and go."""
+    """Anonymous memory: a process's share of file pages changes as other programs that map them come and go."""
     lines = proc_file(pid, "smaps_rollup").splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith(b"Anonymous:")), 0)
 
@@ -68,7 +68,7 @@ def cpu_s(pid: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """One figure in the second quarter of the run, when everything was seen once, and in the last."""
+    """One figure in the second quarter of the run, after all warm-up, and in the last."""
 
     name: str
     early: float

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bench.swap.spans import Swap
 
 FEWER = 4
-"""One pair of the big model for so many of the small one: it takes half a minute."""
+"""One pair of the big model, which takes half a minute, for so many of the small one."""
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ def main() -> int:
 def measured(options: argparse.Namespace) -> Record:
     cases = [ALL[name] for name in options.only]
     for case in cases:
-        model_file(case.model)  # missing: say so before minutes have passed
+        model_file(case.model)  # fail before minutes have passed if it is missing
     return Record(
         date=datetime.now(UTC).date().isoformat(),
         machine=machine(),

@@ -1,4 +1,4 @@
-"""The page cache, file by file: put a file out of it or into it, and prove it page by page."""
+"""Evicts a file from the page cache or loads it, and verifies that page by page."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def make_cold(path: Path) -> None:
-    """No page of it is in memory; SystemExit where somebody keeps some, such as a process that maps it."""
+    """No page of it stays in memory; SystemExit if some do, for example because a process maps them."""
     file = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(file)  # pages not yet written cannot be dropped
+        os.fsync(file)  # dirty pages cannot be dropped
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(file)
@@ -28,7 +28,7 @@ def make_cold(path: Path) -> None:
 
 
 def make_warm(path: Path) -> None:
-    """All of it is in memory, but for what a kernel that reclaims early may have taken back meanwhile."""
+    """All of it is in memory, except what a kernel that reclaims early may have dropped meanwhile."""
     tries = 0
     while (share := resident_share(path)) < WARM and tries < TRIES:
         read_through(path)
@@ -45,7 +45,7 @@ def read_through(path: Path) -> None:
 
 
 def resident_share(path: Path) -> float:
-    """The part of its pages that is in memory, as mincore tells of each."""
+    """The share of its pages that is in memory, from mincore."""
     size = path.stat().st_size
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as mapped:
         states = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()

@@ -1,4 +1,4 @@
-"""What is swapped, and how: each case in alternating pairs, because a machine's mood changes by the minute."""
+"""What is swapped, and how: each case in alternating pairs, because a machine's speed varies by the minute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BARE, HOTSEAT = "bare", "hotseat"
 WAITING, AHEAD = "waits for the drain", "reads ahead"
 DRAIN_S = 3.0
 AT_ONCE = {"scheduler": {"patience": 0}}
-"""Whoever is in use takes no new request as soon as somebody else is wanted."""
+"""A model in use takes no new request as soon as another is requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ CASES = {
 
 
 def beside_bare(case: Case, pairs: int) -> Iterator[Swap]:
-    """Away from a small model and back, by both sides in turn; only the way there counts."""
+    """Away from a small model and back, by both sides in turn; only the first swap counts."""
     with ExitStack() as stack:
         sides: dict[str, Bare | House] = {
             BARE: stack.enter_context(Bare(folder_for(stack))),
             HOTSEAT: stack.enter_context(House(folder_for(stack))),
         }
-        for pair in range(-1, pairs):  # the first pair is for the caches of everything else
+        for pair in range(-1, pairs):  # the first pair warms other caches
             for name, side in sides.items():
                 case.prepare(model_file(case.model))
                 spans = side.swap_to(case.model)

@@ -1,4 +1,4 @@
-"""A chart of where the time of a swap goes: one bar per case and side, one colour per part. Plain SVG."""
+"""A chart of the time of a swap: one bar per case and side, one colour per part. Plain SVG."""
 
 from __future__ import annotations
 

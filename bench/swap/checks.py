@@ -1,4 +1,4 @@
-"""What a swap is promised to cost beside the bare engine."""
+"""The promises about the cost of a swap compared with the bare engine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from bench.swap.record import Record
 
 PROMPT = 0.95
-"""Of all starts: the others are for the moods of a busy machine."""
+"""Of all starts: the rest allows for a busy machine."""
 RATIO, ABOVE_S = 1.15, 0.015
 FASTER, SLOWER = 0.25, 0.05
-"""By how much the rest of a swap is shorter when files were read ahead, and a model in use meanwhile slower at most."""
+"""By how much reading ahead must shorten the rest of a swap, and may slow a model in use at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def verdicts(record: Record) -> Iterator[Verdict]:
-    """About what was measured; nothing about what was not."""
+    """Only about what was measured."""
     yield from beside_bare(record)
     if record.of(BEHIND_DRAIN.name, AHEAD):
         yield from of_reading_ahead(record)

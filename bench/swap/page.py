@@ -48,7 +48,7 @@ def page(record: Record) -> str:
 
 
 def of_reading_ahead(record: Record) -> str:
-    """What it is worth, where that was measured."""
+    """The effect of reading ahead, if it was measured."""
     case = BEHIND_DRAIN.name
     if not record.of(case, AHEAD):
         return ""
@@ -62,7 +62,7 @@ def of_reading_ahead(record: Record) -> str:
 
 
 def of_readiness(record: Record) -> str:
-    """How long ready servers went unnoticed, where that was measured."""
+    """The delay until ready servers were noticed, if it was measured."""
     late = sorted(each.late_s for each in record.noticed)
     if not late:
         return ""

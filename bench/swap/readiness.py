@@ -1,6 +1,6 @@
-"""How long a ready server goes unnoticed: servers that know the moment, started by the hands of hotseat.
+"""The delay until hotseat notices a ready server, with servers that record when they become ready.
 
-They become ready after times from a twentieth of a second to a few seconds, each as likely as its double.
+They become ready after a twentieth of a second to a few seconds, with a log-uniform distribution.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SHORTEST_S, LONGEST_S = 0.05, 2.0
 LEAST_S, PART = 0.010, 0.02
-"""A server may go unnoticed for so long, or for this part of its load, whichever is more."""
+"""A server may go unnoticed for so long, or for this share of its load time, whichever is more."""
 
 
 @dataclass(frozen=True, slots=True)

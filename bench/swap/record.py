@@ -1,4 +1,4 @@
-"""Everything that one run measured, as a JSON file: a report can be made from it again."""
+"""The measurements of one run as a JSON file, from which a report can be made again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Record:
     machine: str
     server: str
     load: float
-    """The machine's load average when the run began: what else was going on."""
+    """The machine's load average when the run began."""
     swaps: tuple[Swap, ...]
     noticed: tuple[Noticed, ...] = ()
 
@@ -49,7 +49,7 @@ class Record:
 
     @staticmethod
     def read(*files: Path) -> Record:
-        """Of several runs on one machine, one after the other: all that they measured."""
+        """The measurements of several runs on one machine, in order."""
         first, *others = (msgspec.json.decode(file.read_bytes(), type=Record) for file in files)
         return replace(
             first,

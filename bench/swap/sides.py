@@ -1,6 +1,6 @@
-"""The two who swap: a bare harness that drives llama-server directly and impatiently, and hotseat.
+"""The two sides of the comparison: a bare harness that drives llama-server directly, and hotseat.
 
-Both start servers through the same few lines of shell, which write down when the process runs.
+Both start servers through the same few lines of shell, which record when the process runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REST, TINY, BIG = "beta", "alpha", "big"
 PATIENCE_S: Seconds = 60.0
 LISTEN_S: Seconds = 1.0
-"""How long the speed of a model is measured that is in use while another one's files are read."""
+"""How long the speed of a model in use is measured while another one's files are read."""
 MARKED = """#!/bin/bash
 # When the process runs, in seconds since the epoch; then the server, under the same process id.
 echo "$EPOCHREALTIME" >"$1"
@@ -44,7 +44,7 @@ BUDGET = "3GiB"
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Servers that write down when they begin."""
+    """Servers that record when they start."""
 
     folder: Path
 
@@ -102,7 +102,7 @@ class Bare:
 
 
 class House:
-    """hotseat with one place for these models, by their memory."""
+    """hotseat with memory for one of these models at a time."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any] | None = None) -> None:
         self._marks = Marks(folder)
@@ -124,7 +124,7 @@ class House:
         return told_by_journal(self._history(name), name, sent, self._marks.began(name), answered)
 
     def swap_behind_drain(self, name: str, drain_s: Seconds) -> tuple[dict[str, Seconds], float]:
-        """A swap while the model before is in use for so long; with the words per second of who used it."""
+        """A swap while the old model is in use for so long; with the words per second of its client."""
         with ThreadPoolExecutor(1) as others:
             stream = self.hotseat.stream(REST, max_tokens=100_000).until_it_speaks()
             swap = others.submit(self.swap_to, name)
@@ -135,7 +135,7 @@ class House:
             return swap.result(), rate
 
     def _history(self, name: str) -> list[dict[str, Any]]:
-        """What happened to the model and to the one before it, each entry once."""
+        """The journal entries of the model and of the one before it, each once."""
         found = {entry["n"]: entry for model in (REST, name) for entry in self._story(model)}
         return [found[n] for n in sorted(found)]
 
@@ -144,7 +144,7 @@ class House:
 
 
 def words_per_second(stream: Stream, seconds: Seconds) -> float:
-    """Listen for so long; how fast the model spoke in the first part of it, when files are read."""
+    """Read for so long; the speed in the first part of it, while files are read."""
     began, before = time.monotonic(), len(stream.words)
     said = before
     for _ in stream:
@@ -167,7 +167,7 @@ def is_healthy(port: int) -> bool:
 
 
 def first_byte(port: int, name: str) -> float:
-    """Ask for one token; when the first byte of the answer came."""
+    """Request one token; returns when the first byte of the answer arrived."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         response = send(connection, "POST", "/completion", {"model": name, "prompt": "hi", "n_predict": 1}, {})

@@ -1,4 +1,4 @@
-"""One swap, cut into its parts. Each part ends where the next begins, so they add up to what the client waited."""
+"""Divides one swap into parts. Each part ends where the next begins, so they add up to what the client waited."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Swap:
 
     @property
     def after_drain(self) -> Seconds:
-        """What is left of it when the old model's last request has ended."""
+        """The rest of the swap after the old model's last request has ended."""
         return self.total - self.spans.get("decide", 0.0) - self.spans.get("drain", 0.0)
 
 
 def cut(parts: Iterable[str], moments: Sequence[float]) -> dict[str, Seconds]:
-    """The parts between moments that follow each other."""
+    """The parts between successive moments."""
     return {part: max(0.0, later - earlier) for part, (earlier, later) in zip(parts, pairwise(moments), strict=True)}
 
 
 def told_by_journal(
     history: Sequence[Mapping[str, Any]], wanted: str, sent: float, began: float, first_byte: float
 ) -> dict[str, Seconds]:
-    """A swap to `wanted` that has just ended: its entries, newest last, and the moments that only others know."""
+    """A swap to `wanted` that has just ended: its journal entries, newest last, and the moments measured elsewhere."""
     arrived = last(history, lambda entry: is_about(entry["event"], "RequestArrived", wanted))
     stopped = last(history, lambda entry: any(each["type"] == "StopUpstream" for each in entry["commands"]))
     started = last(history, lambda entry: any(is_about(each, "StartUpstream", wanted) for each in entry["commands"]))
@@ -60,5 +60,5 @@ def is_about(told: Mapping[str, Any], kind: str, model: str) -> bool:
 
 
 def last(history: Sequence[Mapping[str, Any]], fits: Callable[[Mapping[str, Any]], bool]) -> float:
-    """When the last entry was written that fits."""
+    """When the last matching entry was written."""
     return float(next(entry["at"] for entry in reversed(history) if fits(entry)))

@@ -1,4 +1,4 @@
-"""The pipe to the matrix: one call per line of stdin, one outcome per line of stdout. Standard library only."""
+"""The client's end of the pipe: one call per line of stdin, one outcome per line of stdout. Standard library only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENOUGH = 3
 
 class Client(Protocol):
     limit_s: float | None
-    """After how long without a byte it gives up, if nobody tells it otherwise; None: never."""
+    """After how long without a byte it gives up by default; None: never."""
 
     def ask(self, model: str) -> str: ...
 
@@ -34,7 +34,7 @@ def take_calls(client: Client, package: str) -> None:
 
 
 def take_calls_as(client: Client, its_version: str) -> None:
-    # Some clients print to stdout; only outcomes may reach the matrix.
+    # Some clients print to stdout; only outcomes may go through the pipe.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     print(json.dumps({"version": its_version, "limit_s": client.limit_s}), file=answers, flush=True)
@@ -56,7 +56,7 @@ def outcome(client: Client, act: str, model: str, limit_s: float | None) -> dict
 
 
 def listen(answer: Generator[str, None, None], pieces: list[str], leave: bool) -> float | None:
-    """Collect the pieces; where the caller leaves early, give the time of it."""
+    """Collect the pieces; if the caller leaves early, return the time of that."""
     with closing(answer) as stream:
         for piece in filter(None, stream):
             pieces.append(piece)

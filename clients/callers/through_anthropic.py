@@ -1,4 +1,4 @@
-"""Anthropic's Python client, which speaks its own dialect to /v1/messages."""
+"""Anthropic's Python client, which uses its own API at /v1/messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""curl, as a person types it, with --fail-with-body so that its exit code tells."""
+"""curl as a person types it, with --fail-with-body so that its exit code reports errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CURL = ["curl", "--silent", "--show-error", "--no-buffer", "--fail-with-body", "--json", "@-"]
 
 TOO_SLOW = ["--speed-limit", "100"]
-"""In bytes a second, over some seconds: more than the question alone, which counts too, and far less than comments."""
+"""Bytes per second over some seconds: more than the request alone, which counts too, and far less than comments."""
 
 
 class CurlFailed(Exception):
@@ -28,7 +28,7 @@ class Curl:
         return str(json.loads("".join(run(model, ())))["choices"][0]["message"]["content"])
 
     def stream(self, model: str, limit_s: float | None) -> Generator[str, None, None]:
-        limit = [*TOO_SLOW, "--speed-time", str(int(limit_s))] if limit_s else []  # it knows whole seconds only
+        limit = [*TOO_SLOW, "--speed-time", str(int(limit_s))] if limit_s else []  # whole seconds only
         for line in run(model, limit, stream=True):
             data = line.removeprefix("data: ").strip()
             if data.startswith('{"id"'):
@@ -36,7 +36,7 @@ class Curl:
 
 
 def run(model: str, options: Sequence[str], **fields: Any) -> Generator[str, None, None]:
-    """The lines curl prints; a failing exit code raises with all that a person would have seen."""
+    """The lines curl prints; a failing exit code raises with all output that a person would have seen."""
     body = json.dumps({"model": model, "messages": MESSAGES, **fields})
     argv = [*CURL, *options, f"{URL}/v1/chat/completions"]
     with subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=subprocess.STDOUT, text=True) as curl:

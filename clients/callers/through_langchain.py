@@ -1,4 +1,4 @@
-"""LangChain's chat model for OpenAI's dialect."""
+"""LangChain's chat model for OpenAI's API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LlamaIndex with its class for servers that speak OpenAI's dialect."""
+"""LlamaIndex with its class for servers with OpenAI's API."""
 
 from __future__ import annotations
 

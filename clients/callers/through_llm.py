@@ -1,4 +1,4 @@
-"""The `llm` tool as a library, with the model class its extra-openai-models.yaml makes."""
+"""The `llm` tool as a library, with the model class that its extra-openai-models.yaml makes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LLM:
 
 
 class LimitedChat(Chat):  # type: ignore[misc]  # it has no types
-    """llm has no setting for the time limit, so it is set on the client beneath it."""
+    """llm has no setting for the time limit, so it is set on the underlying client."""
 
     limit_s: float | None
 

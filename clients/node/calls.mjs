@@ -1,4 +1,4 @@
-// The pipe to the matrix: one call per line of stdin, one outcome per line of stdout.
+// The client's end of the pipe: one call per line of stdin, one outcome per line of stdout.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { Agent } from "undici";
@@ -7,17 +7,17 @@ export const [URL_OF_HOUSE, QUESTION] = process.argv.slice(2);
 export const MESSAGES = [{ role: "user", content: QUESTION }];
 const ENOUGH = 3;
 
-// By itself Node's fetch gives up after so long without a head, or without a byte of the body.
+// Node's fetch gives up by default after so long without a head, or without a byte of the body.
 export const FETCH_LIMIT_S = 300;
 
-// What makes fetch give up after another time; nothing where none is wished.
+// Options that give fetch another time limit; none without limit_s.
 export function fetchOptions(limit_s) {
   if (!limit_s) return {};
   return { dispatcher: new Agent({ headersTimeout: limit_s * 1000, bodyTimeout: limit_s * 1000 }) };
 }
 
-// `client` has limit_s, after which it gives up without a byte; ask(model), which gives a text; and
-// stream(model, limit_s), whose pieces end when the reader breaks off.
+// `client` has limit_s, after which it gives up without a byte; ask(model), which returns a text; and
+// stream(model, limit_s), which ends when its reader stops.
 export async function takeCalls(client, ...packages) {
   tell({ version: packages.map(versionOf).join(" + "), limit_s: client.limit_s });
   for await (const line of createInterface({ input: process.stdin })) tell(await outcome(client, JSON.parse(line)));

@@ -1,4 +1,4 @@
-// Vercel's AI SDK with its provider for servers that speak OpenAI's dialect.
+// Vercel's AI SDK with its provider for servers with OpenAI's API.
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
 import { FETCH_LIMIT_S, fetchOptions, QUESTION, takeCalls, URL_OF_HOUSE } from "./calls.mjs";
@@ -21,7 +21,7 @@ await takeCalls(
           model: house(limit_s)(model),
           prompt: QUESTION,
           abortSignal: leaving.signal,
-          onError() {}, // it would print what the stream's error part says as well
+          onError() {}, // the default would also print the stream's error part
         });
         for await (const part of fullStream) {
           if (part.type === "error") throw part.error;

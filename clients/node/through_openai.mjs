@@ -14,7 +14,7 @@ await takeCalls(
     async *stream(model, limit_s) {
       const options = limit_s ? { timeout: limit_s * 1000, fetchOptions: fetchOptions(limit_s) } : {};
       const stream = await client.chat.completions.create({ model, messages: MESSAGES, stream: true }, options);
-      for await (const chunk of stream) yield chunk.choices[0].delta.content; // breaking off aborts the request
+      for await (const chunk of stream) yield chunk.choices[0].delta.content; // leaving the loop aborts the request
     },
   },
   "openai",

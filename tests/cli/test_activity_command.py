@@ -1,4 +1,4 @@
-"""`hotseat activity`: what has ended, for people and for programs."""
+"""`hotseat activity`: finished requests as text and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def finish(desk: Desk, model: str, tokens: Tokens | None = None) -> None:
 
 
 async def test_each_request_is_a_line(desk: Desk) -> None:
-    """With its tokens, as far as they are known, and a word on where it is from."""
+    """Each line has the tokens, if known, and the source of the record."""
     finish(desk, "qwen", Tokens(4, 20, None))
     finish(desk, "org/llama")
     said = await desk.type("activity")
@@ -37,7 +37,7 @@ async def test_each_request_is_a_line(desk: Desk) -> None:
 
 
 async def test_one_model_can_be_asked_for(desk: Desk) -> None:
-    """By its name, in JSON; one that is unknown is told."""
+    """It is selected by its name, with --json; an unknown name is an error."""
     finish(desk, "qwen")
     finish(desk, "org/llama")
     told = json.loads((await desk.type("activity", "--model", "org/llama", "--json")).out)
@@ -48,7 +48,7 @@ async def test_one_model_can_be_asked_for(desk: Desk) -> None:
 
 
 async def test_what_is_older_is_left_out(desk: Desk) -> None:
-    """And what is no time is told."""
+    """--since limits the age; an invalid duration is an error."""
     finish(desk, "qwen")
 
     assert json.loads((await desk.type("activity", "--since", "0s", "--json")).out)["requests"] == []

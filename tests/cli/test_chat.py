@@ -1,4 +1,4 @@
-"""`hotseat run`: streams, reasoning and failures, from a server that says what the test wants."""
+"""`hotseat run`: streams, reasoning and failures, against a scripted server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Parrot(ThreadingHTTPServer):
-    """Answers each question with the events that are next in line, and remembers what it was asked."""
+    """Answers each request with the next scripted events, and records the requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Voice)
@@ -61,7 +61,7 @@ def piece(text: str, kind: str = "content") -> dict[str, Any]:
 
 
 def test_a_question_is_answered(parrot: Parrot, typed: Typed) -> None:
-    """Pieces follow each other; what steers terminals and what the model thinks stays out of a pipe."""
+    """Pieces are concatenated; control sequences and reasoning do not reach a pipe."""
     parrot.answers = [
         [piece("hmm", "reasoning_content"), piece("He\x1b[31mllo,\n"), {"choices": []}, piece("you"), "[DONE]"]
     ]
@@ -72,7 +72,7 @@ def test_a_question_is_answered(parrot: Parrot, typed: Typed) -> None:
 
 
 def test_a_pipe_may_ask(parrot: Parrot, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a prompt, standard input is one."""
+    """Without a prompt, standard input is the prompt."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("from a file"))
     parrot.answers = [[piece("yes"), "[DONE]"]]
     typed("run", "m", "--url", parrot.url)
@@ -82,7 +82,7 @@ def test_a_pipe_may_ask(parrot: Parrot, typed: Typed, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("error", ["it died", {"message": "it died", "code": "upstream_failed"}])
 def test_an_error_within_the_stream_is_a_failure(parrot: Parrot, typed: Typed, error: object) -> None:
-    """What came before it was printed."""
+    """The text before the error is printed."""
     parrot.answers = [[piece("well"), {"error": error}]]
     said = typed("run", "m", "hi", "--url", parrot.url)
 
@@ -92,7 +92,7 @@ def test_an_error_within_the_stream_is_a_failure(parrot: Parrot, typed: Typed, e
 def test_a_conversation_remembers(
     parrot: Parrot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Until /clear; a question that failed is not part of it, and the end of input is the end."""
+    """The history lasts until /clear; a failed prompt is not part of it, and end of input ends the command."""
     parrot.answers = [[piece("1"), "[DONE]"], [{"error": "no"}], [piece("2"), "[DONE]"], [piece("3"), "[DONE]"]]
     lines = iter(["one", "", "fails", "two", "/?", "/clear", "three"])
 
@@ -113,7 +113,7 @@ def test_a_conversation_remembers(
 def test_ctrl_c_at_the_prompt_throws_the_line_away(
     parrot: Parrot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And says how to leave."""
+    """A message says how to quit."""
     lines: list[str | None] = ["/bye", None]
 
     def typed(_: str) -> str:
@@ -129,7 +129,7 @@ def test_ctrl_c_at_the_prompt_throws_the_line_away(
 
 
 def test_an_unreachable_server_is_told(typed: Typed) -> None:
-    """With the exit code that says so."""
+    """The exit code says so too."""
     said = typed("run", "m", "hi", "--url", "http://127.0.0.1:9")
 
     assert said.code == 4

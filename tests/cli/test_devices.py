@@ -24,7 +24,7 @@ PIDS = {"qwen": 40, "gemma": 41, "llama": 99}
 
 
 def test_without_a_server_the_machine_is_shown(typed: Typed) -> None:
-    """Nobody needs to run for it, and no models are spoken of."""
+    """No server is needed, and no models are shown."""
     said = typed("devices", "--url", "http://127.0.0.1:9")
     head, *rows = said.out.splitlines()
 
@@ -36,14 +36,14 @@ def test_without_a_server_the_machine_is_shown(typed: Typed) -> None:
 
 @pytest.mark.parametrize("url", ["http://192.0.2.7:8080", "192.0.2.7:8080"])
 def test_a_server_on_another_machine_says_nothing_of_this_one(typed: Typed, url: str) -> None:
-    """Its process numbers would be somebody else's here, so it is not even asked."""
+    """Its pids mean nothing here, so it is not even asked."""
     said = typed("devices", "--json", "--url", url)
 
     assert (said.code, "models" in json.loads(said.out)[-1]) == (0, False)
 
 
 async def test_a_running_server_adds_its_models(desk: Desk) -> None:
-    """A model whose process is not there takes nothing."""
+    """A model whose process does not exist takes nothing."""
     await desk.type("load", "qwen")
     said = await desk.type("devices", "--json")
     ram = json.loads(said.out)[-1]
@@ -53,7 +53,7 @@ async def test_a_running_server_adds_its_models(desk: Desk) -> None:
 
 
 def test_models_stand_beside_the_device_they_use() -> None:
-    """Mapped files are told apart from what a server really needs."""
+    """Mapped files are shown apart from anonymous memory."""
     gpu, ram = (row(described(name, "a label", SEEN, PIDS, budget)) for name, budget in ((GPU, 20 * GiB), (RAM, None)))
 
     assert gpu == ("gpu0", "24.0 GiB", "14.0 GiB", "10.0 GiB", "20.0 GiB", "qwen 12.0 GiB", "a label")
@@ -61,14 +61,14 @@ def test_models_stand_beside_the_device_they_use() -> None:
 
 
 def test_a_model_in_a_container_is_named_without_a_figure() -> None:
-    """It is somewhere on the machine; nobody can say where."""
+    """Its processes cannot be seen, so its memory is unknown."""
     reading = Reading(SEEN.devices, SEEN.processes, elsewhere=(99,))
 
     assert row(described(GPU, "", reading, PIDS))[5] == "qwen 12.0 GiB, llama not told"
 
 
 def test_a_silent_device_says_so() -> None:
-    """Not told is not the same as unused."""
+    """Unknown is not the same as unused."""
     silent = Reading(SEEN.devices, SEEN.processes, silent=(GPU,))
 
     assert row(described(GPU, "", silent, PIDS))[5] == "not told"

@@ -1,4 +1,4 @@
-"""`hotseat doctor`: what is not well is found, and nothing else."""
+"""`hotseat doctor` finds what is wrong, and nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("config")
 def test_all_is_well(typed: Typed) -> None:
-    """One line each, and exit code 0."""
+    """Each check prints one line, and the exit code is 0."""
     said = typed("doctor")
 
     assert said.code == 0, said.out
@@ -47,7 +47,7 @@ def test_all_is_well(typed: Typed) -> None:
 
 
 def test_a_mistake_is_told_with_its_place(typed: Typed, config: Path) -> None:
-    """And the rest of the machine is looked at all the same."""
+    """The other checks run all the same."""
     config.write_text("modles: {}\n")
     said = typed("doctor", "--json")
 
@@ -59,7 +59,7 @@ def test_a_mistake_is_told_with_its_place(typed: Typed, config: Path) -> None:
 
 
 def test_without_a_configuration_the_next_step_is_told(typed: Typed, config: Path) -> None:
-    """hotseat init writes one."""
+    """`hotseat init` writes one."""
     config.unlink()
     said = typed("doctor")
 
@@ -68,7 +68,7 @@ def test_without_a_configuration_the_next_step_is_told(typed: Typed, config: Pat
 
 
 def test_missing_programs_and_files_are_told(typed: Typed, config: Path) -> None:
-    """With the model that needs them; what a container sees is not looked for here."""
+    """The finding names the model that needs them; paths within containers are not checked."""
     config.write_text(
         "models:\n"
         "  a: {cmd: 'no-such-server ${PORT}'}\n"
@@ -84,7 +84,7 @@ def test_missing_programs_and_files_are_told(typed: Typed, config: Path) -> None
 
 
 def test_an_address_in_use_is_told(typed: Typed, config: Path) -> None:
-    """By whom, where that can be seen."""
+    """The finding names the process, if it is visible."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config.write_text(f"listen: 127.0.0.1:{port}\nmodels: {{}}\n")
@@ -96,7 +96,7 @@ def test_an_address_in_use_is_told(typed: Typed, config: Path) -> None:
 
 
 async def test_a_hotseat_on_its_address_is_as_it_should_be(desk: Desk, typed: Typed, config: Path) -> None:
-    """It is known by its answer where its process does not show what it is."""
+    """It is recognised by its answer if its process does not show what it is."""
     config.write_text(f"listen: {desk.url.removeprefix('http://')}\nmodels: {{}}\n")
     said = await asyncio.to_thread(typed, "doctor")
 
@@ -108,14 +108,14 @@ async def test_a_hotseat_on_its_address_is_as_it_should_be(desk: Desk, typed: Ty
     [(Access(), State.FAIL), (Access(allow_open=True), State.WARN), (Access(api_keys=(ApiKey("k"),)), State.OK)],
 )
 def test_an_open_address_is_told(access: Access, state: State) -> None:
-    """Refused, allowed by hand, or protected by keys."""
+    """The address is refused, allowed explicitly, or protected by keys."""
     [finding] = doctor_checks.exposure(Settings(listen=("0.0.0.0", 8080), access=access))
 
     assert finding.state is state
 
 
 def test_a_card_without_its_driver_is_told(tmp_path: Path) -> None:
-    """NVIDIA's says its version, AMD's is a device; other cards and other devices are nobody's."""
+    """NVIDIA's driver has a version file, AMD's a device; other cards and devices are ignored."""
     for slot, kind, vendor in (("0", "0x030000", NVIDIA), ("1", "0x038000", AMD), ("2", "0x020000", NVIDIA)):
         put(tmp_path / slot / "class", f"{kind}\n".encode()), put(tmp_path / slot / "vendor", f"{vendor}\n".encode())
     version = put(tmp_path / "version", b"NVRM version: 580.65\nGCC version: 13\n")
@@ -131,7 +131,7 @@ def test_a_card_without_its_driver_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("hard", "state"), [(1024, State.WARN), (65536, State.OK), (resource.RLIM_INFINITY, State.OK)])
 def test_a_low_limit_of_open_files_is_told(hard: int, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What counts is how far hotseat may raise it."""
+    """The hard limit counts, because hotseat raises its own."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, hard))
     [finding] = doctor_checks.descriptors()
 
@@ -139,7 +139,7 @@ def test_a_low_limit_of_open_files_is_told(hard: int, state: State, monkeypatch:
 
 
 def test_too_little_room_for_uploads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less than the largest body that is allowed."""
+    """Free disk space below the largest allowed body is a warning."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free=1 << 20))
     [finding] = doctor_checks.disk(Settings())
 
@@ -152,7 +152,7 @@ class Usage(NamedTuple):
 
 
 def test_a_server_without_its_guard_is_told() -> None:
-    """It carries hotseat's mark, and nobody above it is a guard."""
+    """The server carries hotseat's mark, and has no guard as ancestor."""
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, MARKER: "doctor-test"}) as left_behind:
         try:
             eventually(lambda: marker_of(left_behind.pid) is not None)

@@ -1,4 +1,4 @@
-"""`hotseat estimate`, as it is typed."""
+"""`hotseat estimate` on the command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("folder")
 def test_a_model_is_estimated_by_its_command(typed: Typed) -> None:
-    """Its options and its environment count; the sum is told line by line, then per place, then what it leaves out."""
+    """Options and environment count; the output has the parts, then the sums per place, then what is not covered."""
     said = typed("estimate", "q")
 
     rows = [" ".join(line.split()) for line in said.out.splitlines()]
@@ -49,7 +49,7 @@ def test_a_model_is_estimated_by_its_command(typed: Typed) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_file_is_estimated_without_a_configuration(typed: Typed) -> None:
-    """With the context that is asked for, and further options of the server."""
+    """The given context and further options of the server count."""
     said = typed("estimate", "qwen.gguf", "--json", "--ctx", "1024", "--", "-ctk", "q8_0", "-np", "1")
 
     found = json.loads(said.out)
@@ -61,7 +61,7 @@ def test_a_file_is_estimated_without_a_configuration(typed: Typed) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_with_a_gpu_the_layers_are_there(typed: Typed) -> None:
-    """`--gpu` says that there is one, where the command does not."""
+    """`--gpu` adds a device if the command names none."""
     found = json.loads(typed("estimate", "qwen", "--gpu", "--json").out)
 
     assert {line["where"] for line in found["lines"] if line["kind"] == "kv"} == {"device"}
@@ -78,7 +78,7 @@ def test_with_a_gpu_the_layers_are_there(typed: Typed) -> None:
     ],
 )
 def test_what_cannot_be_estimated_is_said_in_one_sentence(typed: Typed, what: str, code: int, said: str) -> None:
-    """On standard error, with the next step."""
+    """The message is on standard error, with the next step."""
     found = typed("estimate", what)
 
     assert (found.code, found.out) == (code, "")
@@ -86,7 +86,7 @@ def test_what_cannot_be_estimated_is_said_in_one_sentence(typed: Typed, what: st
 
 
 def test_a_broken_configuration_exits_3(typed: Typed, folder: Path) -> None:
-    """As everywhere on the command line."""
+    """The exit code is the same for all commands."""
     (folder / "config.yaml").write_text("modles: {}")
     found = typed("estimate", "qwen")
 

@@ -1,4 +1,4 @@
-"""`hotseat fleet`, typed at a host of a fleet in one process."""
+"""`hotseat fleet` against a host of a fleet in one process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def fleet() -> AsyncIterator[Company]:
 
 @pytest.fixture
 async def gpu1(fleet: Company, typed: Typed, tmp_path: Path) -> AsyncIterator[Desk]:
-    """Somebody types at one of two hosts."""
+    """A command line for one of two hosts."""
     host = fleet["gpu1"]
     async with httpx2.AsyncClient() as client:
         house = around(host.dispatcher, host.journal, host.puppets, client, tmp_path)
@@ -42,7 +42,7 @@ async def gpu1(fleet: Company, typed: Typed, tmp_path: Path) -> AsyncIterator[De
 
 
 async def test_status_shows_the_hosts(gpu1: Desk, fleet: Company) -> None:
-    """One row a host: how it stands, what was ordered, what is on it."""
+    """One row per host has its state, its orders and its models."""
     await fleet["gpu2"].dispatcher.load(QWEN)
     await gpu1.type("fleet", "cordon", "gpu2")
     await come_true(lambda: fleet["gpu1"].desk.view().hosts[1].orders and fleet["gpu1"].phases_seen("gpu2"))
@@ -57,7 +57,7 @@ async def test_status_shows_the_hosts(gpu1: Desk, fleet: Company) -> None:
 
 
 async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: Desk, fleet: Company) -> None:
-    """They wait for it, and can be taken back meanwhile."""
+    """Orders wait for the host, and can be withdrawn meanwhile."""
     await gpu1.type("fleet", "drain", "gpu2")
     await fleet["gpu2"].fellowship.leave()
     await come_true(lambda: len(fleet["gpu1"].desk.view().hosts) == 1)
@@ -72,7 +72,7 @@ async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: Desk, fleet
 
 
 async def test_status_for_programs(gpu1: Desk) -> None:
-    """--json is what the API says."""
+    """--json prints the API's answer."""
     said = json.loads((await gpu1.type("fleet", "status", "--json")).out)
 
     assert [host["host"] for host in said["hosts"]] == ["gpu1", "gpu2"]
@@ -80,7 +80,7 @@ async def test_status_for_programs(gpu1: Desk) -> None:
 
 
 async def test_status_says_that_a_host_is_apart(gpu1: Desk, fleet: Company) -> None:
-    """And so does `hotseat ps`, where people look first."""
+    """`hotseat ps` says so too, since people look there first."""
     fleet["gpu1"].store.cut_off()
     await come_true(lambda: fleet["gpu1"].desk.standing.value == "apart")
     status, ps = await gpu1.type("fleet", "status"), await gpu1.type("ps")
@@ -90,7 +90,7 @@ async def test_status_says_that_a_host_is_apart(gpu1: Desk, fleet: Company) -> N
 
 
 async def test_status_shows_who_was_chosen(gpu1: Desk, fleet: Company) -> None:
-    """A load that was agreed upon and has not begun is seen with its reason; one who refused is called shunned."""
+    """An agreed load that has not begun is shown with its reason; a host that refused is shown as shunned."""
     guide = fleet["gpu1"].fellowship.guide
     guide.turned_away(HostName("gpu2"))
     agreed: list[object] = []
@@ -104,7 +104,7 @@ async def test_status_shows_who_was_chosen(gpu1: Desk, fleet: Company) -> None:
 
 @pytest.mark.parametrize(("give", "take", "order"), [("cordon", "uncordon", "cordon"), ("drain", "undrain", "drain")])
 async def test_orders_are_typed(gpu1: Desk, fleet: Company, give: str, take: str, order: str) -> None:
-    """Each can be taken back."""
+    """Each order can be withdrawn."""
 
     def orders() -> list[str]:
         return [order.value for order in fleet["gpu2"].desk.view().hosts[1].orders]
@@ -119,7 +119,7 @@ async def test_orders_are_typed(gpu1: Desk, fleet: Company, give: str, take: str
 
 
 async def test_a_model_is_moved_by_a_command(gpu1: Desk, fleet: Company) -> None:
-    """It returns when the model is there and gone from where it was."""
+    """The command returns when the model is ready on the new host and gone from the old one."""
     await fleet["gpu1"].dispatcher.load(QWEN)
     said = await gpu1.type("fleet", "move", "q", "gpu2")
 
@@ -127,7 +127,7 @@ async def test_a_model_is_moved_by_a_command(gpu1: Desk, fleet: Company) -> None
 
 
 async def test_a_near_miss_is_told_what_may_be_meant(gpu1: Desk) -> None:
-    """Of hosts and of models; the exit code says that nothing was done."""
+    """This holds for hosts and models; the exit code says that nothing was done."""
     host = await gpu1.type("fleet", "drain", "gpu22")
     model = await gpu1.type("fleet", "move", "qwem", "gpu2")
 
@@ -137,7 +137,7 @@ async def test_a_near_miss_is_told_what_may_be_meant(gpu1: Desk) -> None:
 
 
 async def test_why_names_the_other_hosts(gpu1: Desk, fleet: Company) -> None:
-    """What this host says of the model comes first, then each other one in its own words, or that it said none."""
+    """This host's reason comes first, then each other host's, or that it gave none."""
     await fleet["gpu2"].dispatcher.load(QWEN)
     await come_true(lambda: fleet["gpu1"].phases_seen("gpu2"))
     spoken = (await gpu1.type("why", "qwen")).out.splitlines()
@@ -150,7 +150,7 @@ async def test_why_names_the_other_hosts(gpu1: Desk, fleet: Company) -> None:
 
 
 async def test_a_host_that_is_alone_says_what_to_do(desk: Desk) -> None:
-    """There is no fleet to show."""
+    """The message says that there is no fleet to show."""
     said = await desk.type("fleet", "status")
 
     assert said.code == 1
@@ -158,7 +158,7 @@ async def test_a_host_that_is_alone_says_what_to_do(desk: Desk) -> None:
 
 
 async def test_the_shell_completes_hosts(gpu1: Desk) -> None:
-    """Names of hosts of the running server's fleet that begin as typed; nothing where no server answers."""
+    """Hosts of the running server's fleet that begin as typed; nothing if no server answers."""
     known = await asyncio.to_thread(completed, "hotseat fleet drain gpu", gpu1.url)
     nobody = await asyncio.to_thread(completed, "hotseat fleet drain gpu", "http://127.0.0.1:9")
 

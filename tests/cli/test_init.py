@@ -1,4 +1,4 @@
-"""`hotseat init`, as it is typed."""
+"""`hotseat init` on the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RAM = [Device("ram", 16 * GIB)]
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, on a machine of 16 GiB with llama-server and nothing else on its PATH."""
+    """An empty working folder on a machine of 16 GiB with only llama-server on its PATH."""
     put(tmp_path / "bin/llama-server", b"#!/bin/sh\n").chmod(0o755)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -35,7 +35,7 @@ def loaded() -> Loaded:
 
 
 def test_models_of_the_usual_places_become_a_configuration(home: Path, typed: Typed) -> None:
-    """It is valid without a warning, names what was found, and says what comes next."""
+    """The file is valid without a warning, has the models that were found, and the output has the next step."""
     put(home / "models/Qwen3-4B-Q8_0.gguf")
     put(home / ".cache/llama.cpp/embedder.gguf", model_bytes("bert"))
     said = typed("init")
@@ -61,7 +61,7 @@ def test_models_of_the_usual_places_become_a_configuration(home: Path, typed: Ty
 
 @pytest.mark.usefixtures("home")
 def test_a_path_with_spaces_and_quotes_survives(tmp_path: Path, typed: Typed) -> None:
-    """What is written is what is run."""
+    """The command in the file runs the same path."""
     path = put(tmp_path / "my models/it's #1: 100%.gguf")
     typed("init", "../my models")
 
@@ -70,7 +70,7 @@ def test_a_path_with_spaces_and_quotes_survives(tmp_path: Path, typed: Typed) ->
 
 
 def test_a_file_that_exists_is_left_alone(home: Path, typed: Typed) -> None:
-    """Unless it is forced."""
+    """--force overwrites it."""
     put(home / "models/m.gguf")
     Path("config.yaml").write_text("mine")
     refused, text = typed("init"), Path("config.yaml").read_text()
@@ -93,7 +93,7 @@ def test_print_writes_nothing(home: Path, typed: Typed) -> None:
 
 
 def test_nothing_found_says_where_was_looked(home: Path, typed: Typed) -> None:
-    """And what to do."""
+    """The message has the next step."""
     (home / "models").mkdir()
     said = typed("init")
 
@@ -103,7 +103,7 @@ def test_nothing_found_says_where_was_looked(home: Path, typed: Typed) -> None:
 
 
 def test_a_folder_that_is_not_there_is_asked_back(home: Path, typed: Typed) -> None:
-    """With the nearest name beside it."""
+    """The message suggests the nearest name."""
     (home / "weights").mkdir()
     said = typed("init", str(home / "wieghts"))
 
@@ -112,7 +112,7 @@ def test_a_folder_that_is_not_there_is_asked_back(home: Path, typed: Typed) -> N
 
 
 def test_without_a_server_the_file_is_written_and_the_lack_is_told(home: Path, typed: Typed) -> None:
-    """llama-server can be installed later; a model for a program that few have is left out."""
+    """llama-server can be installed later; a model for a less common program is left out."""
     (home / "bin/llama-server").unlink()
     put(home / "models/m.gguf")
     put_checkpoint(home / "models/qwen")
@@ -125,7 +125,7 @@ def test_without_a_server_the_file_is_written_and_the_lack_is_told(home: Path, t
 
 
 def test_vllm_gets_the_folder_and_the_name(home: Path, typed: Typed) -> None:
-    """Its server is told what it is called here, and has time to compile."""
+    """Its server gets the model's name, and time to compile."""
     put(home / "bin/vllm", b"#!/bin/sh\n").chmod(0o755)
     put_checkpoint(home / "models/qwen")
     typed("init")
@@ -139,7 +139,7 @@ def test_vllm_gets_the_folder_and_the_name(home: Path, typed: Typed) -> None:
 
 
 def test_the_context_is_the_longest_that_fits(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less memory, fewer tokens; where even the fewest do not fit, the whole device is left to the model."""
+    """Less memory means fewer tokens; if even the fewest do not fit, the model takes the whole device."""
     put(home / "models/m.gguf", model_bytes(words=20_000, rows=20_000))
     contexts = []
     for mib in (400, 60, 4):
@@ -155,7 +155,7 @@ def test_the_context_is_the_longest_that_fits(home: Path, typed: Typed, monkeypa
 def test_a_draft_is_used_as_the_server_wants_to_hear_it(
     home: Path, typed: Typed, knows: bool, told: tuple[str, ...]
 ) -> None:
-    """Its help says whether it must be told the type; a version that does not know the word would not start with it."""
+    """The server's help shows whether the type is needed; a version without the option would not start with it."""
     options = "--spec-type TYPE" if knows else "-md FILE"
     put(home / "bin/llama-server", f"#!/bin/sh\necho '{options}'\n".encode()).chmod(0o755)
     put(home / "models/big.gguf", model_bytes(rows=4096))
@@ -167,7 +167,7 @@ def test_a_draft_is_used_as_the_server_wants_to_hear_it(
 
 
 def test_gpus_get_all_layers_and_a_share_each(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As llama-server deals a model out by itself."""
+    """The shares are those of llama-server's default split."""
     monkeypatch.setattr(init, "devices", lambda: [Device("gpu0", 24 * GIB, "RTX"), Device("gpu1", 8 * GIB)])
     put(home / "models/m.gguf")
     typed("init")

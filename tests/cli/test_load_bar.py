@@ -1,4 +1,4 @@
-"""What is said of a load while it lasts."""
+"""The progress bar of a load."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def model(**known: Any) -> dict[str, Any]:
     ],
 )
 def test_the_best_that_is_known_is_shown(seen: dict[str, Any], share: float | None, said: str) -> None:
-    """What was read, else how long it usually takes, else only that it goes on; before that, why it waits."""
+    """Bytes read, else the usual duration, else only that it loads; before that, why it waits."""
     assert told(seen) == (share, said)
 
 
 async def test_a_load_is_waited_for(desk: Desk) -> None:
-    """The model is ready, and its own words are the result."""
+    """The model is ready, and the server's message is the result."""
     said = await asyncio.to_thread(load_with_bar, Server(desk.url), "q")
 
     assert said == "qwen is ready"
@@ -46,6 +46,6 @@ async def test_a_load_is_waited_for(desk: Desk) -> None:
 
 
 async def test_a_load_that_fails_is_raised(desk: Desk) -> None:
-    """With the server's sentence."""
+    """The error has the server's message."""
     with pytest.raises(Refused, match="dud exited with code 1"):
         await asyncio.to_thread(load_with_bar, Server(desk.url), "dud")

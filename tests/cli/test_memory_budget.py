@@ -1,4 +1,4 @@
-"""Which memory a first configuration counts on."""
+"""The memory that a first configuration uses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Card(Pool):
     ],
 )
 def test_cards_with_memory_of_their_own_count_before_ram(cards: tuple[Card, ...], counted: list[str]) -> None:
-    """The graphics of a processor work in the RAM, so that is what must not be given away twice."""
+    """An APU's graphics use the RAM, which must not be counted twice."""
     named = {DeviceName(f"gpu{number}"): card for number, card in enumerate(cards)}
     found = devices(Machine({**named, RAM: Pool(64 * GiB)}))
 

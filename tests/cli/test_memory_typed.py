@@ -43,12 +43,12 @@ UNKNOWN = {"estimated": None, "measured": None}
     ],
 )
 def test_ps_says_what_a_model_counts_as(footprint: dict[str, object] | None, words: str) -> None:
-    """And who says so, and what the others say."""
+    """The text has the source of the figure, and the other figures."""
     assert memory_in_words(footprint) == words
 
 
 async def test_ps_says_what_the_devices_have(desk: Desk) -> None:
-    """The budget, what others leave of it, and what the models take; and for whom all of them are gone."""
+    """The budget, what other programs leave of it, and what the models take; and for whom models yield."""
     desk.house.dispatcher.change_catalog(with_budget(model("qwen", gib=8)))
     desk.house.dispatcher.tell(DevicesChanged({gpu(0): 20 * GiB}))
     await desk.type("load", "qwen")
@@ -65,7 +65,7 @@ async def test_ps_says_what_the_devices_have(desk: Desk) -> None:
 
 
 async def test_models_make_way_until_somebody_resumes(desk: Desk) -> None:
-    """Two commands, one sentence each."""
+    """Each of the two commands prints one sentence."""
     await desk.type("load", "qwen")
     made, refused, back = [await desk.type(*words) for words in (("yield",), ("load", "qwen"), ("yield", "--resume"))]
 
@@ -75,7 +75,7 @@ async def test_models_make_way_until_somebody_resumes(desk: Desk) -> None:
 
 
 async def test_resuming_is_for_all_devices(desk: Desk) -> None:
-    """A device beside --resume is a misunderstanding."""
+    """A device together with --resume is an error."""
     said = await desk.type("yield", "--resume", "--device", "gpu0")
 
     assert said.code == 2
@@ -83,7 +83,7 @@ async def test_resuming_is_for_all_devices(desk: Desk) -> None:
 
 
 def test_check_says_what_models_count_as(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a hotseat that is started here and now would count them."""
+    """The figures are those of a hotseat started here and now."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     config = tmp_path / "config.yaml"
     models = "{small: {cmd: 'serve ${PORT}', memory: 2GiB}, other: {cmd: 'serve ${PORT}'}}"

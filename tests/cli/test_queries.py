@@ -1,4 +1,4 @@
-"""The commands that speak to a running server."""
+"""The commands that query a running server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def test_ps_shows_what_is_alive(desk: Desk) -> None:
-    """One row per model that has a process or somebody who waits for it."""
+    """One row per model that has a process or waiting requests."""
     before = await desk.type("ps")
     await desk.type("load", "qwen")
     after = await desk.type("ps")
@@ -44,7 +44,7 @@ async def test_ps_shows_what_is_alive(desk: Desk) -> None:
 
 
 async def test_the_shell_completes_models(desk: Desk) -> None:
-    """Names and aliases of the running server that begin as typed; nothing where no server answers."""
+    """Names and aliases of the running server that begin as typed; nothing if no server answers."""
     known = await asyncio.to_thread(completed, "hotseat load q", desk.url)
     nobody = await asyncio.to_thread(completed, "hotseat stop q", "http://127.0.0.1:9")
 
@@ -62,7 +62,7 @@ async def test_ps_as_json(desk: Desk) -> None:
 
 
 async def test_list_shows_every_model(desk: Desk) -> None:
-    """Also what does not run is listed, with its other names."""
+    """Models that do not run are listed too, with their aliases."""
     said = await desk.type("list")
 
     assert said.out.splitlines() == [
@@ -74,7 +74,7 @@ async def test_list_shows_every_model(desk: Desk) -> None:
 
 
 async def test_load_and_stop_name_the_model(desk: Desk) -> None:
-    """An alias and a slash are fine; the answer speaks of the model."""
+    """An alias and a slash are valid; the answer has the model's name."""
     said = [await desk.type("load", "q"), await desk.type("stop", "q"), await desk.type("load", "org/llama")]
 
     assert [(each.code, each.out) for each in said] == [
@@ -92,7 +92,7 @@ async def test_a_failed_load_exits_1_with_its_cause(desk: Desk) -> None:
 
 
 async def test_a_mistyped_model_shows_the_nearest(desk: Desk) -> None:
-    """Nobody has to look the name up."""
+    """The message suggests it."""
     said = await desk.type("load", "qwne")
 
     assert said.code == 1
@@ -100,7 +100,7 @@ async def test_a_mistyped_model_shows_the_nearest(desk: Desk) -> None:
 
 
 async def test_stop_all_stops_all(desk: Desk) -> None:
-    """What does not run is passed over."""
+    """Models that do not run are skipped."""
     await desk.type("load", "qwen")
     said = await desk.type("stop", "--all")
 
@@ -109,12 +109,12 @@ async def test_stop_all_stops_all(desk: Desk) -> None:
 
 
 async def test_stop_needs_a_name_or_all(desk: Desk) -> None:
-    """Neither and both are misuse."""
+    """Neither and both are usage errors."""
     assert [(await desk.type("stop")).code, (await desk.type("stop", "qwen", "--all")).code] == [2, 2]
 
 
 async def test_logs_cannot_steer_the_terminal(desk: Desk) -> None:
-    """Colours, titles and bells of a model server do not reach the reader."""
+    """Control sequences of a model server's output do not reach the terminal."""
     desk.house.papers.write("qwen", "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\x07\ttab")
     said = await desk.type("logs", "qwen", "-n", "5")
 
@@ -122,7 +122,7 @@ async def test_logs_cannot_steer_the_terminal(desk: Desk) -> None:
 
 
 async def test_followed_logs_go_on_until_the_server_ends(desk: Desk) -> None:
-    """New lines are printed as they come; the end of the server ends the command."""
+    """New lines are printed as they arrive; the end of the server ends the command."""
     papers = desk.house.papers
     papers.write("qwen", "old")
     async with asyncio.TaskGroup() as group:
@@ -135,7 +135,7 @@ async def test_followed_logs_go_on_until_the_server_ends(desk: Desk) -> None:
 
 
 async def test_why_tells_the_story(desk: Desk) -> None:
-    """Phase first, then the causes of the last start and the last stop."""
+    """The phase comes first, then the causes of the last start and the last stop."""
     await desk.type("load", "qwen")
     await desk.type("load", "org/llama")
     said = await desk.type("why", "qwen")
@@ -148,7 +148,7 @@ async def test_why_tells_the_story(desk: Desk) -> None:
 
 
 async def test_why_knows_the_last_failure(desk: Desk) -> None:
-    """A model that failed says how, once, also when it is no longer the present."""
+    """The failure is shown once, also after the model's state has changed."""
     await desk.type("load", "dud")
     failed = await desk.type("why", "dud")
     desk.house.puppets.broken = ()
@@ -160,7 +160,7 @@ async def test_why_knows_the_last_failure(desk: Desk) -> None:
 
 
 async def test_why_tells_each_who_waits(desk: Desk) -> None:
-    """Every waiting request has its sentence."""
+    """Every waiting request has a sentence."""
     desk.house.puppets.slow = ("qwen",)
     async with asyncio.TaskGroup() as group:
         group.create_task(desk.house.dispatcher.load(ModelName("qwen")))
@@ -172,7 +172,7 @@ async def test_why_tells_each_who_waits(desk: Desk) -> None:
 
 
 async def test_reload_says_what_it_touched(desk: Desk) -> None:
-    """Touched models are named; the others keep running."""
+    """Changed models are named; the others keep running."""
     desk.house.reload_result = ReloadResult(CatalogChange(added=(ModelName("new"), ModelName("newer"))))
     touched = await desk.type("reload")
     desk.house.reload_result = ReloadResult()
@@ -183,7 +183,7 @@ async def test_reload_says_what_it_touched(desk: Desk) -> None:
 
 
 async def test_reload_of_a_wrong_file_exits_3_with_every_complaint(desk: Desk) -> None:
-    """A wrong configuration has its own exit code, wherever it is found."""
+    """An invalid configuration has its own exit code, wherever it is found."""
     desk.house.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
     said = await desk.type("reload")
 
@@ -193,7 +193,7 @@ async def test_reload_of_a_wrong_file_exits_3_with_every_complaint(desk: Desk) -
 
 @pytest.mark.parametrize("command", [("ps",), ("list",), ("load", "m"), ("stop", "m"), ("logs",), ("why", "m")])
 def test_no_server_is_exit_4_with_the_next_step(typed: Typed, command: tuple[str, ...]) -> None:
-    """Whoever forgot to start the server is told how."""
+    """The message says how to start the server."""
     said = typed(*command, "--url", "http://127.0.0.1:9")
 
     assert said.code == 4
@@ -202,7 +202,7 @@ def test_no_server_is_exit_4_with_the_next_step(typed: Typed, command: tuple[str
 
 
 async def test_profiles_are_shown_and_activated(desk: Desk) -> None:
-    """Which names lead where is told before one decides."""
+    """The list shows the pins of each profile."""
     night = Profile("night", "quiet hours", {"gpt": "qwen", "dud": ""})
     desk.house.dispatcher.change_catalog(replace(desk.house.dispatcher.catalog, profiles={"night": night}))
     activated = await desk.type("profile", "night")
@@ -220,7 +220,7 @@ async def test_profiles_are_shown_and_activated(desk: Desk) -> None:
 
 
 async def test_a_profile_nobody_defined(desk: Desk) -> None:
-    """The server's sentence is what is said."""
+    """The server's message is printed."""
     said = await desk.type("profile", "night")
 
     assert (said.code, said.err) == (1, 'hotseat: profile "night" is not defined in the configuration.\n')

@@ -1,4 +1,4 @@
-"""`hotseat record`, typed at a running server."""
+"""`hotseat record` against a running server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Guest:
 
 
 async def test_what_comes_by_becomes_a_trace(desk: Desk, tmp_path: Path) -> None:
-    """Two requests one after the other are a closed loop; the trace can be simulated at once."""
+    """Two successive requests are a closed loop; the trace can be simulated at once."""
     file, tasks = tmp_path / "now.jsonl", Tasks()
     recording = tasks.start(desk.type("record", str(file), "--for", "1s"), "record")
     dispatcher = desk.house.dispatcher
@@ -56,7 +56,7 @@ async def test_what_comes_by_becomes_a_trace(desk: Desk, tmp_path: Path) -> None
 
 
 def test_ctrl_c_ends_the_recording_and_writes_it(tmp_path: Path) -> None:
-    """Whoever has seen enough has lost nothing."""
+    """Nothing recorded until then is lost."""
     with Hotseat({"models": {"qwen": {"cmd": "sleep 60", "proxy": "http://127.0.0.1:1"}}}, tmp_path) as house:
         words = [str(PROGRAM), "record", str(tmp_path / "t.jsonl"), "--url", house.url]
         recorder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -70,7 +70,7 @@ def test_ctrl_c_ends_the_recording_and_writes_it(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_told_before_the_recording(typed: Typed, tmp_path: Path) -> None:
-    """Not after an hour."""
+    """The error comes before the recording, not after an hour."""
     said = typed("record", str(tmp_path / "nowhere" / "t.jsonl"))
 
     assert said.code == 1
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_recording(typed: Typed
 
 
 def test_a_time_that_is_none_is_told(typed: Typed, tmp_path: Path) -> None:
-    """How long must be a duration."""
+    """--for must be a duration."""
     said = typed("record", str(tmp_path / "t.jsonl"), "--for", "soon")
 
     assert said.code == 2
@@ -86,7 +86,7 @@ def test_a_time_that_is_none_is_told(typed: Typed, tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_recorded_is_said(tmp_path: Path) -> None:
-    """A trace that is not the whole truth says so."""
+    """An incomplete trace says so."""
     watched = Watched()
     model = {
         "name": "qwen",
@@ -112,7 +112,7 @@ def test_what_could_not_be_recorded_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("what", "of"), [("load", "loads"), ("stop", "stops")])
 def test_measured_times_are_kept(what: str, of: str) -> None:
-    """Every load and stop that was seen."""
+    """Every observed load and stop is in the trace."""
     watched = Watched()
     for seconds in (1.0, 2.0):
         watched.note({"t": what, "model": "qwen", "seconds": seconds})

@@ -1,4 +1,4 @@
-"""`hotseat simulate`, typed as a person types it."""
+"""`hotseat simulate` on the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AGENTS = tuple(Closed(name, tuple(Step(0.5, name, 2.0) for _ in range(10))) for 
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """Two agents on a model each, and room for one."""
+    """Two agents on a model each, and memory for one."""
     file = tmp_path / "monday.jsonl"
     file.write_text(write(Trace(MODELS, AGENTS, Memory({"gpu0": 24.0}))))
     return file
@@ -32,7 +32,7 @@ def cells(text: str, row: str) -> list[str]:
 
 
 def test_more_memory_is_answered_side_by_side(typed: Typed, trace: Path) -> None:
-    """With room for both there are two loads, and everybody is served sooner."""
+    """With memory for both there are two loads, and every request is served sooner."""
     said = typed("simulate", str(trace), "--memory", "48GiB")
     mean, mean_with_more = map(float, cells(said.out, "mean latency, s"))
 
@@ -51,7 +51,7 @@ def test_a_trace_by_itself_is_one_column(typed: Typed, trace: Path) -> None:
 
 
 def test_programs_get_every_figure(typed: Typed, trace: Path) -> None:
-    """The JSON names the houses and has the figures unrounded."""
+    """The JSON names both configurations and has the unrounded figures."""
     told = json.loads(typed("simulate", str(trace), "--patience", "0", "--json").out)
 
     assert list(told) == ["as it is", "patience 0"]
@@ -59,7 +59,7 @@ def test_programs_get_every_figure(typed: Typed, trace: Path) -> None:
 
 
 def test_the_timeline_is_drawn(typed: Typed, trace: Path, tmp_path: Path) -> None:
-    """Both houses are in one picture."""
+    """Both configurations are in one chart."""
     typed("simulate", str(trace), "--memory", "gpu0=48GiB", "--svg", str(tmp_path / "monday.svg"))
     drawn = ElementTree.parse(tmp_path / "monday.svg").getroot()
 
@@ -80,7 +80,7 @@ def test_another_configuration_is_played_to(typed: Typed, trace: Path, tmp_path:
 
 
 def test_a_configuration_without_the_models_is_refused(typed: Typed, trace: Path, tmp_path: Path) -> None:
-    """Nothing is guessed about a model that is not there."""
+    """A model that is missing from the configuration is an error."""
     config = tmp_path / "config.yaml"
     config.write_text('models:\n  qwen: {cmd: "serve --port ${PORT}"}\n')
     said = typed("simulate", str(trace), "--config", str(config))
@@ -97,7 +97,7 @@ def test_a_configuration_without_the_models_is_refused(typed: Typed, trace: Path
     ],
 )
 def test_a_mistaken_budget_is_told(typed: Typed, trace: Path, words: tuple[str, ...], sentence: str) -> None:
-    """What was meant cannot be guessed, so it is asked for."""
+    """The message says how to write it."""
     said = typed("simulate", str(trace), *words)
 
     assert (said.code, said.out) == (1, "")
@@ -113,7 +113,7 @@ def test_a_model_of_unknown_size_is_mentioned(typed: Typed, tmp_path: Path) -> N
 
 
 def test_a_broken_trace_is_told_line_by_line(typed: Typed, tmp_path: Path) -> None:
-    """File and line of every mistake."""
+    """Every error has its file and line."""
     file = tmp_path / "broken.jsonl"
     file.write_text("{\n{}\n")
     said = typed("simulate", str(file))
@@ -123,7 +123,7 @@ def test_a_broken_trace_is_told_line_by_line(typed: Typed, tmp_path: Path) -> No
 
 
 def test_a_missing_trace_is_told(typed: Typed, tmp_path: Path) -> None:
-    """Which file, and why."""
+    """The message has the file and the reason."""
     said = typed("simulate", str(tmp_path / "none.jsonl"))
 
     assert (said.code, said.err) == (1, f"hotseat: {tmp_path}/none.jsonl cannot be read: No such file or directory\n")

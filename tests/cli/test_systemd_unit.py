@@ -1,4 +1,4 @@
-"""`hotseat systemd`: units that systemd understands, and that confine."""
+"""`hotseat systemd`: units that systemd accepts, and that restrict the service."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_unit_is_confined(folder: Path, typed: Typed) -> None:
-    """systemd itself says how far."""
+    """`systemd-analyze security` rates it."""
     typed("systemd", "install", "--config", "my config.yaml")
     file = folder / "system/hotseat.service"
     judged = subprocess.run(
@@ -55,7 +55,7 @@ def test_the_unit_names_program_and_configuration_in_full(folder: Path, typed: T
 
 
 def test_a_unit_of_ones_own_needs_no_root(folder: Path, typed: Typed) -> None:
-    """It goes to the user's folder, runs as the user, and the next steps are theirs."""
+    """It is installed in the user's folder, runs as the user, and the next steps use `--user`."""
     said = typed("systemd", "install", "--user")
 
     text = (folder / "config/systemd/user/hotseat.service").read_text()
@@ -65,7 +65,7 @@ def test_a_unit_of_ones_own_needs_no_root(folder: Path, typed: Typed) -> None:
 
 
 def test_the_socket_listens_where_the_configuration_says(folder: Path, typed: Typed) -> None:
-    """localhost is two addresses; the socket is what is enabled."""
+    """localhost has two addresses; the socket is what gets enabled."""
     said = typed("systemd", "install", "--socket", "--config", "my config.yaml")
 
     text = (folder / "system/hotseat.socket").read_text()
@@ -74,7 +74,7 @@ def test_the_socket_listens_where_the_configuration_says(folder: Path, typed: Ty
 
 
 def test_a_unit_that_exists_is_left_alone(folder: Path, typed: Typed) -> None:
-    """Unless it is forced."""
+    """--force overwrites it."""
     file = folder / "system/hotseat.service"
     file.parent.mkdir()
     file.write_text("mine")
@@ -89,7 +89,7 @@ def test_a_unit_that_exists_is_left_alone(folder: Path, typed: Typed) -> None:
 def test_what_cannot_be_written_is_told_with_a_way_out(
     folder: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sudo, or a unit of one's own."""
+    """The message suggests sudo or a user unit."""
     (folder / "file").write_text("")
     monkeypatch.setattr(systemd_unit, "SYSTEM_UNITS", folder / "file")
     said = typed("systemd", "install")
@@ -100,7 +100,7 @@ def test_what_cannot_be_written_is_told_with_a_way_out(
 
 @pytest.mark.usefixtures("folder")
 def test_a_wrong_configuration_has_no_address(typed: Typed) -> None:
-    """A socket needs one."""
+    """A socket unit needs a valid configuration."""
     Path("bad.yaml").write_text("lisen: 1\n")
     said = typed("systemd", "print", "--socket", "--config", "bad.yaml")
 

@@ -1,4 +1,4 @@
-"""`hotseat top` where nobody looks: one picture."""
+"""`hotseat top` without a terminal: prints once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALIVE = {
 
 
 async def test_a_pipe_gets_one_picture(desk: Desk) -> None:
-    """The models that are alive, and why."""
+    """The output has the active models, and why."""
     await desk.type("load", "qwen")
     said = await desk.type("top")
 
@@ -39,7 +39,7 @@ async def test_a_pipe_gets_one_picture(desk: Desk) -> None:
 
 
 def test_how_quickly_a_model_speaks_is_shown() -> None:
-    """The rate of its last answer, as far as it has said one."""
+    """The rate is that of the last answer, if it reported tokens."""
     models = [{**ALIVE, "tokens_per_s": rate} for rate in (41.26, None)]
 
     assert [row[-2] for row in model_rows({"models": models})] == ["41.3", ""]
@@ -54,7 +54,7 @@ async def test_programs_get_models_and_line(desk: Desk) -> None:
 
 
 def test_who_waits_is_drawn_with_the_reason() -> None:
-    """Escape sequences of a client's name do not reach the terminal."""
+    """Escape sequences in a client's name do not reach the terminal."""
     ticket = {"ticket": 7, "model": "qwen", "client": "\x1b[31mme", "waited_s": 3.0, "why": "it is loading"}
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(drawn(Server("http://here"), {"models": [], "waiting": [ticket]}))

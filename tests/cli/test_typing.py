@@ -1,4 +1,4 @@
-"""What people type: flags, addresses, help, versions, and what goes out over the wire."""
+"""Command line arguments: options, addresses, help, versions, and the resulting requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ COMMANDS = (
 
 
 def test_a_fleet_that_is_no_nats_server_is_refused(typed: Typed) -> None:
-    """The option says what it wants."""
+    """The message says what the option expects."""
     said = typed("serve", "--fleet", "http://n1")
 
     assert said.code == 2
@@ -58,7 +58,7 @@ def test_a_fleet_that_is_no_nats_server_is_refused(typed: Typed) -> None:
 
 
 def test_joining_a_fleet_that_could_not_come_back_is_refused(typed: Typed, tmp_path: Path) -> None:
-    """A host on this machine's own address would be told of and never reached."""
+    """Other hosts could not reach a host that listens on loopback only."""
     (tmp_path / "config.yaml").write_text('models: {qwen: {cmd: "serve ${PORT}"}}')
     said = typed("serve", "--config", str(tmp_path / "config.yaml"), "--fleet", "nats://n1.example:4222")
 
@@ -77,7 +77,7 @@ def test_joining_a_fleet_that_could_not_come_back_is_refused(typed: Typed, tmp_p
     ],
 )
 def test_an_address_may_be_written_in_several_ways(text: str, address: tuple[str, int]) -> None:
-    """A bare port is this machine only; a bare colon is every interface, as llama-swap has it."""
+    """A bare port is this machine only; a bare colon is every interface, as in llama-swap."""
     assert parse_listen(text) == address
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 def test_flags_of_llama_swap_are_understood() -> None:
-    """One dash is as good as two for its long flags; nothing else is touched."""
+    """One dash works like two for its long options; nothing else is changed."""
     typed = ["serve", "-config", "a.yaml", "-listen=:8080", "-config-dir", "d", "-f", "--config", "-configure"]
     safe = ["-tls-cert-file", "c.pem", "-tls-key-file=k.pem"]
 
@@ -100,7 +100,7 @@ def test_flags_of_llama_swap_are_understood() -> None:
 
 
 def test_configuration_comes_from_files_then_the_folder(tmp_path: Path) -> None:
-    """Without either, config.yaml of the present folder is meant."""
+    """Without either, config.yaml in the current folder is used."""
     file, folder = tmp_path / "a.yaml", tmp_path / "more"
 
     assert [str(path) for path in sources(None, None)] == ["config.yaml"]
@@ -113,7 +113,7 @@ def test_configuration_comes_from_files_then_the_folder(tmp_path: Path) -> None:
     [(None, "-"), (0.4, "0s"), (59.4, "59s"), (185, "3m05s"), (3599.6, "1h00m"), (7620, "2h07m"), (353_000, "4d02h")],
 )
 def test_durations_are_short(seconds: float | None, text: str) -> None:
-    """Two units are enough for anybody."""
+    """Two units are enough."""
     assert duration(seconds) == text
 
 
@@ -133,19 +133,19 @@ def test_every_command_shows_an_example(typed: Typed, command: str) -> None:
 
 
 def test_help_names_every_command(typed: Typed) -> None:
-    """What can be typed is listed."""
+    """Every command is listed."""
     said = typed("--help")
 
     assert [line.split()[0] for line in said.out.partition("Commands:")[2].splitlines() if line] == list(COMMANDS)
 
 
 def test_misuse_is_exit_2(typed: Typed) -> None:
-    """Unknown commands and wrong addresses are the user's to correct."""
+    """Unknown commands and wrong addresses are usage errors."""
     assert [typed("dance").code, typed("load").code, typed("serve", "--listen", "nowhere").code] == [2, 2, 2]
 
 
 def test_a_url_that_is_none_is_told(typed: Typed) -> None:
-    """A wrong address is not the same as a server that is down."""
+    """An invalid URL is not reported as a server that is down."""
     said = typed("ps", "--url", "ftp://127.0.0.1")
 
     assert said.code == 1
@@ -153,7 +153,7 @@ def test_a_url_that_is_none_is_told(typed: Typed) -> None:
 
 
 def test_help_does_not_load_the_server() -> None:
-    """Help answers at once because nothing of the server is imported for it."""
+    """Help is fast because it imports nothing of the server."""
     script = "import sys; sys.argv = ['hotseat', '--help']; from hotseat.cli import main\ntry: main()\nfinally: "
     script += "print('loaded:', [m for m in ('fastapi', 'pydantic', 'uvicorn', 'asyncio', 'rich') if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -162,7 +162,7 @@ def test_help_does_not_load_the_server() -> None:
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Notes what it was asked and answers as no hotseat would."""
+    """Records requests and answers as no hotseat would."""
 
     asked: list[tuple[str, str | None]]
 
@@ -188,7 +188,7 @@ def teapot() -> Iterator[str]:
 
 
 def test_key_and_address_come_from_the_environment(typed: Typed, teapot: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key travels as a bearer token; a path in the address stays in front."""
+    """The key is sent as a bearer token; a path in the URL stays in front."""
     monkeypatch.setenv("HOTSEAT_URL", teapot)
     monkeypatch.setenv("HOTSEAT_API_KEY", "k-1")
     typed("why", "org/llama")
@@ -197,7 +197,7 @@ def test_key_and_address_come_from_the_environment(typed: Typed, teapot: str, mo
 
 
 def test_a_server_that_is_no_hotseat_is_named(typed: Typed, teapot: str) -> None:
-    """An answer in an unknown shape is a failure with a hint, not a traceback."""
+    """An answer of unknown form is an error with a hint, not a traceback."""
     said = typed("ps", "--url", teapot)
 
     assert said.code == 1

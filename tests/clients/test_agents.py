@@ -1,8 +1,8 @@
-"""What chat interfaces and coding agents send, replayed: a real llama-server answers each of them through hotseat.
+"""Requests of chat interfaces and coding agents, replayed: a real llama-server answers each of them through hotseat.
 
 Members and headers are those that the programs sent when they were run (2026-11-15: aider 0.86.2, opencode 1.18.33,
-Claude Code 2.1.197, Continue's chat 1.5.47). What is asked for Open WebUI and by Continue while one types was not
-recorded but follows from their documentation. The words are ours.
+Claude Code 2.1.197, Continue's chat 1.5.47). The requests of Open WebUI and of Continue's completion were not recorded
+but follow from their documentation. The texts are ours.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ CLAUDE_BODY = {
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
-    """A model with tools, by a name that an agent insists on, and one for embeddings."""
+    """A model with tools, under a name that an agent requires, and one for embeddings."""
     models = {
         "qwen": llama("alpha", "--jinja", aliases=["claude-sonnet-4-5"]),
         "embed": llama("embed", EMBEDDINGS),
@@ -147,7 +147,7 @@ def ask(house: Hotseat, asked: Asked, model: str = "qwen") -> Answer:
 
 @pytest.mark.parametrize("asked", STREAMS, ids=str)
 def test_a_stream_comes_to_its_proper_end(house: Hotseat, asked: Asked) -> None:
-    """The program hears words, a reason for the end, and [DONE]."""
+    """The program receives text, a finish reason, and [DONE]."""
     answer = ask(house, asked)
     events = [line.removeprefix("data: ") for line in answer.body.decode().splitlines() if line.startswith("data: ")]
     said = [json.loads(event) for event in events[:-1]]
@@ -159,7 +159,7 @@ def test_a_stream_comes_to_its_proper_end(house: Hotseat, asked: Asked) -> None:
 
 @pytest.mark.parametrize("name", ["qwen", "claude-sonnet-4-5"])
 def test_claude_code_hears_a_whole_message(house: Hotseat, name: str) -> None:
-    """In Anthropic's events, by the model's own name or by an alias."""
+    """The answer has Anthropic's events, for the model's own name and for an alias."""
     answer = ask(house, Asked("Claude Code", "/v1/messages?beta=true", CLAUDE_BODY, CLAUDE_CODE), name)
     events = [line.removeprefix("event: ") for line in answer.body.decode().splitlines() if line.startswith("event: ")]
 
@@ -168,7 +168,7 @@ def test_claude_code_hears_a_whole_message(house: Hotseat, name: str) -> None:
 
 
 def test_claude_code_counts_tokens(house: Hotseat) -> None:
-    """Beside the messages there is a way to ask how long they are."""
+    """Anthropic's API for counting tokens works."""
     body = {"messages": [HELLO]}
     answer = house.call("POST", "/v1/messages/count_tokens?beta=true", {"model": "qwen", **body}, **CLAUDE_CODE)
 
@@ -177,7 +177,7 @@ def test_claude_code_counts_tokens(house: Hotseat) -> None:
 
 
 def test_claude_code_can_read_a_refusal(house: Hotseat) -> None:
-    """A model that does not exist is told in Anthropic's form."""
+    """The error about an unknown model has Anthropic's form."""
     answer = ask(house, Asked("Claude Code", "/v1/messages?beta=true", CLAUDE_BODY, CLAUDE_CODE), "opus")
 
     assert answer.status == 404
@@ -186,7 +186,7 @@ def test_claude_code_can_read_a_refusal(house: Hotseat) -> None:
 
 
 def test_a_probe_of_the_bare_address_is_answered_at_once(house: Hotseat) -> None:
-    """Claude Code asks HEAD / before anything else; whatever the answer is, it starts no model."""
+    """Claude Code sends HEAD / before anything else; whatever the answer is, it starts no model."""
     running = house.running()
     answer = house.call("HEAD", "/")
 

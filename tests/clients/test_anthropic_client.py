@@ -1,4 +1,4 @@
-"""Anthropic's own Python client with the real llama-server, which speaks that dialect too."""
+"""Anthropic's Python client with the real llama-server, which supports that API too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CERTAIN = {"temperature": 0}
 
 @pytest.mark.llama
 def test_a_streamed_message_says_what_a_plain_one_says(tmp_path: Path) -> None:
-    """Both have the same words, and the stream comes to its proper end."""
+    """Both have the same text, and the stream ends properly."""
     with (
         Hotseat({"models": {"alpha": llama("alpha")}}, tmp_path) as hotseat,
         anthropic.Anthropic(base_url=hotseat.url, api_key="none") as client,

@@ -1,4 +1,4 @@
-"""The clients most people use, each through every situation of the matrix; `python -m clients` asks the rest."""
+"""The most common clients, each in every situation; `python -m clients` tests the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 @pytest.fixture(scope="module")
 def house(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """One per client, so that its counts and failures are that client's alone."""
+    """One hotseat per client, so that counts and failures belong to that client alone."""
     with open_house(tmp_path_factory.mktemp("house")) as house:
         yield house
 

@@ -1,4 +1,4 @@
-"""The page of the matrix says what the roster says, and a client that changed its ways is noticed."""
+"""The page of clients matches the list, and a client whose behaviour changed is noticed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HASTY = Client("hasty", (), {"cancel": "Never leaves."})
 
 
 def test_the_page_is_that_of_the_roster() -> None:
-    """Every client has its line, and every limit of one is told."""
+    """Every client has its row, and every limit is on the page."""
     text = PAGE.read_text()
     missing = [client.name for client in (*TESTED, *ON_DEMAND) if f"| {client.name} |" not in text]
     untold = [limit for client in (*TESTED, *ON_DEMAND) for limit in client.limits.values() if limit not in text]
@@ -22,7 +22,7 @@ def test_the_page_is_that_of_the_roster() -> None:
 
 
 def test_a_limit_becomes_a_note() -> None:
-    """The cell of a limit leads to its note, the other cells are ticked."""
+    """The cell of a limit links to its note, the other cells are ticked."""
     text = page([Row(CAREFUL, "1.0", 600.0, {}), Row(HASTY, "2.0", None, {"cancel": "left after 9 s"})])
 
     ticks = "✓ | " * (len(SITUATIONS) - 1)
@@ -32,19 +32,19 @@ def test_a_limit_becomes_a_note() -> None:
 
 
 def test_a_known_limit_is_no_surprise() -> None:
-    """A client that does what the roster says of it is not news."""
+    """A client that behaves as listed is not reported."""
     assert list(Row(HASTY, "2.0", None, {"cancel": "left after 9 s"}).surprises()) == []
 
 
 def test_a_new_letdown_is_a_surprise() -> None:
-    """What the client did is told with the situation."""
+    """The report has the situation and what the client did."""
     row = Row(CAREFUL, "1.1", 600.0, {"full_line": "asked once"})
 
     assert list(row.surprises()) == ["careful in full_line: asked once"]
 
 
 def test_a_limit_that_is_gone_is_a_surprise() -> None:
-    """The roster must not go on blaming a client that was repaired."""
+    """The list must not keep a limit that a client no longer has."""
     (surprise,) = Row(HASTY, "2.1", None, {}).surprises()
 
     assert surprise.startswith("hasty in cancel: does what its user needs")

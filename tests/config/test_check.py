@@ -21,7 +21,7 @@ GOOD = "models: {a: {cmd: 's ${PORT}'}, b: {cmd: 's ${PORT}'}}\n"
 
 
 def test_a_good_file_is_summed_up(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    """How many models, how many warnings, and what may run together."""
+    """The summary has the number of models and warnings, and which models may run together."""
     file = desk.write("config.yaml", GOOD + "captureBuffer: 1\n")
 
     assert check([file], "text", lenient=False) == 0
@@ -32,14 +32,14 @@ def test_a_good_file_is_summed_up(desk: Desk, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_file_that_opens_the_house_is_told_before_serving(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    """What `serve` will refuse, `check` already says."""
+    """`check` reports what `serve` will refuse."""
     assert check([desk.write("config.yaml", GOOD + "listen: ':80'")], "text", lenient=False) == 0
 
     assert "serve will refuse this address: 0.0.0.0:80 can be reached" in capsys.readouterr().out
 
 
 def test_a_bad_file_ends_with_three(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    """Mistakes go to stderr, one a line."""
+    """Errors go to stderr, one per line."""
     assert check([desk.write("config.yaml", GOOD + "lisen: 1")], "text", lenient=False) == 3
 
     out, err = capsys.readouterr()
@@ -55,7 +55,7 @@ def test_lenient_checking_lets_unknown_keys_pass(desk: Desk, capsys: pytest.Capt
 
 
 def test_mistakes_as_json(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each complaint with its parts, and no configuration."""
+    """The JSON has each error with its parts, and no configuration."""
     assert check([desk.write("config.yaml", GOOD + "lisen: 1")], "json", lenient=False) == 3
 
     assert json.loads(capsys.readouterr().out) == {
@@ -72,7 +72,7 @@ def test_mistakes_as_json(desk: Desk, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_mistakes_as_github_annotations(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    """Errors, warnings and notices, with the signs GitHub reads as its own escaped."""
+    """Errors, warnings and notices are annotations, with GitHub's special characters escaped."""
     text = "lisen: 1\napiKeys: [the-key-of-somebody]\ncaptureBuffer: 1\nmodels: {'100%': 1}"
 
     assert check([desk.write("a,b.yaml", text)], "github", lenient=False) == 3
@@ -87,7 +87,7 @@ def test_mistakes_as_github_annotations(desk: Desk, capsys: pytest.CaptureFixtur
 
 
 def test_secrets_do_not_leave_the_house(desk: Desk) -> None:
-    """Keys, options that carry keys, variables named like secrets, and our keys wherever they stand."""
+    """The output hides keys, options that carry keys, variables named like secrets, and hotseat's keys everywhere."""
     text = """
 apiKeys: [sk-ours-and-ours-alone]
 models:
@@ -110,7 +110,7 @@ models:
 
 
 def test_ordinary_options_are_left_alone() -> None:
-    """Only what is named like a secret is hidden."""
+    """Only options that are named like a secret are hidden."""
     argv = [
         "s",
         "--api-key-file",
@@ -157,7 +157,7 @@ def test_ordinary_options_are_left_alone() -> None:
     ],
 )
 def test_who_may_run_together_is_said_in_words(desk: Desk, text: str, sentences: list[str]) -> None:
-    """The one-way effect of groups is part of the sentence."""
+    """The sentence includes the one-way effect of groups."""
     assert together(desk.load(text).catalog) == sentences
 
 
@@ -170,7 +170,7 @@ def test_a_long_list_of_names_is_cut(desk: Desk) -> None:
 
 
 def test_the_schema_explains_every_key(capsys: pytest.CaptureFixture[str]) -> None:
-    """Editors can show a title and a sentence for each of them."""
+    """Editors can show a title and a description for each key."""
     assert schema() == 0
 
     published = json.loads(capsys.readouterr().out)
@@ -182,7 +182,7 @@ def test_the_schema_explains_every_key(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_schema_allows_what_the_reader_allows(capsys: pytest.CaptureFixture[str]) -> None:
-    """Durations, sizes and switches are unions, and extension keys are free."""
+    """Durations, sizes and switches are unions, and extension keys are allowed."""
     schema()
     published = json.loads(capsys.readouterr().out)
     keys = dict(keys_of(published))
@@ -200,7 +200,7 @@ def keys_of(published: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_what_differs_from_llama_swap_is_told(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    """After the summary, each with its place; programs get the same."""
+    """Differences follow the summary, each with its position; the JSON has them too."""
     file = desk.write("config.yaml", "healthCheckTimeout: 5\nmodels: {a: {cmd: 's ${PORT}', concurrencyLimit: 2}}")
     check([file], "text", lenient=False)
     text = capsys.readouterr().out

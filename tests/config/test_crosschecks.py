@@ -1,4 +1,4 @@
-"""What is wrong only when parts of a file meet, and what is merely worth a warning."""
+"""Errors and warnings that involve several keys."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
     ],
 )
 def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) -> None:
-    """One mistake, one complaint, in its place."""
+    """One mistake gives one error, at its position."""
     errors = [said for said in desk.mistakes(text) if ": warning: " not in said]
 
     assert errors == [f"config.yaml:{complaint}"]
@@ -145,7 +145,7 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
     ],
 )
 def test_what_is_only_worth_a_word_does_not_keep_anybody_from_starting(desk: Desk, text: str, warning: str) -> None:
-    """The file loads and the complaint says what happens instead."""
+    """The file loads, and the warning says what happens instead."""
     assert desk.warnings(text) == [f"config.yaml:{warning}"]
 
 
@@ -163,7 +163,7 @@ def test_what_is_only_worth_a_word_does_not_keep_anybody_from_starting(desk: Des
     ],
 )
 def test_shell_operators_are_pointed_out(desk: Desk, command: str, word: str) -> None:
-    """There is no shell that would understand them."""
+    """No shell would interpret them."""
     assert desk.warnings(f'models:\n  m:\n    cmd: "{command}"\n') == [
         f'config.yaml:3:5: warning: models.m.cmd: "{word}" is passed on as it is: no shell is used.'
         " Write sh -c '…' if you need one"
@@ -171,31 +171,31 @@ def test_shell_operators_are_pointed_out(desk: Desk, command: str, word: str) ->
 
 
 def test_a_shell_that_is_asked_for_is_nobodys_mistake(desk: Desk) -> None:
-    """`sh -c` brings its own operators."""
+    """`sh -c` interprets operators itself."""
     assert desk.warnings("models:\n  m:\n    cmd: /bin/bash -c 'exec s ${PORT} > /tmp/log' && echo\n") == []
 
 
 def test_router_by_memory_is_what_devices_do_anyway(desk: Desk) -> None:
-    """With devices, `use: memory` needs no word."""
+    """With devices, `use: memory` gives no warning."""
     assert desk.warnings(TWO + "devices: {gpu0: {memory: 1GiB}}\nrouting: {router: {use: memory}}") == []
 
 
 def test_extension_keys_and_shelves_are_not_looked_at(desk: Desk) -> None:
-    """`x-…`, `.…` and keys that only hold an anchor are the author's own."""
+    """`x-…`, `.…` and keys that only hold an anchor are not checked."""
     text = "x-mine: {any: thing}\n.hidden: 1\nshelf: &s {cmd: 's ${PORT}'}\nmodels: {m: *s}\n"
 
     assert desk.warnings(text) == []
 
 
 def test_an_unused_anchor_makes_no_shelf(desk: Desk) -> None:
-    """A misspelled key does not become right by an anchor nobody uses."""
+    """An unused anchor does not make a misspelled key valid."""
     assert desk.mistakes("modles: &m {a: 1}\n" + TWO) == [
         'config.yaml:1:1: error: modles: unknown key. Did you mean "models"?'
     ]
 
 
 def test_lenient_reading_turns_unknown_keys_into_warnings(desk: Desk) -> None:
-    """At every level; other mistakes stay mistakes."""
+    """Unknown keys are warnings at every level; other mistakes stay errors."""
     text = "lisen: x\nmodels:\n  m: {cmd: 's ${PORT}', tll: 5}\n"
 
     assert desk.warnings(text, lenient=True) == [
@@ -205,7 +205,7 @@ def test_lenient_reading_turns_unknown_keys_into_warnings(desk: Desk) -> None:
 
 
 def test_more_connections_than_descriptors_allow_are_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the file asks for them; the default is what there is."""
+    """A warning appears only if the file sets the limit; the default adapts silently."""
     monkeypatch.setattr("hotseat.config.crosscheck.highest_file_limit", lambda: 1024)
 
     assert desk.warnings(TWO) == []

@@ -1,4 +1,4 @@
-"""YAML as people write it: dialect, anchors, duplicates, caps and places."""
+"""YAML parsing: dialect, anchors, duplicates, limits and positions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_words_and_times_stay_texts() -> None:
 
 
 def test_a_number_too_large_for_a_float_stays_text() -> None:
-    """Infinity is not a value anybody writes on purpose."""
+    """Infinity is never intended."""
     assert value("a: 1e999") == {"a": "1e999"}
 
 
@@ -42,7 +42,7 @@ def test_keys_are_texts_as_they_are_written() -> None:
 
 
 def test_an_empty_file_is_an_empty_mapping() -> None:
-    """Comments alone are no mistake of form."""
+    """A file with comments alone is syntactically valid."""
     assert value("") == value("# nothing\n") == value("~") == {}
 
 
@@ -64,7 +64,7 @@ def test_the_written_form_of_a_number_is_kept() -> None:
 
 
 def test_merges_yield_to_own_keys_and_to_earlier_merges() -> None:
-    """`<<` fills in what is absent, first come first served, also through merges of merges."""
+    """`<<` adds missing keys, the first mapping wins, also through merges of merges."""
     text = "a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2, z: 2}\nc: {z: 3, <<: [*b, *a]}\nd: {<<: *a, <<: *b}"
 
     assert value(text) == {
@@ -76,7 +76,7 @@ def test_merges_yield_to_own_keys_and_to_earlier_merges() -> None:
 
 
 def test_a_merged_key_points_to_where_it_is_written() -> None:
-    """The place to correct is the anchor's."""
+    """An error about it points to the anchor."""
     document, _ = read("a: &a\n  x: 1\nb:\n  <<: *a\n")
 
     assert document is not None
@@ -89,7 +89,7 @@ def test_an_anchor_may_be_defined_anew() -> None:
 
 
 def test_keys_that_hold_anchors_for_others_are_shelves() -> None:
-    """An anchor that is used only within its own key makes no shelf of it."""
+    """A key whose anchors are used only within it does not count."""
     document, _ = read("shelf: {deep: &a 1}\nother: &b 2\nself: {x: &c 3, y: *c}\nuse: *a\n")
 
     assert document is not None
@@ -129,7 +129,7 @@ def test_keys_that_hold_anchors_for_others_are_shelves() -> None:
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_place(text: str, complaint: str) -> None:
-    """Each kind of broken YAML has its sentence, line and column."""
+    """Each kind of syntax error has its message, line and column."""
     _, complaints = read(text)
 
     assert complaint in complaints
@@ -147,7 +147,7 @@ def test_aliases_that_multiply_are_cut_short() -> None:
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}", "a: &a {<<: *a}", "a: &a {<<: [*a, *a]}"])
 def test_an_alias_within_its_own_anchor_ends(text: str) -> None:
-    """A value that holds itself has no end; reading it has."""
+    """A value that contains itself is infinite, but reading it ends."""
     document, complaints = read(text)
 
     assert document is None

@@ -34,7 +34,7 @@ def test_quotes_and_backslashes_survive_a_quoted_text(desk: Desk) -> None:
 
 
 def test_quotes_in_a_variable_do_not_break_a_command(desk: Desk) -> None:
-    """The escapes are undone when the command is split."""
+    """Splitting the command undoes the escapes."""
     text = "models: {m: {cmd: 'server --key ${env.K}', proxy: 'http://h:1'}}"
 
     assert desk.load(text, {"K": 'a"b'}).catalog.resolve("m").recipe.argv == ("server", "--key", 'a"b')
@@ -48,7 +48,7 @@ def test_a_variable_that_is_not_set_is_a_mistake_with_its_place(desk: Desk) -> N
 
 
 def test_a_missing_variable_is_the_only_complaint_about_its_value(desk: Desk) -> None:
-    """One mistake, one complaint: nobody judges a value that is not there."""
+    """One mistake gives one error: a missing value is not validated."""
     text = "startPort: ${env.P}\nmodels:\n  m: {cmd: '${env.C}'}\n"
 
     assert desk.mistakes(text) == [
@@ -84,7 +84,7 @@ models:
 
 
 def test_columns_are_those_of_the_authors_text(desk: Desk) -> None:
-    """A long or short value before a mistake on the same line does not move it."""
+    """A long or short value before a mistake on the same line does not change its column."""
     text = "models: {m: {cmd: '${env.A}', proxy: 'http://h:1', tll: 1}, ${env.B}: {cmd: x, proxy: 'http://h:1', b: 1}}"
 
     assert desk.mistakes(text, {"A": "x" * 50, "B": "y"}) == [
@@ -94,7 +94,7 @@ def test_columns_are_those_of_the_authors_text(desk: Desk) -> None:
 
 
 def test_a_syntax_mistake_after_a_variable_keeps_its_column(desk: Desk) -> None:
-    """The parser's own complaints refer to the author's text too."""
+    """Errors of the parser refer to the original text too."""
     [complaint] = desk.mistakes("a: [${env.A}, b: c: d]", {"A": "x" * 30})
 
     assert complaint.startswith("config.yaml:1:19: error: not valid YAML")
@@ -123,7 +123,7 @@ peers:
 
 
 def test_a_macro_without_its_variable_is_told_once(desk: Desk) -> None:
-    """Those who use the macro are not blamed for it."""
+    """The uses of the macro give no further errors."""
     text = "macros: {m: '${env.NOBODY}'}\nmodels: {m: {macros: {n: '${env.NOBODY}'}, cmd: 's ${PORT} ${m} ${n}'}}"
     said = "error: environment variable NOBODY is not set. Set NOBODY before starting hotseat"
 
@@ -131,7 +131,7 @@ def test_a_macro_without_its_variable_is_told_once(desk: Desk) -> None:
 
 
 def test_complaints_never_repeat_a_secret(desk: Desk) -> None:
-    """Not what a variable held, not what stands where a key belongs."""
+    """Neither values of variables nor text in place of a key are quoted."""
     text = """
 apiKeys: ${env.K}
 logLevel: ${env.K}
@@ -148,7 +148,7 @@ peers:
 
 
 def test_a_strange_sign_in_a_variable_is_told_where_it_is_used(desk: Desk) -> None:
-    """The parser refuses it; the place is the author's."""
+    """The parser refuses it; the position is that in the original text."""
     [complaint] = desk.mistakes("a: b\nc: 'xx${env.A}'", {"A": "long\x01"})
 
     assert complaint == "config.yaml:2:7: error: not valid YAML: special characters are not allowed (#x0001)"

@@ -1,4 +1,4 @@
-"""What came out of the environment is shown nowhere: canaries in every place that the schema has."""
+"""Values from the environment are shown nowhere: canaries in every place of the schema."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ BASE: dict[str, Any] = {
 }
 FORMS = ("{}", "words before {} and after", "https://user:{}@host/path", "http://{}:80", "NAME={}", "/in/a/path/{}/x")
 NAMES_OF_MODELS = {("peers", "some", "models", 0)}
-"""Every client is told those by /v1/models."""
+"""/v1/models shows these to every client."""
 
 
 def places(node: dict[str, Any], path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Every place of the schema where a value can stand; `some` is a name of the author's choice."""
+    """Every place of the schema that can hold a value; `some` stands for any name."""
     if "$ref" in node:
         node = SCHEMA["$defs"][node["$ref"].rpartition("/")[2]]
     branches = [*node.get("anyOf", ()), *node.get("oneOf", ())]
@@ -89,7 +89,7 @@ def with_value(path: tuple[str | int, ...], value: str) -> dict[str, Any]:
 
 
 def shown_by(desk: Desk, config: dict[str, Any]) -> tuple[Loaded | None, str]:
-    """Everything that anybody is shown of a configuration or of what is wrong with it."""
+    """Everything that is shown of a configuration or of its errors."""
     file = desk.write("config.yaml", json.dumps(config))
     try:
         loaded = read([file], environ={"SECRET": CANARY})
@@ -106,7 +106,7 @@ def gguf(desk: Desk) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_value_of_the_environment_is_shown_at_no_place_of_the_schema(desk: Desk, gguf: None, form: str) -> None:
-    """Neither in the configuration as it was understood nor in what is wrong with it, in whatever case it is kept."""
+    """Neither the effective configuration nor its errors show it, in upper or lower case."""
     leaks, accepted = [], 0
     for path in PLACES:
         loaded, shown = shown_by(desk, with_value(path, form.format("${env.SECRET}")))
@@ -119,7 +119,7 @@ def test_a_value_of_the_environment_is_shown_at_no_place_of_the_schema(desk: Des
 
 
 def test_a_value_of_the_environment_stays_hidden_behind_macros(desk: Desk, gguf: None) -> None:
-    """A macro that uses a macro that uses a variable is no way round."""
+    """Nested macros do not reveal a variable's value."""
     leaks = []
     for path in PLACES:
         config = with_value(path, "${outer}")
@@ -150,7 +150,7 @@ def test_the_schema_has_the_places_that_people_use() -> None:
 
 
 def test_a_short_value_is_hidden_at_its_place_and_left_alone_elsewhere(desk: Desk) -> None:
-    """`1` is somebody's secret where a variable put it, and a one everywhere else."""
+    """`1` is hidden where a variable put it, and shown everywhere else."""
     text = """
 models:
   a:
@@ -171,7 +171,7 @@ models:
 
 
 def test_a_number_of_the_environment_is_hidden_where_anything_may_stand(desk: Desk) -> None:
-    """A member of a body is whatever its author says; a number that means something to hotseat is none of that."""
+    """Free-form members may be secrets; numbers with a meaning for hotseat are not."""
     text = "models: {a: {cmd: 's ${PORT}', ttl: ${env.TTL}, filters: {setParams: {pin: ${env.PIN}}}}}"
     shown = resolved(desk.load(text, {"TTL": "300", "PIN": "48151623"}))["models"]["a"]
 
@@ -181,7 +181,7 @@ def test_a_number_of_the_environment_is_hidden_where_anything_may_stand(desk: De
 
 @pytest.mark.parametrize("secret", ["two words-of-it", 'quoted "inside" it', "back\\slash-word", "it's-one-quote x"])
 def test_a_value_is_hidden_however_it_is_split_and_escaped(desk: Desk, secret: str) -> None:
-    """Its words stand apart in a command line, and its escapes stay in a plain text."""
+    """Its words are separate in a command line, and its escapes stay in a plain text."""
     text = """
 models:
   a: {cmd: "s ${PORT} ${env.S}", description: "${env.S}", name: '${env.S}', metadata: {x: "${env.S}"}}
@@ -195,7 +195,7 @@ models:
 
 
 def test_a_path_or_a_program_that_is_there_is_no_secret(desk: Desk, tmp_path: Path) -> None:
-    """`${env.HOME}/models` is how people write where their models are, and who reads a log must see where that is."""
+    """Whoever reads a log needs to see where `${env.HOME}/models` is."""
     text = "models: {a: {cmd: 's ${PORT} -m ${env.HOME}/m.gguf'}}"
 
     assert resolved(desk.load(text, {"HOME": str(tmp_path)}))["models"]["a"]["cmd"][-1] == f"{tmp_path}/m.gguf"
@@ -216,7 +216,7 @@ def test_a_path_or_a_program_that_is_there_is_no_secret(desk: Desk, tmp_path: Pa
     "secret", ["*secretword", "&secretword", "!secretword", "%secretword", "{secretword", "s: x: y"]
 )
 def test_yaml_in_a_value_is_complained_about_without_the_value(desk: Desk, text: str, secret: str) -> None:
-    """The parser names what it stumbles over; we name the variable."""
+    """The error names the variable instead of the text that the parser fails on."""
     with pytest.raises(ConfigError) as refused:
         desk.load(text, {"SECRET": secret})
 

@@ -1,4 +1,4 @@
-"""The keys of a fleet: what they mean, what is refused and where, and that no secret is ever shown."""
+"""The keys of a fleet: their meaning, their errors, and that no secret is ever shown."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def fleet_in(desk: Desk, text: str, environ: dict[str, str] | None = None) -> Fl
 
 
 def test_without_the_key_a_host_is_alone(desk: Desk) -> None:
-    """Nothing of a fleet is there unless somebody wants it."""
+    """Without `fleet` nothing of a fleet is active."""
     assert desk.load(MODEL).settings.fleet is None
 
 
 def test_one_server_is_enough(desk: Desk) -> None:
-    """The host takes the machine's name, and its address is where it listens."""
+    """The host has the machine's name, and its address is where it listens."""
     fleet = fleet_in(desk, f"fleet: {{nats: 'nats://n1:4222', secret: {SECRET}}}")
 
     assert fleet == Fleet(NATS, HostName(socket.gethostname()), secrets=(SECRET,))
 
 
 def test_everything_that_can_be_said(desk: Desk) -> None:
-    """Every key arrives where it belongs."""
+    """Every key reaches its setting."""
     text = """
 fleet:
   nats: [n1, "tls://n2:4223"]
@@ -70,7 +70,7 @@ fleet:
 
 @pytest.mark.parametrize("key", ["secret", "token"])
 def test_secrets_may_stand_in_files_of_their_own(desk: Desk, key: str) -> None:
-    """As keys of clients may."""
+    """The same forms as for clients' keys are valid."""
     desk.write("word", "from-the-file\n").chmod(0o600)
     given = {"secret": SECRET, key: "{file: word}"}
     fleet = fleet_in(desk, f"fleet: {{nats: n1, {', '.join(f'{name}: {value}' for name, value in given.items())}}}")
@@ -79,7 +79,7 @@ def test_secrets_may_stand_in_files_of_their_own(desk: Desk, key: str) -> None:
 
 
 def test_a_secret_may_be_replaced_by_another(desk: Desk) -> None:
-    """Two stand side by side meanwhile, each from wherever a secret may come from."""
+    """During a rotation two secrets are valid, each in any form."""
     desk.write("word", f"{SECRET}\n").chmod(0o600)
     loaded = desk.load(
         f"{MODEL}{LISTEN}allowOpen: true\nfleet: {{nats: n1, secret: ['${{env.NEW}}', {{file: word}}]}}",
@@ -93,7 +93,7 @@ def test_a_secret_may_be_replaced_by_another(desk: Desk) -> None:
 
 
 def test_a_short_secret_is_told(desk: Desk) -> None:
-    """Whoever reads NATS can try secrets on what they signed, as fast as he likes."""
+    """Anybody who can read NATS can try secrets on signed data without limit."""
     said = desk.warnings(f"{MODEL}{LISTEN}allowOpen: true\nfleet: {{nats: n1, secret: [{SECRET}, hush]}}")
 
     assert [line for line in said if "fleet.secret[1]: is short: 4 characters" in line]
@@ -101,7 +101,7 @@ def test_a_short_secret_is_told(desk: Desk) -> None:
 
 
 def test_models_say_on_how_many_and_on_which_hosts(desk: Desk) -> None:
-    """Without a word there is one at most, anywhere; a minimum raises the maximum with it."""
+    """The default is one replica at most, on any host; a minimum raises the maximum."""
     text = f"""
 models:
   plain: {{{CMD}}}
@@ -151,12 +151,12 @@ fleet: {{nats: n1, secret: {SECRET}}}
     ],
 )
 def test_mistakes_are_told_with_their_place(desk: Desk, text: str, complaint: str) -> None:
-    """Each says which key, where it stands and what to write."""
+    """Each error has the key, its position and a fix."""
     assert any(f"config.yaml:{complaint}" in said for said in desk.mistakes(f"{MODEL}{text}\n{LISTEN}"))
 
 
 def test_a_password_in_an_address_is_refused_and_not_repeated(desk: Desk) -> None:
-    """Addresses are shown to operators; secrets have keys of their own."""
+    """URLs are shown to operators; secrets have keys of their own."""
     said = "\n".join(desk.mistakes(f"{MODEL}fleet: {{nats: 'nats://me:hidden@n1'}}\n{LISTEN}"))
 
     assert "fleet.password" in said
@@ -171,7 +171,7 @@ def test_fewer_at_most_than_at_least(desk: Desk) -> None:
 
 
 def test_keys_without_effect_are_told(desk: Desk) -> None:
-    """Replicas of a host that is alone are a misunderstanding."""
+    """Replicas have no effect without a fleet."""
     said = desk.warnings(f"models: {{qwen: {{{CMD}, replicas: {{min: 1}}, hosts: {{a: b}}}}}}")
 
     assert [line.split(": ", 2)[2] for line in said] == [
@@ -181,7 +181,7 @@ def test_keys_without_effect_are_told(desk: Desk) -> None:
 
 
 def test_an_address_that_nobody_reaches_is_told(desk: Desk) -> None:
-    """The default address is this machine's own."""
+    """The default address is reachable from this machine only."""
     assert any(
         "fleet: other hosts cannot reach this one at 127.0.0.1:8080" in said
         for said in desk.warnings(f"{MODEL}fleet: {{nats: n1, secret: {SECRET}}}")
@@ -192,7 +192,7 @@ def test_an_address_that_nobody_reaches_is_told(desk: Desk) -> None:
 
 
 def test_secrets_are_shown_to_nobody(desk: Desk) -> None:
-    """Neither the configuration in force nor a command line that holds one gives them away."""
+    """Neither the effective configuration nor a command line shows them."""
     text = f"""
 models:
   qwen: {{cmd: "serve ${{PORT}} between-us for-nats", env: [A=between-us]}}
@@ -207,7 +207,7 @@ fleet: {{nats: n1, secret: between-us, user: me, password: for-nats}}
 
 
 def test_variables_with_secrets_are_withheld_from_model_servers(desk: Desk) -> None:
-    """What hosts believe each other by is none of a model server's business."""
+    """Model servers must not have the fleet's secret."""
     text = f"{MODEL}{LISTEN}fleet: {{nats: n1, secret: '${{env.A}}', user: u, password: '${{env.B}}'}}\nallowOpen: true"
     loaded = desk.load(text, {"A": "aaa", "B": "bbb"})
 
@@ -224,7 +224,7 @@ def house(host: str, address: str = "", nats: tuple[str, ...] = NATS, secrets: t
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::", "localhost"])
 def test_a_host_that_nobody_reaches_does_not_start(host: str) -> None:
-    """It says what to set, unless an address is given or NATS is on the same machine."""
+    """The error says what to set, unless an address is given or NATS is on the same machine."""
     said = refuse_fleet(house(host))
 
     assert said is not None
@@ -234,13 +234,13 @@ def test_a_host_that_nobody_reaches_does_not_start(host: str) -> None:
 
 
 def test_a_fleet_without_a_secret_does_not_start() -> None:
-    """The command line may name a fleet where the file does not: the same holds."""
+    """This also holds if only the command line names the fleet."""
     assert "fleet.secret" in (refuse_to_serve(house("10.0.0.5", secrets=())) or "")
     assert refuse_to_serve(house("10.0.0.5")) is None
 
 
 def test_a_host_alone_is_refused_nothing() -> None:
-    """Without a fleet there is nothing to reach."""
+    """Without a fleet nobody needs to reach this host."""
     assert refuse_fleet(Settings()) is None
 
 
@@ -255,7 +255,7 @@ def test_a_host_alone_is_refused_nothing() -> None:
     ],
 )
 def test_where_others_reach_us(settings: Settings, tls: bool, address: str) -> None:
-    """As configured, or as we listen."""
+    """The configured address, or the one it follows from."""
     fleet = with_address(settings, tls=tls).fleet
 
     assert fleet is not None
@@ -263,7 +263,7 @@ def test_where_others_reach_us(settings: Settings, tls: bool, address: str) -> N
 
 
 def test_the_command_line_wins_over_the_servers_of_the_file() -> None:
-    """The rest of the fleet stays as configured; without any, the machine's name is all there is."""
+    """The rest of the fleet stays as configured; without any, only the machine's name is set."""
     configured = Fleet(NATS, HostName("gpu1"), labels={"a": "b"})
 
     assert at_servers(configured, ("nats://n9",)) == Fleet(("nats://n9",), HostName("gpu1"), labels={"a": "b"})

@@ -1,4 +1,4 @@
-"""Where keys come from: the text, the environment, files and hashes; and what is wrong with them."""
+"""Keys in the text, the environment, files and hashes, and errors about them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def secret_file(tmp_path: Path, content: bytes, mode: int = 0o600) -> Path:
 
 
 def test_a_key_may_lie_in_a_file_of_its_own(desk: Desk, tmp_path: Path) -> None:
-    """The line end behind it is no part of it."""
+    """The trailing newline is not part of the key."""
     file = secret_file(tmp_path, b"open-sesame-please\n")
 
     assert keys(desk, f"apiKeys: [{{file: '{file}', name: ann}}]") == (
@@ -42,7 +42,7 @@ def test_a_key_may_lie_in_a_file_of_its_own(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_a_key_may_come_from_the_environment_and_is_kept_from_servers(desk: Desk) -> None:
-    """Whoever reads a server's environment finds nothing to come in with."""
+    """A model server's environment does not contain the key."""
     loaded = desk.load(MODEL + "apiKeys: [{key: '${env.KEY}'}]", {"KEY": "open-sesame-please"})
 
     assert loaded.settings.access.api_keys[0].secret == "open-sesame-please"
@@ -50,7 +50,7 @@ def test_a_key_may_come_from_the_environment_and_is_kept_from_servers(desk: Desk
 
 
 def test_a_key_may_be_known_by_its_hash_alone(desk: Desk) -> None:
-    """Then the configuration gives nothing away."""
+    """The configuration does not reveal the key then."""
     (key,) = keys(desk, f"apiKeys: [{{hash: 'sha256:{DIGEST.upper()}', role: operate}}]")
 
     assert key == ApiKey("", Role.OPERATE, hashed=DIGEST)
@@ -100,7 +100,7 @@ def test_limits_and_models_of_a_key(desk: Desk) -> None:
     ],
 )
 def test_a_key_that_cannot_be_meant(desk: Desk, entries: str, complaint: str) -> None:
-    """Each mistake is told at its place, and no secret with it."""
+    """Each error has its position and shows no secret."""
     (told,) = [each for each in desk.mistakes(f"{MODEL}apiKeys: [{entries}]") if "error" in each]
 
     assert complaint in told
@@ -108,14 +108,14 @@ def test_a_key_that_cannot_be_meant(desk: Desk, entries: str, complaint: str) ->
 
 @pytest.mark.parametrize("content", [b"", b"two words", b"two\nlines", b"\xff", b"x\0y"])
 def test_a_file_that_holds_no_key(desk: Desk, tmp_path: Path, content: bytes) -> None:
-    """Nobody should wonder why the right key is refused."""
+    """An unusable file is an error at once, not a key that never matches."""
     (told,) = desk.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, content)}'}}]")
 
     assert "must hold a key and nothing else" in told or "it is not UTF-8" in told
 
 
 def test_a_pipe_is_not_waited_for(desk: Desk, tmp_path: Path) -> None:
-    """Reading it would hang until somebody writes."""
+    """Reading a pipe would block until somebody writes."""
     os.mkfifo(tmp_path / "pipe")
     (told,) = desk.mistakes(f"{MODEL}apiKeys: [{{file: '{tmp_path / 'pipe'}'}}]")
 
@@ -123,7 +123,7 @@ def test_a_pipe_is_not_waited_for(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_a_file_that_everybody_may_read_is_worth_a_word(desk: Desk, tmp_path: Path) -> None:
-    """It loads, with a warning that says what to do."""
+    """The file loads, with a warning that says what to do."""
     file = secret_file(tmp_path, b"open-sesame-please", mode=0o644)
     (told,) = desk.warnings(f"{MODEL}apiKeys: [{{file: '{file}'}}]")
 
@@ -131,14 +131,14 @@ def test_a_file_that_everybody_may_read_is_worth_a_word(desk: Desk, tmp_path: Pa
 
 
 def test_a_model_that_nobody_knows_is_worth_a_word(desk: Desk) -> None:
-    """It may come with a folder of models later on."""
+    """A folder of models may add it later."""
     (told,) = desk.warnings(f"{MODEL}apiKeys: [{{key: the-key-of-somebody, models: [qwem]}}]")
 
     assert 'apiKeys[0].models[0]: no model is called "qwem". Did you mean "qwen"?' in told
 
 
 def test_what_is_shown_of_a_key_is_no_secret(desk: Desk) -> None:
-    """Neither the key nor its hash; its holder and limits are."""
+    """The holder and the limits are shown, but neither the key nor its hash."""
     loaded = desk.load(f"{MODEL}apiKeys: [{{key: another-long-secret, name: ann}}, {{hash: 'sha256:{DIGEST}'}}]")
     shown = resolved(loaded)["settings"]["apiKeys"]
 
@@ -149,21 +149,21 @@ def test_what_is_shown_of_a_key_is_no_secret(desk: Desk) -> None:
 
 
 def test_a_key_in_a_file_has_a_least_length_too(desk: Desk, tmp_path: Path) -> None:
-    """It is told at the file's place."""
+    """The error is at the position of the file's name."""
     (told,) = desk.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, b'short')}'}}]")
 
     assert "apiKeys[0].file: the key has fewer than 8 characters" in told
 
 
 def test_a_key_that_is_rather_short_is_worth_a_word(desk: Desk) -> None:
-    """Files of llama-swap have such keys; they load."""
+    """Configurations of llama-swap have such keys, so they load."""
     (told,) = desk.warnings(f"{MODEL}apiKeys: [{{key: sk-hunter2}}]")
 
     assert "warning: apiKeys[0].key: the key has fewer than 16 characters" in told
 
 
 def test_a_mapping_says_what_its_key_may_do_and_a_text_may_do_everything(desk: Desk) -> None:
-    """Without a role it may use models; a text is llama-swap's form, in which every key may do everything."""
+    """The default role may use models; a plain text is llama-swap's form, in which every key may do everything."""
     text = "apiKeys: [the-key-of-somebody, {key: the-key-of-another}]"
 
     assert [key.role for key in keys(desk, text)] == [Role.ADMIN, Role.INFERENCE]

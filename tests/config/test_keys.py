@@ -1,4 +1,4 @@
-"""What each key means, row by row."""
+"""The meaning of each key."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def place(device: str) -> Place:
     ],
 )
 def test_a_models_own_settings(desk: Desk, keys: str, field: str, value: object) -> None:
-    """Each key reaches the spec in the spec's own terms."""
+    """Each key reaches its field of the spec."""
     assert getattr(model(desk, keys), field) == value
 
 
@@ -88,7 +88,7 @@ def test_a_models_own_settings(desk: Desk, keys: str, field: str, value: object)
 def test_a_global_setting_holds_where_a_model_says_nothing(
     desk: Desk, top: str, keys: str, field: str, value: object
 ) -> None:
-    """The model's own word wins."""
+    """The model's own value wins."""
     assert getattr(model(desk, keys, top), field) == value
 
 
@@ -133,7 +133,7 @@ def test_members_to_set(desk: Desk) -> None:
 
 
 def test_settings_of_the_house(desk: Desk) -> None:
-    """Every key that is not about models or groups ends up in Settings."""
+    """Every key that is not about models or groups is in Settings."""
     text = """
 listen: "[::1]:9000"
 allowOpen: true
@@ -178,7 +178,7 @@ upstream: {ignorePaths: ["a$"]}
 
 
 def test_groups_in_both_places_mean_the_same(desk: Desk) -> None:
-    """The newer place holds what the older one held."""
+    """Both keys have the same meaning."""
     groups = "groups: {g: {swap: no, exclusive: no, persistent: yes, members: [m]}, h: {}}"
     expected = (Group("g", swap=False, exclusive=False, persistent=True, members=("m",)), Group("h"))  # type: ignore[arg-type]
 
@@ -187,7 +187,7 @@ def test_groups_in_both_places_mean_the_same(desk: Desk) -> None:
 
 
 def test_devices_turn_groups_of_one_into_a_budget(desk: Desk) -> None:
-    """Memory minus reserve may be used; whatever fits may stay."""
+    """The budget is memory minus reserve; models that fit stay resident."""
     text = (
         "devices: {gpu0: {memory: 24GiB, reserve: 1GiB}, gpu1: {memory: 8GiB}}\nscheduler: {patience: 3, maxQueue: 9}\n"
     )
@@ -199,7 +199,7 @@ def test_devices_turn_groups_of_one_into_a_budget(desk: Desk) -> None:
 
 
 def test_auto_devices_are_found(desk: Desk) -> None:
-    """What the machine has is the budget, and a plain size means the first of it."""
+    """The budget is what the machine has, and a plain size means its first device."""
     file = desk.write("config.yaml", "devices: auto\nmodels: {m: {cmd: 'server ${PORT}', memory: 2GiB}}\n")
     found = {DeviceName("gpu0"): 23 * GIB, DeviceName("ram"): 56 * GIB}
     catalog = read([file], environ={}, find_devices=lambda: found).catalog
@@ -210,7 +210,7 @@ def test_auto_devices_are_found(desk: Desk) -> None:
 
 
 def test_programs_that_have_precedence(desk: Desk) -> None:
-    """Names, as a shell would match them."""
+    """Names match as shell patterns."""
     assert desk.load(MODEL + "yieldTo: [game.exe, blender*]").settings.yield_to == ("game.exe", "blender*")
 
 
@@ -233,7 +233,7 @@ def test_further_paths_for_inference(desk: Desk) -> None:
     ],
 )
 def test_memory_is_on_the_first_device_or_where_it_says(desk: Desk, keys: str, memory: Any) -> None:
-    """A plain size means the device that is written first."""
+    """A plain size means the first device of the file."""
     assert model(desk, keys, "devices: {gpu1: {memory: 4GiB}, gpu0: {memory: 4GiB}}").memory == memory
 
 
@@ -251,14 +251,14 @@ def test_memory_is_on_the_first_device_or_where_it_says(desk: Desk, keys: str, m
     ],
 )
 def test_what_waiting_clients_are_sent(desk: Desk, everywhere: str, here: str, meant: LoadingState) -> None:
-    """A model's own word counts, else that for all; true and false mean what they mean to llama-swap."""
+    """A model's own value wins over the global one; true and false mean the same as in llama-swap."""
     spec = model(desk, f"sendLoadingState: {here}", f"sendLoadingState: {everywhere}")
 
     assert spec.loading_state is meant
 
 
 def test_preload_and_default_may_use_aliases(desk: Desk) -> None:
-    """They are kept under the models' own names, each once."""
+    """They are stored under the models' own names, each once."""
     text = "models: {m: {cmd: 'server ${PORT}', aliases: [a]}}\ndefaultModel: a\nhooks: {on_startup: {preload: [a, m]}}"
     catalog = desk.load(text).catalog
 
@@ -296,7 +296,7 @@ def test_preferred_ports_equal_a_counter_over_sorted_names(start: int, asking: d
 
 
 def test_a_file_with_every_default_written_out_equals_the_shortest_one(desk: Desk) -> None:
-    """Defaults are what the reference says, and saying them changes and warns of nothing."""
+    """The defaults are those of the reference, and writing them out changes nothing and gives no warning."""
     written = """
 listen: 127.0.0.1:8080
 allowOpen: false
@@ -370,7 +370,7 @@ models:
 
 
 def test_a_key_without_a_value_counts_as_absent(desk: Desk) -> None:
-    """An author who has commented out the lines beneath a key means nothing by it."""
+    """A key whose lines are commented out has no effect."""
     top = "groups:\nhooks:\n  on_startup:\nlisten:\n"
     text = top + "models:\n  m:\n    cmd: server ${PORT}\n    aliases:\n    env:\n    ttl:\n"
 

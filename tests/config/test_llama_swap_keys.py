@@ -1,4 +1,4 @@
-"""Every key of llama-swap does what the table of differences says of it."""
+"""Every key of llama-swap has the effect that the table of differences describes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GROUND: dict[str, dict[str, Any]] = {
     "peers": {"peers": {"x": {"proxy": "http://h", "models": ["far"]}}},
     "models.*.cmdStop": {"startPort": 6000},
 }
-"""What a file needs before a key can say something, by the beginning of the key."""
+"""The text that a key needs around it, by the key's prefix."""
 
 GROUPS = {"g": {"swap": False, "members": ["m", "n"]}}
 SAID: dict[str, Any] = {
@@ -115,11 +115,11 @@ SAID: dict[str, Any] = {
 """For each key a value that is not its default."""
 
 MEANS_WHAT_IS_SO = {"routing.scheduler.use"}
-"""The only value there is."""
+"""Keys with only one valid value."""
 
 
 def file_for(key: str, *, saying: bool) -> str:
-    """A file that needs the key to make sense, with and without it."""
+    """A file in which the key has an effect, with or without the key."""
     ground: dict[str, Any] = {}
     for beginning, part in GROUND.items():
         if key.startswith(beginning):
@@ -140,13 +140,13 @@ def put(holder: dict[str, Any], steps: list[str], value: Any) -> None:
 
 
 def test_the_table_speaks_of_keys_that_exist() -> None:
-    """Each of its keys is read, and each is tried below."""
+    """Each key of the table is valid and is tested below."""
     assert [row.key for row in TABLE if field_at(row.key) is None] == []
     assert {row.key for row in TABLE} == SAID.keys()
 
 
 def test_a_key_that_has_no_effect_is_one_of_llama_swaps() -> None:
-    """Our own keys all have one; those of llama-swap that do not are in the table."""
+    """All of hotseat's own keys have an effect; llama-swap's that do not are in the table."""
     known = tuple(row.key for row in TABLE)
     without_effect = [key for key, field in keys_of(Config, "", set()) if unused(field)]
 
@@ -156,7 +156,7 @@ def test_a_key_that_has_no_effect_is_one_of_llama_swaps() -> None:
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.key)
 def test_each_key_has_an_effect_or_says_why_not(desk: Desk, row: Row) -> None:
-    """What is used changes what hotseat understands; what is not is warned of at its place."""
+    """A key with an effect changes the result; one without gives a warning at its position."""
     without, with_key = desk.load(file_for(row.key, saying=False)), desk.load(file_for(row.key, saying=True))
     changes = (with_key.catalog, with_key.settings) != (without.catalog, without.settings)
     warned = [complaint.message for complaint in with_key.complaints if complaint not in without.complaints]
@@ -173,7 +173,7 @@ def test_each_key_has_an_effect_or_says_why_not(desk: Desk, row: Row) -> None:
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row.matters], ids=lambda row: row.key)
 def test_a_difference_that_matters_is_told_where_it_is_written(desk: Desk, row: Row) -> None:
-    """`check` has a line for it, with file, line, column and the reason."""
+    """`check` prints a line for it, with file, line, column and the reason."""
     text = file_for(row.key, saying=True)
     told = [each for each in desk.load(text).differences if each.message == row.here]
 
@@ -183,5 +183,5 @@ def test_a_difference_that_matters_is_told_where_it_is_written(desk: Desk, row: 
 
 
 def test_an_ordinary_file_is_told_nothing(desk: Desk) -> None:
-    """Where nothing differs, nothing is said."""
+    """A file without differences gives no notes."""
     assert desk.load("models: {m: {cmd: 's ${PORT}', ttl: 60}}\nhealthCheckTimeout: 60\n").differences == ()

@@ -1,4 +1,4 @@
-"""`${name}`: scopes, types, order and mistakes."""
+"""`${name}`: scopes, types, order and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def model(desk: Desk, text: str, name: str = "m") -> ModelSpec:
 
 
 def test_a_macro_keeps_its_type_where_it_stands_alone(desk: Desk) -> None:
-    """Numbers and booleans reach JSON bodies as what they are."""
+    """Numbers and booleans keep their types in JSON bodies."""
     spec = model(
         desk,
         "macros: {n: 5, f: 0.5, b: true, s: '7'}\nmodels:\n  m:\n"
@@ -82,7 +82,7 @@ def test_mapping_keys_are_taken_as_they_are_except_names_by_id(desk: Desk) -> No
 
 
 def test_the_port_and_the_pid_stay_open(desk: Desk) -> None:
-    """They are known when a process starts and when it is stopped."""
+    """They are known only when a process is started or stopped."""
     text = (
         "models:\n  m:\n"
         + BASE
@@ -110,7 +110,7 @@ def test_the_port_and_the_pid_stay_open(desk: Desk) -> None:
     ],
 )
 def test_a_macro_that_cannot_be_used_is_told_with_its_place(desk: Desk, macros: str, complaint: str) -> None:
-    """Each kind of mistake in a definition has its sentence."""
+    """Each kind of error in a definition has its message."""
     assert desk.mistakes(f"macros:\n  {macros}\nmodels:\n  m:\n{BASE}") == [f"config.yaml:{complaint}"]
 
 
@@ -133,26 +133,26 @@ def test_a_macro_that_explodes_is_refused(desk: Desk) -> None:
     ],
 )
 def test_an_unknown_macro_is_told_with_its_place(desk: Desk, line: str, complaint: str) -> None:
-    """A hole that nobody fills is a mistake."""
+    """A macro without a definition is an error."""
     assert desk.mistakes(f"macros: {{CTX: 1}}\nmodels:\n  m:\n{BASE}    {line}\n") == [f"config.yaml:5:5: {complaint}"]
 
 
 def test_what_is_known_of_a_model_is_unknown_outside(desk: Desk) -> None:
-    """`${MODEL_ID}` at the top level belongs to nobody."""
+    """`${MODEL_ID}` has no meaning at the top level."""
     assert desk.mistakes(f"defaultModel: ${{MODEL_ID}}\nmodels:\n  m:\n{BASE}")[0] == (
         "config.yaml:1:1: error: defaultModel: ${MODEL_ID} can be used inside a model only"
     )
 
 
 def test_the_port_in_a_title_is_left_alone_with_a_warning(desk: Desk) -> None:
-    """Nobody knows the port before the launch."""
+    """The port is unknown before the launch."""
     assert desk.warnings(f"models:\n  m:\n{BASE}    name: at ${{PORT}}\n") == [
         "config.yaml:4:5: warning: models.m.name: ${PORT} stays as it is here: the port is known at launch only"
     ]
 
 
 def test_notes_in_a_command_may_speak_of_unknown_macros(desk: Desk) -> None:
-    """Comment lines go before macros are looked at."""
+    """Comment lines are removed before macros are expanded."""
     text = 'models:\n  m:\n    cmd: |\n      # ${nobody} "\n      server ${PORT}\n'
 
     assert model(desk, text).recipe.argv == ("server", "${PORT}")

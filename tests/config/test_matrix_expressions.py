@@ -1,4 +1,4 @@
-"""The matrix of a file: what its expressions allow, and what is said about wrong ones."""
+"""The matrix: what its expressions allow, and errors about wrong ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sets(desk: Desk, expression: str, more: str = "") -> list[str]:
     ],
 )
 def test_an_expression_is_the_list_of_its_alternatives(desk: Desk, expression: str, allowed: list[str]) -> None:
-    """Together, either, brackets; what is said twice counts once."""
+    """Together, either and brackets work; duplicates count once."""
     assert sets(desk, expression) == allowed
 
 
@@ -47,7 +47,7 @@ def test_a_set_may_use_others_wherever_they_stand(desk: Desk) -> None:
 
 
 def test_short_names_win_over_models(desk: Desk) -> None:
-    """Under vars an odd name gets a plain one, also one that a model has already."""
+    """`vars` gives an odd name a plain one, even one that a model has already."""
     text = MODELS + "matrix: {vars: {big: 'org/big:7b', a: b}, evict_costs: {big: 30, c: 2}, sets: {s: big & a}}"
     matrix = desk.load(text).catalog.groups.matrix
 
@@ -57,7 +57,7 @@ def test_short_names_win_over_models(desk: Desk) -> None:
 
 
 def test_both_places_of_the_matrix_mean_the_same(desk: Desk) -> None:
-    """In the newer place `use` decides between groups and matrix, and both may be there."""
+    """In the newer key `use` decides between groups and matrix, and both may be present."""
     old = desk.load(MODELS + "matrix: {sets: {s: a & b}}").catalog.groups
     settings = "settings: {groups: {g: {members: [c]}}, matrix: {sets: {s: a & b}}}"
     new = desk.load(f"{MODELS}routing: {{router: {{use: matrix, {settings}}}}}").catalog.groups
@@ -81,7 +81,7 @@ def test_no_price_makes_a_pinned_model_leave(desk: Desk) -> None:
 
 
 def test_the_matrix_is_told_in_words_and_as_data(desk: Desk) -> None:
-    """`check` says what may run together."""
+    """`check` says which models may run together."""
     loaded = desk.load(MODELS + "matrix: {sets: {s: a & (b | c)}}")
 
     assert together(loaded.catalog) == [
@@ -117,14 +117,14 @@ def test_the_matrix_is_told_in_words_and_as_data(desk: Desk) -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_matrix_is_told_in_its_place(desk: Desk, matrix: str, complaint: str) -> None:
-    """One mistake, one complaint."""
+    """One mistake gives one error."""
     said = [each.partition(": error: ") for each in desk.mistakes(f"{MODELS}matrix: {matrix}")]
 
     assert [(place.rpartition(":")[0], text) for place, _, text in said] == [("config.yaml:7", complaint)]
 
 
 def test_an_expression_that_means_too_much_is_refused(desk: Desk) -> None:
-    """Brackets multiply: what nobody could list is not listed."""
+    """Brackets multiply, so the number of alternatives is limited."""
     models = ", ".join(f"m{n}: {{cmd: 's ${{PORT}}'}}" for n in range(40))
     pairs = " & ".join(f"(m{n} | m{n + 1})" for n in range(0, 40, 2))
     said = desk.mistakes(f"models: {{{models}}}\nmatrix: {{sets: {{s: '{pairs}'}}}}")
@@ -133,7 +133,7 @@ def test_an_expression_that_means_too_much_is_refused(desk: Desk) -> None:
 
 
 def test_groups_and_matrix_exclude_each_other(desk: Desk) -> None:
-    """And neither stands beside routing.router."""
+    """Neither is valid together with routing.router."""
     both = desk.mistakes(MODELS + "groups: {g: {members: [a]}}\nmatrix: {sets: {s: b}}")
     old_and_new = desk.mistakes(MODELS + "matrix: {sets: {s: b}}\nrouting: {router: {use: group}}")
 
@@ -145,7 +145,7 @@ def test_groups_and_matrix_exclude_each_other(desk: Desk) -> None:
 
 
 def test_use_matrix_needs_one(desk: Desk) -> None:
-    """The choice alone says nothing about who runs with whom."""
+    """`use: matrix` without a matrix is an error."""
     assert desk.mistakes(MODELS + "routing: {router: {use: matrix}}") == [
         "config.yaml:7:11: error: routing.router.settings.matrix.sets: at least one set is needed. Write name: a & b"
     ]
@@ -162,7 +162,7 @@ def test_use_matrix_needs_one(desk: Desk) -> None:
     ],
 )
 def test_priorities_become_urgencies(desk: Desk, priorities: str, urgencies: dict[str, float]) -> None:
-    """Each step up doubles what waiting for the model weighs; an alias counts for its model."""
+    """Each step doubles the model's urgency; an alias counts for its model."""
     text = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}\n"
     scheduler = f"routing: {{scheduler: {{use: fifo, settings: {{fifo: {{priority: {priorities}}}}}}}}}"
     loaded = desk.load(text + scheduler)
@@ -172,7 +172,7 @@ def test_priorities_become_urgencies(desk: Desk, priorities: str, urgencies: dic
 
 
 def test_a_models_own_urgency_wins_over_a_priority(desk: Desk) -> None:
-    """Whoever knows our key means it."""
+    """hotseat's own key wins over llama-swap's."""
     text = "models: {a: {cmd: 's ${PORT}', urgency: 3}}\n"
     scheduler = "routing: {scheduler: {settings: {fifo: {priority: {a: 9}}}}}"
 

@@ -1,4 +1,4 @@
-"""Every complaint has its place, its words and its way out."""
+"""Every error has a position, a message and a fix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def complaints_about(path: Path) -> list[str]:
 
 
 def test_a_file_full_of_mistakes_shows_all_of_them_at_once() -> None:
-    """The golden list: each kind of mistake with its exact line, column and sentence."""
+    """The golden list: each kind of error with its exact line, column and message."""
     golden = (SAMPLES / "mistakes.golden").read_text(encoding="utf-8").splitlines()
 
     assert complaints_about(SAMPLES / "mistakes.yaml") == golden
@@ -42,13 +42,13 @@ def test_a_complaint_reads_as_editors_and_people_expect() -> None:
 
 
 def test_paths_are_written_so_that_they_can_be_found() -> None:
-    """Words with dots, list positions, and odd names in brackets."""
+    """Words with dots, list indexes, and odd names in brackets."""
     assert dotted(("models", "qwen2.5-7b", "aliases", 0)) == 'models["qwen2.5-7b"].aliases[0]'
     assert dotted(("a-b", "c_d")) == "a-b.c_d"
 
 
 def test_the_error_carries_the_complaints_and_their_text() -> None:
-    """Who catches it can show it as it is or make something else of it."""
+    """A caller can show it as it is or use its parts."""
     with pytest.raises(ConfigError) as refused:
         read([SAMPLES / "nowhere.yaml"], environ={})
 
@@ -72,7 +72,7 @@ TOP_KEYS = st.sampled_from(sorted(Config.known_keys()))
 def test_no_junk_is_too_strange_to_be_complained_about(
     tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any], keys: dict[str, Any]
 ) -> None:
-    """Whatever stands in a file, reading it ends with a result or with complaints that have a place."""
+    """Reading any file ends with a result or with errors that have a position."""
     file = tmp_path_factory.getbasetemp() / "junk.yaml"
     models = {"m": {"cmd": "server ${PORT}", **keys}}
     file.write_text(yaml.safe_dump({"models": models, **document}, allow_unicode=True), encoding="utf-8")
@@ -86,7 +86,7 @@ def test_no_junk_is_too_strange_to_be_complained_about(
 
 
 def test_two_mistakes_in_one_list_are_two_complaints(desk: Desk) -> None:
-    """The list is left out after the first, and the second is told all the same."""
+    """The list is removed after the first error, and the second is still reported."""
     assert desk.mistakes("models: {m: {cmd: 's ${PORT}'}}\nallowedHosts: [~, ~]") == [
         "config.yaml:2:16: error: allowedHosts[0]: must be a text, not nothing",
         "config.yaml:2:19: error: allowedHosts[1]: must be a text, not nothing",
@@ -94,7 +94,7 @@ def test_two_mistakes_in_one_list_are_two_complaints(desk: Desk) -> None:
 
 
 def test_the_name_of_a_request_is_nobodys_name(tmp_path: Path) -> None:
-    """Every request would be a client of its own."""
+    """Each request would count as another client."""
     file = tmp_path / "config.yaml"
     file.write_text(MODEL + "clientHeader: x-request-ID\n")
 

@@ -1,4 +1,4 @@
-"""`modelsDir`: a model for each file of a folder."""
+"""`modelsDir`: one model for each file of a folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def desk(folder: Path) -> Desk:
 
 
 def test_each_file_is_a_model(desk: Desk) -> None:
-    """Macros are filled in, and a path with spaces is one word."""
+    """Macros are expanded, and a path with spaces is one word."""
     loaded = desk.load(CONFIG)
 
     gemma, qwen = (loaded.catalog.resolve(name) for name in ("my-gemma", "qwen"))
@@ -59,7 +59,7 @@ def test_each_file_is_a_model(desk: Desk) -> None:
 
 
 def test_a_model_that_is_written_wins_over_a_file(desk: Desk) -> None:
-    """What needs other options gets them under models, by the same name."""
+    """A model under `models` with the same name can have other options."""
     loaded = desk.load(CONFIG + "models: {qwen: {cmd: 'other --port ${PORT}'}}\n")
 
     assert loaded.catalog.resolve("qwen").recipe.argv[0] == "other"
@@ -67,7 +67,7 @@ def test_a_model_that_is_written_wins_over_a_file(desk: Desk) -> None:
 
 
 def test_a_mistake_in_the_template_is_told_at_its_place(desk: Desk) -> None:
-    """Also while the folder is empty, and once for the template, not only for its models."""
+    """The template is checked even while the folder is empty, and its error is reported once."""
     text = CONFIG.replace("ttl: 10m", "ttl: soon")
 
     assert 'config.yaml:8:3: error: modelsDir.ttl: must be a duration such as 90, 90s, 5m or 1h30m, not "soon"' in (
@@ -95,14 +95,14 @@ def test_a_mistake_in_the_template_is_told_at_its_place(desk: Desk) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused(desk: Desk, before: str, after: str, complaint: str) -> None:
-    """With its place and a way out."""
+    """The error has a position and a fix."""
     mistakes = "\n".join(desk.mistakes(CONFIG.replace(before, after, 1)))
 
     assert complaint in mistakes
 
 
 def test_a_folder_may_come_later(desk: Desk) -> None:
-    """Its absence is worth a warning, not a refusal."""
+    """A missing folder gives a warning, not an error."""
     warnings = desk.warnings(CONFIG.replace("weights", "absent"))
 
     assert warnings == [
@@ -112,7 +112,7 @@ def test_a_folder_may_come_later(desk: Desk) -> None:
 
 
 def test_a_second_look_sees_new_files_and_the_old_text(desk: Desk, folder: Path) -> None:
-    """What was written into the configuration meanwhile waits for a reload."""
+    """Changes of the configuration file wait for a reload."""
     file = folder / "config.yaml"
     file.write_text(CONFIG)
     stock = Stock()
@@ -140,7 +140,7 @@ HOSTILE = (
     "quoted", ["${MODEL_PATH}", "'${MODEL_PATH}'", '"${MODEL_PATH}"', "--model='${MODEL_PATH}'", "a${MODEL_PATH}"]
 )
 def test_the_name_of_a_file_stays_in_its_word(desk: Desk, tmp_path: Path, quoted: str, name: str) -> None:
-    """Whatever quotes are written around it, and whatever quotes it has itself; also by way of a macro."""
+    """This holds with any quotes around it and in it, and through a macro."""
     path = put(tmp_path / f"weights/{name}.gguf")
     os.utime(path, (0, 0))
     text = f"""
@@ -171,7 +171,7 @@ modelsDir:
 
 
 def test_the_name_of_a_model_stays_in_its_word(desk: Desk) -> None:
-    """In commands that put it to sleep, too."""
+    """This holds for commands that put it to sleep, too."""
     text = """
 models: {"a ' b": {cmd: "s '${MODEL_ID}' ${PORT}", sleep: {suspend: "x ${MODEL_ID}", resume: "POST /w/${MODEL_ID}"}}}
 """

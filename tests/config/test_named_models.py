@@ -30,7 +30,7 @@ peers:
 
 
 def test_a_peer_gives_its_models_names(desk: Desk) -> None:
-    """Full names always, bare ones where one peer has them and no model of ours does."""
+    """Full names always work, bare ones if one peer has them and no local model does."""
     loaded = desk.load(TWO + PEER)
     remotes = loaded.catalog.remotes
 
@@ -40,7 +40,7 @@ def test_a_peer_gives_its_models_names(desk: Desk) -> None:
 
 
 def test_what_is_known_of_a_model_of_a_peer(desk: Desk) -> None:
-    """Address, key, changes and time limits; the answer may take ten minutes unless the file says otherwise."""
+    """Address, key, changes and time limits; the default limit of the answer is ten minutes."""
     remotes = desk.load(TWO + PEER).catalog.remotes
     far, both = remotes["box/far"], remotes["cloud/both"]
 
@@ -61,7 +61,7 @@ def test_a_peers_key_is_kept_from_model_servers_and_readers(desk: Desk) -> None:
 
 
 def test_a_proxy_in_the_environment_is_not_used(desk: Desk) -> None:
-    """And that is said where it matters: with peers."""
+    """A warning says so if there are peers."""
     environ = {"HTTPS_PROXY": "http://proxy:3128"}
 
     assert [str(complaint) for complaint in desk.load(TWO + PEER, environ).complaints] == [
@@ -85,7 +85,7 @@ def test_a_selector_and_its_settings(desk: Desk) -> None:
 
 
 def test_a_bare_name_of_a_peer_yields_to_a_selector(desk: Desk) -> None:
-    """Names of ours win; the full name still leads to the peer."""
+    """Local names win; the full name still means the peer's model."""
     text = "peers: {p: {proxy: 'http://x', models: [m]}}\nselectors: {m: {strategy: warm, targets: [a, p/m]}}"
     catalog = desk.load(TWO + text).catalog
 
@@ -94,7 +94,7 @@ def test_a_bare_name_of_a_peer_yields_to_a_selector(desk: Desk) -> None:
 
 
 def test_a_profile_and_its_pins(desk: Desk) -> None:
-    """None is active at the start; nothing and an empty text switch a name off."""
+    """None is active at the start; null and an empty text switch a name off."""
     loaded = desk.load(TWO + "profiles: {night: {description: D, pins: {gpt: bee, a: '', b: ~}}}")
     night = loaded.catalog.profiles["night"]
 
@@ -115,7 +115,7 @@ def test_names_by_id_are_aliases_with_changes(desk: Desk) -> None:
 
 
 def test_what_a_model_says_of_itself_and_of_time(desk: Desk) -> None:
-    """Metadata keeps the types of its macros; 0 is no limit."""
+    """Metadata keeps the types of its macros; 0 means no limit."""
     text = """
 macros: {size: 8}
 models:
@@ -137,7 +137,7 @@ models:
 
 
 def test_the_special_name_of_comfyui(desk: Desk) -> None:
-    """A page that opens dozens of connections is not held to two; its websockets do not keep it."""
+    """A page that opens dozens of connections may use more than two; its websockets do not keep the model loaded."""
     comfyui = desk.load("models: {comfyui_auto: {cmd: 's ${PORT}', concurrencyLimit: 2}}").catalog.resolve(
         "comfyui_auto"
     )
@@ -177,12 +177,12 @@ def test_the_special_name_of_comfyui(desk: Desk) -> None:
     ],
 )  # fmt: skip
 def test_a_name_that_leads_nowhere_is_told_in_its_place(desk: Desk, text: str, complaint: str) -> None:
-    """One mistake, one complaint."""
+    """One mistake gives one error."""
     assert desk.mistakes(TWO + text) == [f"config.yaml:{complaint}"]
 
 
 def test_a_broken_target_is_complained_about_once(desk: Desk) -> None:
-    """Whoever names a model with a mistake in it has made none."""
+    """A reference to an invalid model gives no further error."""
     text = "models:\n  a: {cmd: ''}\nselectors: {s: {strategy: pin, targets: [a]}}\nprofiles: {p: {pins: {x: a}}}\n"
 
     assert desk.mistakes(text) == ["config.yaml:2:7: error: models.a.cmd: must not be empty"]

@@ -1,4 +1,4 @@
-"""What a reload takes up is judged as a whole: what the file says now, with what stays as it was at the start."""
+"""A reload checks the resulting settings: the file's, with those that stay as they were at startup."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLEET = "fleet: {nats: 'nats://127.0.0.1:9', secret: 0123456789abcdef0123456789a
 
 
 class House:
-    """Has one file to load, and remembers what it was told to take up."""
+    """Loads one file, and records what it applies."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
@@ -53,7 +53,7 @@ class House:
 
 
 async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file has both, but the fleet stays as it was at the start: the old configuration stays in force."""
+    """The file has both, but the fleet stays as it was at startup, so the old configuration stays active."""
     monkeypatch.chdir(tmp_path)
     desk = Desk(tmp_path)
     begun = desk.load(MODEL)
@@ -71,7 +71,7 @@ async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkey
 async def test_a_fleet_secret_that_stays_in_force_stays_withheld(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file names another variable now, but the old secret is believed until the next start."""
+    """The file names another variable now, but the old secret is valid until the next start."""
     monkeypatch.chdir(tmp_path)
     desk, environ = Desk(tmp_path), {"OLD": "0123456789abcdef-old", "NEW": "0123456789abcdef-new"}
     begun, renewed = (

@@ -1,4 +1,4 @@
-"""Files as people write them for llama-swap, read unchanged."""
+"""Typical llama-swap configurations, read unchanged."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_one_card_and_three_models() -> None:
 
 
 def test_groups_of_models() -> None:
-    """Turns within a group, residents that stay, and a giant that goes alone."""
+    """Groups that swap, persistent models, and a large model that runs alone."""
     loaded = sample("groups")
     groups = loaded.catalog.groups
 
@@ -134,7 +134,7 @@ def test_many_names_and_macros() -> None:
 def test_what_check_prints_as_json_means_the_same_when_read_again(
     name: str, desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The resolved configuration leaves nothing out but secrets, and adds nothing."""
+    """The resolved configuration omits nothing but secrets, and adds nothing."""
     for variable, value in ENVIRON.items():
         monkeypatch.setenv(variable, value)
 
@@ -149,7 +149,7 @@ def test_what_check_prints_as_json_means_the_same_when_read_again(
 
 
 def as_file(config: dict[str, Any]) -> dict[str, Any]:
-    """A resolved configuration as somebody would write it into a file."""
+    """A resolved configuration as a file."""
     models = {
         name: {
             **{key: value for key, value in model.items() if key != "port"},

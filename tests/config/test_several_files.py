@@ -21,7 +21,7 @@ def mistakes(*paths: Path) -> list[str]:
 
 
 def test_files_of_a_directory_follow_in_the_order_of_their_names(desk: Desk) -> None:
-    """The named file first, then *.yml and *.yaml, nothing deeper and nothing else."""
+    """The named file first, then *.yml and *.yaml; subdirectories and other files are ignored."""
     main = desk.write("main.yaml", "models: {a: {cmd: 's ${PORT}'}}\nallowedHosts: [one]")
     desk.write("d/2.yaml", "models: {c: {cmd: 's ${PORT}'}}\nallowedHosts: [three, 4.10]")
     desk.write("d/1.yml", "models: {b: {cmd: 's ${PORT}'}}\nallowedHosts: [two]\nlogLevel: debug")
@@ -36,7 +36,7 @@ def test_files_of_a_directory_follow_in_the_order_of_their_names(desk: Desk) -> 
 
 
 def test_nothing_yields_to_something_and_equal_values_agree(desk: Desk) -> None:
-    """A null on either side, or the same value on both, is no clash."""
+    """A null on either side, or the same value on both, is no conflict."""
     one = desk.write("1.yaml", "logLevel:\nstartPort: 5\nmodels: {a: {cmd: 's ${PORT}'}}\nmetrics: true")
     two = desk.write("2.yaml", "logLevel: debug\nstartPort:\nmodels:\nmetrics: true")
     loaded = read([one, two], environ={})
@@ -46,7 +46,7 @@ def test_nothing_yields_to_something_and_equal_values_agree(desk: Desk) -> None:
 
 
 def test_clashes_name_both_files_and_lines(desk: Desk) -> None:
-    """Different values and models of the same name are mistakes."""
+    """Different values and models of the same name are errors."""
     one = desk.write("1.yaml", "startPort: 5\nmodels:\n  a: {cmd: 's ${PORT}'}\nmacros: {x: 1}")
     two = desk.write("2.yaml", "models:\n  a: {cmd: 's ${PORT}'}\nstartPort: 6\nmacros: {x: '1'}")
 
@@ -58,7 +58,7 @@ def test_clashes_name_both_files_and_lines(desk: Desk) -> None:
 
 
 def test_complaints_point_into_the_file_that_holds_the_mistake(desk: Desk) -> None:
-    """Also for list items whose position has shifted."""
+    """This holds also for list items whose index has changed."""
     one = desk.write("1.yaml", "models: {a: {cmd: 's ${PORT}'}}\ntrustedProxies: [10.0.0.1]")
     two = desk.write("2.yaml", "trustedProxies: [10.0.0.2, nowhere]\nlisten: ${env.NOBODY}")
 
@@ -69,7 +69,7 @@ def test_complaints_point_into_the_file_that_holds_the_mistake(desk: Desk) -> No
 
 
 def test_a_file_given_twice_is_a_mistake(desk: Desk) -> None:
-    """By its own name and by its directory's."""
+    """A file named directly and through its directory is an error."""
     file = desk.write("d/1.yaml", "models: {a: {cmd: 's ${PORT}'}}")
 
     assert mistakes(file, Path("d")) == ["d/1.yaml:1:1: error: the file is given twice. Name it once"]
@@ -85,7 +85,7 @@ def test_no_file_at_all_is_a_mistake(desk: Desk) -> None:
 
 
 def test_unreadable_files_are_told_all_at_once(desk: Desk, tmp_path: Path) -> None:
-    """Nothing else is judged while a file is missing from the picture."""
+    """Nothing else is checked while a file is missing."""
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
     broken = desk.write("broken.yaml", "a: [")
 
@@ -99,7 +99,7 @@ def test_unreadable_files_are_told_all_at_once(desk: Desk, tmp_path: Path) -> No
 def test_root_is_warned_of_a_file_everybody_may_write(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever may write the file may run commands as root."""
+    """Anybody who can write the file can run commands as root."""
     file = desk.write("config.yaml", "models: {a: {cmd: 's ${PORT}'}}")
     (tmp_path / file).chmod(0o666)
     monkeypatch.setattr("os.geteuid", lambda: 0)

@@ -1,4 +1,4 @@
-"""How `sleep` is written, and what is made of it."""
+"""The key `sleep` and the levels it defines."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ LEVEL_1 = SleepLevel("1", (Ask("POST", "/sleep?level=1&mode=wait"),), (Ask("POST
 
 
 def test_a_model_without_the_key_does_not_sleep(desk: Desk) -> None:
-    """Nothing sleeps unless it is wished."""
+    """Sleep is off by default."""
     assert desk.load(text(ANY)).catalog.models[ModelName("m")].sleep is None
 
 
 def test_vllm_by_name(desk: Desk) -> None:
-    """Level 1, which keeps the weights; nobody is asked for more."""
+    """Level 1, which keeps the weights, needs no further keys."""
     assert sleep_of(desk, f"{VLLM}, sleep: vllm") == Sleep((LEVEL_1,))
 
 
 def test_llama_server_by_name(desk: Desk) -> None:
-    """It falls asleep by itself: there is only something to wait for."""
+    """It falls asleep by itself, so there is no suspend request."""
     (level,) = sleep_of(desk, f"{LLAMA}, sleep: llama-server").levels
 
     assert (level.suspend, level.check, level.keeps_weights) == ((), "/props", False)
@@ -54,7 +54,7 @@ def test_llama_server_by_name(desk: Desk) -> None:
 
 
 def test_levels_of_a_known_server(desk: Desk) -> None:
-    """In the order of the file, each filled in where it says nothing."""
+    """Levels are in the order of the file, with defaults filled in."""
     keys = "sleep: {server: vllm, levels: {2: {}, 1: {memory: 20GiB}}, timeout: 30s, ttl: 1h}"
     sleep = sleep_of(desk, f"{VLLM}, {keys}", DEVICES)
     deep, light = sleep.levels
@@ -65,7 +65,7 @@ def test_levels_of_a_known_server(desk: Desk) -> None:
 
 
 def test_commands_of_ones_own(desk: Desk) -> None:
-    """One command or a list of them, with ${MODEL_ID} filled in; what is only known at run time stays open."""
+    """One command or a list, with ${MODEL_ID} expanded; values known only at run time stay."""
     keys = (
         "sleep: {suspend: 'ckpt ${PID}', resume: ['GET /hi', 'ckpt -r ${MODEL_ID}'], memory: {gpu0: 1GiB, ram: 2GiB}}"
     )
@@ -99,7 +99,7 @@ def test_commands_of_ones_own(desk: Desk) -> None:
     ],
 )
 def test_mistakes(desk: Desk, model: str, complaint: str) -> None:
-    """Each is told with its place and what to write instead."""
+    """Each error has a position and a fix."""
     told = "\n".join(desk.mistakes(text(model, DEVICES)))
 
     assert complaint in told
@@ -115,12 +115,12 @@ def test_mistakes(desk: Desk, model: str, complaint: str) -> None:
     ],
 )
 def test_warnings(desk: Desk, model: str, top: str, complaint: str) -> None:
-    """A server that is not told that it may sleep never does."""
+    """A server without its sleep option never sleeps."""
     assert complaint in "\n".join(desk.warnings(text(model, top)))
 
 
 def test_what_it_comes_to_can_be_seen(desk: Desk) -> None:
-    """Without the secrets that a command may hold."""
+    """The resolved configuration shows it without secrets."""
     keys = "sleep: {suspend: ckpt --api-key abc, resume: POST /wake, memory: {ram: 1GiB}}"
     shown = resolved(desk.load(text(f"{ANY}, {keys}", DEVICES)))["models"]["m"]["sleep"]
 

@@ -42,7 +42,7 @@ def test_no_durations(written: Any) -> None:
     "written", [float("inf"), float("-inf"), float("nan"), 10**400, "9" * 400, "9" * 400 + "h", 4e9]
 )
 def test_durations_that_no_clock_can_be_set_to(written: Any) -> None:
-    """Neither are they taken for the end of time, nor do they break anything."""
+    """They are errors, not infinite durations."""
     with pytest.raises(ValueError, match="must be a century at most"):
         parse_duration(written)
 
@@ -84,7 +84,7 @@ def test_no_sizes(written: Any) -> None:
 
 @pytest.mark.parametrize("written", ["24G", "24g", "24Gi"])
 def test_a_unit_that_may_mean_two_things_is_refused(written: str) -> None:
-    """24G is 24 or 22.4 GiB, depending on whom you ask."""
+    """24G is 24 GB or 24 GiB, depending on the program."""
     with pytest.raises(ValueError, match="is ambiguous: write 24GiB or 24GB"):
         parse_size(written)
 
@@ -113,7 +113,7 @@ def test_no_addresses_to_listen_on(written: Any) -> None:
 
 
 def test_values_are_quoted_short() -> None:
-    """A complaint never repeats a page."""
+    """An error never repeats a page of text."""
     assert [shown(value) for value in ("a", 1, 1.5, True, None, [1], {"a": 1})] == [
         '"a"', "1", "1.5", "true", "nothing", "a list", "a mapping",
     ]  # fmt: skip
@@ -136,7 +136,7 @@ def test_addresses_of_this_machine(host: str) -> None:
 
 @pytest.mark.parametrize(("host", "shown_as"), [("0.0.0.0", "0.0.0.0:80"), ("::", "[::]:80"), ("box", "box:80")])
 def test_an_open_address_without_keys_is_refused_with_a_way_out(host: str, shown_as: str) -> None:
-    """The sentence names the address and all three ways out."""
+    """The message names the address and all three fixes."""
     settings = Settings(listen=(host, 80))
     sentence = refuse_open(settings)
 

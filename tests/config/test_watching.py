@@ -1,4 +1,4 @@
-"""Changes of files are seen once, when they are complete."""
+"""A change of a file is reported once, when it is complete."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def looks(watch: Watch, times: int = 3) -> list[bool]:
 
 
 def test_a_file_that_stays_as_it_is(tmp_path: Path) -> None:
-    """Looking changes nothing."""
+    """Polling an unchanged file reports nothing."""
     (tmp_path / "c.yaml").write_text("a")
 
     assert looks(Watch([tmp_path / "c.yaml"])) == [False, False, False]
 
 
 def test_a_change_counts_once_and_not_before_it_has_stood_for_a_look(tmp_path: Path) -> None:
-    """What is still being written is left alone."""
+    """A file that is still being written is ignored."""
     file = tmp_path / "c.yaml"
     file.write_text("a")
     watch = Watch([file])
@@ -35,7 +35,7 @@ def test_a_change_counts_once_and_not_before_it_has_stood_for_a_look(tmp_path: P
 
 
 def test_a_file_that_is_replaced_and_a_link_that_is_turned(tmp_path: Path) -> None:
-    """Editors rename, Kubernetes turns links; both are changes, whatever the time says."""
+    """Editors rename, Kubernetes switches symlinks; both are changes, whatever the mtime."""
     old, new, link = tmp_path / "old.yaml", tmp_path / "new.yaml", tmp_path / "c.yaml"
     old.write_text("a")
     new.write_text("b")
@@ -49,7 +49,7 @@ def test_a_file_that_is_replaced_and_a_link_that_is_turned(tmp_path: Path) -> No
 
 
 def test_a_file_that_is_away_for_a_moment_is_no_reason_to_reload(tmp_path: Path) -> None:
-    """Some editors delete first and write then."""
+    """Some editors delete first and then write."""
     file = tmp_path / "c.yaml"
     file.write_text("a")
     watch = Watch([file])
@@ -63,7 +63,7 @@ def test_a_file_that_is_away_for_a_moment_is_no_reason_to_reload(tmp_path: Path)
 
 
 def test_a_folder_is_its_files(tmp_path: Path) -> None:
-    """A file more is a change, whatever else lies there is not."""
+    """A new file is a change; other kinds of files are not."""
     (tmp_path / "a.yaml").write_text("a")
     watch = Watch([tmp_path])
     (tmp_path / "notes.txt").write_text("x")

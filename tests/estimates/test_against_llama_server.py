@@ -1,4 +1,4 @@
-"""Estimates beside the real llama-server: small models here, larger ones in `just bench-estimates`."""
+"""Estimates compared with the real llama-server: small models here, larger ones in `just bench-estimates`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_buffers_are_as_llama_server_logs_them(case: Case, tmp_path: Path) -> None:
-    """Copies and cache to the rounding, working memory to a tenth, the whole to a tenth or 10 MiB: a busy server
-    touches less of its heap."""
+    """Copies and cache agree up to rounding, the compute buffer to a tenth, the whole to a tenth or 10 MiB: a busy
+    server touches less of its heap."""
     result = compare(case, tmp_path)
     guessed, real = result.estimated, result.measured
 
@@ -52,7 +52,7 @@ def test_buffers_are_as_llama_server_logs_them(case: Case, tmp_path: Path) -> No
     assert guessed.resident == pytest.approx(real.resident, rel=0.10, abs=10 * MIB)
 
 
-# Which layers have windows is logged before any tensor is looked for, so that a head is enough to ask.
+# llama-server logs which layers have windows before it looks for tensors, so that a head is enough.
 
 HEAD: dict[str, Any] = {
     "vocab_size": 512,
@@ -86,14 +86,14 @@ IS_WINDOW = re.compile(r"layer\s+(\d+) assigned to device \w+, is_swa = (\d)")
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "phi3", *PATTERNS])
 def test_windows_are_where_llama_server_has_them(architecture: str, tmp_path: Path) -> None:
-    """Layer by layer, for every architecture whose pattern is written down here."""
+    """The windows agree layer by layer, for every architecture in the table."""
     path = tmp_path / "m.gguf"
     write_head(path, architecture)
     asked = subprocess.run([present(SERVER), "-m", path, "-lv", "5", "-fit", "off"], capture_output=True, text=True)
     told = {int(layer): window == "1" for layer, window in IS_WINDOW.findall(asked.stdout + asked.stderr)}
     ours = anatomy_of(Disk(tmp_path).gguf("m.gguf"), "m.gguf")
 
-    # An architecture that shares its later caches has no window there to speak of.
+    # Layers that share an earlier cache have no window of their own.
     cached = [number for number, layer in enumerate(ours.layers) if layer.keys]
     assert {number: ours.layers[number].window is not None for number in cached} == {n: told[n] for n in cached}
 

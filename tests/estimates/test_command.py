@@ -1,4 +1,4 @@
-"""Finding the server in a command line."""
+"""Finds the server in a command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LLAMAS = {
 
 @pytest.mark.parametrize("name", LLAMAS)
 def test_llama_server_is_found(name: str) -> None:
-    """Whatever is wrapped around it, its own options are the ones that count."""
+    """Its own options count, whatever wraps it."""
     server = server_in(tuple(shlex.split(LLAMAS[name])))
 
     assert (server.engine, server.options) == (Engine.LLAMA, ("-m", "m.gguf", "-c", "4096"))
@@ -50,7 +50,7 @@ def test_a_program_of_another_name_is_known_by_its_model() -> None:
     ],
 )
 def test_vllm_is_found(command: str) -> None:
-    """As a command, as a module and as an image."""
+    """A command, a module and an image are recognised."""
     server = server_in(tuple(shlex.split(command)))
 
     assert (server.engine, server.options) == (Engine.VLLM, ("/srv/qwen", "--max-model-len", "8192"))
@@ -60,13 +60,13 @@ def test_vllm_is_found(command: str) -> None:
     "command", ["whisper-server -m base.bin", "bash start.sh", 'bash -c "\'"', "docker ps", "docker run --rm", ""]
 )
 def test_another_server_is_no_guess(command: str) -> None:
-    """Nothing is made up for a server that is not known; the refusal says what to do."""
+    """An unknown server gives an error that says what to do."""
     with pytest.raises(CannotEstimate, match="set memory by hand"):
         server_in(tuple(shlex.split(command)))
 
 
 def test_shells_without_end_are_given_up() -> None:
-    """A command line that wraps itself again and again ends in a refusal."""
+    """A command line that wraps itself repeatedly is refused."""
     command = SERVER
     for _ in range(9):
         command = f"sh -c {shlex.quote(command)}"
@@ -80,7 +80,7 @@ def test_shells_without_end_are_given_up() -> None:
     ["-v /data/gguf:/models:ro", "--volume=/data/gguf:/models", "--mount type=bind,source=/data/gguf,target=/models"],
 )
 def test_a_container_sees_files_under_other_names(mount: str) -> None:
-    """What is mounted is looked for where it really lies; anything else is as it is called."""
+    """A mounted path is mapped to this machine's; any other stays as it is."""
     command = f"docker run {mount} -v volume:/models2 ghcr.io/ggml-org/llama.cpp:server -m /models/m.gguf"
     server = server_in(tuple(shlex.split(command)))
 
@@ -89,7 +89,7 @@ def test_a_container_sees_files_under_other_names(mount: str) -> None:
 
 
 def test_variables_of_every_layer_count() -> None:
-    """The model's own environment, env's and the container's, the innermost last."""
+    """The model's environment, env's and the container's count, the innermost last."""
     command = "env A=1 B=1 docker run -e B=2 -e C=2 ghcr.io/ggml-org/llama.cpp:server -m m.gguf"
     server = server_in(tuple(shlex.split(command)), {"A": "0", "Z": "0"})
 

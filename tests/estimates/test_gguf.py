@@ -1,4 +1,4 @@
-"""The head of a GGUF file: read right, and never trusted."""
+"""The head of a GGUF file is read correctly, and never trusted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WHOLE = gguf_bytes(
 
 
 def test_keys_and_tensors_are_read() -> None:
-    """Short values are kept, of long ones and vocabularies the length; sizes follow from the types."""
+    """Short values are kept, of long ones and vocabularies only the length; sizes follow from the types."""
     head = read_bytes(WHOLE)
 
     assert head.keys == {
@@ -64,7 +64,7 @@ def test_a_real_file_is_read_as_the_gguf_package_reads_it(tmp_path: Path, quant:
 
 
 def test_formats_have_the_sizes_of_the_gguf_package() -> None:
-    """Every format that the reference knows has the same number, block and size here."""
+    """Every format of the reference has the same number, block and size here."""
     theirs = {int(kind): (kind.name, *sizes) for kind, sizes in GGML_QUANT_SIZES.items()}
 
     assert {number: tuple(quant) for number, quant in QUANTS.items()} == theirs
@@ -83,7 +83,7 @@ def test_a_model_in_parts_is_one_model(tmp_path: Path) -> None:
 
 
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
-    """Whoever forgot to fetch a part is told which."""
+    """The error says which part is missing."""
     (tmp_path / "m-00001-of-00002.gguf").write_bytes(WHOLE)
 
     with pytest.raises(CannotEstimate, match=r"m-00002-of-00002\.gguf cannot be read"):
@@ -91,7 +91,7 @@ def test_a_missing_part_is_named(tmp_path: Path) -> None:
 
 
 def test_a_tensor_of_an_unknown_type_reaches_to_the_next() -> None:
-    """A format that is newer than this reader still has a size."""
+    """A format that is unknown to this reader still has a size."""
     head = read_bytes(gguf_bytes([], [tensor("a", (64,), 999, 0), tensor("b", (8,), 0, 96)], data=128))
 
     assert [tensor.size for tensor in head.tensors] == [96, 32]
@@ -122,7 +122,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_head_is_refused_at_once(name: str) -> None:
-    """The refusal names the file, and neither memory nor time is spent on what a head only claims."""
+    """The error names the file, and claims of a head cost neither memory nor time."""
     data = HOSTILE[name]
     tracemalloc.start()
     begun = time.perf_counter()
@@ -139,14 +139,14 @@ def test_a_hostile_head_is_refused_at_once(name: str) -> None:
 
 @given(st.integers(0, len(WHOLE) - 1))
 def test_a_file_that_is_cut_off_is_refused(length: int) -> None:
-    """Wherever a download broke off, it is not taken for a model."""
+    """A truncated download is never taken for a model."""
     with pytest.raises(CannotEstimate):
         read_bytes(WHOLE[:length])
 
 
 @given(st.data())
 def test_any_bytes_are_a_head_or_a_refusal(data: st.DataObject) -> None:
-    """Bytes changed at will lead to a head or to a sentence, never to another error."""
+    """Random changes give a head or CannotEstimate, never another error."""
     changed = bytearray(WHOLE)
     for at in data.draw(st.lists(st.integers(0, len(WHOLE) - 1), min_size=1, max_size=8)):
         changed[at] = data.draw(st.integers(0, 255))
@@ -160,7 +160,7 @@ def test_any_bytes_are_a_head_or_a_refusal(data: st.DataObject) -> None:
 
 @given(st.binary(max_size=400))
 def test_noise_behind_a_good_beginning_is_no_model(noise: bytes) -> None:
-    """A head that claims a key and a tensor is refused where there is only noise."""
+    """A head that claims a key and a tensor is refused if noise follows."""
     start = b"GGUF" + struct.pack("<IQQ", 3, 1, 1)
 
     with pytest.raises(CannotEstimate, match=r"^m\.gguf "):

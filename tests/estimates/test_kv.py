@@ -1,4 +1,4 @@
-"""The cache: cells, windows and states, counted by hand."""
+"""The cache: cells, windows and states, with sizes computed by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ F16, Q8 = BY_NAME["f16"], BY_NAME["q8_0"]
     [(8192, 4, True, 8192, 1), (100, 1, True, 256, 1), (4096, 2, False, 2048, 2), (1000, 3, False, 512, 3)],
 )
 def test_cells_are_rounded_up_per_slot(context: int, slots: int, unified: bool, each: int, streams: int) -> None:
-    """A cache of its own for each slot is rounded up by itself."""
+    """Each slot's own cache is rounded up separately."""
     cells = dealt(context, slots, unified)
 
     assert (cells.each, cells.streams, cells.all) == (each, streams, each * streams)
@@ -40,12 +40,12 @@ def test_quantised_caches_count_whole_blocks() -> None:
     ("slots", "unified", "cells"), [(1, True, 1536), (4, True, 4608), (2, False, 1536)], ids=["one", "shared", "own"]
 )
 def test_a_window_needs_itself_and_a_micro_batch(slots: int, unified: bool, cells: int) -> None:
-    """For every sequence that shares the cache, rounded up."""
+    """This holds for every sequence that shares the cache, rounded up."""
     assert window_cells(1024, dealt(8192, slots, unified), 512) == cells
 
 
 def test_a_window_larger_than_the_context_is_no_window() -> None:
-    """And one that is wished in full is none either."""
+    """`--swa-full` disables windows too."""
     small, full = dealt(512, 1, True), CacheRules(dealt(8192, 1, True), 512, F16, F16, windows_in_full=True)
 
     assert window_cells(1024, small, 512) == 512

@@ -1,4 +1,4 @@
-"""llama-server's options, as far as memory goes."""
+"""llama-server's options that affect memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def flags(command: str, **env: str) -> LlamaFlags:
 
 @pytest.mark.llama
 def test_the_options_are_llama_servers_own() -> None:
-    """Every name that is looked for stands in the help of the real server, but for those of older versions."""
+    """Every option name is in the help of the real server, except those of older versions."""
     told = subprocess.run([present(SERVER), "--help"], capture_output=True, text=True, check=True).stdout
     names = set(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", told)) | set(re.findall(r"LLAMA_ARG_\w+", told))
     asked = {*MEANS, *VARIABLES, *(name for sides in SWITCHES.values() for side in sides for name in side)}
@@ -34,7 +34,7 @@ def test_the_options_are_llama_servers_own() -> None:
 
 
 def test_silence_means_what_llama_server_does_by_itself() -> None:
-    """Four slots that share the trained context, f16, flash attention and mapped weights."""
+    """The default is four slots that share the trained context, f16, flash attention and mapped weights."""
     said = flags("-m m.gguf")
 
     assert (said.slots, said.unified, said.context(8192), said.micro_batch(8192)) == (4, True, 8192, 512)
@@ -56,12 +56,12 @@ def test_silence_means_what_llama_server_does_by_itself() -> None:
     ],
 )
 def test_the_context_of_all_slots(command: str, context: int) -> None:
-    """Given, it is for all slots together; not given, each slot of its own gets what the model was trained for."""
+    """A given context is for all slots together; otherwise each slot with its own cache gets the trained one."""
     assert flags(command).context(8192) == context
 
 
 def test_a_word_wins_over_a_variable() -> None:
-    """As llama-server itself decides."""
+    """llama-server decides the same way."""
     said = flags("-c 1024", LLAMA_ARG_CTX_SIZE="2048", LLAMA_ARG_BATCH="64", LLAMA_ARG_KV_UNIFIED="0")
 
     assert (said.context(1), said.micro_batch(1024), said.unified) == (1024, 64, False)
@@ -81,7 +81,7 @@ def test_old_and_new_ways_to_load(command: str, is_mapped: bool) -> None:
     [("-fa off", Attention.TABLE), ("-fa on", Attention.FLASH), ("-fa -ctk q8_0", Attention.FLASH)],
 )
 def test_flash_attention_with_and_without_a_word(command: str, attention: Attention) -> None:
-    """Older versions take -fa alone; what follows is still read as an option of its own."""
+    """Older versions take -fa alone; the next word is still read as an option of its own."""
     said = flags(command)
 
     assert said.attention is attention
@@ -92,12 +92,12 @@ def test_flash_attention_with_and_without_a_word(command: str, attention: Attent
     ("command", "layers"), [("-ngl 12", 12), ("-ngl all", ALL), ("-ngl 5 -dev none", 0), ("", None)]
 )
 def test_layers_on_a_device(command: str, layers: int | None) -> None:
-    """A number, all, none, or whatever the server finds."""
+    """A number, all, none, or the server's choice."""
     assert flags(command).gpu_layers() == layers
 
 
 @pytest.mark.parametrize("said", ["-c many", "-ctk q9_9", "-np x"])
 def test_nonsense_is_refused(said: str) -> None:
-    """The sentence tells what stood there."""
+    """The message quotes the value."""
     with pytest.raises(CannotEstimate, match=said.split()[1]):
         estimate(("llama-server", "-m", "m.gguf", *said.split()), Shelf())

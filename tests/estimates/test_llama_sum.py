@@ -1,4 +1,4 @@
-"""The sum for llama-server, over heads that a test makes up."""
+"""The estimate for llama-server, with made-up heads."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def size(found: Estimate, kind: Kind, where: Where = Where.HOST, backing: Backin
     return sum(line.size for line in lines if backing in (None, line.backing))
 
 
-# Where things lie
+# Placement
 
 
 def test_without_a_word_about_devices_everything_is_on_the_host() -> None:
-    """And a note says that a device would change that."""
+    """A note says that a device would change that."""
     found = guess("-c 4096")
 
     assert found.needed(Where.DEVICE) == 0
@@ -42,7 +42,7 @@ def test_without_a_word_about_devices_everything_is_on_the_host() -> None:
 
 @pytest.mark.parametrize(("options", "gpu"), [("-ngl 99", Gpu.UNSAID), ("-ngl all", Gpu.UNSAID), ("", Gpu.SOME)])
 def test_a_device_takes_all_but_the_embedding(options: str, gpu: Gpu) -> None:
-    """llama-server looks tokens up on the host."""
+    """llama-server looks up token embeddings on the host."""
     found = guess(f"-c 4096 {options}", gpu=gpu)
 
     assert size(found, Kind.WEIGHTS, Where.DEVICE) == WEIGHTS - MIB
@@ -60,7 +60,7 @@ def test_some_layers_on_a_device_are_the_last_ones() -> None:
 
 
 def test_layers_that_predict_further_lie_with_the_last() -> None:
-    """They are numbered behind the others and have no place of their own."""
+    """They are numbered after the others and have no placement of their own."""
     shelf = Shelf({"m.gguf": head(nextn_predict_layers=1)})
 
     assert size(guess(shelf=shelf), Kind.WEIGHTS) == WEIGHTS
@@ -79,7 +79,7 @@ def test_no_device_whatever_the_command_says() -> None:
 
 @pytest.mark.parametrize("options", ["-cmoe", "-ncmoe 1", r"-ot '\.ffn_.*_exps\.=CPU'"])
 def test_experts_can_stay_on_the_host(options: str) -> None:
-    """All of them, those of the first layers, or those that a pattern names."""
+    """All of them, those of the first layers, or those that match a pattern."""
     experts = Tensor("blk.0.ffn_up_exps.weight", (512, 64, 8), "F16", MIB)
     shelf = Shelf({"m.gguf": Head(KEYS, (*TENSORS, experts))})
 
@@ -90,7 +90,7 @@ def test_experts_can_stay_on_the_host(options: str) -> None:
 
 
 def test_weights_are_copied_for_a_processor_that_wants_them_otherwise() -> None:
-    """The copy is needed, the file's own pages were; the embedding is not multiplied with."""
+    """The copy is needed and the file's pages only to load; the embedding is not multiplied, so it is not copied."""
     found = guess(shelf=Shelf(flags=AMX))
 
     assert size(found, Kind.WEIGHTS, backing=Backing.ANONYMOUS) == WEIGHTS - MIB
@@ -101,7 +101,7 @@ def test_weights_are_copied_for_a_processor_that_wants_them_otherwise() -> None:
 
 @pytest.mark.parametrize("options", ["--no-repack", "-ngl 1"])
 def test_nothing_is_copied_where_it_is_not_wished(options: str) -> None:
-    """Neither on request, nor beside a device."""
+    """No copy is made if it is switched off, or with a device."""
     assert size(guess(options, Shelf(flags=AMX)), Kind.WEIGHTS, backing=Backing.READ_ONCE) == 0
 
 
@@ -124,7 +124,7 @@ def test_weights_that_are_not_mapped_are_all_anonymous() -> None:
 
 
 def test_a_draft_has_weights_and_a_cache_of_its_own() -> None:
-    """With its own formats, and counted as the draft's."""
+    """The draft has its own formats, and its parts are listed as the draft's."""
     shelf = Shelf({"m.gguf": head(), "d.gguf": head(block_count=2)})
     found = guess("-c 4096 -np 1 -md d.gguf -ctkd q8_0 -ctvd q8_0", shelf)
 
@@ -134,7 +134,7 @@ def test_a_draft_has_weights_and_a_cache_of_its_own() -> None:
 
 
 def test_a_draft_remembers_as_much_as_its_model() -> None:
-    """Whatever it was trained for itself; older servers let it have a context of its own."""
+    """Its own training does not matter; older servers let it have its own context."""
     shelf = Shelf({"m.gguf": head(), "d.gguf": head(context_length=512)})
 
     assert any(
@@ -160,12 +160,12 @@ def test_projectors_and_adapters_are_counted() -> None:
     ],
 )
 def test_what_is_not_there_is_said(command: str, said: str) -> None:
-    """Nothing is guessed about a file that nobody can open."""
+    """A file that cannot be opened gives an error, not an estimate."""
     with pytest.raises(CannotEstimate, match=said):
         estimate(tuple(command.split()), Shelf())
 
 
-# Anatomies
+# Architectures
 
 
 def layers(architecture: str, **more: Value) -> list[tuple[int, int, int | None, int]]:
@@ -175,18 +175,18 @@ def layers(architecture: str, **more: Value) -> list[tuple[int, int, int | None,
 
 
 def test_each_layer_may_have_its_own_heads() -> None:
-    """As some pruned models have."""
+    """Some pruned models have this."""
     assert [keys for keys, *_ in layers("llama", attention__head_count_kv=(8, 4, 2, 1))] == [512, 256, 128, 64]
 
 
 def test_shared_and_predicting_layers_have_no_cache() -> None:
-    """The last ones look into others' caches, and what predicts further tokens is not run."""
+    """The last ones use others' caches, and layers that predict further tokens are not run."""
     assert [keys for keys, *_ in layers("gemma4", attention__shared_kv_layers=2)] == [128, 128, 0, 0]
     assert len(layers("glm4moe", nextn_predict_layers=1)) == 3
 
 
 def test_windows_may_have_smaller_heads() -> None:
-    """And the file may mark each layer."""
+    """The file may mark each layer."""
     marks: dict[str, Value] = {"attention__sliding_window_pattern": (True, True, False, True)}
     marks |= {"attention__key_length_swa": 32, "attention__value_length_swa": 32}
     found = layers("gemma4", **marks, attention__sliding_window=512)
@@ -207,7 +207,7 @@ STATE = 3 * 1024 + 16 * 1024
 
 
 def test_recurrent_layers_carry_a_state() -> None:
-    """All of them, or those without heads, or all but every n-th, or beside attention."""
+    """All layers, those without heads, all but every n-th, or every layer together with attention."""
     assert layers("mamba", **SSM, attention__head_count_kv=0) == [(0, 0, None, STATE)] * 4
     assert [s for *_, s in layers("jamba", **SSM, attention__head_count_kv=(0, 2, 0, 2))] == [STATE, 0, STATE, 0]
     assert [s for *_, s in layers("qwen3next", **SSM)] == [STATE, STATE, STATE, 0]
@@ -217,12 +217,12 @@ def test_recurrent_layers_carry_a_state() -> None:
 
 
 def test_models_that_remember_nothing_have_no_cache() -> None:
-    """Embedding models see a text as a whole."""
+    """Embedding models process a text as a whole."""
     assert layers("bert") == [(0, 0, None, 0)] * 4
 
 
 def test_an_unknown_architecture_is_said() -> None:
-    """It is counted by the general formula, and nobody is left to believe more."""
+    """The general formula is used, and a note says so."""
     keys = {key.replace("llama", "novel"): value for key, value in KEYS.items()}
     shelf = Shelf({"m.gguf": Head({**keys, "general.architecture": "novel"}, TENSORS)})
     found = guess("-c 4096", shelf)
@@ -244,6 +244,6 @@ def test_an_unknown_architecture_is_said() -> None:
     ],
 )
 def test_a_head_that_says_too_little_is_refused(keys: dict[str, Value]) -> None:
-    """With the key that is missing, and without trying what a wrong one would cost."""
+    """The error names the missing key, and a wrong value costs no time."""
     with pytest.raises(CannotEstimate, match=r"^m\.gguf "):
         guess(shelf=Shelf({"m.gguf": Head(keys, TENSORS)}))

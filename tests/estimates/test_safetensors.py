@@ -1,4 +1,4 @@
-"""Models as folders, and vLLM, which serves them."""
+"""Models in folders, and vLLM, which serves them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def sizes(found: Estimate) -> list[int]:
 
 
 def test_weights_are_those_of_all_files(folder: Path) -> None:
-    """And the cache is that of one request as long as the model was trained for."""
+    """The cache is that of one request of the trained length."""
     found = guess(folder, "vllm serve qwen")
 
     assert sizes(found) == [2000, 4096 * PER_TOKEN]
@@ -75,12 +75,12 @@ def test_weights_are_those_of_all_files(folder: Path) -> None:
     [("--max-model-len 1000", 1008), ("--max-model-len=2k", 2000), ("--max_model_len 1K", 1024)],
 )
 def test_the_longest_request_is_what_the_command_says(folder: Path, options: str, tokens: int) -> None:
-    """In all the ways in which vLLM reads it, in blocks of sixteen tokens."""
+    """All notations of vLLM work; the length is rounded up to blocks of sixteen tokens."""
     assert sizes(guess(folder, f"vllm serve qwen {options}"))[1] == tokens * PER_TOKEN
 
 
 def test_vllm_says_what_it_takes_anyway(folder: Path) -> None:
-    """Its share of each device is told, for it is not its need."""
+    """A note has its share of each device, which is not what it needs."""
     found = guess(folder, "vllm serve qwen --gpu-memory-utilization 0.5 -tp 2 --kv-cache-dtype fp8")
 
     assert found.device_share == 0.5
@@ -99,7 +99,7 @@ def test_vllm_says_what_it_takes_anyway(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_read_is_said(folder: Path, command: str, said: str) -> None:
-    """Each with the option or the name that is the matter."""
+    """Each error names the option or the file."""
     with pytest.raises(CannotEstimate, match=said):
         guess(folder, command)
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_said(folder: Path, command: str, said: str) -> N
     ],
 )
 def test_a_broken_file_is_refused(folder: Path, data: bytes) -> None:
-    """Whatever is wrong with it, it is named."""
+    """The error names the file, whatever is wrong with it."""
     (folder / "qwen/model-00002-of-00002.safetensors").write_bytes(data)
 
     with pytest.raises(CannotEstimate, match="model-00002-of-00002"):
@@ -124,7 +124,7 @@ def test_a_broken_file_is_refused(folder: Path, data: bytes) -> None:
 
 
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
-    """A folder alone is no model."""
+    """A folder alone is not a model."""
     with pytest.raises(CannotEstimate, match=r"holds no \*\.safetensors"):
         Disk(tmp_path).checkpoint(".")
 
@@ -136,7 +136,7 @@ def keys_of(**more: Any) -> list[tuple[int, int, int | None]]:
 
 
 def test_windows_latent_attention_and_inner_configurations_are_known() -> None:
-    """As their configurations write them."""
+    """The keys are read as real configurations write them."""
     kinds = ["sliding_attention", "full_attention"] * 2
 
     assert keys_of(layer_types=kinds, sliding_window=512)[:2] == [(128, 128, 512), (128, 128, None)]
@@ -146,7 +146,7 @@ def test_windows_latent_attention_and_inner_configurations_are_known() -> None:
 
 @given(st.dictionaries(st.sampled_from(list(CONFIG)), st.none() | st.integers() | st.text() | st.lists(st.integers())))
 def test_any_configuration_is_read_or_refused(changes: dict[str, Any]) -> None:
-    """Nothing but a sentence comes of a configuration that makes no sense."""
+    """An invalid configuration gives CannotEstimate and no other error."""
     try:
         found = keys_of(**changes)
     except CannotEstimate:
@@ -156,7 +156,7 @@ def test_any_configuration_is_read_or_refused(changes: dict[str, Any]) -> None:
 
 
 def test_a_fake_shelf_serves_too() -> None:
-    """The sum needs no disk: whoever can tell what is in a folder may ask."""
+    """The estimate needs no disk: any implementation of `Files` works."""
     shelf = Shelf(folders={"/m": checkpoint_of(json.dumps(CONFIG).encode(), 2000, "config.json")})
 
     assert sizes(estimate(("vllm", "serve", "/m", "--max-model-len", "16"), shelf)) == [2000, 16 * PER_TOKEN]

@@ -1,4 +1,4 @@
-"""A driver of our own making below the real NVML bindings."""
+"""A fake driver below the real NVML bindings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Install(Protocol):
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Put a driver below the bindings; returns the bindings."""
+    """Install a driver below the bindings; returns the bindings."""
     pynvml._nvmlGetFunctionPointer_cache.clear()
 
     def put(driver: Driver) -> Any:

@@ -1,4 +1,4 @@
-"""AMD's cards, from a tree of files as amdgpu shows it."""
+"""AMD cards, from a tree of files as amdgpu shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RAM = Pool(total=128 * GiB, free=40 * GiB)
 
 
 def test_a_card_tells_its_memory(tmp_path: Path) -> None:
-    """Borrowed memory is not a card's own; outputs of the same card and other makers' cards are no cards."""
+    """Borrowed memory is not the card's own; outputs of the card and cards of other vendors do not count."""
     folder = add_card(tmp_path, SLOT, vram=(24 * GiB, 2 * GiB), gtt=(32 * GiB, GiB))
     write(folder / "product_name", "Radeon RX 7900 XTX\n")
     (tmp_path / "class/drm/card0-DP-1").mkdir()
@@ -29,7 +29,7 @@ def test_a_card_tells_its_memory(tmp_path: Path) -> None:
 
 
 def test_a_processors_graphics_borrow_from_the_ram(tmp_path: Path) -> None:
-    """An APU may take its fixed part and what it can borrow, as far as the RAM is free."""
+    """An APU may use its fixed part and what it can borrow, as far as RAM is free."""
     add_card(tmp_path, "0000:c5:00.0", vram=(GiB, GiB // 2), gtt=(112 * GiB, 10 * GiB), metrics=3)
     (card,) = cards(RAM, tmp_path)
 
@@ -52,7 +52,7 @@ def test_a_process_counts_each_client_once(tmp_path: Path, proc: Path) -> None:
 
 
 def test_borrowed_memory_counts_where_there_is_no_other(tmp_path: Path, proc: Path) -> None:
-    """On an APU both pools are the process's."""
+    """On an APU the process's memory in both pools counts."""
     add_card(tmp_path, SLOT, vram=(GiB, 0), gtt=(96 * GiB, 0), metrics=2)
     open_client(proc, 40, 5, SLOT, 7, "drm-memory-vram:\t512 MiB\ndrm-memory-gtt:\t2048 MiB\n")
     (card,) = cards(RAM, tmp_path, proc)
@@ -61,7 +61,7 @@ def test_borrowed_memory_counts_where_there_is_no_other(tmp_path: Path, proc: Pa
 
 
 def test_a_lost_card_reads_nothing(tmp_path: Path) -> None:
-    """The driver takes its files away."""
+    """The driver removes its files."""
     folder = add_card(tmp_path, SLOT, vram=(24 * GiB, 0))
     (card,) = cards(RAM, tmp_path)
     (folder / "mem_info_vram_used").unlink()
@@ -70,5 +70,5 @@ def test_a_lost_card_reads_nothing(tmp_path: Path) -> None:
 
 
 def test_without_graphics_there_are_no_cards(tmp_path: Path) -> None:
-    """A server may have none at all."""
+    """A server may have no graphics at all."""
     assert cards(RAM, tmp_path) == []

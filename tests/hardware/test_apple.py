@@ -1,4 +1,4 @@
-"""Macs, from the numbers that sysctl gives there."""
+"""Macs, from the numbers that sysctl returns there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAC = {
 
 
 def test_files_in_memory_count_as_free() -> None:
-    """What can be had at once is what is free, cached or purgeable."""
+    """Free, cached and purgeable pages are available at once."""
     assert MacRam(MAC.get).read() == DeviceReading(64 * GiB, 23 * GiB)
 
 
@@ -29,7 +29,7 @@ def test_files_in_memory_count_as_free() -> None:
     [(16 * GiB, 0, 16 * GiB * 2 // 3), (64 * GiB, 0, 48 * GiB), (64 * GiB, 57344, 56 * GiB)],
 )
 def test_the_gpu_has_a_part_of_the_ram(memory: int, wired_mb: int, limit: int) -> None:
-    """As much as the operator allows, else as much as macOS does; and never more than is free."""
+    """The operator's limit, else macOS's; and never more than is free."""
     told = {**MAC, "hw.memsize": memory, "iogpu.wired_limit_mb": wired_mb}
     (gpu,) = cards(MacRam(told.get), told.get)
 
@@ -38,7 +38,7 @@ def test_the_gpu_has_a_part_of_the_ram(memory: int, wired_mb: int, limit: int) -
 
 
 def test_processes_are_not_told() -> None:
-    """Nobody says there which process takes what: the devices are silent."""
+    """macOS does not report memory per process, so the devices are silent."""
     ram = MacRam(MAC.get)
     (gpu,) = cards(ram, MAC.get)
 
@@ -46,14 +46,14 @@ def test_processes_are_not_told() -> None:
 
 
 def test_a_mac_without_an_apple_gpu_has_its_ram() -> None:
-    """An Intel Mac does not know the limit."""
+    """An Intel Mac does not have the limit."""
     told = {name: value for name, value in MAC.items() if not name.startswith("iogpu")}
 
     assert cards(MacRam(told.get), told.get) == []
 
 
 def test_what_cannot_be_asked_is_unknown() -> None:
-    """On other systems, and for names that are none, there is no number and no failure."""
+    """On other systems, and for unknown names, there is no number and no error."""
     nothing: dict[str, int] = {}
     (gpu,) = cards(MacRam(nothing.get), MAC.get)
 

@@ -1,4 +1,4 @@
-"""Reading a meter without holding up the loop, also when the driver is slow, stuck or broken."""
+"""Reading a meter does not block the loop, even if the driver is slow, stuck or broken."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEN = {DeviceName("gpu0"): DeviceReading(24 * GiB, GiB)}
 
 
 class Scripted:
-    """A meter whose answers wait until they are let go."""
+    """A meter whose answers wait until the test releases them."""
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()
@@ -41,7 +41,7 @@ class Scripted:
 
 
 async def test_the_loop_goes_on_while_a_driver_thinks() -> None:
-    """Others run between the question and the answer."""
+    """Other tasks run between the call and its result."""
     meter = Scripted()
     asked = asyncio.gather(Gauge(meter).sample([40]))
     await come_true(lambda: meter.asked)
@@ -53,7 +53,7 @@ async def test_the_loop_goes_on_while_a_driver_thinks() -> None:
 
 
 async def test_a_stuck_driver_costs_one_wait(caplog: pytest.LogCaptureFixture) -> None:
-    """After the limit nothing is known, it is said once, and nobody else waits or asks until the answer has come."""
+    """After the limit readings are empty, one line is logged, and no call is made until the stuck one returns."""
     meter = Scripted()
     gauge = Gauge(meter, limit_s=0.02)
     first = await gauge.devices()
@@ -70,7 +70,7 @@ async def test_a_stuck_driver_costs_one_wait(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_a_failing_meter_is_not_our_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """A surprise in a driver is logged with its trace and means that nothing is known."""
+    """An exception in a driver is logged with its traceback and gives an empty reading."""
     meter = Scripted()
     meter.may_answer.set()
     meter.problem = RuntimeError("no such luck")
@@ -81,7 +81,7 @@ async def test_a_failing_meter_is_not_our_failure(caplog: pytest.LogCaptureFixtu
 
 
 def test_an_answer_after_the_end_is_for_nobody() -> None:
-    """A driver may outlast the loop that asked it."""
+    """A driver's call may outlast the loop that waits for it."""
     meter = Scripted()
 
     async def ask() -> object:

@@ -15,7 +15,7 @@ RAM_SEEN = {RAM: DeviceReading(64 * GiB, 50 * GiB)}
 
 
 def test_a_machine_without_a_card() -> None:
-    """Seven eighths of its RAM, however much of it is free at the moment."""
+    """The budget is seven eighths of its RAM, however much of it is free."""
     assert budgets_of(RAM_SEEN, ()) == {"ram": 56 * GiB}
 
 
@@ -32,19 +32,19 @@ def test_unified_memory_is_not_budgeted_twice() -> None:
 
 
 def test_a_card_beside_graphics_that_borrow_the_ram() -> None:
-    """The card and the RAM; the processor's graphics have nothing of their own."""
+    """The card and the RAM have budgets; the APU has no memory of its own."""
     seen = {GPU0: DeviceReading(24 * GiB, 20 * GiB), GPU1: DeviceReading(40 * GiB, 30 * GiB), **RAM_SEEN}
 
     assert list(budgets_of(seen, {GPU1})) == ["gpu0", "ram"]
 
 
 def test_a_card_too_small_to_share() -> None:
-    """What is smaller than what is kept back is no place for models."""
+    """A card smaller than the reserve has no budget."""
     assert budgets_of({GPU0: DeviceReading(CARD_KEPT, 0)}, ()) == {}
 
 
 def test_a_machine_knows_which_devices_borrow() -> None:
-    """As the cards themselves say."""
+    """The cards say so themselves."""
     machine = Machine({GPU0: Pool(has_own_memory=False), RAM: Pool()}, dict)
 
     assert machine.borrowers == {"gpu0"}

@@ -1,4 +1,4 @@
-"""What models were seen to take, across restarts."""
+"""Measured footprints across restarts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_footprint_belongs_to_the_command(section: Section) -> None:
 
 
 def test_the_peak_of_a_life_is_kept(section: Section) -> None:
-    """It grows while requests are served, never falls in a life, and the next hotseat knows it."""
+    """It grows while requests are served, never falls within a launch, and the next hotseat knows it."""
     footprints = Footprints(section)
     grew = [footprints.note(QWEN, LaunchId(1), {GPU: Use(gib * GiB), RAM: Use(GiB, 4 * GiB)}) for gib in (10, 12, 11)]
 
@@ -49,7 +49,7 @@ def test_the_peak_of_a_life_is_kept(section: Section) -> None:
 
 
 def test_nothing_seen_is_no_life(section: Section) -> None:
-    """A server that could not be looked at does not push out what was seen before."""
+    """A server that could not be measured does not displace earlier launches."""
     footprints = Footprints(section)
     footprints.note(QWEN, LaunchId(1), {GPU: Use(GiB)})
     grew = [footprints.note(QWEN, LaunchId(launch), {}) for launch in range(2, 2 * LIVES)]
@@ -59,7 +59,7 @@ def test_nothing_seen_is_no_life(section: Section) -> None:
 
 
 def test_slow_growth_adds_up(section: Section) -> None:
-    """A page more is not worth a write, but many such pages are."""
+    """One more page is not stored, but the sum of many is."""
     footprints = Footprints(section)
     grew = [footprints.note(QWEN, LaunchId(1), {GPU: Use(1000 + step)}) for step in range(0, 25, 4)]
 
@@ -68,9 +68,9 @@ def test_slow_growth_adds_up(section: Section) -> None:
 
 
 def test_a_peak_of_long_ago_is_forgotten(section: Section) -> None:
-    """Once it was large; after some lives without, nobody counts on it any more."""
+    """After some launches without it, a large peak no longer counts."""
     for life in range(LIVES + 1):
-        footprints = Footprints(section)  # each life under a hotseat of its own, whose launches count from one
+        footprints = Footprints(section)  # each launch by another hotseat, whose launches count from one
         footprints.note(QWEN, LaunchId(1), {GPU: Use((20 if life == 0 else 10) * GiB)})
         largest = footprints.peak(QWEN)
 
@@ -78,7 +78,7 @@ def test_a_peak_of_long_ago_is_forgotten(section: Section) -> None:
 
 
 def test_facts_that_make_no_sense_are_no_facts(section: Section) -> None:
-    """A file may have been edited by hand."""
+    """The file may have been edited by hand."""
     for number, fact in enumerate([None, 7, {"lives": 3}, {"lives": [{"gpu0": 12}]}, {"lives": [{"gpu0": {"x": 1}}]}]):
         section.keep(str(number), fact)
     footprints = Footprints(section)

@@ -1,4 +1,4 @@
-"""All devices together: their names, one look at them, and what is said of them at the start."""
+"""All devices together: names, measurements, and the log line at startup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GPU = DeviceName("gpu0")
 
 @dataclass
 class Plugged(Pool):
-    """A card somewhere on the bus."""
+    """A card on the bus."""
 
     slot: Slot = field(default_factory=lambda: Slot(0, 1, 0, 0))
     part: int | None = None
@@ -33,7 +33,7 @@ class Plugged(Pool):
 
 
 def test_cards_are_numbered_as_the_bus_counts() -> None:
-    """The order of drivers and of text does not matter; graphics of a processor come last, wherever they sit."""
+    """The order of drivers and of text does not matter; APUs come last, whatever their slot."""
     far, near = Plugged(slot=Slot.parse("0000:a1:00.0")), Plugged(slot=Slot.parse("00000000:0A:00.0"))
     borrows = Plugged(slot=Slot.parse("0000:05:00.0"), has_own_memory=False)
     found = named([far, borrows, near])
@@ -42,7 +42,7 @@ def test_cards_are_numbered_as_the_bus_counts() -> None:
 
 
 def test_one_look_sees_devices_and_trees(proc: Path) -> None:
-    """What each device tells is put together by process; one that tells nothing is silent."""
+    """The figures of each device are combined by process; a device that reports none is silent."""
     add_process(proc, 40)
     add_process(proc, 41)
     devices = {
@@ -58,7 +58,7 @@ def test_one_look_sees_devices_and_trees(proc: Path) -> None:
 
 
 def test_a_containers_client_stands_for_a_server_elsewhere(proc: Path) -> None:
-    """What `docker run` itself takes says nothing of the server: it is not measured."""
+    """The memory of `docker run` itself says nothing about the server, so it is not measured."""
     add_process(proc, 40, name="sh")
     add_process(proc, 41, parent=40, session=40, name="docker")
     add_process(proc, 50)
@@ -69,7 +69,7 @@ def test_a_containers_client_stands_for_a_server_elsewhere(proc: Path) -> None:
 
 
 def test_a_lost_device_is_missing(proc: Path) -> None:
-    """The others are still there, and so are their names."""
+    """The others keep their names."""
 
     class Lost(Pool):
         def read(self) -> DeviceReading | None:
@@ -83,7 +83,7 @@ def test_a_lost_device_is_missing(proc: Path) -> None:
 
 
 def test_every_machine_has_ram(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever drivers there are, the RAM is found, and one line says so."""
+    """RAM is found whatever drivers there are, and one line says so."""
     with caplog.at_level("INFO", logger="hotseat.hardware.machine"):
         machine = find_machine()
     said = [record.message for record in caplog.records if record.name == "hotseat.hardware.machine"]

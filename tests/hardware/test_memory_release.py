@@ -1,4 +1,4 @@
-"""Waiting until memory that was given back is really free."""
+"""Waits until released memory is really free."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GPU, RAM = DeviceName("gpu0"), DeviceName("ram")
 
 @dataclass
 class Lagging:
-    """A driver that gives memory back some time after the process is gone."""
+    """A driver that releases memory some time after the process is gone."""
 
     free_at: Callable[[float], int]
     lost: bool = False
@@ -37,7 +37,7 @@ class Lagging:
 
 @in_virtual_time
 async def test_free_memory_costs_one_look() -> None:
-    """Where enough is free nobody waits."""
+    """There is no wait if enough is free."""
     gauge = Lagging(lambda now: 20 * GiB)
     freed = await until_free(gauge, {GPU: 18 * GiB, RAM: GiB})
 
@@ -47,7 +47,7 @@ async def test_free_memory_costs_one_look() -> None:
 
 @pytest.mark.parametrize("lag_s", [0.03, 0.5, 1.5, 4.9])
 def test_a_lagging_driver_is_noticed_soon(lag_s: float) -> None:
-    """It takes as long as the driver, a third of that at most, and never a quarter of a second more."""
+    """The delay is at most half of the driver's lag plus 20 ms, and never more than a quarter of a second."""
 
     @in_virtual_time
     async def wait() -> None:
@@ -63,7 +63,7 @@ def test_a_lagging_driver_is_noticed_soon(lag_s: float) -> None:
 
 @in_virtual_time
 async def test_memory_that_never_comes_is_told() -> None:
-    """At the bound it returns with what there is and what is missing; somebody else has the memory, perhaps."""
+    """At the limit it returns what is free and what is missing; another program may have the memory."""
     freed = await until_free(Lagging(lambda now: 2 * GiB), {GPU: 18 * GiB, RAM: GiB}, within_s=1.0)
 
     assert freed.free[GPU] == 2 * GiB
@@ -73,7 +73,7 @@ async def test_memory_that_never_comes_is_told() -> None:
 
 @in_virtual_time
 async def test_a_device_that_does_not_answer_is_not_waited_for() -> None:
-    """Nobody would ever know."""
+    """Its memory would stay unknown."""
     freed = await until_free(Lagging(lambda now: 0, lost=True), {GPU: 18 * GiB})
 
     assert (freed.free, freed.missing, freed.took_s) == ({}, {}, 0.0)

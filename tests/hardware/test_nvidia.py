@@ -1,4 +1,4 @@
-"""NVIDIA's cards: the real bindings above a driver that is data, with the answers that drivers really give."""
+"""NVIDIA cards: the real bindings above a fake driver with the answers of real ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def only_card(nvml: Any, proc: Path) -> NvidiaCard:
 
 
 def test_what_the_driver_keeps_is_not_there_for_models(install: Install, proc: Path) -> None:
-    """The reserved part is neither total nor used, so that total is what can be had."""
+    """The reserved part is neither in the total nor used, so that the total is what models can get."""
     card = only_card(install(Driver(Gpu(total=24 * GiB, reserved=GiB, used=4 * GiB))), proc)
 
     assert card.read() == DeviceReading(total=23 * GiB, free=19 * GiB)
@@ -37,7 +37,7 @@ def test_what_the_driver_keeps_is_not_there_for_models(install: Install, proc: P
 
 
 def test_an_old_driver_counts_its_own_share_as_used(install: Install, proc: Path) -> None:
-    """Without the newer call the older one is asked: what is free is the same."""
+    """Without the newer call the older one is used: the free memory is the same."""
     driver = Driver(Gpu(reserved=GiB, used=4 * GiB), lacks=("nvmlDeviceGetMemoryInfo_v2",))
     card = only_card(install(driver), proc)
 
@@ -53,7 +53,7 @@ def test_a_process_that_computes_and_draws_counts_once(install: Install, proc: P
 
 
 def test_a_card_that_nobody_uses_tells_so(install: Install, proc: Path) -> None:
-    """Nothing is not the same as not knowing."""
+    """Zero is not the same as unknown."""
     card = only_card(install(Driver(Gpu())), proc)
 
     assert card.taken_by({40: [40]}) == {}
@@ -69,7 +69,7 @@ def test_wsl_does_not_tell_who_takes_how_much(install: Install, proc: Path) -> N
 
 @pytest.mark.parametrize("listed", [{}, {31337: 8 * GiB}, {40: 8 * GiB}])
 def test_a_container_may_see_the_machines_numbers(install: Install, tmp_path: Path, listed: dict[int, int]) -> None:
-    """Where no listed process is surely ours the card is silent, also if a number happens to be one of ours."""
+    """If no listed process is surely ours the card is silent, even if a pid happens to be one of ours."""
     proc = tmp_path / "container"
     link(proc / "self/ns/pid", A_CONTAINERS)
     link(proc / "40/fd/0", "/dev/null")
@@ -79,7 +79,7 @@ def test_a_container_may_see_the_machines_numbers(install: Install, tmp_path: Pa
 
 
 def test_a_container_may_see_its_own_numbers(install: Install, tmp_path: Path) -> None:
-    """Newer drivers translate them: then the process with that number has the card open."""
+    """Newer drivers translate pids: then the process with that pid has the card open."""
     proc = tmp_path / "container"
     link(proc / "self/ns/pid", A_CONTAINERS)
     link(proc / "40/fd/7", "/dev/nvidiactl")
@@ -89,7 +89,7 @@ def test_a_container_may_see_its_own_numbers(install: Install, tmp_path: Path) -
 
 
 def test_unified_memory_is_the_machines(install: Install, proc: Path) -> None:
-    """A GB10 has no memory to tell of: what the machine has is what it has."""
+    """A GB10 reports no memory of its own, so the machine's counts."""
     card = only_card(install(Driver(Gpu("NVIDIA GB10", has_memory=False))), proc)
 
     assert card.read() == RAM.read()
@@ -97,7 +97,7 @@ def test_unified_memory_is_the_machines(install: Install, proc: Path) -> None:
 
 
 def test_each_slice_of_a_divided_card_is_a_device(install: Install, proc: Path) -> None:
-    """MIG slices have their own memory and keep their numbers, gaps included; the whole card is none then."""
+    """MIG slices have their own memory and keep their numbers, gaps included; the whole card does not count then."""
     slices = {number: Gpu(f"NVIDIA A100 MIG {number}", total=20 * GiB, reserved=0) for number in (0, 3)}
     slices[3].computing = {40: 5 * GiB}
     driver = Driver(Gpu("NVIDIA A100", bus="00000000:81:00.0", slices=slices), Gpu(bus="00000000:02:00.0"))
@@ -108,7 +108,7 @@ def test_each_slice_of_a_divided_card_is_a_device(install: Install, proc: Path) 
 
 
 def test_a_card_may_be_lost_and_come_back(install: Install, proc: Path) -> None:
-    """A card that fell off the bus answers nothing and raises nothing; after a reset it is there again."""
+    """A card that fell off the bus gives no reading and no error; after a reset it is back."""
     gpu = Gpu(used=GiB)
     card = only_card(install(Driver(gpu)), proc)
     gpu.error = pynvml.NVML_ERROR_GPU_IS_LOST
@@ -120,7 +120,7 @@ def test_a_card_may_be_lost_and_come_back(install: Install, proc: Path) -> None:
 
 
 def test_a_dead_card_does_not_hide_the_others(install: Install, proc: Path) -> None:
-    """A card that does not answer at the start is left out."""
+    """A card that does not answer at startup is left out."""
     dead = Gpu(bus="00000000:01:00.0", error=pynvml.NVML_ERROR_GPU_IS_LOST)
     found = cards(install(Driver(dead, Gpu(bus="00000000:02:00.0"))), RAM, proc)
 
@@ -128,13 +128,13 @@ def test_a_dead_card_does_not_hide_the_others(install: Install, proc: Path) -> N
 
 
 def test_without_a_driver_there_is_no_library() -> None:
-    """No driver is no problem."""
+    """A missing driver is not an error."""
     assert library("libno-such-driver.so.1") is None
 
 
 @pytest.mark.parametrize("error", [pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH])
 def test_a_driver_that_does_not_start_is_told(install: Install, caplog: pytest.LogCaptureFixture, error: int) -> None:
-    """After an upgrade the library and the driver may not fit until the next boot: a line says so."""
+    """After an upgrade, library and driver may not match until the next boot: a line says so."""
     install(Driver(starts=error))
     with caplog.at_level("INFO"):
         found = library("libc.so.6")
@@ -144,7 +144,7 @@ def test_a_driver_that_does_not_start_is_told(install: Install, caplog: pytest.L
 
 
 def test_a_driver_that_starts_is_used(install: Install) -> None:
-    """The bindings come back ready for questions."""
+    """The bindings are returned initialised."""
     bindings = install(Driver(Gpu()))
 
     assert library("libc.so.6") is bindings

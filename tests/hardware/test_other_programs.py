@@ -1,4 +1,4 @@
-"""Programs that hotseat makes way for."""
+"""Programs that hotseat yields to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_names_are_matched_whole_and_by_pattern() -> None:
-    """`*` stands for anything, capitals count, and part of a name is not the name."""
+    """`*` matches anything, case matters, and part of a name does not match."""
     running = [(7, "steam"), (5, "blender"), (6, "Steam"), (8, "steamwebhelper"), (9, "python3")]
 
     assert matching(["steam", "blend*"], running) == [Bystander(5, "blender"), Bystander(7, "steam")]
@@ -24,7 +24,7 @@ def test_names_are_matched_whole_and_by_pattern() -> None:
 
 
 def test_a_name_that_the_kernel_cut_is_read_from_the_command(proc: Path) -> None:
-    """Fifteen signs are all that is kept of a name; under Wine the path has backslashes."""
+    """The kernel keeps fifteen characters of a name; under Wine the path has backslashes."""
     add_process(proc, 40, name="Cyberpunk2077.e")
     write(proc / "40/cmdline", "Z:\\games\\bin\\Cyberpunk2077.exe\0--fullscreen\0")
     add_process(proc, 41, name="a-renamed-worke")
@@ -35,7 +35,7 @@ def test_a_name_that_the_kernel_cut_is_read_from_the_command(proc: Path) -> None
 
 
 def test_our_own_are_nobody_to_make_way_for(proc: Path) -> None:
-    """A model server may have the name that others are feared for, and so may hotseat."""
+    """A model server may have a name that matches, and so may hotseat."""
     add_process(proc, os.getpid(), name="python3")
     add_process(proc, 40, name="python3")
     add_process(proc, 41, name="python3")
@@ -44,7 +44,7 @@ def test_our_own_are_nobody_to_make_way_for(proc: Path) -> None:
 
 
 def test_a_real_process_is_seen_while_it_runs(tmp_path: Path) -> None:
-    """It comes, it is seen; it goes, it is not."""
+    """It is found while it runs, and not afterwards."""
     program = tmp_path / "a-game-of-long-name"
     program.symlink_to("/bin/sleep")
     game = subprocess.Popen([program, "60"])

@@ -1,4 +1,4 @@
-"""When the machine is looked at."""
+"""When the machine is measured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QWEN, GEMMA, GPU = ModelName("qwen"), ModelName("gemma"), DeviceName("gpu0")
 
 @dataclass
 class House:
-    """Models that run, and when somebody looked at them."""
+    """Running models, and the times of their measurements."""
 
     running: dict[ModelName, int] | None = field(default_factory=dict)
     looks: list[tuple[float, dict[ModelName, int]]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class House:
 
 @in_virtual_time
 async def test_while_something_runs_it_is_looked_at_every_few_seconds() -> None:
-    """And each model hears what its own server takes; one that is not seen is not in it."""
+    """Each model gets its own server's figures; a server that is not seen has none."""
     house = House({QWEN: 40, GEMMA: 100})
     tasks = Tasks()
     tasks.start(house.rounds.walk(), "rounds")
@@ -52,7 +52,7 @@ async def test_while_something_runs_it_is_looked_at_every_few_seconds() -> None:
 
 @in_virtual_time
 async def test_a_change_is_looked_at_at_once() -> None:
-    """After a start or a stop nobody waits for the next round; without a pause to keep, that look is the last."""
+    """A start or a stop does not wait for the next round; without an interval, that measurement is the last."""
     house = House({QWEN: 40}, pause_s=None)
     tasks = Tasks()
     tasks.start(house.rounds.walk(), "rounds")
@@ -70,7 +70,7 @@ async def test_a_change_is_looked_at_at_once() -> None:
 
 @in_virtual_time
 async def test_nobody_looks_where_nobody_wants_to_know() -> None:
-    """No driver is woken, and whoever listens hears that nothing is known."""
+    """No driver is woken, and the listener gets None."""
     house = House(None, pause_s=None)
     tasks = Tasks()
     tasks.start(house.rounds.walk(), "rounds")

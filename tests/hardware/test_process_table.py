@@ -1,4 +1,4 @@
-"""Which processes there are and which of them belong together."""
+"""The process table and its trees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_a_tree_is_descendants_and_whoever_is_left_in_the_session(proc: Path) -> None:
-    """A worker whose parent died belongs by its session, one with a session of its own by its parent."""
+    """A worker whose parent died belongs to the tree by its session, one in another session by its parent."""
     add_process(proc, 40, parent=1)
     add_process(proc, 41, parent=40, session=40)
     add_process(proc, 42, parent=41, session=42)  # left the session, kept its parent
@@ -32,14 +32,14 @@ def test_a_tree_is_descendants_and_whoever_is_left_in_the_session(proc: Path) ->
 
 
 def test_a_dead_leader_may_leave_processes_behind(proc: Path) -> None:
-    """They still take memory in its name."""
+    """They still count as its memory."""
     add_process(proc, 43, parent=1, session=40)
 
     assert trees([40], census(proc)) == {40: [43]}
 
 
 def test_names_may_hold_anything(proc: Path) -> None:
-    """Brackets, blanks and bytes that are no text do not confuse the columns behind the name."""
+    """Brackets, blanks and invalid bytes do not shift the columns after the name."""
     write(proc / "40/stat", b"40 (a) b (\xff c) S 7 40 39 0 -1 1")
     write(proc / "41/stat", "")
 
@@ -47,7 +47,7 @@ def test_names_may_hold_anything(proc: Path) -> None:
 
 
 def test_real_processes_are_found() -> None:
-    """The kernel says of our own children what we asked it to do."""
+    """The kernel reports our own children correctly."""
     shell = subprocess.Popen(["sh", "-c", "sleep 60 & wait"], start_new_session=True)
     try:
         grown = eventually(lambda: [pid for pid in trees([shell.pid], census())[shell.pid] if pid != shell.pid])
@@ -61,14 +61,14 @@ def test_real_processes_are_found() -> None:
 
 
 def test_a_machine_without_proc_has_no_processes(tmp_path: Path) -> None:
-    """As on a Mac."""
+    """This is the case on a Mac."""
     assert census(tmp_path / "nowhere") == {}
     assert open_files(1, tmp_path) == {}
     assert figures(tmp_path / "nothing") == {}
 
 
 def test_a_container_is_known_by_its_namespace(tmp_path: Path) -> None:
-    """The machine's own pid namespace has the same number everywhere."""
+    """The initial pid namespace has the same number in every kernel."""
     link(tmp_path / "machine/self/ns/pid", MACHINES_OWN)
     link(tmp_path / "container/self/ns/pid", A_CONTAINERS)
 
@@ -77,7 +77,7 @@ def test_a_container_is_known_by_its_namespace(tmp_path: Path) -> None:
 
 
 def test_figures_are_bytes_where_there_is_a_unit(tmp_path: Path) -> None:
-    """Each of the kernel's ways to write a number, and lines that are none."""
+    """All number formats of the kernel work, and other lines are ignored."""
     write(
         tmp_path / "f", "55e2-7fff ---p 0 00:00 0 [rollup]\nRss:   12 kB\ndrm-x:\t3 MiB\ny:\t4 KiB\nfile 7\nZ:\tmax\n"
     )

@@ -1,4 +1,4 @@
-"""The machine's memory: real processes that take real memory, and made-up machines for limits and old kernels."""
+"""The machine's memory: real processes that take real memory, and fake machines for limits and old kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SLACK = 40 * MiB
-"""An interpreter and its libraries."""
+"""For an interpreter and its libraries."""
 
 TAKES_MEMORY = """
 import mmap, os, sys
@@ -42,7 +42,7 @@ sys.stdin.read()
 
 @contextmanager
 def taking(anonymous: int, weights: Path, workers: int = 0) -> Iterator[int]:
-    """The pid of a process that holds so much memory, and has the file mapped, as long as the block lasts."""
+    """The pid of a process that holds so much memory and maps the file while the block runs."""
     command = [sys.executable, "-c", TAKES_MEMORY, str(anonymous), str(weights), str(workers)]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdin
@@ -62,7 +62,7 @@ def weights(tmp_path: Path) -> Path:
 
 
 def test_anonymous_and_mapped_memory_are_told_apart(weights: Path) -> None:
-    """A process with 150 MiB of its own and 100 MiB of weights mapped takes so much of each."""
+    """A process with 150 MiB of its own and 100 MiB of mapped weights takes that much of each."""
     with taking(150 * MiB, weights) as pid:
         use = Machine({DeviceName("ram"): Ram()}).sample([pid]).processes[pid][DeviceName("ram")]
 
@@ -71,7 +71,7 @@ def test_anonymous_and_mapped_memory_are_told_apart(weights: Path) -> None:
 
 
 def test_workers_that_share_memory_count_it_once(weights: Path) -> None:
-    """Three forks of a process take little more than one, though each has it all in memory."""
+    """Three forks of a process take little more than one, though all pages are resident in each."""
     with taking(150 * MiB, weights, workers=2) as pid:
         use = Machine({DeviceName("ram"): Ram()}).sample([pid]).processes[pid][DeviceName("ram")]
         alone = resident(pid)
@@ -82,7 +82,7 @@ def test_workers_that_share_memory_count_it_once(weights: Path) -> None:
 
 
 def test_memory_that_workers_exchange_is_their_own(proc: Path) -> None:
-    """Shared memory without a file behind it cannot be dropped: it is anonymous, and each has its share of it."""
+    """Shared memory without a file cannot be dropped: it is anonymous, and each process has its share of it."""
     for pid in (40, 41):
         write(proc / f"{pid}/status", "RssAnon:\t100000 kB\nRssFile:\t70000 kB\nRssShmem:\t60000 kB\n")
         write(proc / f"{pid}/smaps_rollup", "Pss_Anon:  80000 kB\nPss_File:  35000 kB\nPss_Shmem:  30000 kB\n")
@@ -97,7 +97,7 @@ def free(ram: Ram) -> int:
 
 
 def test_free_memory_falls_when_somebody_takes_it(weights: Path) -> None:
-    """What a process takes is used while it lives; the machine's own figures agree."""
+    """A process's memory is used while it runs; the machine's own figures agree."""
     ram = Ram()
 
     def falls() -> bool:
@@ -105,7 +105,7 @@ def test_free_memory_falls_when_somebody_takes_it(weights: Path) -> None:
         with taking(600 * MiB, weights):
             return before - free(ram) > 300 * MiB
 
-    eventually(falls)  # others on this machine come and go: at some moment none of them gives back as much
+    eventually(falls)  # other programs come and go: at some moment none of them frees as much
     now = ram.read()
 
     assert now
@@ -113,7 +113,7 @@ def test_free_memory_falls_when_somebody_takes_it(weights: Path) -> None:
 
 
 def test_a_process_that_is_gone_takes_nothing() -> None:
-    """Between the census and the look it may have ended."""
+    """It may end between the listing and the measurement."""
     child = subprocess.Popen(["true"])
     child.wait()
 
@@ -133,7 +133,7 @@ MEMINFO = f"MemTotal:  {64 * MiB} kB\nMemFree:   {MiB} kB\nMemAvailable:  {48 * 
 
 
 def test_files_get_no_memory_that_processes_have_mapped(proc: Path, tmp_path: Path) -> None:
-    """The kernel would give it; a running model would have to read its weights again. A twentieth of all is left."""
+    """The kernel would reclaim it, and a running model would read its weights again. A twentieth of all is left."""
     write(proc / "meminfo", MEMINFO + f"Mapped:  {20 * MiB} kB\n")
     ram = Ram(proc, tmp_path / "no cgroups")
     assert ram.spare_for_files() == 28 * GiB - 64 * GiB // 20
@@ -153,7 +153,7 @@ def add_group(cgroups: Path, name: str, limit: str, current: int, cache: int) ->
 
 
 def test_a_container_has_what_its_group_may_take(proc: Path, tmp_path: Path) -> None:
-    """In a container with a namespace of its own the limit is at the root; its page cache can be had back."""
+    """In a container with its own namespace the limit is at the root; its page cache counts as free."""
     write(proc / "meminfo", MEMINFO)
     write(proc / "self/cgroup", "0::/\n")
     add_group(tmp_path / "cgroup", "", str(16 * GiB), 12 * GiB, 8 * GiB)
@@ -182,5 +182,5 @@ def test_without_limits_the_machine_is_all_there_is(proc: Path, tmp_path: Path) 
 
 
 def test_a_machine_that_does_not_tell_is_unknown(tmp_path: Path) -> None:
-    """No meminfo, no figure, no failure."""
+    """Without meminfo there is no figure and no error."""
     assert Ram(tmp_path, tmp_path).read() is None

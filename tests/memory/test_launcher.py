@@ -1,4 +1,4 @@
-"""Hands that wait for memory: a gauge that is scripted, and time that jumps."""
+"""The launcher that waits for memory, with a scripted meter and a virtual clock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TWO = with_budget(model("qwen", gib=20), model("llama", gib=20))
 
 
 class Card:
-    """Memory that is given back after a while."""
+    """Memory that is released after a while."""
 
     def __init__(self, free_at: float = 0) -> None:
         self.free_at = free_at
@@ -55,7 +55,7 @@ def now() -> float:
 
 @in_virtual_time
 async def test_a_swap_waits_until_the_memory_is_free() -> None:
-    """A process is gone before its memory is."""
+    """A process is gone before its memory is free."""
     card = Card()
     dispatcher = opened(card)
     await dispatcher.load(QWEN)
@@ -69,7 +69,7 @@ async def test_a_swap_waits_until_the_memory_is_free() -> None:
 
 @in_virtual_time
 async def test_memory_of_a_sleeper_is_waited_for_too() -> None:
-    """Both ways: whoever takes its place waits until it is free, and so does the sleeper when it wakes."""
+    """The model that replaces a sleeping one waits until its memory is free, and so does the sleeping one to wake."""
     card = Card()
     sleeper = model("qwen", gib=20, sleep=sleeps(level("1", memory={})))
     dispatcher = opened(card, with_budget(sleeper, model("llama", gib=20)))
@@ -88,7 +88,7 @@ async def test_memory_of_a_sleeper_is_waited_for_too() -> None:
 
 @in_virtual_time
 async def test_the_first_load_waits_for_nobody() -> None:
-    """Nothing was given back, so there is nothing to wait for."""
+    """Nothing was released, so there is nothing to wait for."""
     card = Card(free_at=1000)
     dispatcher = opened(card)
     await dispatcher.load(QWEN)
@@ -99,7 +99,7 @@ async def test_the_first_load_waits_for_nobody() -> None:
 
 @in_virtual_time
 async def test_memory_that_never_comes_back() -> None:
-    """After five seconds what is measured decides: whoever waits is told the figures, and no server is started."""
+    """After five seconds a measured figure decides: the error has the figures, and no server is started."""
     card = Card()
     dispatcher = opened(card)
     await dispatcher.load(QWEN)
@@ -119,7 +119,7 @@ async def test_memory_that_never_comes_back() -> None:
 
 @in_virtual_time
 async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """It may be wrong: the server is started all the same and has the last word, and the log has the figures."""
+    """An estimate may be wrong: the server is started anyway, and the log has the figures."""
     card = Card()
     guess = Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
     dispatcher = opened(card, with_budget(model("qwen", gib=20), model("llama", learned=guess)))
@@ -135,7 +135,7 @@ async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> N
 
 
 class Hungry(Puppets):
-    """llama's server ends at once while its memory is not there."""
+    """llama's server exits at once while its memory is not free."""
 
     def __init__(self, card: Card) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ def with_hungry_llama(card: Card) -> tuple[Dispatcher, Hungry]:
 @in_virtual_time
 @pytest.mark.parametrize(("late_by", "starts"), [(8, 2), (1000, 1)])
 async def test_a_start_that_failed_for_want_of_memory_is_tried_once_more(late_by: float, starts: int) -> None:
-    """When the memory has come back after all; where it has not, the server's own words are the answer."""
+    """It is retried if the memory became free after all; otherwise the server's own output is the error."""
     card = Card()
     dispatcher, hungry = with_hungry_llama(card)
     await dispatcher.load(QWEN)
@@ -172,7 +172,7 @@ async def test_a_start_that_failed_for_want_of_memory_is_tried_once_more(late_by
 
 @in_virtual_time
 async def test_a_start_that_nobody_wants_is_not_tried_again() -> None:
-    """Also where memory is missing: it failed because it was told to stop."""
+    """It failed because it was told to stop, even if memory is missing too."""
     card = Card()
     dispatcher, hungry = with_hungry_llama(card)
     hungry.slow = ("llama",)
@@ -189,7 +189,7 @@ async def test_a_start_that_nobody_wants_is_not_tried_again() -> None:
 
 @in_virtual_time
 async def test_a_load_that_is_stopped_while_it_waits_for_memory() -> None:
-    """No server is started for nobody."""
+    """No server is started for a cancelled load."""
     card = Card()
     dispatcher = opened(card)
     await dispatcher.load(QWEN)
@@ -207,7 +207,7 @@ async def test_a_load_that_is_stopped_while_it_waits_for_memory() -> None:
 
 
 class Turning(Card):
-    """Memory that is free at once; what shall happen then happens so many turns of the loop later."""
+    """Memory that is free at once, followed by an action so many iterations of the loop later."""
 
     def __init__(self, turns: int, then: Callable[[], Awaitable[object]]) -> None:
         super().__init__()
@@ -227,7 +227,7 @@ class Turning(Card):
 @in_virtual_time
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_stop_that_comes_as_the_memory_is_free(turns: int) -> None:
-    """Before, while or after the server is started: the unload returns, and no server is left running."""
+    """Before, during or after the start: the unload returns, and no server is left running."""
     card = Turning(turns, lambda: dispatcher.unload(LLAMA))
     puppets = Puppets()
     scheduler = Scheduler(TWO)
@@ -244,7 +244,7 @@ async def test_a_stop_that_comes_as_the_memory_is_free(turns: int) -> None:
 
 @in_virtual_time
 async def test_a_failed_start_gives_memory_back_too() -> None:
-    """The next one waits for what it had taken."""
+    """The next start waits for the memory that it had taken."""
     card = Card()
     dispatcher = opened(card, broken=("qwen",))
     await asyncio.gather(dispatcher.load(QWEN), return_exceptions=True)
@@ -258,7 +258,7 @@ async def test_a_failed_start_gives_memory_back_too() -> None:
 
 @in_virtual_time
 async def test_without_budgets_nobody_asks_for_memory() -> None:
-    """A swap is not a microsecond longer for it."""
+    """A swap takes no longer because of it."""
     card = Card()
     dispatcher = opened(card, one_at_a_time("qwen", "llama"))
     await dispatcher.load(QWEN)
@@ -270,7 +270,7 @@ async def test_without_budgets_nobody_asks_for_memory() -> None:
 
 @in_virtual_time
 async def test_nobody_waits_where_nothing_is_measured() -> None:
-    """Whoever switched measuring off gets starts without a look."""
+    """With measuring switched off, starts do not measure."""
     card = Card(free_at=100)
     scheduler = Scheduler(TWO)
     dispatcher = Dispatcher(scheduler, PatientHands(Puppets(), card, lambda: None), Journal())

@@ -1,4 +1,4 @@
-"""When the machine is looked at, and when it is left alone."""
+"""When the machine is measured, and when it is not."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ CROWDED = replace(HOUSE, available={gpu(0): 4 * GIB})
 
 
 def test_an_idle_machine_is_left_alone() -> None:
-    """A look may wake a card that sleeps."""
+    """A measurement may wake a sleeping card."""
     assert wants_to_look({ModelName("qwen"): 7}, HOUSE)
     assert not wants_to_look({}, HOUSE)
 
 
 def test_others_are_watched_until_they_are_gone() -> None:
-    """Their going is no event: without a look, models would be refused for them for ever."""
+    """Their exit gives no event: without measurements, models would be refused because of them for ever."""
     assert wants_to_look({}, CROWDED)
     assert not wants_to_look({}, replace(CROWDED, available={gpu(0): 24 * GIB}))
 
 
 def test_whoever_measures_nothing_does_not_look() -> None:
-    """Whatever was seen before."""
+    """Earlier measurements do not matter."""
     assert not wants_to_look(None, CROWDED)

@@ -1,4 +1,4 @@
-"""What each model counts as, from its files, its command and what was seen of it."""
+"""The memory that each model counts as, from its files, its command and measurements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHAPE = Shape(layers=2, dim=256, ff=256, heads=4, kv_heads=4, vocab=512, context
 
 
 class Memory:
-    """A keeper that forgets at the end."""
+    """A store in memory."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Any] = {}
@@ -64,7 +64,7 @@ def server(tmp_path: Path) -> tuple[str, ...]:
 
 
 def test_a_model_without_a_figure_is_estimated(server: tuple[str, ...]) -> None:
-    """Its file and its command say what it will take, and on a machine without a card it takes that of the RAM."""
+    """Its file and its command give the estimate, and on a machine without a card it is all in RAM."""
     found = filled(catalog(server))
 
     assert found is not None
@@ -83,7 +83,7 @@ def test_on_a_machine_with_a_card_the_weights_go_there(server: tuple[str, ...]) 
 
 
 def test_a_declared_figure_is_left_alone(server: tuple[str, ...]) -> None:
-    """What the files say is shown beside it, and changes nothing."""
+    """The estimate is shown beside it, and changes nothing."""
     spec = figures().fill(catalog(server, memory={MEMORY: GiB})).models[QWEN]
 
     assert spec.footprint == Footprint({MEMORY: GiB}, Source.DECLARED)
@@ -93,7 +93,7 @@ def test_a_declared_figure_is_left_alone(server: tuple[str, ...]) -> None:
 
 
 def test_without_budgets_nothing_is_looked_at() -> None:
-    """Where memory does not decide, no driver and no file is asked."""
+    """Where memory decides nothing, no driver is queried and no file is read."""
 
     def machine() -> Machine:
         raise AssertionError("nobody should look for devices")
@@ -104,7 +104,7 @@ def test_without_budgets_nothing_is_looked_at() -> None:
 
 
 def test_what_was_measured_goes_before_the_estimate(server: tuple[str, ...]) -> None:
-    """An earlier life of the same command has shown what it takes."""
+    """An earlier launch of the same command has been measured."""
     footprints = Footprints(Memory())
     house = catalog(server)
     footprints.note(key_of(house.models[QWEN].recipe), LaunchId(1), {RAM: Use(3 * GiB, GiB), GPU: Use(GiB)})
@@ -116,7 +116,7 @@ def test_what_was_measured_goes_before_the_estimate(server: tuple[str, ...]) -> 
 
 
 def test_a_server_that_nobody_knows_has_no_figure() -> None:
-    """It takes a whole device, as before."""
+    """It takes a whole device."""
     assert filled(catalog(("serve", "qwen"))) is None
 
 
@@ -137,7 +137,7 @@ def test_a_file_that_changed_is_estimated_again(server: tuple[str, ...], tmp_pat
 def test_a_file_that_breaks_the_reader_costs_only_the_figure(
     server: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The house opens all the same, and the log says whose file it was."""
+    """hotseat starts all the same, and the log names the model."""
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
@@ -149,7 +149,7 @@ def test_a_file_that_breaks_the_reader_costs_only_the_figure(
 
 
 def test_pages_that_were_only_read_to_load_are_not_counted() -> None:
-    """The kernel may have them back, and nobody would miss them."""
+    """The kernel may reclaim them, and they are never needed again."""
     assert needed(Use(100, 80), spare=70) == 110
     assert needed(Use(100, 80), spare=90) == 100
 
@@ -164,7 +164,7 @@ def guess(host: int, device: int, share: float | None = None) -> Estimate:
 
 
 def test_parts_lie_where_there_is_a_budget() -> None:
-    """What is elsewhere is nobody's concern."""
+    """Parts on places without a budget do not count."""
     budgets = {CARD: 10, MEMORY: 10}
 
     assert Placing(budgets, {}).of(guess(1, 5)) == {CARD: 5, MEMORY: 1}
@@ -173,13 +173,13 @@ def test_parts_lie_where_there_is_a_budget() -> None:
 
 
 def test_a_gpu_that_works_in_the_ram_holds_both_parts() -> None:
-    """There is one budget for the same bytes."""
+    """One budget covers the same bytes."""
     assert Placing({CARD: 10}, {}, is_unified=True).of(guess(1, 5)) == {CARD: 6}
     assert is_unified({CARD: 10}, {GPU})
     assert not is_unified({CARD: 10, MEMORY: 5}, {GPU})
 
 
 def test_a_server_that_takes_a_part_of_the_card() -> None:
-    """It is a part of all there is, not of the budget."""
+    """The share is of the whole card, not of the budget."""
     assert Placing({CARD: 100}, {CARD: 200}).of(guess(0, 5, share=0.9)) == {CARD: 180}
     assert Placing({CARD: 100}, {}).of(guess(0, 5, share=0.9)) == {CARD: 90}

@@ -1,4 +1,4 @@
-"""From looks at the machine to facts: a real scheduler hears what a scripted gauge has seen."""
+"""From measurements to events: a real scheduler with a scripted meter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CARD = {GPU: DeviceReading(24 * GIB, 20 * GIB)}
 
 
 class Nowhere:
-    """A keeper with nothing to remember."""
+    """A store without content."""
 
     def recall(self) -> Mapping[str, Any]:
         return {}
@@ -46,7 +46,7 @@ class Nowhere:
 
 
 class Yard:
-    """A house with qwen ready in it, and a watch that is told what is seen."""
+    """A dispatcher with qwen ready, and a watch that receives measurements."""
 
     def __init__(self, dispatcher: Dispatcher, journal: Journal, borrowers: Collection[DeviceName]) -> None:
         footprints = Footprints(Nowhere())
@@ -55,7 +55,7 @@ class Yard:
         self._watch = MemoryWatch(dispatcher, footprints, figures, lambda: borrowers)
 
     def see(self, taken_gib: float = 0, used_gib: float = 0, **more: Any) -> None:
-        """So much of the card is taken by qwen, and so much by all together."""
+        """qwen takes so much of the card, and all programs together so much."""
         devices = {GPU: DeviceReading(24 * GIB, int((24 - used_gib) * GIB))}
         uses = {PID: {GPU: Use(int(taken_gib * GIB))}} if taken_gib else {}
         self._watch.hear(Measured(Reading(devices, uses, **more), {}))
@@ -66,7 +66,7 @@ class Yard:
         self.dispatcher.tell(RequestLeft(TicketId(99)))
 
     def look_away(self) -> None:
-        """From now on nobody looks."""
+        """Measuring stops."""
         self._watch.hear(None)
 
     def see_nothing(self) -> None:
@@ -94,7 +94,7 @@ async def opened(catalog: Catalog, borrowers: Collection[DeviceName] = ()) -> As
 
 
 async def test_a_model_is_measured() -> None:
-    """A server that is larger than anybody thought counts as what it takes."""
+    """A server that is larger than its estimate counts as measured."""
     async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)))) as yard:
         yard.see(taken_gib=6, used_gib=6)
 
@@ -102,7 +102,7 @@ async def test_a_model_is_measured() -> None:
 
 
 async def test_what_was_measured_is_told_beside_what_was_expected() -> None:
-    """Whoever follows the events need not ask for the estimate and the budget."""
+    """The event contains the estimate and the budget."""
     async with opened(with_budget(model("qwen", estimated={gpu(0): 4 * GIB}))) as yard:
         yard.see(taken_gib=6, used_gib=6)
 
@@ -113,7 +113,7 @@ async def test_what_was_measured_is_told_beside_what_was_expected() -> None:
 
 
 async def test_an_estimate_that_was_right_is_called_measured_once_the_model_was_used() -> None:
-    """The figure is the same, but now somebody has looked."""
+    """The figure is the same, but its source is the measurement."""
     async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 6 * GIB}, Source.ESTIMATED)))) as yard:
         yard.see(taken_gib=6, used_gib=6)
         yard.use()
@@ -123,7 +123,7 @@ async def test_an_estimate_that_was_right_is_called_measured_once_the_model_was_
 
 
 async def test_an_estimate_that_was_too_high_is_forgotten_once_the_model_was_used() -> None:
-    """Until then it stands: pages that nobody touched are not there yet."""
+    """Until then the estimate counts: untouched pages are not resident yet."""
     async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)))) as yard:
         yard.see(taken_gib=6, used_gib=6)
         unused = yard.footprint
@@ -135,7 +135,7 @@ async def test_an_estimate_that_was_too_high_is_forgotten_once_the_model_was_use
 
 
 async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it keeps counts while it sleeps, and what it needs awake stays what it was."""
+    """What it keeps counts while it sleeps, and its figure awake does not change."""
     awake = Footprint({gpu(0): 20 * GIB}, Source.MEASURED)
     house = with_budget(model("qwen", learned=awake, sleep=sleeps()), model("llama", gib=20))
     async with opened(house) as yard:
@@ -154,7 +154,7 @@ async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.Monkey
 
 
 async def test_a_server_that_cannot_be_seen_is_not_measured() -> None:
-    """One in a container, for instance: its estimate stays."""
+    """Its estimate stays, for example in a container."""
     async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)))) as yard:
         yard.see(used_gib=6, elsewhere=(PID,))
 
@@ -163,7 +163,7 @@ async def test_a_server_that_cannot_be_seen_is_not_measured() -> None:
 
 
 async def test_growth_of_a_page_is_no_news() -> None:
-    """The scheduler is told when a figure changes by more than a hundredth."""
+    """The scheduler gets an event when a figure changes by more than a hundredth."""
     async with opened(with_budget(model("qwen"))) as yard:
         yard.see(taken_gib=6, used_gib=6)
         yard.see(taken_gib=6.01, used_gib=6.01)
@@ -175,7 +175,7 @@ async def test_growth_of_a_page_is_no_news() -> None:
 
 
 async def test_more_than_declared_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The configuration stands, but whoever wrote it hears of it."""
+    """The declared figure stays in force, and a warning tells its author."""
     async with opened(with_budget(model("qwen", gib=4))) as yard:
         yard.see(taken_gib=6, used_gib=6)
         yard.see(taken_gib=9, used_gib=9)
@@ -186,7 +186,7 @@ async def test_more_than_declared_is_warned_of_once(caplog: pytest.LogCaptureFix
 
 
 async def test_others_count_when_they_stay() -> None:
-    """What was seen in one look may be memory that is being given back; three in a row are somebody."""
+    """One measurement may see memory that is being released; three in a row see another program."""
     async with opened(with_budget(model("qwen", gib=4))) as yard:
         yard.see(taken_gib=4, used_gib=4)
         seen = []
@@ -198,7 +198,7 @@ async def test_others_count_when_they_stay() -> None:
 
 
 async def test_others_who_leave_are_noticed_at_once() -> None:
-    """Room that is there is used."""
+    """Free memory is used at once."""
     async with opened(with_budget(model("qwen", gib=4))) as yard:
         for _ in range(3):
             yard.see(taken_gib=4, used_gib=16)
@@ -208,7 +208,7 @@ async def test_others_who_leave_are_noticed_at_once() -> None:
 
 
 async def test_others_are_forgotten_when_nobody_looks_any_more() -> None:
-    """A reload has switched measuring off: the budget is the budget again."""
+    """A reload has switched measuring off: the whole budget counts again."""
     async with opened(with_budget(model("qwen", gib=4))) as yard:
         for _ in range(3):
             yard.see(taken_gib=4, used_gib=16)
@@ -221,7 +221,7 @@ async def test_others_are_forgotten_when_nobody_looks_any_more() -> None:
 
 
 async def test_a_driver_that_does_not_answer_changes_nothing() -> None:
-    """Nothing is known then, and nothing is concluded from it."""
+    """An empty reading gives no event."""
     async with opened(with_budget(model("qwen", gib=4))) as yard:
         for _ in range(3):
             yard.see_nothing()
@@ -230,7 +230,7 @@ async def test_a_driver_that_does_not_answer_changes_nothing() -> None:
 
 
 async def test_on_unified_memory_both_kinds_are_one_models() -> None:
-    """What its server has in the RAM is no stranger's on the GPU that works there."""
+    """Its server's RAM does not count as foreign on the GPU that uses the RAM."""
     async with opened(with_budget(model("qwen")), borrowers=(GPU,)) as yard:
         for _ in range(3):
             uses = {PID: {GPU: Use(10 * GIB), RAM: Use(2 * GIB)}}
@@ -241,7 +241,7 @@ async def test_on_unified_memory_both_kinds_are_one_models() -> None:
 
 
 def test_a_desktop_is_always_there() -> None:
-    """Others who take next to nothing leave the budget as it is configured, however round it is."""
+    """Programs that take next to nothing leave the budget as configured."""
     budgets = {gpu(0): 24 * GIB}
 
     assert left_by_others(Reading({GPU: DeviceReading(24 * GIB, 23 * GIB)}), budgets) == {gpu(0): 24 * GIB}

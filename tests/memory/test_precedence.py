@@ -1,4 +1,4 @@
-"""Programs and people who have precedence over models."""
+"""Precedence of programs and operators over models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GAME = Bystander(4242, "game.exe")
 
 
 class Street:
-    """Who is about, and what the scheduler was told of it."""
+    """The running programs, and the events that the scheduler received."""
 
     def __init__(self, *patterns: str) -> None:
         self.about: list[Bystander] = []
@@ -35,7 +35,7 @@ class Street:
 
 
 async def test_models_make_way_while_a_program_runs() -> None:
-    """It is told once when the program comes and once when it has gone."""
+    """There is one event when the program starts and one when it has ended."""
     street = Street("game*")
     await street.precedence.look()
     street.about = [GAME]
@@ -49,7 +49,7 @@ async def test_models_make_way_while_a_program_runs() -> None:
 
 
 async def test_nobody_is_looked_for_where_nobody_is_named() -> None:
-    """A look costs a pass over all processes."""
+    """A search costs a pass over all processes."""
     street = Street()
     await street.precedence.look()
 
@@ -57,7 +57,7 @@ async def test_nobody_is_looked_for_where_nobody_is_named() -> None:
 
 
 async def test_an_operator_asks_for_one_device() -> None:
-    """Until he takes it back."""
+    """It lasts until the operator withdraws it."""
     street = Street()
     street.precedence.make_way("training", frozenset({gpu(0)}))
     left = street.precedence.resume()
@@ -67,7 +67,7 @@ async def test_an_operator_asks_for_one_device() -> None:
 
 
 async def test_an_operator_takes_his_wish_back_while_a_program_runs() -> None:
-    """Models go on making way, and he is told for whom."""
+    """Models still yield, and the operator is told to which program."""
     street = Street("game*")
     street.precedence.make_way("training")
     street.about = [GAME]
@@ -79,7 +79,7 @@ async def test_an_operator_takes_his_wish_back_while_a_program_runs() -> None:
 
 
 async def test_programs_are_looked_for_again_and_again() -> None:
-    """For as long as the house is open."""
+    """The search repeats while hotseat runs."""
     street = Street("game*")
     tasks = Tasks()
     tasks.start(street.precedence.walk(), "walk")

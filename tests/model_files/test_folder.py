@@ -1,4 +1,4 @@
-"""What a folder of models offers while files come, grow and go."""
+"""The models of a folder while files appear, grow and vanish."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def put_old(path: Path, data: bytes = b"", age: float = 60.0) -> Path:
 
 
 def test_whole_files_are_on_offer_by_their_names(tmp_path: Path, stock: Stock) -> None:
-    """Also in folders below; what only helps another model is not."""
+    """Subfolders count too; projectors and drafts are not models."""
     put_old(tmp_path / "Qwen3-4B-Q4_K_M.gguf"), put_old(tmp_path / "sub/my model.gguf")
     put_old(tmp_path / "mmproj-F16.gguf", model_bytes("clip")), put_old(tmp_path / "big-draft.gguf")
 
@@ -42,7 +42,7 @@ def test_whole_files_are_on_offer_by_their_names(tmp_path: Path, stock: Stock) -
 
 
 def test_a_file_that_grows_is_left_alone_until_it_is_whole(tmp_path: Path, stock: Stock) -> None:
-    """Its head says how long it must be; a moment without writing says that nobody is at it."""
+    """Its head says how long it must be; a moment without writes says that nobody is writing."""
     whole = model_bytes()
     put_old(tmp_path / "m.gguf", whole[:-1])
     cut_off = dict(stock.look(tmp_path))
@@ -55,7 +55,7 @@ def test_a_file_that_grows_is_left_alone_until_it_is_whole(tmp_path: Path, stock
 
 
 def test_a_file_beside_its_part_is_left_alone(tmp_path: Path, stock: Stock) -> None:
-    """A preallocated file looks whole before it is."""
+    """A preallocated file looks complete before it is."""
     put_old(tmp_path / "m.gguf"), put_old(tmp_path / "m.gguf.part")
     with_part = dict(stock.look(tmp_path))
     (tmp_path / "m.gguf.part").unlink()
@@ -65,7 +65,7 @@ def test_a_file_beside_its_part_is_left_alone(tmp_path: Path, stock: Stock) -> N
 
 
 def test_a_vanished_file_goes_when_nobody_uses_it(tmp_path: Path, stock: Stock) -> None:
-    """A running server still has its file open; taking its model away would cut it off for nothing."""
+    """A running server still has its file open; removing its model would stop it needlessly."""
     file = put_old(tmp_path / "m.gguf")
     stock.look(tmp_path)
     file.unlink()
@@ -78,7 +78,7 @@ def test_a_vanished_file_goes_when_nobody_uses_it(tmp_path: Path, stock: Stock) 
 
 
 def test_a_head_is_read_once(tmp_path: Path, stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the file changes."""
+    """It is read again if the file changes."""
     put_old(tmp_path / "m.gguf"), put_old(tmp_path / "n.gguf", b"no model")
     reads: list[str] = []
 

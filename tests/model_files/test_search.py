@@ -1,4 +1,4 @@
-"""From files to models: what each is, what belongs together, and what it is called."""
+"""From files to models: kinds, companions and names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_the_head_says_what_a_model_is_for(tmp_path: Path, data: bytes, role: Role) -> None:
-    """Pooling and architecture tell embedding models and rerankers from those one chats with."""
+    """Pooling and architecture distinguish embedding models and rerankers from chat models."""
     put(tmp_path / "m.gguf", data)
     [named] = look([tmp_path]).models
 
@@ -37,7 +37,7 @@ def test_the_head_says_what_a_model_is_for(tmp_path: Path, data: bytes, role: Ro
 
 
 def test_what_is_no_model_is_left_out_with_a_reason(tmp_path: Path) -> None:
-    """Adapters, files that are cut off, and files that only have the name."""
+    """Adapters, truncated files, and files that only have the suffix are left out."""
     put(tmp_path / "adapter.gguf", model_bytes(general__type="adapter"))
     put(tmp_path / "cut.gguf", model_bytes()[:-100])
     put(tmp_path / "text.gguf", b"hello")
@@ -54,7 +54,7 @@ def test_what_is_no_model_is_left_out_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_a_projector_goes_to_the_model_that_it_fits(tmp_path: Path) -> None:
-    """Of several formats the usual one is taken; one of another width or another folder is for somebody else."""
+    """Of several formats the preferred one is taken; one of another width or folder belongs to another model."""
     put(tmp_path / "gemma/gemma-Q4_K_M.gguf")
     for quant, width in (("F32", 64), ("F16", 64), ("Q8_0", 1024)):
         projector = model_bytes("clip", general__type="mmproj", clip__vision__projection_dim=width)
@@ -71,7 +71,7 @@ def test_a_projector_goes_to_the_model_that_it_fits(tmp_path: Path) -> None:
 
 
 def test_a_draft_goes_to_the_larger_model_of_its_words(tmp_path: Path) -> None:
-    """It is called a draft, lies beside it, has as many words and is less than half as large."""
+    """Its name says draft, it is in the same folder, has as many tokens and is less than half as large."""
     put(tmp_path / "big.gguf", model_bytes(rows=4096))
     put(tmp_path / "other-words.gguf", model_bytes(words=128, rows=4096))
     draft = put(tmp_path / "big-draft-Q8_0.gguf")
@@ -81,7 +81,7 @@ def test_a_draft_goes_to_the_larger_model_of_its_words(tmp_path: Path) -> None:
 
 
 def test_a_model_in_parts_is_one_model(tmp_path: Path) -> None:
-    """Its size is that of all parts, its name has no number; with a part missing it is none."""
+    """Its size is that of all parts, its name has no number; with a part missing it is left out."""
     for n in (1, 2):
         put(tmp_path / f"m-Q8_0-0000{n}-of-00002.gguf")
     put(tmp_path / "half-00001-of-00002.gguf")
@@ -93,7 +93,7 @@ def test_a_model_in_parts_is_one_model(tmp_path: Path) -> None:
 
 
 def test_names_are_unique_and_aliases_are_nobody_elses(tmp_path: Path) -> None:
-    """Two files of a name get a number; an alias that two would have, nobody has."""
+    """A second file of a name gets a number; an alias that two models would have is given to neither."""
     put(tmp_path / "a/Qwen3-4B-Q4_K_M.gguf"), put(tmp_path / "b/Qwen3-4B-Q4_K_M.gguf", model_bytes(words=65))
     put(tmp_path / "Phi 4 (mini)-Q8_0.gguf")
     put(tmp_path / "ggml-org_gemma-3-1b-it-GGUF_gemma-3-1b-it-Q8_0.gguf")
@@ -109,7 +109,7 @@ def test_names_are_unique_and_aliases_are_nobody_elses(tmp_path: Path) -> None:
 
 
 def test_models_of_ollama_have_ollamas_names(tmp_path: Path) -> None:
-    """The manifest leads to the blobs; one whose blob is gone is left out."""
+    """The manifest names the blobs; a model whose blob is gone is left out."""
     put_ollama(tmp_path, "gemma3", "4b", model=model_bytes(), projector=model_bytes("clip"))
     put_ollama(tmp_path, "llama3.2", "latest", model=model_bytes(words=65))
     put_ollama(tmp_path, "gone", "latest")
@@ -124,7 +124,7 @@ def test_models_of_ollama_have_ollamas_names(tmp_path: Path) -> None:
 
 
 def test_other_engines_have_other_files(tmp_path: Path) -> None:
-    """A snapshot in Hugging Face's cache is for vLLM and called as its repository; whisper's own format is for it."""
+    """A snapshot in Hugging Face's cache is for vLLM and named after its repository; whisper has its own format."""
     put_checkpoint(tmp_path / "models--Qwen--Qwen3-0.6B/snapshots/c1899de289a04d12")
     put(tmp_path / "ggml-base.en.bin", b"lmgg" + struct.pack("<i", 51864))
 
@@ -135,7 +135,7 @@ def test_other_engines_have_other_files(tmp_path: Path) -> None:
 
 
 def test_reading_ends_when_time_is_up(tmp_path: Path) -> None:
-    """What was not read is told."""
+    """Unread files are reported."""
     put(tmp_path / "a.gguf"), put(tmp_path / "b.gguf")
     times = iter([0.0, 1.0, 2.0, 30.0, 30.0])
     shelf = look([tmp_path], bounds=Bounds(clock=lambda: next(times)))
@@ -145,7 +145,7 @@ def test_reading_ends_when_time_is_up(tmp_path: Path) -> None:
 
 
 def test_the_usual_places_follow_the_variables_of_their_programs(tmp_path: Path) -> None:
-    """Only what exists is named, in a stable order."""
+    """Only existing folders are listed, in a stable order."""
     env = {
         "HF_HOME": str(tmp_path / "hf"),
         "OLLAMA_MODELS": str(tmp_path / "ollama"),

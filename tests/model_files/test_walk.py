@@ -1,4 +1,4 @@
-"""Looking for model files: everything is found once, and every look ends."""
+"""Scanning for model files: each is found once, and every scan ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_models_are_found_below_a_folder(tmp_path: Path) -> None:
-    """GGUF files, folders of safetensors and whisper's files, however deep; other files are none of our business."""
+    """GGUF files, folders of safetensors and whisper files are found at any depth; other files are ignored."""
     gguf, deep = put(tmp_path / "a.gguf"), put(tmp_path / "one/two/b.gguf")
     checkpoint, whisper = put_checkpoint(tmp_path / "qwen"), put(tmp_path / "ggml-base.bin")
     put(tmp_path / "readme.md"), put(tmp_path / "pytorch_model.bin")
@@ -35,7 +35,7 @@ def test_a_file_with_two_names_is_found_once(tmp_path: Path) -> None:
 
 
 def test_a_link_to_a_folder_above_is_no_way_without_end(tmp_path: Path) -> None:
-    """A folder is looked into once, whatever leads there."""
+    """A folder is scanned once, whatever links to it."""
     put(tmp_path / "inner/m.gguf")
     (tmp_path / "inner/up").symlink_to(tmp_path)
     (tmp_path / "inner/nowhere").symlink_to(tmp_path / "absent")
@@ -46,7 +46,7 @@ def test_a_link_to_a_folder_above_is_no_way_without_end(tmp_path: Path) -> None:
 
 
 def test_what_is_still_fetched_is_left_alone(tmp_path: Path) -> None:
-    """A .part beside a file says that it is not whole yet; hidden folders are not looked into."""
+    """A .part file beside a file means that it is incomplete; hidden folders are skipped."""
     put(tmp_path / "m.gguf.part"), put(tmp_path / "n.gguf"), put(tmp_path / "n.gguf.aria2")
     put(tmp_path / ".git/o.gguf")
 
@@ -54,14 +54,14 @@ def test_what_is_still_fetched_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_of_a_model_in_parts_the_first_counts(tmp_path: Path) -> None:
-    """The others belong to it."""
+    """The other parts belong to it."""
     first, _ = (put(tmp_path / f"m-0000{n}-of-00002.gguf") for n in (1, 2))
 
     assert look_into([tmp_path]).ggufs == [first]
 
 
 def test_a_look_ends_when_its_bounds_are_reached(tmp_path: Path) -> None:
-    """Too many entries or too much time: what was found until then counts, and a sentence says where it ended."""
+    """Too many entries or too much time: the files found so far count, and a sentence says where it ended."""
     put(tmp_path / "a.gguf"), put(tmp_path / "deep/er/b.gguf")
     ticks = count()
     crowded, slow = (
@@ -77,7 +77,7 @@ def test_a_look_ends_when_its_bounds_are_reached(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """The rest is looked at all the same."""
+    """The rest is scanned all the same."""
     seen = look_into([tmp_path / "absent", put(tmp_path / "here/m.gguf").parent])
 
     assert seen.unseen == [f"{tmp_path}/absent cannot be read: No such file or directory."]

@@ -1,4 +1,4 @@
-"""Timers that ring when the test says so, in the order in which they would."""
+"""Timers that fire when the test advances the clock, in the order of their deadlines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Alarm:
 
 
 class Alarms:
-    """Stands in for `call_later`."""
+    """Replaces `call_later`."""
 
     def __init__(self) -> None:
         self.set: list[Alarm] = []
@@ -33,7 +33,7 @@ class Alarms:
         return alarm
 
     def wait(self, seconds: float) -> None:
-        """Let so much time pass, with all that rings meanwhile."""
+        """Advance the clock and fire every timer that is due."""
         until = self._now + seconds
         while due := [alarm for alarm in self.set if alarm.at <= until]:
             alarm = min(due, key=lambda alarm: alarm.at)

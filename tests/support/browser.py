@@ -1,4 +1,4 @@
-"""A real Chromium, and a page of it that writes down everything a good page never does."""
+"""A real Chromium, and a page that records errors, warnings and requests to other hosts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ document.addEventListener("securitypolicyviolation", (event) => {
 
 
 def chromium() -> str:
-    """Where Debian's Chromium is; HOTSEAT_CHROMIUM points elsewhere."""
+    """The path of Debian's Chromium, or HOTSEAT_CHROMIUM."""
     found = os.environ.get("HOTSEAT_CHROMIUM") or shutil.which("chromium")
     assert found, "chromium is missing: install Debian's package `chromium`, or set HOTSEAT_CHROMIUM"
     return found
@@ -39,7 +39,7 @@ def chromium() -> str:
 @contextmanager
 def open_browser(*options: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # As root, which CI is, Chromium's own sandbox refuses to start.
+        # As root, as in CI, Chromium's own sandbox refuses to start.
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", *options])
         try:
             yield browser
@@ -49,12 +49,12 @@ def open_browser(*options: str) -> Iterator[Browser]:
 
 @dataclass
 class Visit:
-    """One person in front of the dashboard."""
+    """One browser session on the dashboard."""
 
     page: Page
     url: str
     complaints: list[str] = field(default_factory=list)
-    """Of the page: errors, warnings, requests that left the host."""
+    """Errors and warnings of the page, and requests that left the host."""
 
     def __post_init__(self) -> None:
         self.page.set_default_timeout(15_000)
@@ -64,14 +64,14 @@ class Visit:
         self.page.on("request", lambda request: self._on_request(request.url))
 
     def go(self, page: str, query: str = "") -> Page:
-        """Open a page of the dashboard and wait until it knows the models."""
+        """Open a page of the dashboard and wait until it shows the models."""
         self.page.goto(f"{self.url}/hotseat/ui/#/{page}{query}")
         self.page.locator(".dots li").first.wait_for(state="attached")
         self.page.get_by_role("heading", level=1, name=page.capitalize()).wait_for()
         return self.page
 
     def findings(self) -> list[str]:
-        """What axe-core finds on the page as it is now, if it is serious or worse."""
+        """Findings of axe-core on the current page that are serious or worse."""
         self.page.evaluate(AXE.read_text())
         found: dict[str, Any] = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         return [

@@ -1,8 +1,8 @@
-"""A model server for large things: it answers uploads with their digest, and `GET /large` with many megabytes.
+"""A model server for large bodies: answers uploads with their digest, and `GET /large` with many megabytes.
 
     python -I -S bulk_server.py PORT
 
-A program of its own, standard library only.
+A standalone program that uses the standard library only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PIECE = 1 << 20
 LARGE = bytes(16 << 20)
-"""More than the kernel keeps for a client that does not read."""
+"""More than the kernel buffers for a client that does not read."""
 
 
 class Desk(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Clients who never stop asking, on a simulated clock: who waits how long, and how often is loaded?"""
+"""Clients in a closed loop on a simulated clock: measures waiting times and numbers of loads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pace:
 
 
 class RushHour:
-    """A closed loop: each client asks for its model again as soon as it was served."""
+    """Each client requests its model again as soon as it was served."""
 
     def __init__(self, catalog: Catalog, pace: Pace) -> None:
         self.world = World(catalog)
@@ -46,7 +46,7 @@ class RushHour:
             self._step()
 
     def _step(self) -> None:
-        """The next thing on the agenda, or the scheduler's own timer."""
+        """Process the next scheduled event, or the scheduler's own timer."""
         due = self._agenda[0][0] if self._agenda else NEVER
         if self.world.wake <= due:
             self.world.pass_time(self.world.wake - self.world.now)
@@ -56,7 +56,7 @@ class RushHour:
         self._look_around()
 
     def _look_around(self) -> None:
-        """What the scheduler has set going takes its time."""
+        """Schedule the results of the scheduler's commands."""
         for server in [*self.world.servers.values()]:
             if self._is_news((server.launch, server.life)):
                 self._follow(server)

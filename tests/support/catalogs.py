@@ -1,4 +1,4 @@
-"""Small catalogs for tests of the scheduler: what may run beside what, in one line each."""
+"""Small catalogs for tests of the scheduler, in one line each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ram(gib: float) -> dict[Place, int]:
 
 
 def sleeps(*levels: SleepLevel, ttl_s: float | None = None) -> Sleep:
-    """In one way that keeps all its memory in RAM, unless others are named."""
+    """One level that keeps all memory in RAM, unless others are named."""
     return Sleep(levels or (level("1"),), ttl_s)
 
 
@@ -36,7 +36,7 @@ def level(name: str, **known: Any) -> SleepLevel:
 
 
 def model(name: str, version: int = 1, gib: float | None = None, on: int = 0, **known: Any) -> ModelSpec:
-    """A spec; `gib` is what it takes on GPU number `on`, another `version` needs another process."""
+    """A spec that takes `gib` on GPU number `on`; another `version` needs another process."""
     recipe = LaunchRecipe(("serve", name, f"v{version}"), "http://localhost:${PORT}")
     memory = None if gib is None else {gpu(on): int(gib * GIB)}
     return ModelSpec(ModelName(name), recipe, memory=memory, **known)
@@ -55,7 +55,7 @@ def in_groups(*groups: Group, models: tuple[str | ModelSpec, ...], **policy: Any
 
 
 def in_sets(*sets: str, models: tuple[str | ModelSpec, ...], **evict_costs: int) -> Catalog:
-    """A matrix of sets, each written as names with spaces between them."""
+    """A matrix of sets, each written as names separated by spaces."""
     members = tuple(tuple(map(ModelName, each.split())) for each in sets)
     matrix = Matrix(members, {ModelName(name): cost for name, cost in evict_costs.items()})
     return Catalog({spec.name: spec for spec in map(as_spec, models)}, Groups(default=TOGETHER, matrix=matrix))
@@ -73,7 +73,7 @@ def with_budget(*models: ModelSpec, gib: float | Mapping[int, float] = 24, **pol
 
 
 def with_ram(catalog: Catalog, gib: float) -> Catalog:
-    """The same with so much host memory to count."""
+    """The same catalog with a budget for host memory."""
     return replace(catalog, budgets={**catalog.budgets, **ram(gib)})
 
 
@@ -82,5 +82,5 @@ def without(catalog: Catalog, *names: str) -> Catalog:
 
 
 def with_model(catalog: Catalog, spec: ModelSpec) -> Catalog:
-    """The catalog with this model added, or in place of its namesake."""
+    """The catalog with this model added, or in place of the one with the same name."""
     return replace(catalog, models={**catalog.models, spec.name: spec})

@@ -1,4 +1,4 @@
-"""A self-signed certificate for `localhost` and its key. Made for the tests, trusted by nobody, good for a century."""
+"""A self-signed certificate for `localhost` and its key, for tests only, valid for a century."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anything may happen, in any order: a Hypothesis state machine that plays with a World."""
+"""A Hypothesis state machine that applies random events in random order to a World."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ ORDINARY = (
     + ["end"] * 2
     + ["fall asleep", "wake"]
 )
-"""What comes first is drawn most often: without loads nothing else can happen."""
+"""Earlier entries are drawn most often: without loads nothing else can happen."""
 
 
 def pick(things: Iterable[T], number: int) -> T:
@@ -97,13 +97,13 @@ def pick(things: Iterable[T], number: int) -> T:
 
 
 class Chaos(RuleBasedStateMachine):
-    """One rule for all that may happen: Hypothesis leaves whole rules out at random, and nothing goes without loads."""
+    """One rule for all events: Hypothesis disables whole rules at random, and without loads nothing happens."""
 
     world: World
     house: Catalog
     ending: str
     troubles: frozenset[str]
-    """What may go wrong this time: where everything may, nothing lives long enough to be interesting."""
+    """The failures that this run may inject: if all were enabled, no server would live long enough."""
 
     @initialize(
         house=st.sampled_from(sorted(HOUSES)),
@@ -116,7 +116,7 @@ class Chaos(RuleBasedStateMachine):
 
     @rule(what=st.sampled_from(ORDINARY[:10] + TROUBLES + ORDINARY[10:]), which=st.integers(0, 11))
     def something_happens(self, what: str, which: int) -> None:
-        """To whom it happens is number `which` of however many there are; to nobody where there is none."""
+        """Apply the event to item number `which` of its candidates, or to nothing if there are none."""
         if what in ORDINARY:
             self._ordinary(what, which)
         elif what in self.troubles:
@@ -127,7 +127,7 @@ class Chaos(RuleBasedStateMachine):
             case "ask" | "read":
                 client = f"client {len(self.world.story) % 7}"
                 self.world.arrive(pick(self.world.catalog.models, which), reads=what == "read", client=client)
-            case "flood" if len(self.world.waiting) < PLACES:  # one at a time: each arrival looks at everybody
+            case "flood" if len(self.world.waiting) < PLACES:  # one at a time: each arrival checks all others
                 for _ in range(PLACES + 2):
                     self.world.arrive(pick(self.world.catalog.models, which), client="flood")
             case "pass time":
@@ -161,7 +161,7 @@ class Chaos(RuleBasedStateMachine):
                 self._reload(which)
 
     def _operate(self, which: int) -> None:
-        """By the names of the whole house, of which some may have been removed."""
+        """Uses the names of the first catalog, some of which may have been removed."""
         name = pick([*(server.model for server in self.world.servers.values()), *self.house.models], which // 3)
         if which % 3 == 0:
             self.world.load(name)
@@ -183,7 +183,7 @@ class Chaos(RuleBasedStateMachine):
     # The end
 
     def teardown(self) -> None:
-        """Once the world behaves, everybody is answered, and a closed house is empty."""
+        """Once failures stop, every request is answered, and after a shutdown nothing is left."""
         if not hasattr(self, "world") or not self.world.is_sound:
             return None
         if self.ending == "rest":

@@ -1,4 +1,4 @@
-"""A plain client for a proxy under test, and waiting for facts: the standard library and nothing else."""
+"""An HTTP client for a proxy under test, and `eventually`; standard library only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE_S = 30.0
 
 
 def eventually(fact: Callable[[], T], within: float = 20.0) -> T:
-    """The first truthy value of `fact`; fails when the time is up."""
+    """The first truthy value of `fact`; fails after `within` seconds."""
     until = time.monotonic() + within
     while not (value := fact()):
         if time.monotonic() > until:
@@ -36,13 +36,13 @@ class Answer:
         return json.loads(self.body)
 
     def text(self) -> str:
-        """What the model said in a chat."""
+        """The model's answer in a chat."""
         return str(self.json()["choices"][0]["message"]["content"])
 
 
 @dataclass(slots=True)
 class Stream:
-    """A streamed answer; iterating reads the data of its events as they come."""
+    """A streamed answer; iterating reads the data of its events as they arrive."""
 
     response: http.client.HTTPResponse
     connection: http.client.HTTPConnection
@@ -60,7 +60,7 @@ class Stream:
         return self
 
     def read(self) -> Self:
-        """To its end, whatever that is."""
+        """Read to the end, whether clean or not."""
         try:
             for _ in self:
                 pass
@@ -80,7 +80,7 @@ class Stream:
 
 
 def chat_body(model: str, max_tokens: int, **fields: object) -> dict[str, Any]:
-    """A chat with one certain answer per model."""
+    """A chat with one deterministic answer per model."""
     messages = [{"role": "user", "content": "hello"}]
     return {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0, **fields}
 

@@ -1,4 +1,4 @@
-"""Somebody who types commands, and what is said to them."""
+"""Runs command lines and captures their output."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Said:
 
 
 class Typed(Protocol):
-    """Type a command line; returns what it said when it has ended."""
+    """Run a command line; returns its output when it has ended."""
 
     def __call__(self, *words: str) -> Said: ...
 
 
 @dataclass(frozen=True)
 class Desk:
-    """A served house and somebody who types commands at it."""
+    """A running server and a command line for it."""
 
     house: Management
     url: str
@@ -40,7 +40,7 @@ class Desk:
 
 
 def completed(words: str, url: str) -> str:
-    """What the shell is told of the word that is being typed."""
+    """The shell completions of the word being typed."""
     env = {**os.environ, "_HOTSEAT_COMPLETE": "complete_bash", "HOTSEAT_URL": url}
     env |= {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     return subprocess.run([PROGRAM], env=env, capture_output=True, text=True).stdout

@@ -1,4 +1,4 @@
-"""Configuration files that are written and read in one breath."""
+"""Writes configuration files and reads them at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Desk:
-    """Writes files side by side and reads them as one configuration. Complaints come back as texts."""
+    """Writes files into one folder and reads them as one configuration. Errors and warnings are returned as texts."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -35,5 +35,5 @@ class Desk:
         return list(map(str, refused.value.complaints))
 
     def warnings(self, text: str, *, lenient: bool = False) -> list[str]:
-        """The complaints about a file that loads all the same."""
+        """The warnings about a file that loads."""
         return list(map(str, self.load(text, lenient=lenient).complaints))

@@ -1,4 +1,4 @@
-"""Requests that two parsers could read in two ways, or that ask for what nobody may have, and their answers."""
+"""Ambiguous or forbidden requests, and the answers they must get."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Case:
     said: bytes
     status: int
     is_lost: bool = True
-    """Nobody knows where this request ends, or it is too far away: the connection must close."""
+    """The end of this request is unknown or too far away: the connection must close."""
 
 
 def with_length(*lines: bytes, body: bytes = b"hello") -> bytes:

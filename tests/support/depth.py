@@ -1,4 +1,4 @@
-"""How much a test may take: little in every run, and as much as it likes in `just deep`."""
+"""The size of generated tests: small in every run, large in `just deep`."""
 
 from __future__ import annotations
 

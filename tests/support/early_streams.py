@@ -1,4 +1,4 @@
-"""A house in which whoever waits for its stream is told why, and a client that reads what it is told."""
+"""A relay that streams the reason for waiting, and a client that reads it."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ class WaitingRoom:
     alarms: Alarms
 
     async def enter(self, request: bytes = b"", *, receive_buffer: int | None = None) -> Wire:
-        """A client whose request stands in line for the slow model."""
+        """A client whose request is queued for the slow model."""
         client = await self.house.client(receive_buffer=receive_buffer)
         await client.send(request or ask())
         await come_true(lambda: self.house.waiting() == 1)
         return client
 
     async def told(self, request: bytes = b"", *, receive_buffer: int | None = None) -> tuple[Wire, bytes]:
-        """A client whose answer has just begun without the model, and the head of that answer."""
+        """A client whose response has begun before the model is ready, and the head of that response."""
         client = await self.enter(request, receive_buffer=receive_buffer)
         self.alarms.wait(GRACE_S)
         return client, await client.read_until(b"\r\n\r\n")
 
     async def loaded(self) -> Call:
-        """The model is ready and has been asked."""
+        """The model is ready and has received the request."""
         self.house.hands.become_ready("slow")
         return await self.house.upstreams["slow"].call()
 
     def status(self) -> int:
-        """What was written down about the only request."""
+        """The recorded status of the only request."""
         (entry,) = self.house.notebook.entries
         return entry.status
 
 
 def waiting_room(house: RelayHouse) -> WaitingRoom:
     alarms = Alarms()
-    house.relay.later = alarms.later  # type: ignore[assignment]  # an Alarm can be cancelled, and nobody asks for more
+    house.relay.later = alarms.later  # type: ignore[assignment]  # an Alarm can be cancelled, which is all that is needed
     return WaitingRoom(house, alarms)
 
 
@@ -79,7 +79,7 @@ async def pieces_to_the_end(client: Wire) -> bytes:
 
 
 async def cut_off(client: Wire) -> bytes:
-    """All chunks of an answer that has no last one, and is over."""
+    """All chunks of a response that ends without a last one."""
     assert await client.end() is End.CLOSED
     data = b""
     while client.unread:
@@ -89,12 +89,12 @@ async def cut_off(client: Wire) -> bytes:
 
 
 def without_comments(data: bytes) -> bytes:
-    """What an SDK makes of it."""
+    """The data as an SDK sees it."""
     return re.sub(rb"(?m)^:.*\n\n", b"", data)
 
 
 async def silent(client: Wire) -> bool:
-    """Has the client been sent nothing?"""
+    """Whether the client has received nothing."""
     await turns()
     try:
         return not client.sock.recv(1)

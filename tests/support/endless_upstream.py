@@ -1,4 +1,4 @@
-"""An upstream that never runs dry."""
+"""An upstream that sends without end."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 PIECE = b"10000\r\n" + b"x" * 65536 + b"\r\n"
 MOST_IN_BETWEEN = 8 << 20
-"""In all the buffers of the kernel and of the relay, generously."""
+"""An upper bound of all buffers of the kernel and of the relay."""
 
 
 class Fountain:
-    """An upstream that sends as much as is taken from it."""
+    """Sends as much as the relay accepts."""
 
     def __init__(self, line: Line) -> None:
         self.line = line
@@ -29,7 +29,7 @@ class Fountain:
             self.sent += len(PIECE)
 
     async def stands_still(self) -> None:
-        """Return when nothing was taken for some turns of the loop."""
+        """Return when nothing was accepted for some iterations of the loop."""
         seen, quiet = -1, 0
         async with asyncio.timeout(10):
             while quiet < 50:

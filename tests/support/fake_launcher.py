@@ -1,4 +1,4 @@
-"""Hands that start nothing: each model does what the test says, when it says it."""
+"""A launcher that starts no processes: each model does what the test says."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def catalog(*specs: ModelSpec) -> Catalog:
 
 
 class Puppets:
-    """Models become ready at once, except the slow, which wait for `become_ready`, and the broken, which fail."""
+    """Models become ready at once, except slow ones, which wait for `become_ready`, and broken ones, which fail."""
 
     def __init__(self, slow: tuple[str, ...] = (), broken: tuple[str, ...] = ()) -> None:
         self.slow = slow
         self.broken = broken
         self.output: tuple[str, ...] = ()
-        """What the servers of broken models write."""
+        """The output of broken models' servers."""
         self.slots: dict[str, int] = {}
-        """What a model's server says about its slots; nothing where it is not named."""
+        """The slots that a model's server reports; a model that is missing reports none."""
         self.read_ahead_of: list[str] = []
         """Models whose files are being read ahead."""
         self.asleep: list[str] = []
@@ -70,7 +70,7 @@ class Puppets:
 
     @property
     def alive(self) -> list[str]:
-        """Models whose server was started, and has not ended."""
+        """Models whose server was started and has not ended."""
         return [model for model, gone in self._gone.items() if not gone.done()]
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
@@ -109,7 +109,7 @@ class Puppets:
         return UpstreamAwake(command.model, command.launch)
 
     async def read_ahead(self, command: ReadAhead) -> None:
-        """There is always more to read."""
+        """Never finishes."""
         self.read_ahead_of.append(command.model)
         try:
             await asyncio.get_running_loop().create_future()
@@ -123,7 +123,7 @@ class Puppets:
 
 
 async def come_true(fact: Callable[[], object], within: float = 15.0) -> None:
-    """Return when `fact` holds; fail when the time is up."""
+    """Return when `fact` holds; fails after `within` seconds."""
     async with asyncio.timeout(within):
         while not fact():
             await asyncio.sleep(0.002)

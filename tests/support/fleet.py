@@ -1,4 +1,4 @@
-"""A fleet in few words: hosts, what is on them, and a roster that is told so."""
+"""Short constructors for host records and a roster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GPU = DeviceName("gpu0")
 ALICE = ClientId("alice")
 QWEN, LLAMA, GEMMA = map(ModelName, ("qwen", "llama", "gemma"))
 MENU = "menu"
-"""The digest of the catalog that all hosts have unless told otherwise."""
+"""The digest of the catalog that all hosts have by default."""
 
 
 def there(model: str, phase: str = "ready", gib: int = 8, **more: Any) -> Residence:
@@ -29,7 +29,7 @@ def there(model: str, phase: str = "ready", gib: int = 8, **more: Any) -> Reside
 
 
 def host(name: str, *residents: Residence, gib: int | None = 24, **more: Any) -> HostRecord:
-    """With one device of so many GiB, as full as its residents make it; None: without any."""
+    """A host with one device of `gib` GiB, used by its residents; None: without devices."""
     taken = sum(residence.memory[GPU] for residence in residents if residence.phase != "cold")
     devices = {} if gib is None else {GPU: Room(gib * GIB, gib * GIB - taken)}
     facts = {"address": f"http://{name}:8080", "boot": "1", "catalog": MENU, "devices": devices, **more}
@@ -46,7 +46,7 @@ def menu(*names: str, **offers: Offer) -> CatalogRecord:
 
 @dataclass
 class Heard:
-    """A roster and the store's pen: each write has a higher revision than the one before."""
+    """A roster with a store: each write has a higher revision than the one before."""
 
     me: str = "here"
     now: Instant = 100.0

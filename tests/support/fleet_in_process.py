@@ -1,4 +1,4 @@
-"""A fleet in one process: hosts with their own dispatchers and puppets, around one board."""
+"""A fleet in one process: hosts with their own dispatchers and fake launchers, and one in-process store."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Host:
         return [model.name for model in self.dispatcher.view().running()]
 
     def phases_seen(self, host: str) -> dict[str, str]:
-        """What is on a host, as this one knows."""
+        """The phases on a host, as this one knows them."""
         [seen] = [each for each in self.desk.view().hosts if each.name == host]
         return {resident.model: resident.phase for resident in seen.residents}
 
@@ -64,12 +64,12 @@ class Company:
         return self.hosts[name]
 
     async def until_met(self) -> None:
-        """Each knows of all."""
+        """Return when each host knows all others."""
         await come_true(lambda: all(len(host.desk.view().hosts) == len(self.hosts) for host in self.hosts.values()))
 
 
 class Errand:
-    """An envoy without sockets: it goes to the other dispatchers itself."""
+    """A fleet client without sockets: it calls the other dispatchers directly."""
 
     def __init__(self, company: Company) -> None:
         self._company = company
@@ -100,7 +100,7 @@ async def company(
     address: Callable[[str], str] = "http://{}".format,
     has_no_sockets: bool = True,
 ) -> AsyncIterator[Company]:
-    """Inside the block they are a fleet and know each other."""
+    """Inside the block the hosts are a fleet and know each other."""
     together = Company(Board(clock=asyncio.get_running_loop().time))
     envoy = Errand(together) if has_no_sockets else None
     async with AsyncExitStack() as stack:

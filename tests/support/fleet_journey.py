@@ -1,4 +1,4 @@
-"""Real hosts of a fleet on one machine: NATS servers, hotseats and llama-servers as processes of their own."""
+"""A real fleet on one machine: NATS servers, hotseats and llama-servers as separate processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nats_cluster(folder: Path, count: int = 3) -> Iterator[list[NatsServer]]:
 
 
 class Hosts:
-    """Hosts by name; those that are still there at the end are stopped and looked over."""
+    """Hosts by name; those that still run at the end are stopped and checked."""
 
     def __init__(self, folder: Path, nats: list[NatsServer], stack: ExitStack) -> None:
         self._folder = folder
@@ -53,13 +53,13 @@ class Hosts:
         return self.by_name[name]
 
     def until_together(self) -> None:
-        """Return when each host knows of all others' models and each answers for them."""
+        """Return when each host knows all others' models and answers for them."""
         everything = {name for host in self.by_name.values() for name in names_at(host)}
         eventually(lambda: all(names_at(host) >= everything for host in self.by_name.values()), within=TOGETHER_S)
         eventually(lambda: all("in the fleet" in host.log() for host in self.by_name.values()), within=TOGETHER_S)
 
     def running(self) -> dict[str, list[str]]:
-        """What runs where."""
+        """The running models of each host."""
         return {name: sorted(host.running()) for name, host in self.by_name.items()}
 
 
@@ -69,7 +69,7 @@ def names_at(host: Hotseat) -> set[str]:
 
 @contextmanager
 def fleet_of(folder: Path, *names: str, models: Mapping[str, Any], nats: int = 3, **keys: Any) -> Iterator[Hosts]:
-    """Hosts with the same models, who know of each other."""
+    """Hosts with the same models, in one fleet."""
     with ExitStack() as stack:
         servers = stack.enter_context(nats_cluster(folder / "nats", nats))
         hosts = Hosts(folder, servers, stack)

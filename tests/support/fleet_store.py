@@ -1,4 +1,4 @@
-"""A store whose every answer waits until somebody lets it happen: any interleaving can be played by hand."""
+"""A store whose calls complete only when the test lets them, so that any interleaving can be tested."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Result = TypeVar("Result")
 
 @coroutine
 def turn() -> Generator[None, None, None]:
-    """Until whoever plays lets it go on."""
+    """Suspend until the test continues this coroutine."""
     yield
 
 
 @dataclass
 class SteppedStore:
-    """Revisions and conflicts as the port promises them; each call happens at one moment, after one turn."""
+    """Revisions and conflicts as the interface promises; each call takes effect at one moment, after one turn."""
 
     is_connected: bool = True
     there: dict[tuple[Bucket, str], Written] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class SteppedStore:
 
 
 class Player:
-    """One coroutine that goes on when told to."""
+    """A coroutine that advances only in `step`."""
 
     def __init__(self, doing: Coroutine[Any, Any, Result]) -> None:
         self._doing = doing
@@ -85,7 +85,7 @@ class Player:
         self.step()
 
     def step(self) -> None:
-        """Let the next thing happen."""
+        """Advance to the next call of the store."""
         try:
             self._doing.send(None)
         except StopIteration as end:
@@ -93,7 +93,7 @@ class Player:
 
 
 def played(doing: Coroutine[Any, Any, Result]) -> Result:
-    """From its beginning to its end, undisturbed."""
+    """Run the coroutine to its end without interleaving."""
     player = Player(doing)
     while not player.is_done:
         player.step()

@@ -1,4 +1,4 @@
-"""Both engines of the fleet's store behind one face, so that the same promises can be asked of both."""
+"""Both implementations of the fleet's store behind one interface, so that the same tests run on both."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PATIENCE_S = 30.0
 
 class Engine(Protocol):
     async def store(self) -> Store:
-        """One more host's way to the same buckets."""
+        """Another host's connection to the same buckets."""
         ...
 
     async def interrupt(self) -> None:
-        """Cut everybody off, and let them in again."""
+        """Disconnect all clients, and let them reconnect."""
         ...
 
 
@@ -89,10 +89,10 @@ async def engine_called(name: str, folder: Path) -> AsyncIterator[Engine]:
 
 
 class Watching:
-    """What a watcher heard so far; used as a context, so that no watch is left behind."""
+    """The changes a watcher has received; a context manager, so that no watch is leaked."""
 
     def __init__(self, store: Store, bucket: Bucket) -> None:
-        self._changes: AsyncGenerator[Change, None] = store.watch(bucket)  # type: ignore[assignment]  # both engines' are generators
+        self._changes: AsyncGenerator[Change, None] = store.watch(bucket)  # type: ignore[assignment]  # both stores' are generators
 
     async def __aenter__(self) -> Watching:
         return self
@@ -105,7 +105,7 @@ class Watching:
             return await anext(self._changes)
 
     async def until(self, kind: type[Change]) -> list[Change]:
-        """Everything up to the first of this kind, which comes last."""
+        """Everything up to and including the first change of this kind."""
         heard = [await self.next()]
         while not isinstance(heard[-1], kind):
             heard.append(await self.next())

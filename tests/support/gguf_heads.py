@@ -1,4 +1,4 @@
-"""GGUF heads for tests: whole ones by the gguf package, and hostile ones by hand."""
+"""GGUF heads for tests: valid ones from the gguf package, and hostile ones assembled by hand."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ TENSORS = (
 
 
 def head(**more: Value) -> Head:
-    """A model of four layers, whose further keys are written with two underscores for a dot."""
+    """A model of four layers; in the names of further keys two underscores stand for a dot."""
     return Head({**KEYS, **{f"llama.{key.replace('__', '.')}": value for key, value in more.items()}}, TENSORS)
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Files that a test puts there."""
+    """In-memory model files of a test."""
 
     heads: Mapping[str, Head] = field(default_factory=lambda: {"m.gguf": head()})
     folders: Mapping[str, Checkpoint] = field(default_factory=dict)
@@ -77,6 +77,6 @@ def tensor(name: str, shape: tuple[int, ...], kind: int, offset: int) -> bytes:
 
 
 def gguf_bytes(keys: list[bytes], tensors: list[bytes], data: int = 0, version: int = 3) -> bytes:
-    """A file with these entries and so many bytes of zeros behind them."""
+    """A file with these entries, followed by so many zero bytes."""
     start = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)) + b"".join([*keys, *tensors])
     return start + bytes(-len(start) % 32 + data)

@@ -1,4 +1,4 @@
-"""What a host of a fleet says of a request that it passes on, with a proof that holds for this request alone."""
+"""The headers that a fleet host adds to a forwarded request, signed for this request alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def passed_on(
     secrets: Sequence[str] = (SECRET,),
     clock: Callable[[], float] = time.time,
 ) -> tuple[str, ...]:
-    """Lines of a head."""
+    """Header lines."""
     said = said_by(*(part.encode("latin-1") for part in (sender, method, target, model or "", client, role)))
     proof = Signer(FleetSecret(secrets), clock).proof(HostName(to), said)
     named = () if model is None else (f"Hotseat-Model: {model}",)

@@ -1,4 +1,4 @@
-"""A web server on another port that serves one hostile page, and the page: it tries whatever a page can try."""
+"""A web server on another port, and a hostile page that attempts every kind of access to hotseat."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ window.outcome = Promise.allSettled(attempts).then(() => readable);
 
 
 def lure(base: str) -> str:
-    """The hostile page, aimed at hotseat's address; an empty base is the page's own address."""
+    """The hostile page with hotseat's address; an empty base is the page's own address."""
     return PAGE.replace("%(base)s", base)
 
 
@@ -100,7 +100,7 @@ class Site:
 
 @contextmanager
 def serving(page: str = "") -> Iterator[Site]:
-    """A web server that answers everything with the page that its site has at that time."""
+    """A web server that answers every request with the current page of its site."""
     site = Site(page)
 
     class Lure(BaseHTTPRequestHandler):
@@ -112,7 +112,7 @@ def serving(page: str = "") -> Iterator[Site]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in the base class
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Lure) as server:

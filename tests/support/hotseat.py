@@ -1,4 +1,4 @@
-"""The installed `hotseat` command as a process of its own."""
+"""Runs the installed `hotseat` command as a process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROGRAM = Path(sys.executable).with_name("hotseat")
 MARK = "HOTSEAT_TEST_RUN"
-"""An environment variable that every process of one run inherits, so that none of them can hide."""
+"""An environment variable that every process of one run inherits, so that all of them can be found."""
 
 
 class Hotseat:
@@ -38,7 +38,7 @@ class Hotseat:
         port: int | None = None,
         output: int | None = None,
     ) -> None:
-        """`output` takes what it writes, to both of its outputs; `log` reads it where there is none."""
+        """`output` receives stdout and stderr; `log` reads them if it is None."""
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.config = config if isinstance(config, Path) else folder / "config.yaml"
@@ -74,13 +74,13 @@ class Hotseat:
         self.config.write_text(yaml.safe_dump(dict(config), sort_keys=False, width=10_000))
 
     def terminate(self) -> int:
-        """Ask it to stop and give its exit code."""
+        """Stop it and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=PATIENCE_S)
 
     def processes(self, name: str = "") -> list[int]:
-        """Every process of this run whose command line contains `name`, however it got away from its parents."""
+        """Every process of this run whose command line contains `name`, whatever its parent is now."""
         return [pid for pid in all_pids() if self._mark in environment(pid) and name in command_line(pid)]
 
     def upstreams(self) -> list[int]:
@@ -90,7 +90,7 @@ class Hotseat:
         return self._log.read_text(errors="replace")
 
     def cli(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Run another command of the installed program against this one."""
+        """Run another command of the installed program against this server."""
         environment = {**self._environment, "HOTSEAT_URL": self.url, "NO_COLOR": "1", "COLUMNS": "160", **environ}
         return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
 
@@ -113,7 +113,7 @@ class Hotseat:
         return Stream(send(connection, "POST", "/v1/chat/completions", body, {}), connection)
 
     def load(self, model: str) -> int:
-        """Load a model, as the ground a journey starts from; gives its pid."""
+        """Load a model and return its pid."""
         answer = self.call("GET", f"/upstream/{model}/load")
         assert answer.status == 200, answer
         return int(self.health()[model]["pid"])

@@ -1,6 +1,6 @@
-"""The real llama-server and the tiny models: where they are and how a model of them is configured.
+"""Locates the real llama-server and the tiny models, and configures models with them.
 
-`just llama` puts both into .cache; HOTSEAT_LLAMA_SERVER and HOTSEAT_MODELS point elsewhere.
+`just llama` puts both into .cache; HOTSEAT_LLAMA_SERVER and HOTSEAT_MODELS override that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EMBEDDINGS = "--embeddings --pooling mean"
 
 
 def llama(weights: str = "alpha", options: str = "", **settings: object) -> dict[str, Any]:
-    """The configuration of one model that llama-server answers for."""
+    """The configuration of a model served by llama-server."""
     return {"cmd": command(weights, "${PORT}", options), **settings}
 
 
@@ -32,7 +32,7 @@ def model_file(weights: str) -> Path:
 
 
 def present(path: Path) -> Path:
-    """The path, or a failure that says how to get it: a journey that cannot be made is not a journey passed."""
+    """The path, or a failure that says how to get it: a test that cannot run must not pass."""
     if path.exists():
         return path
     recipe = "just llama --big" if path.stem == "big" else "just llama"

@@ -1,4 +1,4 @@
-"""Made-up machines: trees of small files as Linux shows them, and memory that is as large as it says."""
+"""Fake machines: trees of small files as in /proc and /sys, and devices of a given size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A_CONTAINERS = "pid:[4026532574]"
 
 @dataclass
 class Pool:
-    """A device that has what it is told to have."""
+    """A device with a given reading."""
 
     total: int = 64 * GiB
     free: int = 48 * GiB
@@ -62,7 +62,7 @@ def add_card(
 
 
 def open_client(proc: Path, pid: int, fd: int, slot: str, client: int, figures: str) -> None:
-    """A descriptor on a card, with what the kernel tells of it."""
+    """A descriptor on a card, with the kernel's fdinfo."""
     link(proc / f"{pid}/fd/{fd}", "/dev/dri/renderD128")
     head = f"pos:\t0\nflags:\t02100002\nmnt_id:\t27\ndrm-driver:\tamdgpu\ndrm-client-id:\t{client}\ndrm-pdev:\t{slot}\n"
     write(proc / f"{pid}/fdinfo/{fd}", head + figures)

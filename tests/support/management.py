@@ -1,4 +1,4 @@
-"""The management application as it runs in production: on uvicorn, over a real dispatcher."""
+"""The management application as in production: on uvicorn, over a real dispatcher."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Papers:
             reader.put_nowait(line)
 
     def end(self, model: str) -> None:
-        """Nothing will be written any more: readers go home."""
+        """End the readers: nothing more will be written."""
         for reader in self._readers[model]:
             reader.put_nowait(None)
 
@@ -62,7 +62,7 @@ class Papers:
         return len(self._readers.get(model, []))
 
     def models(self) -> Iterable[ModelName]:
-        return [*self.lines]  # type: ignore[list-item]  # tests name models in plain text
+        return [*self.lines]  # type: ignore[list-item]  # tests use plain strings as model names
 
     def tail(self, model: ModelName, lines: int) -> list[str]:
         return self.lines.get(model, [])[-lines:] if lines else []
@@ -79,7 +79,7 @@ class Papers:
 
 @dataclass
 class Management:
-    """Everything a test needs to hold: the parts of the house and a client that speaks to it."""
+    """The parts of the application and a client for it."""
 
     dispatcher: Dispatcher
     journal: Journal
@@ -106,14 +106,14 @@ class Management:
 
     @asynccontextmanager
     async def feed(self, path: str, **options: Any) -> AsyncIterator[AsyncIterator[str]]:
-        """The lines of a stream, which is left at the end of the block."""
+        """The lines of a stream, which is closed at the end of the block."""
         async with self.client.stream("GET", path, timeout=5, **options) as response:
             yield response.aiter_lines()
 
 
 @asynccontextmanager
 async def management(socket: Path, catalog: Catalog, puppets: Puppets | None = None) -> AsyncIterator[Management]:
-    """A house with these models, served on a unix socket; everything is gone when the block ends."""
+    """An application with these models, served on a unix socket; everything is stopped when the block ends."""
     transport = httpx2.AsyncHTTPTransport(uds=str(socket))
     async with httpx2.AsyncClient(transport=transport, base_url="http://hotseat", timeout=5) as client:
         house = furnished(catalog, puppets or Puppets(), client, socket.parent)
@@ -130,7 +130,7 @@ def furnished(catalog: Catalog, puppets: Puppets, client: httpx2.AsyncClient, fo
 def around(
     dispatcher: Dispatcher, journal: Journal, puppets: Puppets, client: httpx2.AsyncClient, folder: Path
 ) -> Management:
-    """A house around a dispatcher that is there already."""
+    """An application around an existing dispatcher."""
     metrics = Metrics(dispatcher.view, Lag().worst_since_asked)
     journal.listen(metrics.watch)
     activity = Activity(metrics)
@@ -168,9 +168,9 @@ def application(house: Management) -> FastAPI:
 
 @asynccontextmanager
 async def served(app: FastAPI, **where: Any) -> AsyncIterator[int]:
-    """Inside the block the application answers; the value is its port, where it has one."""
+    """Inside the block the application answers; the value is its port, if it has one."""
     server = uvicorn.Server(uvicorn.Config(app, **where, log_config=None, lifespan="off"))
-    serving = Tasks().start(server._serve(), "uvicorn")  # serve() would take the test runner's signals
+    serving = Tasks().start(server._serve(), "uvicorn")  # serve() would replace the test runner's signal handlers
     try:
         await come_true(lambda: server.started)
         name = server.servers[0].sockets[0].getsockname()

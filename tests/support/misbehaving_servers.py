@@ -1,8 +1,8 @@
-"""The cast: small servers that misbehave in one way each. A program of its own, standard library only.
+"""Small servers that misbehave in one way each. A standalone program that uses the standard library only.
 
-    python -I -S cast.py ROLE PORT [ARGUMENT…]
+    python -I -S misbehaving_servers.py ROLE PORT [ARGUMENT…]
 
-`never_ready 8080` plays that role on that port. What a test must know, such as a grandchild's pid, is printed.
+`never_ready 8080` runs that role on that port. Prints what a test must know, such as a grandchild's pid.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def dutiful(port: str) -> None:
 
 
 def tells_its_slots(port: str) -> None:
-    """As llama-server does, where it is asked for them."""
+    """As llama-server does at /props."""
     body = b'{"total_slots": 3}'
     told = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     listener = listen(port)
@@ -94,7 +94,7 @@ def never_ready(port: str) -> None:
 
 
 def maps_half(port: str, file: str) -> None:
-    """Takes in half of a file, as a server that maps its weights does."""
+    """Reads half of a file, as a server that maps its weights does."""
     size = os.path.getsize(file)
     with open(file, "rb") as weights, mmap.mmap(weights.fileno(), 0, prot=mmap.PROT_READ) as mapped:
         say("took in", sum(mapped[at] for at in range(0, size // 2, mmap.PAGESIZE)))
@@ -111,7 +111,7 @@ def hangs_health(port: str) -> None:
 
 
 def computes_when_asked(port: str) -> None:
-    """With its only thread, so that nobody else is answered."""
+    """On its only thread, so that no other request is answered."""
 
     def answer(line: bytes) -> bytes:
         if b"/compute" in line:
@@ -128,7 +128,7 @@ def talks_nonsense(port: str) -> None:
 
 
 def hangs_health_once(port: str) -> None:
-    """Leaves the first question without an answer, as a server that starts in two steps does."""
+    """Does not answer the first health check, as a server that starts in two steps does."""
     questions = iter([b""])
     serve(listen(port), lambda _: next(questions, HEALTHY))
 
@@ -167,7 +167,7 @@ def speaks_tls(port: str, certificate: str) -> None:
                 connection, _ = listener.accept()
                 connection.recv(65536)
                 connection.sendall(HEALTHY)
-            except OSError:  # they did not like our certificate
+            except OSError:  # the client rejected our certificate
                 continue
 
 
@@ -182,7 +182,7 @@ def dies_by_signal(port: str, number: str) -> None:
 
 
 def dies_mid_stream(port: str) -> None:
-    """Healthy until it is asked for anything else: then it begins to answer and dies."""
+    """Healthy until any other request: then it begins to answer and dies."""
     listener = listen(port)
     while True:
         connection, _ = listener.accept()
@@ -257,7 +257,7 @@ def prints_its_arguments(port: str, *words: str) -> None:
     be_healthy(port)
 
 
-# What a `cmdStop` may be: the port is the pid to stop
+# Variants of `cmdStop`: the port is the pid to stop
 
 
 def stop_politely(pid: str, note: str) -> None:

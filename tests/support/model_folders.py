@@ -1,4 +1,4 @@
-"""Folders with models in them, as other programs leave them."""
+"""Folders with models, as other programs leave them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEDIA = "application/vnd.ollama.image."
 
 
 def model_bytes(architecture: str = "llama", words: int = 64, rows: int = 64, **more: int | str) -> bytes:
-    """A small whole GGUF file; two underscores in the name of a further key are a dot."""
+    """A small complete GGUF file; in the names of further keys two underscores stand for a dot."""
     sizes = {"block_count": 1, "context_length": 65536, "embedding_length": 64, "feed_forward_length": 64}
     keys = [said("general.architecture", architecture)]
     keys += [number(f"{architecture}.{key}", value) for key, value in sizes.items()]

@@ -1,4 +1,4 @@
-"""Names that stand for several addresses of this machine, and what may wait for a caller there."""
+"""Host names with several addresses of this machine, and listeners that accept or hang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST, SECOND = "127.0.0.2", "127.0.0.1"
 
 
 async def two(host: str, port: int) -> list[Place]:
-    """A resolver to whom every name has both addresses, in this order."""
+    """A resolver that returns both addresses for every name, in this order."""
     return [Place(socket.AF_INET, (FIRST, port)), Place(socket.AF_INET, (SECOND, port))]
 
 
@@ -30,7 +30,7 @@ def listener(host: str, port: int = 0) -> Iterator[socket.socket]:
 
 @contextmanager
 def black_hole(host: str, port: int = 0) -> Iterator[int]:
-    """A port on which connecting takes for ever, because the kernel's backlog is full."""
+    """A port on which connecting never completes, because the kernel's backlog is full."""
     with socket.create_server((host, port or free_port()), backlog=0) as sock, socket.socket() as blocker:
         blocker.setblocking(False)
         blocker.connect_ex(sock.getsockname())
@@ -42,7 +42,7 @@ def port_of(sock: socket.socket) -> int:
 
 
 def has_caller(sock: socket.socket) -> bool:
-    """Takes the next one who called, if there is one."""
+    """Accepts the next connection, if there is one."""
     try:
         sock.accept()[0].close()
     except BlockingIOError:
@@ -51,7 +51,7 @@ def has_caller(sock: socket.socket) -> bool:
 
 
 def standing_for(*hosts: str) -> Callable[..., list[Any]]:
-    """A look-up to which every name stands for these addresses."""
+    """A resolver that returns these addresses for every name."""
 
     def look_up(_: str, *rest: Any, **known: Any) -> list[Any]:
         return [found for host in hosts for found in socket.getaddrinfo(host, *rest, **known)]

@@ -1,4 +1,4 @@
-"""Real NATS servers on the loopback, alone or as a cluster of three, with JetStream in a folder of their own."""
+"""Real NATS servers on the loopback interface, alone or as a cluster of three, each with its own JetStream folder."""
 
 from __future__ import annotations
 
@@ -66,21 +66,21 @@ class NatsServer:
         return config
 
     def reconfigure(self, more: str) -> None:
-        """Read another configuration while it runs."""
+        """Reload with another configuration."""
         assert self._process is not None
         self._more = more
         self._write_config()
         self._process.send_signal(signal.SIGHUP)
 
     def kill(self) -> None:
-        """As the kernel does it: without a word to anybody."""
+        """With SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     async def until_healthy(self) -> None:
-        """It answers, and its JetStream knows of a leader."""
+        """Return when it answers and its JetStream has a leader."""
         async with asyncio.timeout(PATIENCE_S):
             while not await asyncio.to_thread(self._is_healthy):
                 assert self._process is not None
@@ -94,7 +94,7 @@ class NatsServer:
             return False
 
     def told(self, page: str) -> Any:
-        """What it says of itself at its monitoring port."""
+        """A page of its monitoring port."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._monitor}/{page}", timeout=2) as answer:
             return json.load(answer)
 
@@ -105,7 +105,7 @@ async def nats_servers(
 ) -> AsyncIterator[list[NatsServer]]:
     """`more` is added to the configuration of each, `storage` to that of its JetStream.
 
-    Unless they `advertise`, clients stay on the ways that they were told.
+    Unless they `advertise`, clients use only the addresses they were given.
     """
     servers = [NatsServer(folder, f"nats{n}", more, storage) for n in range(count)]
     if count > 1:

@@ -1,4 +1,4 @@
-"""A NATS server whose users show signed papers: an operator, two accounts and a user, made for one test."""
+"""A NATS server with JWT authentication: an operator, two accounts and a user, made for one test."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""NVIDIA's driver as data: a stand-in for libnvidia-ml.so at its C surface, below the real bindings.
+"""A fake libnvidia-ml.so at its C interface, below the real bindings.
 
-What it answers is written from NVML's header and from what owners report of their machines; it was not recorded from a
-card. The bindings (pynvml) are the real ones, so their structures, versions and error classes are in the test.
+Its answers follow NVML's header and what owners report of their machines; they were not recorded from a card. The
+bindings (pynvml) are real, so the tests cover their structures, versions and error classes.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Gpu:
     slices: dict[int, Gpu] = field(default_factory=dict)
     """By number: MIG is on."""
     error: int = SUCCESS
-    """What every question about it is answered with."""
+    """The result of every call about this card."""
 
 
 class Driver:
-    """Looks like the loaded library: what is asked of it by name is what it exports."""
+    """Replaces the loaded library: its attributes are the exported functions."""
 
     def __init__(self, *gpus: Gpu, lacks: tuple[str, ...] = (), starts: int = SUCCESS) -> None:
         self._gpus, self._lacks, self._starts = gpus, lacks, starts
@@ -122,7 +122,7 @@ class Driver:
 
 
 def write_list(processes: dict[int, int], count: Any, listed: Any) -> int:
-    """NVML's way to hand out a list: too small a place is told, together with the size that is needed."""
+    """NVML's convention for lists: too small a buffer is an error that returns the required size."""
     room, count._obj.value = count._obj.value, len(processes)
     if room < len(processes):
         return TOO_SMALL

@@ -1,10 +1,10 @@
-"""Somebody who follows a page: pastes its commands, writes its files, and compares what is said with what is shown.
+"""Follows a documentation page: runs its commands, writes its files, and compares the output with what is shown.
 
 Blocks of a page, in its order:
-- `sh` is pasted as a whole; a block that ends with `hotseat serve` or `nats-server` goes on beside the others.
-- `console` has commands after `$ `, each followed by what it prints; … stands for anything in a line, or for lines.
+- `sh` runs as a whole; a block that ends with `hotseat serve` or `nats-server` keeps running.
+- `console` has commands after `$ `, each followed by its output; … stands for anything in a line, or for lines.
 - Any block after the comment `<!-- file: NAME -->` is written to that file.
-- A block after `<!-- not run: REASON -->` is left out.
+- A block after `<!-- not run: REASON -->` is skipped.
 `<!-- models: small large -->` puts small.gguf and large.gguf into the reader's ~/models. Only ports and the number of
 words differ from what a person would see.
 """
@@ -49,7 +49,7 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def can_be_followed(page: str) -> bool:
-    """Whether a page has commands that are run."""
+    """Whether a page has commands to run."""
     return any(block.kind in SHELL and block.mark != "not run" for block in blocks_of(page))
 
 
@@ -91,11 +91,11 @@ class Reader:
         target.write_text(self._with_port(text))
 
     def paste(self, command: str) -> str:
-        """Run it and give what it prints; servers go on beside."""
+        """Run it and return its output; servers keep running."""
         *before, last = command.strip().split("\n")
         if last.startswith(SERVERS):
             return self._serve("\n".join([*before, f"exec {self._with_port(last)}"]))
-        # Where the status is what is shown, a refusal is no failure.
+        # Where the page shows the status, an error status is no failure.
         quietly = "curl -s " if "%{http_code}" in command else "curl -sf "
         script = "set -e\n" + self._with_port(command.replace("curl ", quietly))
         done = subprocess.run(
@@ -144,7 +144,7 @@ class Reader:
         return text
 
     def _move_port(self) -> None:
-        """Whoever runs the tests may have a server of their own on the usual port."""
+        """The machine may have another server on the default port."""
         for file in self.home.glob("*.yaml"):
             file.write_text(self._with_port(file.read_text()))
 
@@ -156,7 +156,7 @@ class Reader:
 
 
 def session(shown: str) -> Iterator[tuple[str, str]]:
-    """Each command of a console block and what it is shown to print."""
+    """Each command of a console block and its expected output."""
     for part in re.split(r"^\$ ", shown, flags=re.MULTILINE)[1:]:
         lines = part.splitlines(keepends=True)
         ends = next(number for number, line in enumerate(lines) if not line.endswith("\\\n"))
@@ -164,7 +164,7 @@ def session(shown: str) -> Iterator[tuple[str, str]]:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Line by line; … is any part of a line, and alone any lines. How wide a column is does not matter."""
+    """Compare line by line; … matches any part of a line, and alone any lines. Column widths do not matter."""
     pattern = "".join(
         r"(?:.*\n)*" if line.strip() == "…" else _line_pattern(line) for line in shown.rstrip("\n").splitlines()
     )

@@ -1,8 +1,8 @@
-"""A stage for the scheduler: `yard >> fact << command`, on a clock that stands still unless it is moved.
+"""A test driver for the scheduler: `yard >> fact << command`, on a clock that moves only when told to.
 
-Facts go in with `>>`, commands come out with `<<`, exactly and in order; `nothing` says that there are none (left).
-A command that nobody asserted fails the test at the next fact or at its end, and every failure prints the whole
-exchange. The promises of `invariants.check` are checked after each fact.
+`>>` sends a fact, `<<` asserts commands, exactly and in order; `nothing` asserts that there are none (left).
+A command that was not asserted fails the test at the next fact or at the end, and every failure prints the whole
+exchange. `invariants.check` runs after each fact.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ if TYPE_CHECKING:
     from hotseat.scheduling.view import ModelView
 
 Sketch: TypeAlias = Callable[["Playbook"], Event]
-"""A fact about the present process of a model, whichever launch that is."""
+"""A fact about the current process of a model, whichever launch that is."""
 
 Stage: TypeAlias = Callable[["Catalog"], "Playbook"]
-"""Opens a yard for a catalog: the fixture of tests/scheduling/conftest.py."""
+"""Makes a playbook for a catalog: the fixture of tests/scheduling/conftest.py."""
 
 
 class Nothing:
-    """What a playbook expects where no command may (still) come."""
+    """Asserts that no (further) command comes."""
 
 
 nothing = Nothing()
@@ -79,7 +79,7 @@ clock = ClockReached()
 
 @dataclass(frozen=True)
 class Expected:
-    """A command as far as a test cares: fields that are not named may be anything."""
+    """A command of which only the named fields are compared."""
 
     kind: type[Command]
     cares: dict[str, Any]
@@ -101,9 +101,9 @@ class Playbook:
         self.now: Instant = 0.0
         self.launches: dict[str, LaunchId] = {}
         self.swaps: list[ReportSwap] = []
-        """What was reported of swaps: records, not wishes, so they need not be expected."""
+        """Swap reports: they are records, so tests need not assert them."""
         self.reading: dict[str, str] = {}
-        """Whose files are read ahead, in which version: noted, because most plays are about who runs."""
+        """Models whose files are read ahead, with their version: recorded, because most tests are about who runs."""
         self._last: Command | None = None
         self._unasserted: list[Command] = []
         self._exchange: list[str] = []
@@ -155,7 +155,7 @@ class Playbook:
         return self
 
     def is_over(self) -> Playbook:
-        """Fail where commands were asked for that the test did not expect."""
+        """Fail if there are commands that the test did not assert."""
         if self._unasserted:
             raise AssertionError(f"nobody expected {_brief(self._unasserted[0])}:\n{self.exchange}")
         return self
@@ -164,22 +164,22 @@ class Playbook:
     def exchange(self) -> str:
         return "\n".join(self._exchange)
 
-    # What can be seen
+    # Results
 
     @property
     def because(self) -> str:
-        """The reason of the command asserted last."""
+        """The reason of the last asserted command."""
         return str(getattr(self._last, "because", ""))
 
     @property
     def error(self) -> HotseatError:
-        """The error of the refusal asserted last."""
+        """The error of the last asserted refusal."""
         assert isinstance(self._last, Refuse)
         return self._last.error
 
     @property
     def version(self) -> str:
-        """What the process was started with whose start was asserted last."""
+        """The version in the last asserted start."""
         assert isinstance(self._last, StartUpstream)
         return self._last.spec.recipe.argv[-1]
 
@@ -192,10 +192,10 @@ class Playbook:
     def why(self, model: str) -> str:
         return self.view(model).why
 
-    # Scenes that many plays begin with
+    # Common beginnings
 
     def with_ready(self, model: str, *tickets: int) -> Playbook:
-        """Load `model` in ten seconds for these tickets, who then use it; for an operator where there are none."""
+        """Load `model` in ten seconds for these tickets, which then use it; for an operator if there are none."""
         for ticket in tickets or (0,):
             self >> (arrives(ticket, model) if tickets else load(ticket, model))
             self._unasserted.clear()
@@ -204,14 +204,14 @@ class Playbook:
         return self
 
     def with_resting(self, model: str) -> Playbook:
-        """`model` cannot be started twice in a row and rests for two seconds."""
+        """Make `model` fail to start twice in a row and back off for two seconds."""
         for fact in (arrives(901, model), failed(model), arrives(902, model), failed(model)):
             self >> fact
             self._unasserted.clear()
         return self
 
     def with_nap(self, model: str, other: str, sleep_s: Seconds = 1, wake_s: Seconds = 2) -> Playbook:
-        """`model`, which is ready, makes room for `other` asleep and is woken again, as long as that takes."""
+        """Put `model`, which is ready, to sleep to free memory for `other`, and wake it again, with these durations."""
         for fact, seconds in (
             (load(0, other), sleep_s),
             (asleep(model), 10),
@@ -272,7 +272,7 @@ def measured(model: str, gib: float, on: int = 0) -> Sketch:
 
 
 def left_by_others(gib: float) -> DevicesChanged:
-    """So much of GPU 0."""
+    """The budget that other programs leave on GPU 0."""
     return DevicesChanged({gpu(0): int(gib * GIB)})
 
 

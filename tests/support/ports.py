@@ -1,4 +1,4 @@
-"""Ports for servers that are told where to listen before they do."""
+"""Ports for servers whose port must be known before they listen."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import socket
 from contextlib import suppress
 
 BELOW_THE_KERNELS_CHOICE = range(10_000, 32_768)
-"""From here up the kernel takes ports for connections: one of those may be gone before the server listens."""
+"""The kernel uses the ports above for outgoing connections: one of those may be taken before the server listens."""
 
 
 _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port on which nothing listens, at any address of this machine, and that was not given to anybody else here."""
+    """A port on which nothing listens, at any address of this machine, and that no other caller here was given."""
     while True:
         port = random.choice(BELOW_THE_KERNELS_CHOICE)
         if port in _given:

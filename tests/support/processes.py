@@ -1,4 +1,4 @@
-"""What the kernel knows about processes: /proc, so Linux only."""
+"""Facts about processes from /proc; Linux only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def command_line(pid: int) -> str:
 
 
 def proc_file(pid: int, name: str) -> bytes:
-    """A file of a process; empty once the process is gone, a zombie's are empty too."""
+    """A file of a process; empty if the process is gone or a zombie."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
@@ -27,7 +27,7 @@ def proc_file(pid: int, name: str) -> bytes:
 
 
 def peak_memory(pid: int) -> int:
-    """The most that it had resident since its start or the last reset, in bytes."""
+    """The peak resident memory since its start or the last reset, in bytes."""
     (line,) = [line for line in proc_file(pid, "status").splitlines() if line.startswith(b"VmHWM:")]
     return int(line.split()[1]) << 10
 

@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes a hotseat: what our queries find is what an operator will see."""
+"""A real Prometheus that scrapes hotseat, so that tests run the queries of operators."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def program(name: str) -> str:
-    """Debian's, or a failure that says how to get it."""
+    """The path of Debian's program, or a failure that says how to install it."""
     found = shutil.which(name)
     assert found, f"{name} is missing: apt-get install prometheus"
     return found
 
 
 class Prometheus:
-    """Scrapes every second; leaving the block ends it."""
+    """Scrapes every second; leaving the block stops it."""
 
     def __init__(self, port: int, rules: Path, folder: Path) -> None:
         self.port = free_port()
@@ -49,7 +49,7 @@ class Prometheus:
         self._process.wait(PATIENCE_S)
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """What an expression finds now."""
+        """The current result of an expression."""
         return list(self.ask("query", query=expression)["result"])
 
     def ask(self, what: str, **query: str) -> Any:

@@ -1,4 +1,4 @@
-"""Collaborators that raise: all calls are counted, and one of them fails, before or after it did its work."""
+"""Collaborators that raise: counts all calls and makes one of them fail, before or after it did its work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NEVER: Final = -1
 
 
 class Raised(Exception):
-    """What a collaborator of ours raises that has a bug."""
+    """Stands for a bug in a collaborator."""
 
 
 class Calls:

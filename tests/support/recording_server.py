@@ -1,4 +1,4 @@
-"""Servers that answer everything and write down what reaches them."""
+"""Servers that answer every request and record what they receive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Heard:
 
 
 class RecordingServer(asyncio.Protocol):
-    """Answers everything with 200, and an upgrade with 101, after it has written it down."""
+    """Records every request and answers it with 200, or an upgrade with 101."""
 
     def __init__(self, name: str, heard: list[Heard]) -> None:
         self._name, self._heard = name, heard
@@ -72,7 +72,7 @@ def answer_to(request: Request) -> bytes:
 
 
 def recorded(app: Asgi, heard: list[Heard]) -> Asgi:
-    """The management API, which writes down what it is asked."""
+    """The management API with every request recorded."""
 
     async def answered(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         pairs = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])

@@ -1,4 +1,4 @@
-"""A real relay over a real dispatcher, whose model servers and whose management API say what the test says."""
+"""A real relay over a real dispatcher, with scripted model servers and a scripted management API."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
 
 OUR_ID = b"box-7"
-"""What this house calls every request that has no name."""
+"""The id of every request that comes without one."""
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
 MODELS = (spec("alpha"), spec("beta"), spec("slow"))
 
@@ -56,24 +56,24 @@ def chat(model: str = "alpha", *fields: str) -> bytes:
 
 
 def chunked(*chunks: bytes) -> bytes:
-    """A body in chunks, its end included."""
+    """A chunked body, including the last chunk."""
     return b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in (*chunks, b""))
 
 
 async def turns() -> None:
-    """Let the loop turn until bytes that are in the kernel have been read."""
+    """Run the loop until bytes in the kernel's buffers have been read."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 class ScriptHands(Puppets):
-    """Puppets whose models live where the test's servers listen."""
+    """A fake launcher whose models are at the addresses of the test's servers."""
 
     def __init__(self, addresses: dict[str, Address]) -> None:
         super().__init__(slow=("slow",))
         self.addresses = addresses
         self.pids: dict[str, int] = {}
-        """Of models whose server is a process other than ours."""
+        """Of models whose server is another process."""
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         started = await super().start(command)
@@ -96,7 +96,7 @@ class Finished:
 
 @dataclass
 class Notebook:
-    """The ledger: what was written down about finished requests and refusals."""
+    """Records finished requests and refusals."""
 
     entries: list[Finished] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -135,7 +135,7 @@ class RelayHouse:
         return self.upstreams["alpha"]
 
     async def client(self, *, source: str | None = None, receive_buffer: int | None = None) -> Wire:
-        """A new connection to the relay; `receive_buffer` keeps the kernel from reading on the client's behalf."""
+        """A new connection to the relay; `receive_buffer` limits what the kernel buffers for the client."""
         sock = socket.socket()
         if source is not None:
             sock.bind((source, 0))
@@ -146,7 +146,7 @@ class RelayHouse:
         return self.clients[-1]
 
     async def clocks_seen(self) -> None:
-        """Return when the relay has looked at all deadlines once more."""
+        """Return when the relay has checked all deadlines once more."""
         start = self.relay.now()
         await come_true(lambda: self.relay.now() > start + 1.1 * SWEEP_S)
 
@@ -156,12 +156,12 @@ class RelayHouse:
         return client
 
     async def reached(self, request: bytes) -> tuple[Wire, Call]:
-        """A request that has arrived at alpha and waits for its answer."""
+        """A request that has reached alpha and waits for its response."""
         client = await self.send(request)
         return client, await self.alpha.call()
 
     async def exchange(self, request: bytes, answer: bytes = HELLO) -> tuple[Message, Message]:
-        """What alpha was asked and what the client was answered."""
+        """The request that alpha received and the response that the client received."""
         client, call = await self.reached(request)
         await call.say(answer)
         answered = await client.message(to=request.partition(b" ")[0].decode())
@@ -184,19 +184,19 @@ class RelayHouse:
         return self.dispatcher.view().model(ModelName(model)).phase.value
 
     async def later(self, seconds: float) -> None:
-        """What was sent until now has arrived; from now on the relay's clocks are ahead by so much more."""
+        """Wait until all data sent so far has arrived, then advance the relay's clocks."""
         await turns()
         for clock in (self.relay, self.relay.pool):
             before = clock.now
             clock.now = lambda before=before: before() + seconds  # type: ignore[misc]
-        self.relay.look_at_deadlines()  # the first look after such a jump only notices it
+        self.relay.look_at_deadlines()  # the first check after such a jump only detects it
 
 
 @asynccontextmanager
 async def relay_house(
     folder: Path, settings: Settings, models: tuple[ModelSpec, ...], *, send_buffer: int | None = None, **known: Any
 ) -> AsyncIterator[RelayHouse]:
-    """Inside the block the relay listens; afterwards nothing is left, and nothing went wrong unseen."""
+    """Inside the block the relay listens; afterwards nothing is left, and no error went unnoticed."""
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
     upstreams: dict[str, ScriptedUpstream] = {each.name: on_a_port() for each in models}
@@ -204,9 +204,9 @@ async def relay_house(
     dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), hands, Journal())
     management, notebook = on_a_path(folder / "api"), Notebook()
     relay = Relay(dispatcher, Rules(settings), management.address, notebook)
-    relay.new_id = lambda: OUR_ID  # what goes over the wire is compared to the byte
+    relay.new_id = lambda: OUR_ID  # tests compare the bytes on the wire
     sock = socket.create_server(("127.0.0.1", 0))
-    if send_buffer is not None:  # the connections that it accepts inherit it
+    if send_buffer is not None:  # accepted connections inherit it
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     await relay.listen([sock])
     house = RelayHouse(relay, dispatcher, hands, upstreams, management, notebook, sock.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The configuration, as the oracle of roles looks things up in it."""
+"""The configuration, as the role oracle looks things up in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RANKS = ("inference", "operate", "admin")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who a key belongs to."""
+    """The client that a key belongs to."""
 
     role: str
     models: tuple[str, ...] = ()
@@ -24,26 +24,26 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one name leads: a model of ours, or a model of a peer."""
+    """The target of a name: a local model, or a model of a peer."""
 
     name: str
     server: str
     told: str
-    """The name that the server must be told; empty: the client's."""
+    """The name that the server must receive; empty: the client's."""
     prefix: str = ""
     is_peer: bool = False
 
 
 class Book:
-    """The configuration, looked up by name."""
+    """The configuration, indexed by name."""
 
     def __init__(self, config: Mapping[str, Any], profile: str) -> None:
         self.config = config
         self.pins: dict[str, str | None] = config["profiles"][profile]["pins"] if profile else {}
         self.places: dict[str, Place] = {}
-        """By its full name, whatever has a server."""
+        """Everything that has a server, by its full name."""
         self.names: dict[str, str] = {}
-        """Every name that may be asked for, and the full name or selector that it stands for."""
+        """Every name that a request may use, with the full name or selector that it stands for."""
         for name, model in config["models"].items():
             self.places[name] = Place(name, name, model.get("useModelName", ""))
             self.names |= dict.fromkeys([name, *model.get("aliases", ())], name)
@@ -63,7 +63,7 @@ class Book:
                     self.names.setdefault(model, full)
 
     def ends(self, name: str) -> list[Place]:
-        """Every server that this name may lead to, regardless of profiles; none for an unknown name."""
+        """Every server that this name may resolve to, regardless of profiles; none for an unknown name."""
         full = self.names.get(name, "")
         selector = self.config["selectors"].get(full)
         targets = selector["targets"] if selector else [full]

@@ -1,4 +1,4 @@
-"""Whether what came of a request is one of the outcomes that the oracle allows, and whether a secret went astray."""
+"""Checks that the result of a request is one that the oracle allows, and that no secret leaked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OURS = frozenset(str(key["key"]) for key in KEYS)
 
 
 def complaint(oracle: Oracle, request: Request, seen: Seen) -> str:
-    """What is wrong, in a sentence; empty where nothing is."""
+    """What is wrong, in a sentence; empty if nothing is."""
     if wrong := misplaced_secret(seen) or shown_too_much(oracle, request, seen):
         return wrong
     outcomes = oracle.outcomes(request)
@@ -49,7 +49,7 @@ def passed_on(seen: Seen) -> list[Heard]:
 
 
 def changed(seen: Seen) -> bool:
-    """Was the management API asked to change something, and did it do so?"""
+    """Whether the management API received and accepted a change."""
     return any(heard.request.method not in ("GET", "HEAD", "OPTIONS") for heard in seen.heard) and seen.status < 400
 
 
@@ -74,7 +74,7 @@ def is_forwarded(outcome: Forwarded, request: Request, seen: Seen) -> bool:
 
 
 def is_same_target(heard: Request, outcome: Forwarded) -> bool:
-    """To the byte; what a peer is told in the query may be changed or left out."""
+    """Compares bytes; the query sent to a peer may be changed or removed."""
     if not outcome.must_be_named:
         return heard.target == outcome.target
     return heard.path == outcome.target.partition("?")[0]
@@ -90,7 +90,7 @@ def told_names(heard: Request, *, with_query: bool) -> list[str]:
 
 
 def misplaced_secret(seen: Seen) -> str:
-    """Our keys go nowhere, and a peer's key to that peer alone, in place of whatever the client sent."""
+    """hotseat's keys are never forwarded, and a peer's key only to that peer, in place of whatever the client sent."""
     for heard in passed_on(seen):
         said = str(heard.request)
         if any(secret in said for secret in OURS):
@@ -103,7 +103,7 @@ def misplaced_secret(seen: Seen) -> str:
 
 
 def shown_too_much(oracle: Oracle, request: Request, seen: Seen) -> str:
-    """The list of models shows a key those that it is for."""
+    """The list of models must show only those that the key may use."""
     holder = oracle.holder(request)
     if request.path.rstrip("/") != "/v1/models" or seen.status != 200 or passed_on(seen) or not seen.body or not holder:
         return ""

@@ -34,7 +34,7 @@ SITUATIONS = (
     Situation("night", running=("alpha", "beta"), default="alpha"),
 )
 QUICK, DEEP = 2, 24
-"""Requests of each caller to each path, in one of the situations each."""
+"""Requests of each caller to each path, each in one of the situations."""
 
 
 @dataclass
@@ -63,13 +63,11 @@ class Tally:
 
 
 def run(plan: Plan) -> Tally:
-    """In each situation a share of all trials."""
+    """A share of all trials in each situation."""
     tally = Tally()
     trials = list(requests(plan, own_routes()))
     with (
-        patch(
-            "hotseat.dispatch.server_tasks.BREATH_S", 0.0
-        ),  # no real server has to be given time before it is stopped
+        patch("hotseat.dispatch.server_tasks.BREATH_S", 0.0),  # no real server needs time to stop
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         for number, situation in enumerate(SITUATIONS):
@@ -81,7 +79,7 @@ async def try_all(trials: Sequence[Trial], situation: Situation, tally: Tally) -
     with tempfile.TemporaryDirectory() as folder:
         async with world(Path(folder), situation) as here:
             for trial in trials:
-                for _ in ("new", "known"):  # a head that was read before takes a shorter way
+                for _ in ("new", "known"):  # a head from the cache takes a shorter path
                     await try_one(trial, here, tally)
 
 

@@ -1,6 +1,6 @@
-"""What may come of a request, by the configuration and the documented rules alone: no code of hotseat is asked.
+"""The permitted results of a request, from the configuration and the documented rules alone; calls no hotseat code.
 
-Where the documentation leaves a choice, every reading of it that does no harm is among the outcomes.
+Where the documentation leaves a choice, every harmless reading of it is permitted.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ INFERENCE_PATHS = frozenset(
         *("sdapi/v1/txt2img", "sdapi/v1/img2img"),
     )
 )
-"""Posted."""
+"""With POST."""
 SUBSCRIBED_PATHS = frozenset({"/v1/realtime", "/v1/audio/voices"})
-"""Read."""
+"""With GET."""
 DESCRIBING_PATHS = frozenset({"/health", "/v1/health", "/props", "/models", "/v1/models"})
-"""Read, and not asked of peers."""
+"""With GET, and never forwarded to peers."""
 READ_METHODS = ("GET", "HEAD")
 FOR_ALL_MODELS = (
     r"(POST|DELETE) /hotseat/yield",
@@ -39,11 +39,11 @@ FOR_ALL_MODELS = (
     r"DELETE /hotseat/profiles",
     r"(PUT|DELETE) /hotseat/fleet/hosts/[^/]+/(cordon|drain)",
 )
-"""Changes for which the role `operate` is enough, with a key for all models."""
+"""Changes that a key for all models with the role `operate` may make."""
 OPERATED = (r"POST /hotseat/reload",)
-"""And with any key."""
+"""Changes that any key with that role may make."""
 OF_A_MODEL = (r"DELETE /hotseat/requests/[^/]+", r"POST /hotseat/fleet/models/.+/move")
-"""And with a key for that model. All other changes under /hotseat/ need `admin`."""
+"""Changes that need a key for that model. All other changes under /hotseat/ need `admin`."""
 OWN_PATHS = ("/health", "/running", "/metrics", "/swagger", "/v1/models")
 KEYLESS = ("/health", "/hotseat/ready")
 ANY = "*"
@@ -51,7 +51,7 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nobody has heard of it, and nothing was done."""
+    """No server received it, and nothing was done."""
 
     statuses: frozenset[int]
 
@@ -66,7 +66,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """One server received it, with this target, and was told one of these names, if any."""
+    """One server received it, with this target and one of these model names, if any."""
 
     server: str
     target: str
@@ -92,13 +92,13 @@ class Oracle:
         self.for_all = {"POST": self.for_peers["POST"], "GET": self.for_peers["GET"] | DESCRIBING_PATHS}
 
     def outcomes(self, request: Request) -> list[Outcome]:
-        """Each of which is right."""
+        """All permitted results."""
         malformed = [refused(400)] if is_doubtful(request) else []
         if must_be_refused(request.path):
             return [refused(400, 401, 429)]
         if len(request.values("authorization")) > 1 or len(request.values("x-api-key")) > 1:
             return [refused(400)]
-        if request.values("upgrade"):  # our own pages have no websockets
+        if request.values("upgrade"):  # hotseat's own pages have no websockets
             malformed.append(refused(403))
         holder = self.holder(request)
         if holder is None:
@@ -106,7 +106,7 @@ class Oracle:
         return [*malformed, *self._of(holder, request)]
 
     def holder(self, request: Request) -> Holder | None:
-        """Of two keys that with the higher role counts, and of equals that in `Authorization`."""
+        """Of two keys the one with the higher role counts, and of equals the one in `Authorization`."""
         known = [self.book.holders[secret] for secret in secrets(request) if secret in self.book.holders]
         return max(known, key=lambda holder: RANKS.index(holder.role), default=None)
 
@@ -125,7 +125,7 @@ class Oracle:
         bare = path.rstrip("/") or "/"
         if bare in OWN_PATHS or path.startswith("/v1/models/"):
             return self._contract(holder, request, bare)
-        if bare in ("/", "/ui", "/hotseat"):  # a browser is led to the dashboard
+        if bare in ("/", "/ui", "/hotseat"):  # a browser is redirected to the dashboard
             led = [Own()] if request.method in READ_METHODS else []
             return [*led, *self._forwarded(holder, request, path, self._asked(request))]
         return self._forwarded(holder, request, path, self._asked(request))
@@ -133,7 +133,7 @@ class Oracle:
     # What hotseat answers itself
 
     def _contract(self, holder: Holder, request: Request, bare: str) -> list[Outcome]:
-        if request.method not in READ_METHODS:  # not documented: ours and refused, or the model server's
+        if request.method not in READ_METHODS:  # not documented: refused by hotseat, or the model server's
             ours: list[Outcome] = [refused(403, 404, 405)] if request.method != "OPTIONS" else [refused(403), Own()]
             if holder.is_at_least("operate"):
                 ours.append(Own())
@@ -160,7 +160,7 @@ class Oracle:
         return done if exact == decoded == {True} else [*(done if True in decoded else ()), refused(400, 403, 404, 405)]
 
     def _changes(self, holder: Holder, method: str, path: str) -> set[bool]:
-        """Whether this holder may do it; both where that depends on what it is done to."""
+        """Whether this holder may do it; both if that depends on the object."""
 
         def is_one_of(forms: tuple[str, ...]) -> bool:
             return any(re.fullmatch(form, f"{method} {path}") for form in forms)
@@ -171,7 +171,7 @@ class Oracle:
             return {True, False}
         return {holder.is_at_least("admin") or is_one_of((*FOR_ALL_MODELS, *OPERATED, *OF_A_MODEL))}
 
-    # What is passed on
+    # Forwarded requests
 
     def _under_a_name(self, holder: Holder, request: Request) -> list[Outcome]:
         rest = request.path.removeprefix("/upstream/")
@@ -188,14 +188,14 @@ class Oracle:
         return found or [refused(400, 403, 404, 405)]
 
     def _named_in(self, rest: str) -> list[tuple[str, str]]:
-        """The longest name that the rest of a path begins with, as it is written and as it is decoded."""
+        """The longest name that the rest of a path begins with, as written and decoded."""
         cuts = [mark.start() for mark in re.finditer(r"/|$", rest)]
         plain = [(rest[:cut], rest[cut:]) for cut in cuts if rest[:cut] in self.book.names]
         decoded = [(unquote(rest[:cut]), rest[cut:]) for cut in cuts if unquote(rest[:cut]) in self.book.names]
         return list(dict.fromkeys(plain[-1:] + decoded[-1:]))
 
     def _acted_on(self, holder: Holder, name: str, what: str) -> list[Outcome]:
-        """A load or an unload, of the model itself whatever profile is active."""
+        """A load or an unload of the model itself, whatever profile is active."""
         if not holder.is_at_least("operate"):
             return [refused(403)]
         if not self.book.may_ask(holder, name):
@@ -206,7 +206,7 @@ class Oracle:
         return [Own(), refused(400, 403, 404, 409), *(Own(**{what: end.name}) for end in ends if not end.is_peer)]
 
     def _asked(self, request: Request) -> list[str]:
-        """The name that decides, or each that might where the documentation does not say."""
+        """The name that decides, or every candidate if the documentation does not say."""
         in_query = [value for key, value in parse_qsl(request.query, keep_blank_values=True) if key == "model"]
         in_body, is_sure = body_names(request)
         if in_body and in_body[-1] and is_sure:
@@ -233,7 +233,7 @@ class Oracle:
         if not self.book.may_ask(holder, name):
             return [refused(403)]
         found = [outcome for end in self.book.ends(name) for outcome in self._sent(request, path, end, name)]
-        if self.book.names[name] in self.book.pins:  # a pin of the model; this is its alias
+        if self.book.names[name] in self.book.pins:  # the model is pinned; this is its alias
             found += self._pinned(holder, request, path, self.book.names[name])
         return found
 
@@ -250,7 +250,7 @@ class Oracle:
         is_v1 = path.startswith("/v1/")
         if is_v1 and self.default:
             found += self._led(holder, request, path, self.default)
-            if self.default in self.book.pins and self.book.may_ask(holder, self.default):  # not said which counts
+            if self.default in self.book.pins and self.book.may_ask(holder, self.default):  # undocumented which counts
                 found += self._sent(request, path, self.book.places[self.default], "")
         if is_v1 and (not self.default or not request.body):
             found.append(refused(400))

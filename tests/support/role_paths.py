@@ -1,4 +1,4 @@
-"""Paths and names to try: what is managed, spelled in odd ways, or put inside each other."""
+"""Paths and names to try: management paths, unusual spellings, and nested ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MANAGED = (
     "/v1/responses/resp_1",
     "/v1/fine_tuning/jobs",
 )
-"""What model servers answer beside inference."""
+"""Paths of model servers other than inference."""
 UNUSUAL = (
     "/anything",
     "/app.js",

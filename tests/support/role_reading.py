@@ -1,4 +1,4 @@
-"""A request, and what those who receive it may read in it: keys, model names, and what no two read alike."""
+"""A request, and what its receivers may read in it: keys, model names, and ambiguous parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Request:
 
 
 def secrets(request: Request) -> list[str]:
-    """Each that was sent, that in `Authorization` first."""
+    """All keys that were sent, the one in `Authorization` first."""
     found = []
     for value in request.values("authorization"):
         scheme, _, rest = value.partition(" ")
@@ -43,26 +43,26 @@ def secrets(request: Request) -> list[str]:
 
 
 def must_be_refused(path: str) -> bool:
-    """Dot segments, plain or encoded, backslashes and control signs."""
+    """Dot segments, plain or encoded, backslashes and control characters."""
     segments = re.split(r"/|%2f", path, flags=re.IGNORECASE)
     return any(unquote(segment) in (".", "..") for segment in segments) or bool(re.search(r"[\\\x00-\x1f\x7f]", path))
 
 
 def is_doubtful(request: Request) -> bool:
-    """Spellings that may be refused as malformed before anybody looks at what they mean."""
+    """Spellings that may be refused as malformed before they are interpreted."""
     odd = re.search(r"//|;|#|%(?:[01][0-9a-f]|7f|5c|2f)|%(?![0-9a-f]{2})", request.path, flags=re.IGNORECASE)
     names, is_sure = body_names(request)
     return bool(odd) or not is_sure or "" in names
 
 
 def can_be_renamed(request: Request) -> bool:
-    """Is there one way to read the body? Then a peer's own name for the model can be put there."""
+    """Whether the body is unambiguous, so that a peer's own name for the model can replace the client's."""
     kind = (request.values("content-type") or [""])[0]
     return not request.body or not (request.values("content-encoding") or kind == "application/x-www-form-urlencoded")
 
 
 def body_names(request: Request) -> tuple[list[str], bool]:
-    """All that a reader might take for the model's name in a body, and whether the documentation says that it is."""
+    """All candidates for the model's name in a body, and whether the documentation says that it counts."""
     kind = (request.values("content-type") or [""])[0]
     if not request.body:
         return [], True

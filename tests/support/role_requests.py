@@ -60,7 +60,7 @@ STRANGERS: dict[str, tuple[Fields, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How a request says which model it wants."""
+    """How a request names its model."""
 
     url: str = ""
     query: str = ""
@@ -114,7 +114,7 @@ def one_name(name: str) -> dict[str, Naming]:
 
 
 def two_names(name: str, other: str) -> dict[str, Naming]:
-    """That disagree."""
+    """Two names that differ."""
     said, unlike, form = body_of(model=name), body_of(model=other), multipart(other)
     query, second = f"model={quote(name)}", f"model={quote(other)}"
     return {
@@ -134,7 +134,7 @@ def two_names(name: str, other: str) -> dict[str, Naming]:
 
 
 def hard_to_read(name: str, other: str) -> dict[str, Naming]:
-    """One name where it counts, and another where a server might look that reads more than hotseat does."""
+    """One name where it counts, and another where a server might look that parses more than hotseat does."""
     unlike, query = body_of(model=other), f"model={quote(name)}"
     return {
         "URL, compressed": Naming(url=url(name), body=gzip.compress(unlike, mtime=0), more=COMPRESSED),
@@ -148,7 +148,7 @@ def hard_to_read(name: str, other: str) -> dict[str, Naming]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many requests to make of each caller and each path, and by which dice."""
+    """The number of requests per caller and path, and the random generator."""
 
     seed: int
     each: int
@@ -156,7 +156,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A request, and how it came about."""
+    """A request, and how it was generated."""
 
     caller: str
     path: str
@@ -165,7 +165,7 @@ class Trial:
 
 
 def requests(plan: Plan, own_routes: Sequence[str]) -> Iterator[Trial]:
-    """Every caller meets every path, first with the methods that matter most; how else, the dice say."""
+    """Combine every caller with every path, first with the methods that matter most; the rest is random."""
     dice = random.Random(plan.seed)
     listed = (*INFERENCE_PATHS, *SUBSCRIBED_PATHS, *DESCRIBING_PATHS, "/my/generate")
     for number in range(plan.each):

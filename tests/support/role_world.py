@@ -1,4 +1,4 @@
-"""The real relay before the real management API; model servers and peers write down all that reaches them."""
+"""The real relay in front of the real management API; model servers and peers record all that they receive."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def config(farm: int, barn: int, **more: object) -> dict[str, Any]:
-    """A configuration in which every kind of name leads somewhere."""
+    """A configuration in which every kind of name resolves."""
     return {
         "apiKeys": list(KEYS),
         "models": {name: {"cmd": "serve ${PORT}", **model} for name, model in MODELS.items()},
@@ -82,7 +82,7 @@ def config(farm: int, barn: int, **more: object) -> dict[str, Any]:
 
 
 class RecordingHands(Puppets):
-    """Models are ready at once, each at its recording server; every start and stop is written down."""
+    """Models are ready at once, each at its recording server; records every start and stop."""
 
     def __init__(self, ports: dict[str, int]) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class RecordingHands(Puppets):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is so before every request."""
+    """The state before every request."""
 
     profile: str
     running: tuple[str, ...]
@@ -112,7 +112,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that came of a request."""
+    """All effects of a request."""
 
     status: int
     heard: tuple[Heard, ...]
@@ -133,7 +133,7 @@ class World:
     reconnections: int = field(default=0)
 
     async def ask(self, request: Request) -> Seen:
-        """What comes of a request; afterwards all is as it was before."""
+        """Send a request and return its effects; restores the state afterwards."""
         for notes in (self.heard, self.hands.started, self.hands.stopped):
             notes.clear()
         status, body = await self._exchange(request)

@@ -1,4 +1,4 @@
-"""Every path that the management application answers."""
+"""Every path of the management application."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GAP = re.compile(r"\{\w+(?::path)?\}")
 
 
 def own_routes() -> list[str]:
-    """Every path of the management application, with a model's name in each gap."""
+    """Every path, with a model's name for each parameter."""
     app = build(cast("House", None))
     dashboard.add_to(app)
     return [GAP.sub("alpha", path) for path in paths_of(app.routes)]
@@ -33,5 +33,5 @@ def paths_of(routes: Iterable[BaseRoute]) -> Iterator[str]:
             yield f"{route.path}/x"
         elif isinstance(route, Route):
             yield route.path
-        else:  # FastAPI keeps a router that was included as it is
+        else:  # FastAPI keeps an included router as it is
             yield from paths_of(cast(Any, route).original_router.routes)

@@ -1,4 +1,4 @@
-"""A server whose every word is the test's: it takes requests, keeps them, and answers nothing of its own accord."""
+"""A server controlled by the test: it records requests and answers only when told to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Line:
-    """One connection to the server; it is always being read, so that its end is seen at once."""
+    """One connection to the server; it is always being read, so that its end is noticed at once."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -35,7 +35,7 @@ class Line:
         self.wire.reset()
 
     async def close(self) -> None:
-        """As a server does that is tired of an idle client: what still comes is answered by the kernel."""
+        """As a server closes an idle connection: the kernel answers what still arrives."""
         await self._stop_reading()
         self.wire.hang_up()
 
@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request and the line on which it came."""
+    """One request and its connection."""
 
     request: Message
     line: Line
@@ -55,7 +55,7 @@ class Call:
         await self.line.wire.send(data)
 
     def hang_up(self) -> None:
-        # The reader still waits on this socket, so it must not be closed under its feet.
+        # The reader still waits on this socket, so it must not be closed yet.
         self.line.wire.sock.shutdown(socket.SHUT_RDWR)
 
     async def ended(self, by: float = PROMPTLY_S) -> End:
@@ -77,17 +77,17 @@ class ScriptedUpstream:
         self._blockers: list[socket.socket] = []
 
     async def call(self) -> Call:
-        """The next request, on whichever line it comes."""
+        """The next request, on any connection."""
         return await within(DEADLINE_S, self._calls.get())
 
     async def refuse_connections(self) -> None:
-        """Those that exist go on."""
+        """Existing connections continue."""
         self._acceptor.cancel()
         await asyncio.wait([self._acceptor])  # a loop that still accepts keeps the socket open
         self._sock.close()
 
     def stop_accepting(self) -> None:
-        """From now on connecting takes for ever: the kernel's backlog is full."""
+        """From now on connecting never completes: the kernel's backlog is full."""
         self._acceptor.cancel()
         self._sock.listen(0)
         blocker = socket.socket()

@@ -1,4 +1,4 @@
-"""nginx and HAProxy beside the relay: what each of them makes of the same bytes, told by what reaches its upstream."""
+"""nginx and HAProxy beside the relay: how each parses the same bytes, judged by what reaches its upstream."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tests.support.scripted_upstream import ScriptedUpstream
 
 QUIET_S = 1.0
-"""Whoever says nothing for so long waits for more."""
+"""A parser that is silent for so long waits for more."""
 LAST = b"GET /last?model=alpha HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-"""Said after every request: where the request ends, this one begins."""
+"""Sent after every request: where that request ends, this one begins."""
 
 NGINX = """
 daemon off; master_process off; pid {folder}/nginx.pid; error_log /dev/null;
@@ -57,10 +57,10 @@ backend b
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one parser made of some bytes."""
+    """How one parser read some bytes."""
 
     forwarded: tuple[tuple[str, bytes], ...]
-    """Method and body of each request that it passed on; the one that we said last is not among them."""
+    """Method and body of each forwarded request, without the last one."""
     reached_last: bool
 
     @property

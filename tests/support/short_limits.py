@@ -1,4 +1,4 @@
-"""The `hotseat` command with one limit shortened: a server that answers nobody is given up after two seconds."""
+"""The `hotseat` command with one shorter limit: it gives up a server that does not answer after two seconds."""
 
 from __future__ import annotations
 

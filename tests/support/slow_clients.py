@@ -1,4 +1,4 @@
-"""Clients that are slow on purpose: slowhttptest opens hundreds of connections and reports what became of them."""
+"""Slow clients: slowhttptest opens hundreds of connections and reports what became of them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 CONNECTIONS = 200
 LONGEST_S = 45
 PATIENCE_S = 10
-"""Of its own question, once a second, whether the service is still available."""
+"""Timeout of its own probe, once a second, of whether the service is available."""
 NOBODY_LEFT = "No open connections left"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """By slowhttptest's own account, second by second."""
+    """The counts of slowhttptest, second by second."""
 
     connected: list[int]
     was_available: list[bool]
@@ -29,7 +29,7 @@ class Report:
 
 
 class SlowClients:
-    """All of them at once, from the beginning of the block on; `report` is there after its end."""
+    """All clients run from the beginning of the block; `report` is available after its end."""
 
     report: Report
 
@@ -51,7 +51,7 @@ class SlowClients:
 
     @property
     def go_on(self) -> bool:
-        """They stop by themselves when their time is up, or when nobody of them is connected any more."""
+        """False once their time is up or none of them is connected any more."""
         return self._process.poll() is None
 
     def _read_report(self) -> Report:

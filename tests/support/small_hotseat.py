@@ -1,4 +1,4 @@
-"""A stand-in for hotseat that can be killed: opens a supervisor, starts servers of the cast, says so and waits."""
+"""A stand-in for hotseat that can be killed: opens a supervisor, starts misbehaving servers, reports them and waits."""
 
 from __future__ import annotations
 

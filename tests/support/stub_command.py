@@ -1,6 +1,6 @@
-"""Whatever program it is called as, it serves HTTP on the port its arguments name and says how it was called.
+"""Serves HTTP on the port in its arguments under any program name, and reports how it was called.
 
-`docker stop NAME` and `podman stop NAME` end the server that was started with that name, as the real ones do.
+`docker stop NAME` and `podman stop NAME` stop the server that was started with that name, as the real ones do.
 Run by path, with the standard library alone.
 """
 
@@ -41,7 +41,7 @@ class Parrot(BaseHTTPRequestHandler):
 
     do_POST = do_GET
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in the base class
         pass
 
 

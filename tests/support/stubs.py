@@ -1,4 +1,4 @@
-"""Models that the conformance kit's stub answers for: they load, stop and fail exactly as told."""
+"""Models served by the conformance kit's stub: they load, stop and fail exactly as told."""
 
 from __future__ import annotations
 

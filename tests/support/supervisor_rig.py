@@ -1,4 +1,4 @@
-"""A supervisor and the cast it starts: what a test of the hands asks for, in few words."""
+"""A supervisor and the misbehaving servers it starts."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ GUARD_INTERPRETER = (sys.executable,) if TOLD else PYTHON
 
 
 def played_by(role: str, *arguments: str) -> tuple[str, ...]:
-    """The command line that plays a role of the cast."""
+    """The command line of a misbehaving server."""
     return (*PYTHON, CAST, role, *arguments)
 
 
 def model(role: str, *arguments: str, proxy: str = "http://127.0.0.1:${PORT}", **known: Any) -> ModelSpec:
-    """A model whose server plays `role`; what the recipe knows and what the spec knows may be given by name."""
+    """A model whose server is `role`; further fields of the recipe and of the spec are given by name."""
     of_recipe = {name: known.pop(name) for name in tuple(known) if name in LaunchRecipe.__slots__}
     recipe = LaunchRecipe(**{"argv": played_by(role, "${PORT}", *arguments), "proxy": proxy, **of_recipe})
     return ModelSpec(ModelName("qwen"), recipe, **{"health_check_timeout_s": 20.0, **known})
@@ -56,7 +56,7 @@ class Stage:
         return started
 
     async def failed(self, spec: ModelSpec) -> str:
-        """What the failure says."""
+        """The message of the failure."""
         started = await self.supervisor.start(self.next_start(spec))
         assert isinstance(started, UpstreamFailed), started
         return started.error.message
@@ -65,7 +65,7 @@ class Stage:
         await self.supervisor.stop(StopUpstream(launched.model, launched.launch, Cause.OPERATOR, "the test says so"))
 
     async def end(self, ready: UpstreamReady) -> str:
-        """Stop a server; how it ended."""
+        """Stop a server and return how it ended."""
         await self.stop(ready)
         return (await self.supervisor.watch(ready)).how
 
@@ -74,13 +74,13 @@ class Stage:
         return self.supervisor.outputs.of(ModelName("qwen"))
 
     async def said(self, words: str) -> str:
-        """The rest of the line that begins with these words, once it was written."""
+        """The rest of the output line that begins with these words, once it is written."""
         lines = await soon(lambda: [line for line in self.output.tail(500) if words in line])
         return lines[0].partition(words)[2]
 
 
 async def soon(fact: Callable[[], T | None], within: float = 10.0) -> T:
-    """The first truthy value of `fact`; fails when the time is up."""
+    """The first truthy value of `fact`; fails after `within` seconds."""
     until = time.monotonic() + within
     while not (value := fact()):
         assert time.monotonic() < until, f"not true within {within} s"
@@ -89,5 +89,5 @@ async def soon(fact: Callable[[], T | None], within: float = 10.0) -> T:
 
 
 def is_alive(pid: int) -> bool:
-    """Runs, or was not yet collected by its parent."""
+    """Running, or a zombie."""
     return Path(f"/proc/{pid}").exists()

@@ -1,4 +1,4 @@
-"""A terminal with somebody at it: what is typed arrives as keys, and what is shown can be waited for."""
+"""A pseudo-terminal: sends keys and waits for output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Terminal:
     def __init__(self, *words: str, env: Mapping[str, str] | None = None) -> None:
         self._ours, theirs = pty.openpty()
         env = {**os.environ, "TERM": "xterm", "COLUMNS": "100", **(env or {})}
-        # A session of its own, with this terminal as its own: keys such as Ctrl-C then mean something.
+        # A session with this terminal as its controlling terminal, so that keys such as Ctrl-C work.
         argv = ["setsid", "--ctty", "--wait", str(PROGRAM), *words]
         self.process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
         os.close(theirs)
@@ -42,7 +42,7 @@ class Terminal:
         os.write(self._ours, keys.encode())
 
     def wait_for(self, text: str) -> str:
-        """Read until the text is shown; what was shown up to its end."""
+        """Read until the text is shown; returns the output up to its end."""
         until = time.monotonic() + PATIENCE_S
         while text not in self.shown:
             left = until - time.monotonic()

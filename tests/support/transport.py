@@ -1,4 +1,4 @@
-"""One end of a connection in a test's hand: plain bytes, plain sockets, and a deadline on everything."""
+"""One end of a connection: plain bytes, plain sockets, and a deadline on everything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 15.0
 PROMPTLY_S = 1.0
-"""Milliseconds in truth; a busy machine needs some slack."""
+"""Usually milliseconds; a busy machine needs some slack."""
 
 Fields = list[tuple[str, str]]
 
@@ -30,13 +30,13 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A request or an answer: its first line, its fields as they came, its body without its framing."""
+    """A request or a response: its first line, its header fields, its body without framing."""
 
     first_line: str
     fields: Fields
     body: bytes
     raw: bytes
-    """As on the wire, all of it."""
+    """All bytes as on the wire."""
 
     @property
     def status(self) -> int:
@@ -68,7 +68,7 @@ class Wire:
         await within(DEADLINE_S, asyncio.get_running_loop().sock_sendall(self.sock, data))
 
     def say_goodbye(self) -> None:
-        """A FIN: nothing more will be sent, whatever still comes may be read."""
+        """Send a FIN: nothing more will be sent, but data can still be received."""
         self.sock.shutdown(socket.SHUT_WR)
 
     def hang_up(self) -> None:
@@ -82,7 +82,7 @@ class Wire:
 
     @property
     def is_spoken_to(self) -> bool:
-        """Has something come that nobody has read? It stays unread."""
+        """Whether data has arrived that nobody has read; it stays unread."""
         with suppress(BlockingIOError):
             return bool(self.sock.recv(1, socket.MSG_PEEK))
         return False
@@ -105,7 +105,7 @@ class Wire:
         return self._take(len(self.unread))
 
     async def end(self, by: float = DEADLINE_S) -> End:
-        """How the other side ended the connection; what it still said is kept unread."""
+        """How the peer ended the connection; what it sent before stays unread."""
         try:
             while data := await within(by, self._receive()):
                 self.unread += data
@@ -114,7 +114,7 @@ class Wire:
         return End.CLOSED
 
     async def message(self, *, to: str = "GET") -> Message:
-        """The next request, or the next answer to a request of the method `to`, read by its own framing."""
+        """The next request, or the next response to a request of the method `to`, read by its own framing."""
         head = await self.read_until(b"\r\n\r\n")
         first_line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
         fields = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]

@@ -1,6 +1,6 @@
-"""Time that jumps: where everybody waits for a timer, the clock is set to it and nobody has waited.
+"""A virtual clock: when every task waits for a timer, the clock jumps to it.
 
-For code without sockets, threads and children; where nobody is left to wake anybody, it says so instead of hanging.
+For code without sockets, threads and child processes; if no timer is left, it fails instead of hanging.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 
 
 class JumpingSelector(selectors.DefaultSelector):
-    """Waits for nothing but timers, and not even for those."""
+    """Never waits; the clock jumps to the next timer."""
 
     now = 0.0
 
@@ -38,7 +38,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run an async test on a loop of its own whose clock jumps."""
+    """Run an async test on its own loop with a virtual clock."""
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,10 +1,10 @@
-"""A stand-in for vLLM's sleep mode: a program of its own, standard library only.
+"""A stand-in for vLLM's sleep mode: a standalone program that uses the standard library only.
 
     VLLM_SERVER_DEV_MODE=1 python -I -S vllm_stand_in.py --port 8080 [--load S] [--sleep S] [--wake S] [--trouble NAME]
 
-It answers as vLLM 0.32.0 was seen to: `/sleep` aborts what is generated unless `mode=wait`, and is unknown without
-VLLM_SERVER_DEV_MODE; `/health` is well all the time; a request that comes while it sleeps gets no answer until it is
-awake; waking weights alone does not wake it. `--trouble` is what goes wrong with its sleep. All it does is printed.
+It answers as vLLM 0.32.0 does: `/sleep` aborts generation unless `mode=wait`, and is unknown without
+VLLM_SERVER_DEV_MODE; `/health` always succeeds; a request that arrives during sleep gets no answer until the server is
+awake; waking weights alone does not wake it. `--trouble` makes sleep fail. It prints everything it does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TROUBLES = ("", "sleep refused", "sleep hangs", "wake refused", "wake hangs", "d
 
 
 class Engine:
-    """What sleeps: memory by tag, and the requests that are generated."""
+    """The part that sleeps: memory by tag, and the requests in generation."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -30,7 +30,7 @@ class Engine:
         self.discarded: set[str] = set()
         self.is_paused = False
         self.lacks_weights = False
-        """After level 2, until they were read again."""
+        """After level 2, until they are reloaded."""
         self.running = 0
         self.aborts = 0
 
@@ -60,7 +60,7 @@ class Engine:
         return not self.is_paused
 
     def generate(self, seconds: float) -> str:
-        """Why it finished."""
+        """Returns the finish reason."""
         with self.changed:
             self.changed.wait_for(lambda: not self.is_paused)
             self.running += 1

@@ -1,9 +1,9 @@
-"""The world around the scheduler, with its own idea of the truth.
+"""A model of everything around the scheduler, with its own record of the truth.
 
-Clients, operators and servers act here; whatever they do is told to a real scheduler, and every command it answers
-with is carried out and judged by what the world itself knows: who waits, which process is alive, who holds a lease.
-Nothing is read from the scheduler's state, except to compare what it shows with what is so. A promise that does not
-hold raises Broken, with the story so far.
+Clients, operators and servers act here; each action becomes an event for a real scheduler, and each of its commands is
+carried out and checked against what the world itself knows: who waits, which process is alive, who holds a lease.
+Nothing is read from the scheduler's state, except to compare its view with the truth. A promise that does not hold
+raises Broken, with the history so far.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 NEVER: Instant = float("inf")
 ROUNDS = 200
-"""More than enough to answer everybody once the world behaves: a handful per model is usual."""
+"""More than enough to answer all requests once failures stop: a handful per model is usual."""
 
 
 class Broken(AssertionError):
@@ -86,30 +86,30 @@ class Server:
     spec: ModelSpec
     life: Life = Life.LOADING
     was_ready: bool = False
-    """A server may become ready although it was told to stop; its end is told differently then."""
+    """A server may become ready although it was told to stop; its end is reported differently then."""
     has_answered: bool = False
-    """Somebody was answered to the end: its own end is no failure."""
+    """A request was answered completely, so that the server's end is no failure."""
     idle_since: Instant = NEVER
     is_leaving: bool = False
     """It was seen draining, or told to stop: no more leases."""
     causes: set[Cause] = field(default_factory=set)
-    """Why it may be told to leave, apart from its ttl and somebody else's need."""
+    """Why it may be told to stop, apart from its ttl and memory for another model."""
     level: SleepLevel | None = None
-    """How it sleeps, from falling asleep to waking up."""
+    """Its sleep level, from falling asleep to waking up."""
     asleep_since: Instant = NEVER
     was_sleepless: bool = False
-    """It could not be woken, so it is to be stopped."""
+    """It could not be woken, so it must be stopped."""
     cut_from: Instant = NEVER
     """From when on its leases may be cut."""
 
     @property
     def is_asleep(self) -> bool:
-        """Or told to stop in its sleep."""
+        """Or told to stop while asleep."""
         return self.life is Life.ASLEEP or (self.life is Life.STOPPING and self.level is not None)
 
     @property
     def tosses(self) -> bool:
-        """It failed to fall asleep or to wake, and nothing more comes of that."""
+        """It failed to fall asleep or to wake, and no further event follows."""
         return self.was_sleepless and self.life in (Life.DOZING, Life.WAKING)
 
     @property
@@ -142,11 +142,11 @@ class World:
         self.leases: dict[TicketId, Lease] = {}
         self.read_ahead: dict[ModelName, ModelSpec] = {}
         self.orphans: list[TicketId] = []
-        """Leases whose server died under them, not yet given back."""
+        """Leases whose server died, not yet returned."""
         self.past: list[UpstreamExited | UpstreamFailed] = []
         self.is_closing = False
         self.is_sound = True
-        """False from a fact until it was digested: a broken promise leaves it so."""
+        """False from an event until it was processed: a broken promise leaves it False."""
         self.story: list[tuple[Instant, Event | Command]] = []
         self._numbers = itertools.count(1)
         self._served_before: dict[tuple[ModelName, str], Counter[str]] = {}
@@ -169,7 +169,7 @@ class World:
         return ticket
 
     def leave(self, ticket: TicketId, *, is_answered: bool = True) -> None:
-        """Hang up while waiting, or finish, or give back what died."""
+        """Disconnect while waiting, or finish, or return a lease of a dead server."""
         if gave_up := self.waiting.pop(ticket, None):
             self._served_before.pop((gave_up.model, gave_up.client), None)
         lease = self.leases.pop(ticket, None)
@@ -214,7 +214,7 @@ class World:
         self.tell(ShutdownRequested(force))
 
     def pass_time(self, seconds: Seconds) -> None:
-        """Let time go by; the one timer rings when it should."""
+        """Advance the clock; the scheduler's timer fires when due."""
         until = self.now + seconds
         for _ in range(ROUNDS):
             if self.wake > until:
@@ -250,13 +250,13 @@ class World:
         self.tell(UpstreamAwake(server.model, server.launch))
 
     def toss_and_turn(self, server: Server) -> None:
-        """It cannot be put to sleep, or not be woken."""
+        """It fails to fall asleep, or to wake."""
         server.was_sleepless = True
         fact = SleepFailed if server.life is Life.DOZING else WakeFailed
         self.tell(fact(server.model, server.launch, "answered with 500"))
 
     def end(self, server: Server) -> None:
-        """The process is gone: a failed start, a crash, in its sleep, or as asked."""
+        """The process is gone: a failed start, a crash, during sleep, or as requested."""
         del self.servers[server.launch]
         if server.life in (Life.LOADING, Life.UP):
             self._note_failure(server)
@@ -269,13 +269,13 @@ class World:
         self.tell(fact)
 
     def echo(self, fact: UpstreamExited | UpstreamFailed) -> None:
-        """A fact about a process that has long been gone is told once more."""
+        """Repeat an event about a process that is long gone."""
         self.tell(fact)
 
-    # The end of the story
+    # The end
 
     def behave(self) -> None:
-        """Let everything load, stop and finish: within bounded rounds everybody must have been answered."""
+        """Let everything load, stop and finish: all requests must be answered within a bounded number of rounds."""
         for _ in range(ROUNDS):
             if not (self.waiting or self.unloads or self.leases or self.orphans):
                 return
@@ -301,7 +301,7 @@ class World:
         while self.servers:
             self._require(self._one_good_round(), f"{list(self.servers.values())} outlive the house")
 
-    # What the scheduler says is done, and judged
+    # Commands of the scheduler
 
     def tell(self, event: Event) -> None:
         self.is_sound = False
@@ -363,7 +363,7 @@ class World:
         self._check_fairness(wanted)
 
     def _check_fairness(self, granted: Wanted) -> None:
-        """While somebody waits for a model, nobody else is served by it more often than he has places."""
+        """While a client waits for a model, no other client is served by it more than PLACES times."""
         if granted.wish is not Wish.USE:
             return
         in_line = [each for each in self.waiting.values() if each.model == granted.model and each.wish is Wish.USE]
@@ -456,14 +456,14 @@ class World:
             server.level = None
         server.life = Life.STOPPING
 
-    # Why servers leave
+    # Why servers stop
 
     def _notice_leaving(self, view: View, loads_under_way: list[Server]) -> None:
         leaving = {model.name for model in view.models if model.phase in (Phase.DRAINING, Phase.UNLOADING)}
         for server in self.servers.values():
             if server.is_leaving or server.model not in leaving:
                 continue
-            if server.life in (Life.ASLEEP, Life.WAKING) or server.was_sleepless:  # it left when it fell asleep
+            if server.life in (Life.ASLEEP, Life.WAKING) or server.was_sleepless:  # judged when it fell asleep
                 continue
             server.is_leaving = True
             if not (server.causes or self._is_expired(server)):
@@ -486,7 +486,7 @@ class World:
             return False
         return self.now >= server.asleep_since + sleep.ttl_s
 
-    # What is shown is so
+    # The scheduler's view
 
     def _compare(self, view: View) -> None:
         for model in view.models:
@@ -505,7 +505,7 @@ class World:
         late = [server.model for server in self.servers.values() if self._overslept(server)]
         self._require(not late, f"{late} sleep too long")
 
-    # The world's own arithmetic
+    # Expected figures
 
     def server_of(self, model: ModelName) -> Server | None:
         return next((server for server in self.servers.values() if server.model == model), None)
@@ -531,7 +531,7 @@ class World:
         return all(left >= 0 for left in budgets.values())
 
     def _taken_by(self, server: Server) -> dict[Place, Bytes]:
-        """Awake its memory, asleep what it keeps, in between the more of both."""
+        """Its memory if awake, what it keeps if asleep, in between the larger of both."""
         awake = self._memory(server.spec)
         if server.level is None or not self.catalog.budgets:
             return awake
@@ -548,7 +548,7 @@ class World:
         return {} if not budgets else dict(spec.memory) if spec.memory is not None else whole
 
     def _spec(self, server: Server) -> ModelSpec:
-        """What counts for a server: time limits follow the catalog while it runs."""
+        """The spec that applies to a server: time limits follow the catalog while it runs."""
         return server.spec if server.causes else self.catalog.models[server.model]
 
     def _waits_for(self, model: ModelName) -> bool:
@@ -556,7 +556,7 @@ class World:
 
     def _note_failure(self, server: Server) -> None:
         if server.has_answered or server.model not in self.catalog.models:
-            return  # it works; or it was removed, and nobody remembers it
+            return  # it works; or it was removed and is forgotten
         failures = self._failures[server.model] = self._failures.get(server.model, 0) + 1
         rest = 0.0 if failures < 2 else min(60.0, 2.0 ** (failures - 1))
         self._rests_until[server.model] = self.now + rest

@@ -68,12 +68,12 @@ def test_all_fifteen_names_are_known() -> None:
 
 
 def test_utc_is_z() -> None:
-    """RFC 3339 writes Greenwich as Z."""
+    """RFC 3339 writes UTC as Z."""
     assert stamped(SUMMER.astimezone(UTC), "rfc3339") == "2026-07-04T13:04:05Z"
 
 
 def test_a_line_is_level_and_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    """No time unless one is wished, no colour ever."""
+    """No time by default, and never colours."""
     set_up(Logging(level="info", form=LogFormat.TEXT))
     logging.getLogger("hotseat.test").info("upstream ready model=%s", "qwen")
     logging.getLogger("hotseat.test").debug("not shown")
@@ -82,7 +82,7 @@ def test_a_line_is_level_and_sentence(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_line_may_begin_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """The wished format stands in front."""
+    """The time in the configured format comes first."""
     set_up(Logging(time_format="rfc3339", form=LogFormat.TEXT))
     logging.getLogger("hotseat.test").warning("look here")
 
@@ -105,7 +105,7 @@ def test_our_own_lines_can_be_silenced(capsys: pytest.CaptureFixture[str], to_st
 
 
 def in_json(capsys: pytest.CaptureFixture[str], sentence: str, *values: object, level: int = logging.INFO) -> Any:
-    """The members of a line, but for its time and its logger."""
+    """The members of a line, without its time and its logger."""
     set_up(Logging(form=LogFormat.JSON))
     logging.getLogger("hotseat.test").log(level, sentence, *values)
     told = json.loads(capsys.readouterr().out)
@@ -134,12 +134,12 @@ def in_json(capsys: pytest.CaptureFixture[str], sentence: str, *values: object, 
 def test_a_line_of_json_has_the_values_by_their_names(
     capsys: pytest.CaptureFixture[str], sentence: str, values: tuple[object, ...], members: dict[str, object]
 ) -> None:
-    """The constant sentence is the message, so that one can count by it."""
+    """The constant sentence is the message, so that lines can be counted by it."""
     assert in_json(capsys, sentence, *values) == {"level": "info", **members}
 
 
 def test_a_line_of_json_has_the_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    """On the same line, however long it is."""
+    """The traceback is on the same line, however long it is."""
     set_up(Logging(form=LogFormat.JSON))
     try:
         raise ValueError("told you")
@@ -151,7 +151,7 @@ def test_a_line_of_json_has_the_trace(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_lines_of_model_servers_become_json_too() -> None:
-    """They are lines of the same log, by the name of their model."""
+    """They are lines of the same log, with the name of their model."""
     assert json.loads(server_line(QWEN, "hello", 1.0)) == {
         "time": "1970-01-01T00:00:01.000Z",
         "level": "info",
@@ -162,7 +162,7 @@ def test_lines_of_model_servers_become_json_too() -> None:
 
 
 def test_a_terminal_gets_text_and_a_pipe_gets_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless the configuration says which."""
+    """The configuration can override this."""
     ours, terminal = (os.fdopen(fd, "w") for fd in pty.openpty())
     read_end, write_end = os.pipe()
     with ours, terminal, open(read_end), open(write_end, "w") as pipe:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 async def test_a_blocked_loop_shows_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worst lag since the last question is told, then forgotten."""
+    """The worst lag since the last read is returned once."""
     monkeypatch.setattr(lag_module, "EVERY_S", 0.01)
     lag, tasks = Lag(), Tasks()
     tasks.start(lag.watch(), "lag")
     await asyncio.sleep(0)
-    time.sleep(0.1)  # the very thing that must be seen
+    time.sleep(0.1)  # blocks the loop on purpose
     await come_true(lambda: lag.worst_since_asked() >= 0.08)
     await tasks.aclose()
 

@@ -1,4 +1,4 @@
-"""The metrics are an interface: what is printed is what the documentation names, and nothing else."""
+"""The metrics are an interface: the output is exactly what the documentation lists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FLEET = FleetView(HostName("gpu1"), Standing.APART, (SHUNNED,), (), {Agreement.M
 
 
 async def printed() -> list[Metric]:
-    """/metrics of a house in which everything has happened once."""
+    """/metrics after every kind of event has happened once."""
     journal, puppets = Journal(), Puppets(broken=("dud",))
     dispatcher = Dispatcher(
         Scheduler(catalog(spec("alpha", sleep=sleeps()), spec("beta"), spec("dud"))), puppets, journal
@@ -77,7 +77,7 @@ def labels_of(family: Metric) -> frozenset[str]:
 
 
 async def test_what_is_printed_is_what_is_documented() -> None:
-    """Each figure has the name, the type and the labels that the page says; none is missing, none is more."""
+    """Each metric has the documented name, type and labels; none is missing, none is undocumented."""
     seen = {
         f"{family.name}_total" if family.type == "counter" else family.name: (family.type, labels_of(family))
         for family in await printed()
@@ -87,7 +87,7 @@ async def test_what_is_printed_is_what_is_documented() -> None:
 
 
 async def test_labels_have_the_values_that_are_documented() -> None:
-    """Whatever happens, the number of time series is bounded by the configuration."""
+    """The configuration bounds the number of time series, whatever happens."""
     known = {label: set(values) for label, (_, values) in LABELS.items() if values}
     seen = {
         (label, value)
@@ -101,7 +101,7 @@ async def test_labels_have_the_values_that_are_documented() -> None:
 
 
 async def test_names_follow_the_conventions() -> None:
-    """Counters end in _total, durations in _seconds, sizes in _bytes, and every figure has a sentence."""
+    """Counters end in _total, durations in _seconds, sizes in _bytes, and every metric has a description."""
     for family in await printed():
         assert family.documentation.endswith("."), family.name
         assert re.fullmatch(r"(hotseat|process)_[a-z_]+", family.name)
@@ -110,7 +110,7 @@ async def test_names_follow_the_conventions() -> None:
 
 
 async def test_a_fleet_in_figures() -> None:
-    """How this host stands, and of each other one how long it was silent, what is ready there and what was sent."""
+    """This host's state, and for each other host how long it was silent, what is ready there and what was sent."""
     seen = {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in await printed()
@@ -132,7 +132,7 @@ async def test_a_fleet_in_figures() -> None:
 
 
 def test_a_host_that_is_alone_says_so_in_figures() -> None:
-    """Rules that look at the fleet find something there, too: nobody is apart who is alone."""
+    """Alerts about the fleet find a value there, too: a host outside a fleet is never disconnected."""
     metrics = Metrics(lambda: View(0.0, (), ()), lambda: 0.0)
     metrics.include(FleetPage(lambda: None))
     page = metrics.render().decode()

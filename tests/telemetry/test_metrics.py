@@ -1,4 +1,4 @@
-"""What the metrics page counts, with a real scheduler behind it."""
+"""The metrics page, with a real scheduler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Measured:
         journal.listen(self.metrics.watch)
 
     def value(self, sample: str) -> float | None:
-        """The value of a sample, written as Prometheus writes it; None where it is not on the page."""
+        """The value of a sample, written as Prometheus writes it; None if it is not on the page."""
         lines = self.metrics.render().decode().splitlines()
         return next((float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample), None)
 
@@ -46,7 +46,7 @@ async def measured() -> AsyncIterator[Measured]:
 
 
 async def test_requests_are_counted_by_model_and_status_class(measured: Measured) -> None:
-    """Every finished request is in one counter and three spreads."""
+    """Every finished request is in one counter and three histograms."""
     measured.metrics.finished(ALPHA, 200, 0.2, 0.3, 4.0)
     measured.metrics.finished(ALPHA, 204, 0.0, None, 0.001)
     measured.metrics.finished(ALPHA, 503, 0.0, 0.1, 0.1)
@@ -64,7 +64,7 @@ async def test_requests_are_counted_by_model_and_status_class(measured: Measured
 
 
 async def test_tokens_are_added_up(measured: Measured) -> None:
-    """As far as answers say how many they took."""
+    """Only answers that report tokens count."""
     for tokens, per_second in (
         (Tokens(4, 30, 99.5), 99.5),
         (Tokens(5, None, None), None),
@@ -80,7 +80,7 @@ async def test_tokens_are_added_up(measured: Measured) -> None:
 
 
 async def test_loads_are_counted_by_outcome(measured: Measured) -> None:
-    """A start ends ready or failed; only the ready ones have a load time."""
+    """A start ends ready or failed; only ready ones have a load time."""
     await measured.dispatcher.load(ALPHA)
     with pytest.raises(LoadFailed):
         await measured.dispatcher.load(DUD)
@@ -92,7 +92,7 @@ async def test_loads_are_counted_by_outcome(measured: Measured) -> None:
 
 
 async def test_stops_are_counted_by_cause(measured: Measured) -> None:
-    """An eviction, an operator's stop and an end of ttl are told apart, in the scheduler's real words."""
+    """An eviction, an operator's stop and the end of ttl have different causes, with the scheduler's real texts."""
     await measured.dispatcher.load(ALPHA)
     await measured.dispatcher.load(BETA)
     await measured.dispatcher.unload(BETA)
@@ -107,7 +107,7 @@ async def test_stops_are_counted_by_cause(measured: Measured) -> None:
 
 
 async def test_reload_and_shutdown_are_causes_too(measured: Measured) -> None:
-    """What a reload or a shutdown stops is no eviction."""
+    """A stop by a reload or a shutdown is no eviction."""
     await measured.dispatcher.load(ALPHA)
     measured.dispatcher.change_catalog(catalog(spec("beta")))
     await come_true(lambda: not measured.dispatcher.view().running())
@@ -119,7 +119,7 @@ async def test_reload_and_shutdown_are_causes_too(measured: Measured) -> None:
 
 
 async def test_a_load_that_was_stopped_is_neither_ready_nor_failed(measured: Measured) -> None:
-    """Giving up on a load is nobody's failure."""
+    """A cancelled load is not a failure."""
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(outcome(measured.dispatcher.load(SLOW)))
         await come_true(lambda: measured.puppets.is_starting("slow"))
@@ -140,7 +140,7 @@ async def outcome(work: Awaitable[None]) -> HotseatError | None:
 
 
 async def test_the_view_is_read_when_asked(measured: Measured) -> None:
-    """Phases, line and leases are those of the moment."""
+    """Phases, queue and leases are current at each scrape."""
     await measured.dispatcher.load(ALPHA)
 
     assert measured.value('hotseat_model_phase{model="alpha",phase="ready"}') == 1
@@ -152,7 +152,7 @@ async def test_the_view_is_read_when_asked(measured: Measured) -> None:
 
 
 async def test_a_failed_reload_shows(measured: Measured) -> None:
-    """An operator's alert hangs on this number."""
+    """Operators' alerts depend on this number."""
     before = measured.value("hotseat_config_last_reload_success")
     measured.metrics.reloaded(False)
 
@@ -170,7 +170,7 @@ async def test_a_model_that_goes_too_soon_is_counted(measured: Measured) -> None
 
 
 async def test_a_crash_is_no_stop(measured: Measured) -> None:
-    """A server that ends by itself is counted apart from those that were told to."""
+    """A server that exits by itself is counted apart from stopped ones."""
     await measured.dispatcher.load(ALPHA)
     measured.puppets.crash("alpha", "killed by SIGSEGV")
     await come_true(lambda: not measured.dispatcher.view().running())
@@ -181,7 +181,7 @@ async def test_a_crash_is_no_stop(measured: Measured) -> None:
 
 
 async def test_refusals_are_counted_by_code(measured: Measured) -> None:
-    """Also of requests that never got as far as a model."""
+    """Requests that never reached a model count too."""
     measured.metrics.refused("invalid_api_key")
 
     assert measured.value('hotseat_refusals_total{code="invalid_api_key"}') == 1

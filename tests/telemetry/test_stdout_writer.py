@@ -1,4 +1,4 @@
-"""What is written to our own output never blocks who writes it, whatever the reader does."""
+"""Writing to our own output never blocks the caller, whatever the reader does."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def writer(pipe: tuple[int, int]) -> Iterator[StdoutWriter]:
 
 
 def read_until(fd: int, last: bytes) -> bytes:
-    """All that was written, up to a line that ends with `last`."""
+    """All output up to a line that ends with `last`."""
     data = bytearray()
     os.set_blocking(fd, False)
 
@@ -59,7 +59,7 @@ def read_until(fd: int, last: bytes) -> bytes:
 
 
 def test_lines_are_written_in_their_order(pipe: tuple[int, int], writer: StdoutWriter) -> None:
-    """Copies of the servers' output among them."""
+    """Copies of the servers' output are in order too."""
     logging.getLogger("hotseat.test").info("first")
     writer.put_copy(lambda: b"copied\n", 7)
     logging.getLogger("hotseat.test").info("last")
@@ -70,7 +70,7 @@ def test_lines_are_written_in_their_order(pipe: tuple[int, int], writer: StdoutW
 def test_lines_that_nobody_reads_are_dropped_and_counted_in_one_line(
     pipe: tuple[int, int], writer: StdoutWriter
 ) -> None:
-    """Who logs is never kept waiting, and the reader who comes back is told once what is missing."""
+    """The caller never waits, and a reader that returns gets one line about the missing ones."""
     lines = 2 * LINES_LIMIT // len(LINE)
     for _ in range(lines):
         writer.put_line(LINE)
@@ -86,7 +86,7 @@ def test_lines_that_nobody_reads_are_dropped_and_counted_in_one_line(
 def test_a_server_that_writes_much_does_not_crowd_out_our_own_lines(
     pipe: tuple[int, int], writer: StdoutWriter
 ) -> None:
-    """Its copy is dropped first."""
+    """Copies of its output are dropped first."""
     for _ in range(2 * COPY_LIMIT // len(LINE)):
         writer.put_copy(lambda: LINE.encode() + b"\n", len(LINE))
     writer.put_line("our own")
@@ -98,7 +98,7 @@ def test_a_server_that_writes_much_does_not_crowd_out_our_own_lines(
 
 
 def test_a_piece_that_cannot_be_made_costs_no_other(pipe: tuple[int, int], writer: StdoutWriter) -> None:
-    """The thread goes on with the next."""
+    """The thread continues with the next item."""
     writer.put_copy(lambda: bytes(1 // 0), 1)
     writer.put_line("next")
 
@@ -106,7 +106,7 @@ def test_a_piece_that_cannot_be_made_costs_no_other(pipe: tuple[int, int], write
 
 
 def test_a_pipe_that_does_not_block_gets_every_line(pipe: tuple[int, int], writer: StdoutWriter) -> None:
-    """Some supervisors set that on the pipe they give us."""
+    """Some supervisors make the pipe non-blocking."""
     os.set_blocking(pipe[1], False)
     for _ in range(1000):
         writer.put_line(LINE)
@@ -116,7 +116,7 @@ def test_a_pipe_that_does_not_block_gets_every_line(pipe: tuple[int, int], write
 
 
 def test_the_end_waits_a_moment_for_a_reader_and_no_longer(pipe: tuple[int, int], writer: StdoutWriter) -> None:
-    """A full pipe does not keep the process from ending."""
+    """A full pipe does not keep the process from exiting."""
     for _ in range(1000):
         writer.put_line(LINE)
     began = time.monotonic()
@@ -126,7 +126,7 @@ def test_the_end_waits_a_moment_for_a_reader_and_no_longer(pipe: tuple[int, int]
 
 
 def test_output_that_nobody_can_read_any_more_is_given_up() -> None:
-    """`hotseat serve | head` goes on serving."""
+    """`hotseat serve | head` continues to serve."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     with closing(StdoutWriter(write_end)) as writer:

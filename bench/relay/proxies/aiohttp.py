@@ -1,4 +1,4 @@
-"""aiohttp as server and client, on uvloop: the proxy that Python programs usually are."""
+"""aiohttp as server and client, on uvloop: a typical Python proxy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def launch(folder: Path, port: int, backs: Backs) -> Launch:
     models = [f"{model}={url}" for model, url in backs.urls().items()]
-    # -P: the program must find the package aiohttp, not this module beside it.
+    # -P: the program must import the package aiohttp, not this module beside it.
     return Launch([str(rivals() / "bin/python"), "-P", str(HERE / "proxies/aiohttp_program.py"), str(port), *models])
 
 

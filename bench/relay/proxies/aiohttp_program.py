@@ -1,4 +1,4 @@
-"""A proxy as one writes it with aiohttp on both sides. Runs in the bench's own environment, without hotseat.
+"""A typical proxy with aiohttp on both sides. Runs in the bench's own environment, without hotseat.
 
 aiohttp_program.py PORT MODEL=URL...
 """

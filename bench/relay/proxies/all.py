@@ -1,4 +1,4 @@
-"""Everybody who takes part, in the order of the tables."""
+"""All proxies, in the order of the tables."""
 
 from __future__ import annotations
 

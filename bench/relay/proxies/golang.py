@@ -1,4 +1,4 @@
-"""Go's httputil.ReverseProxy behind a look at the body (bench/go), once as it comes and once tuned. One core each."""
+"""Go's httputil.ReverseProxy after reading the model from the body (bench/go), untuned and tuned. One core each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HAProxy that chooses by the body's `model`: json_query on a buffered request."""
+"""HAProxy that routes by the body's `model`: json_query on a buffered request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hotseat with all its duties: it starts the upstreams itself, leases, schedules, counts, checks and records."""
+"""hotseat with all features: it starts the upstreams itself, leases, schedules, counts, checks and records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 RENEWS_AFTER = 99
-"""Written down here and not imported: a guard that follows the code it guards would never bark."""
+"""Repeated here and not imported, so that the check does not follow a change of the code."""
 
 
 def launch(folder: Path, port: int, backs: Backs) -> Launch:
@@ -25,7 +25,7 @@ def launch(folder: Path, port: int, backs: Backs) -> Launch:
 
 
 def configuration(backs: Backs) -> dict[str, object]:
-    """Two models that run side by side, with idle times."""
+    """Two models that run at the same time, with a ttl."""
     commands = {"bench": bench_command(backs.bench)}
     if backs.llama:
         commands["llama"] = llama_command(backs.llama)

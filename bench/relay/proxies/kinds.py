@@ -1,4 +1,4 @@
-"""What every proxy of the comparison tells about itself."""
+"""The description of a proxy in the comparison."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Backs:
 
     bench: int
     llama: int | None
-    """None where no cell needs it."""
+    """None if no cell needs it."""
 
     def urls(self) -> dict[str, str]:
         ports = {"bench": self.bench, "llama": self.llama}
@@ -32,13 +32,13 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """One contestant: how it is called, how it is started, and how it treats its upstreams."""
+    """A proxy: its title, how it is started, and how it treats its upstreams."""
 
     name: str
     title: str
     launch: Callable[[Path, int, Backs], Launch]
-    """Given a folder of its own, its port and its upstreams; writes its configuration and gives its command line."""
+    """Given its folder, its port and its upstreams; writes its configuration and returns its command line."""
     version: Callable[[], str]
     starts_upstreams: bool = False
     renews_after: int = sys.maxsize
-    """Requests after which it takes a new upstream connection on purpose."""
+    """Requests after which it opens a new upstream connection on purpose."""

@@ -1,4 +1,4 @@
-"""nginx as the floor: it passes requests on without looking into them, so it cannot choose a model."""
+"""nginx as the lower limit: it forwards requests without reading them, so it cannot choose a model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ http {{
 
 
 def launch(folder: Path, port: int, backs: Backs) -> Launch:
-    user = "user root;\n" if os.geteuid() == 0 else ""  # its worker must reach the folder
+    user = "user root;\n" if os.geteuid() == 0 else ""  # its worker must be able to read the folder
     config = folder / "nginx.conf"
     config.write_text(
         CONFIG.format(user=user, folder=folder, port=port, bench=backs.bench, llama=backs.llama or backs.bench)

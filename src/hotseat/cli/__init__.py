@@ -1,4 +1,4 @@
-"""The `hotseat` command: a verb, then names. What a command needs is imported when it runs, so that help is instant."""
+"""The `hotseat` command. Each command imports what it needs when it runs, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def main() -> None:
     except Problem as problem:
         print(f"hotseat: {problem}", file=sys.stderr)
         sys.exit(problem.exit_code)
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -1,4 +1,4 @@
-"""`hotseat activity`: requests that have ended, one a line."""
+"""`hotseat activity`: finished requests, one per line."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def seconds_of(seconds: float | None) -> str:
 
 
 def tokens_of(request: dict[str, Any]) -> str:
-    """`12+80`: the prompt's and the answer's, as far as they are known."""
+    """`12+80`: tokens of the prompt and of the answer, if known."""
     known = request["prompt_tokens"], request["completion_tokens"]
     return "" if known == (None, None) else "+".join("?" if each is None else str(each) for each in known)

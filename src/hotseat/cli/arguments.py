@@ -1,4 +1,4 @@
-"""What people type, brought into one form."""
+"""Normalises command line arguments."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ SINGLE_DASHED = re.compile(r"-(config|config-dir|listen|watch-config|tls-cert-fi
 
 
 def normalised(argv: list[str]) -> list[str]:
-    """llama-swap's long flags have one dash; scripts that use them go on working."""
+    """Accept llama-swap's long options with one dash, so that scripts with them keep working."""
     return [f"-{word}" if SINGLE_DASHED.fullmatch(word) else word for word in argv]

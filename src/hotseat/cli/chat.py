@@ -1,4 +1,4 @@
-"""`hotseat run`: talk to a model. A pipe gets the answer and nothing else; a terminal gets a conversation."""
+"""`hotseat run`: chat with a model. A pipe gets only the answer; a terminal gets a conversation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HELP_TEXT = "/clear forgets the conversation, /bye leaves; Ctrl-C stops an answe
 
 
 def run(server: Server, model: str, prompt: str | None) -> None:
-    """Answer one prompt, from the command line or from standard input; without either, converse."""
+    """Answer one prompt from the command line or from standard input; without either, start a conversation."""
     chat = Chat(server, model)
     if prompt is None and sys.stdin.isatty():
         return converse(chat)
@@ -34,7 +34,7 @@ def run(server: Server, model: str, prompt: str | None) -> None:
 
 
 def converse(chat: Chat) -> None:
-    import readline  # noqa: F401  # input() can then be edited and scrolled back
+    import readline  # noqa: F401  # gives input() line editing and history
 
     chat.make_ready()
     print(f"{chat.model} is ready; {HELP_TEXT}")
@@ -53,7 +53,7 @@ def converse(chat: Chat) -> None:
 
 
 def asked() -> str | None:
-    """What was typed; None at its end. Ctrl-C throws a half-typed line away."""
+    """The next prompt; None at end of input. Ctrl-C discards a half-typed line."""
     try:
         return input(">>> ").strip()
     except EOFError:
@@ -71,14 +71,14 @@ class Chat:
     messages: list[dict[str, str]] = field(default_factory=list)
 
     def make_ready(self) -> None:
-        """On a terminal a load is shown; elsewhere the question itself brings it about."""
+        """On a terminal, show the load; elsewhere the chat request itself loads the model."""
         if sys.stderr.isatty() and self.server.ask("GET", f"/hotseat/models/{in_path(self.model)}")["phase"] != "ready":
             from hotseat.cli.load_bar import load_with_bar
 
             load_with_bar(self.server, self.model)
 
     def say(self, prompt: str) -> None:
-        """Print the answer as it comes and remember both; one that was stopped is remembered as far as it came."""
+        """Stream the answer and add prompt and answer to the history, also an answer that Ctrl-C stopped halfway."""
         self.make_ready()
         question = {"role": "user", "content": prompt}
         answer: list[str] = []
@@ -110,7 +110,7 @@ class Chat:
 
 
 def parts_of(event: Any) -> tuple[str, str]:
-    """Reasoning and text of a chunk; an error within the stream is raised."""
+    """Reasoning and text of a chunk; raises an error that arrives within the stream."""
     if error := event.get("error"):
         raise Problem(str(error.get("message", error) if isinstance(error, dict) else error))
     delta = next((choice.get("delta") or {} for choice in event.get("choices") or ()), {})
@@ -118,7 +118,7 @@ def parts_of(event: Any) -> tuple[str, str]:
 
 
 class Thinking:
-    """What a model says to itself is shown to people, dimmed, and kept from pipes."""
+    """Shows a model's reasoning dimmed on a terminal and leaves it out of pipes."""
 
     def __init__(self) -> None:
         self._is_shown = sys.stdout.isatty()

@@ -1,4 +1,4 @@
-"""`hotseat check`: is this configuration right, and what does it mean?"""
+"""`hotseat check`: validates a configuration and explains its effect."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FINE, INVALID = 0, 3
 FORMATS = ("text", "json", "github")
 
 
-def check(paths: list[Path], format: str, lenient: bool) -> int:  # noqa: A002  # the option's own name
-    """Say what is wrong with a configuration and what it means; 0 when hotseat could start with it, else 3."""
+def check(paths: list[Path], format: str, lenient: bool) -> int:  # noqa: A002  # named after the option
+    """Print errors and the effect of a configuration; 0 if hotseat could start with it, else 3."""
     try:
         loaded = read(paths, environ=os.environ, lenient=lenient, find_devices=devices_for_models)
         loaded = replace(loaded, catalog=with_figures(loaded.catalog))
@@ -70,7 +70,7 @@ def _summary(complaints: Sequence[Complaint], loaded: Loaded | None) -> str:
 
 
 def memory_of_models(catalog: Catalog) -> list[str]:
-    """What each model counts as and who says so, where memory decides."""
+    """The memory that each model counts as and the source of the figure, where memory decides what runs."""
     return [f"{name} counts as {_figure(spec)}." for name, spec in catalog.models.items()] if catalog.budgets else []
 
 
@@ -110,7 +110,7 @@ def _complaint(complaint: Complaint) -> dict[str, Any]:
 
 
 def _annotation(complaint: Complaint) -> str:
-    """A workflow command as GitHub Actions reads it."""
+    """A workflow command for GitHub Actions."""
     kind = "notice" if complaint.severity is Severity.NOTE else complaint.severity.value
     place = f"file={_escaped(complaint.file, ':,')},line={complaint.line},col={complaint.column}"
     return f"::{kind} {place}::{_escaped(complaint.text)}"

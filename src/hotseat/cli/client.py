@@ -1,4 +1,4 @@
-"""The command line's way to a running hotseat: a few calls of the standard library's HTTP client, no proxy between."""
+"""The command line's HTTP client for a running hotseat: standard library only, never through a proxy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS: dict[str, type[HTTPConnection]] = {"http": HTTPConnection, "https": HTTPS
 
 
 class Refused(Problem):
-    """The server answered, and said no."""
+    """The server answered with an error."""
 
     def __init__(self, status: int, message: str, body: dict[str, Any]) -> None:
         super().__init__(message)
@@ -34,10 +34,10 @@ class Server:
     url: str
     api_key: str | None = None
     patience_s: float | None = None
-    """How long an answer may take; None: a load may take minutes, a feed has no end."""
+    """Timeout of an answer; None: no limit, because a load may take minutes and a feed has no end."""
 
     def ask(self, method: str, path: str, **query: object) -> Any:
-        """The JSON of the answer; Refused with the server's own sentence where it is not a success."""
+        """The JSON of the answer; Refused with the server's message if it is not a success."""
         with closing(self._connect()) as connection:
             answer = self._send(connection, method, path, query)
             return json.loads(_whole(answer, self.url))
@@ -47,11 +47,11 @@ class Server:
             return _whole(self._send(connection, "GET", path, query), self.url).decode("utf-8", "replace")
 
     def follow(self, path: str, **query: object) -> Iterator[str]:
-        """The data of each server-sent event, for as long as the server speaks."""
+        """The data of each server-sent event until the server ends the stream."""
         return self._events("GET", path, query, None)
 
     def stream(self, path: str, body: object) -> Generator[str, None, None]:
-        """The data of each server-sent event that answers a POST; leaving the loop hangs up."""
+        """The data of each server-sent event that answers a POST; leaving the loop closes the connection."""
         return self._events("POST", path, {}, body)
 
     def _events(self, method: str, path: str, query: dict[str, object], body: object) -> Generator[str, None, None]:

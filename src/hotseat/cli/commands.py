@@ -1,4 +1,4 @@
-"""The verbs of the command line. Each is thin: it takes what was typed to the part that does the work."""
+"""The commands of the command line. Each one only passes its arguments to the module that does the work."""
 
 from __future__ import annotations
 
@@ -355,7 +355,7 @@ app.add_typer(systemd_commands.app, name="systemd")
 
 
 def sources(files: list[Path] | None, folder: Path | None) -> list[Path]:
-    """Files first, then the folder, which stands for its files also when more are put there later."""
+    """Files first, then the folder itself, so that a reload finds files added to it later."""
     if folder is None:
         return files or [USUAL_CONFIG]
     return [*(files or []), folder]

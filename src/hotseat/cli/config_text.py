@@ -1,4 +1,4 @@
-"""A first configuration as text: what a person would write, with a comment where they would wonder."""
+"""The text of a first configuration, with comments that explain each value."""
 
 from __future__ import annotations
 
@@ -50,13 +50,11 @@ DEALT = "llama-server deals each model out over all GPUs; -dev and CUDA_VISIBLE_
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A configuration to be written."""
-
     models: Sequence[Named]
     devices: Sequence[Device]
     programs: Mapping[Engine, str]
     drafting: tuple[str, ...] = ()
-    """What this version of llama-server wants to hear before it uses a draft."""
+    """Options that this version of llama-server needs to use a draft model."""
 
 
 def text_of(draft: Draft) -> str:

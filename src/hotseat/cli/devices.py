@@ -1,4 +1,4 @@
-"""`hotseat devices`: what memory this machine has, how much is free, and which models of a running hotseat use it."""
+"""`hotseat devices`: the memory of this machine, how much is free, and which models of a running hotseat use it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNKNOWN = "not told"
 
 
 def devices(server: Server, as_json: bool) -> None:
-    """Measured here and now, whether or not a hotseat runs; models are told of one on this machine."""
+    """Measure now, whether or not hotseat runs; the models are those of a hotseat on this machine."""
     machine = find_machine()
     house = house_here(server)
     pids = None if house is None else pids_of_models(house)
@@ -37,7 +37,7 @@ def devices(server: Server, as_json: bool) -> None:
 
 
 def house_here(server: Server) -> dict[str, Any] | None:
-    """None where no hotseat answers, or one of another machine, whose pids and devices mean nothing here."""
+    """None if no hotseat answers, or one on another machine, whose pids and devices mean nothing here."""
     host = urlsplit(server.url if "://" in server.url else f"http://{server.url}").hostname or ""
     if not is_loopback(host):
         return None
@@ -55,7 +55,7 @@ def pids_of_models(house: dict[str, Any]) -> dict[str, int]:
 def described(
     name: DeviceName, label: str, reading: Reading, pids: Mapping[str, int] | None, for_models: int | None = None
 ) -> dict[str, Any]:
-    """`for_models` is what models may take of it now; None: it has no budget."""
+    """`for_models` is how much of it models may use now; None: it has no budget."""
     seen = reading.devices[name]
     memory = {"total": seen.total, "used": seen.used, "free": seen.free}
     if pids is None:
@@ -65,7 +65,7 @@ def described(
 
 
 def uses_of(name: DeviceName, reading: Reading, pids: Mapping[str, int]) -> dict[str, dict[str, int] | None]:
-    """Whoever uses the device; None for a model whose server runs where it cannot be seen."""
+    """Memory by user of the device; None for a model whose server's processes cannot be seen."""
     uses = {model: reading.processes.get(pid, {}).get(name) for model, pid in pids.items()}
     unseen: dict[str, None] = {model: None for model, pid in pids.items() if pid in reading.elsewhere}
     return {model: asdict(use) for model, use in uses.items() if use} | unseen
@@ -87,7 +87,7 @@ def told(models: dict[str, dict[str, int] | None] | None) -> str:
 
 
 def told_use(use: dict[str, int] | None) -> str:
-    """File-backed memory is told apart: the kernel may take it back, at the price of reading it again."""
+    """File-backed memory is shown apart: the kernel may reclaim it, at the price of reading it again."""
     if use is None:
         return UNKNOWN
     return gib(use["anonymous"]) + (f" + {gib(use['file_backed'])} of files" if use["file_backed"] else "")

@@ -1,4 +1,4 @@
-"""`hotseat doctor`: one line for each thing that should be well, and what to do where it is not."""
+"""`hotseat doctor`: one line for each check, and what to do if it fails."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 FINE, FAILED = 0, 1
 PATIENCE_S = 5.0
-"""Whoever has our address may be no HTTP server at all."""
+"""Whatever listens at our address may not be an HTTP server at all."""
 
 
 def doctor(config: Sequence[Path], api_key: str | None, as_json: bool) -> int:
-    """Tell every finding; 1 where something keeps hotseat or a model from working."""
+    """Print every finding; 1 if something keeps hotseat or a model from working."""
     findings = list(examined(config, api_key))
     if as_json:
         show_json([told(finding) for finding in findings])

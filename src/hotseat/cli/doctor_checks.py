@@ -1,4 +1,4 @@
-"""What `hotseat doctor` looks at. Each examination only looks: nothing is started, stopped or changed."""
+"""The checks of `hotseat doctor`. They are read-only: nothing is started, stopped or changed."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ UNAUTHORIZED = 401
 
 PCI = Path("/sys/bus/pci/devices")
 DISPLAYS = ("0x0300", "0x0302", "0x0380")
-"""Classes of PCI devices that may compute: VGA, 3D, other displays."""
+"""PCI device classes that may compute: VGA, 3D, other displays."""
 NVIDIA, AMD = "0x10de", "0x1002"
 DRIVERS = {NVIDIA: Path("/proc/driver/nvidia/version"), AMD: Path("/dev/kfd")}
-"""What is there when the driver for computing is."""
+"""Files that exist when the compute driver is loaded."""
 NAMES = {NVIDIA: "NVIDIA", AMD: "AMD"}
 
 
@@ -86,7 +86,7 @@ def programs(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def model_files(loaded: Loaded) -> Iterator[Finding]:
-    """Files that a command names and that are not there; within containers nobody can tell."""
+    """Missing files that commands name; files within containers cannot be checked."""
     missing = [
         (spec.name, word)
         for spec in loaded.catalog.models.values()
@@ -120,7 +120,7 @@ def exposure(settings: Settings) -> Iterator[Finding]:
 
 
 def address(settings: Settings, server: Server) -> Iterator[Finding]:
-    """Free, or taken by a hotseat."""
+    """Whether the address is free or in use by a hotseat."""
     host, port = settings.listen
     door = {"0.0.0.0": "127.0.0.1", "localhost": "127.0.0.1", "::": "::1"}.get(host, host)
     if not _is_answered(door, port):
@@ -143,7 +143,7 @@ def _is_answered(host: str, port: int) -> bool:
 
 
 def _is_hotseat(server: Server) -> bool:
-    """Another user's process does not show what it is, but answers like one, if only that a key is needed."""
+    """Ask over HTTP, since another user's process does not show what it is; hotseat may answer that it needs a key."""
     try:
         server.ask("GET", "/hotseat/ready")
     except Refused as refused:
@@ -157,7 +157,7 @@ def _is_hotseat(server: Server) -> bool:
 
 
 def graphics(pci: Path = PCI, drivers: Mapping[str, Path] = DRIVERS) -> Iterator[Finding]:
-    """A card without its driver computes nothing; one whose driver may not be used neither."""
+    """Report a card whose driver is missing, or present but not accessible."""
     vendors = {vendor for card in _cards(pci) if (vendor := _first_line(card / "vendor")) in drivers}
     for vendor in sorted(vendors):
         name, sign = NAMES[vendor], drivers[vendor]
@@ -185,7 +185,7 @@ def _first_line(path: Path) -> str:
 
 
 def descriptors() -> Iterator[Finding]:
-    """hotseat raises its own limit as far as it may."""
+    """hotseat raises its own limit as far as the hard limit allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard >= ENOUGH_DESCRIPTORS:
         yield Finding("open files", State.OK, f"up to {hard}" if hard > 0 else "without limit")
@@ -195,7 +195,7 @@ def descriptors() -> Iterator[Finding]:
 
 
 def disk(settings: Settings) -> Iterator[Finding]:
-    """Large uploads rest in an unlinked file until their model is ready."""
+    """Large uploads stay in an unlinked file until their model is ready."""
     folder, largest = tempfile.gettempdir(), settings.limits.body
     free = shutil.disk_usage(folder).free
     said = f"{size_text(free)} free in {folder}, where uploads of up to {size_text(largest)} rest"
@@ -206,7 +206,7 @@ def disk(settings: Settings) -> Iterator[Finding]:
 
 
 def orphans() -> Iterator[Finding]:
-    """Model servers of a hotseat that is no more. They carry its mark, and no guard stands above them."""
+    """Find model servers of a hotseat that is gone: they carry its environment mark and have no guard as ancestor."""
     ours = ancestry(os.getpid())
     left = [pid for pid in processes() if pid not in ours and marker_of(pid) and not _is_guarded(pid)]
     for pid in left:

@@ -1,4 +1,4 @@
-"""`hotseat estimate`: what a model will need, read from its files and its command line."""
+"""`hotseat estimate`: the memory a model will need, computed from its files and its command line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GPUS = {True: Gpu.SOME, False: Gpu.NONE, None: Gpu.UNSAID}
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What was typed beside the model."""
+    """The options of the command."""
 
     options: tuple[str, ...] = ()
     context: int | None = None
@@ -40,7 +40,7 @@ class Wishes:
 
 
 def is_file(what: str) -> bool:
-    """A path is what exists or looks like one; everything else is the name of a model."""
+    """Whatever exists or looks like a path is one; everything else is the name of a model."""
     return what.endswith(".gguf") or Path(what).exists()
 
 
@@ -68,7 +68,7 @@ def _spec(name: str, config: Sequence[Path]) -> ModelSpec:
 def _estimated(argv: tuple[str, ...], env: Mapping[str, str], wishes: Wishes) -> Estimate:
     more = wishes.options
     if wishes.context:
-        # Each server finds its own option and passes over the other's.
+        # Each server reads its own option and ignores the other's.
         more = (*more, "--ctx-size", str(wishes.context), "--max-model-len", str(wishes.context))
     try:
         return estimate(argv, Disk(Path.cwd()), env=env, gpu=GPUS[wishes.has_gpu], more=more)
@@ -76,7 +76,7 @@ def _estimated(argv: tuple[str, ...], env: Mapping[str, str], wishes: Wishes) ->
         raise Problem(problem.message) from None
 
 
-# For people and for programs
+# Output
 
 
 def show(found: Estimate, as_json: bool) -> None:

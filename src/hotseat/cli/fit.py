@@ -1,4 +1,4 @@
-"""How a found model is run on this machine: its command, the longest context that fits, and the memory that takes."""
+"""How a found model runs on this machine: its command, the longest context that fits, and the memory it takes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from hotseat.model_files.found import Found
 
 CONTEXTS = (32768, 16384, 8192, 4096)
-"""Long enough for work with files at first; whoever needs more has memory to spare and raises it."""
+"""Long enough to start with; users who need more have the memory for it and raise it."""
 EMBEDDED_AT_ONCE = 8192
 DRIVER = GIB // 2
-"""What a driver takes on each GPU beside the sum."""
+"""What a driver takes on each GPU beyond the estimate."""
 
 ASSUMED = "its file does not say how tokens become one vector: the mean is assumed"
 
@@ -34,16 +34,16 @@ ONLY = {Role.EMBEDDING: ("--embeddings",), Role.RERANK: ("--reranking",)}
 @dataclass(frozen=True, slots=True)
 class Fitted:
     options: tuple[str, ...]
-    """Behind the program's own words."""
+    """Appended to the program's own arguments."""
     memory: Bytes | None
     """Over all devices together; None: unknown, or more than there is."""
     remark: str = ""
 
 
 def fitted(model: Found, devices: Sequence[Device], drafting: tuple[str, ...] = ()) -> Fitted:
-    """The longest sane context whose sum fits into the devices together; without one, the server is left to manage.
+    """The longest reasonable context whose estimate fits the devices together; if none fits, the server decides.
 
-    `drafting` is what this version of llama-server wants to hear before it uses a draft.
+    `drafting` are the options that this version of llama-server needs to use a draft model.
     """
     if model.engine is not Engine.LLAMA:
         return Fitted(_own_options(model), None)
@@ -73,7 +73,7 @@ def _llama_options(model: Found, context: int, drafting: tuple[str, ...]) -> tup
     if model.draft:
         words = (*words, "-md", str(model.draft), *drafting)
     if model.role in ONLY:
-        # What is embedded goes through at once, so a batch must hold the longest text.
+        # An embedding model processes its input in one batch, so a batch must hold the longest text.
         words = (*words, *ONLY[model.role], *_pooling(model), "-b", str(context), "-ub", str(context))
     return words
 
@@ -103,6 +103,6 @@ def _own_options(model: Found) -> tuple[str, ...]:
 
 
 def shares(memory: Bytes, devices: Sequence[Device]) -> dict[str, Bytes]:
-    """Over several GPUs llama-server deals a model out in proportion to their memory."""
+    """Over several GPUs llama-server splits a model in proportion to their memory."""
     total = sum(device.memory for device in devices)
     return {device.name: -(-memory * device.memory // total) for device in devices}

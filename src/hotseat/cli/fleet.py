@@ -1,4 +1,4 @@
-"""`hotseat fleet`: which hosts there are and what is on them, and what an operator may ask of them."""
+"""`hotseat fleet`: the hosts, what runs on them, and what an operator can request of them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def orders(host: dict[str, Any]) -> str:
 
 
 def standing(host: dict[str, Any]) -> str:
-    """`here`, or how long ago it was heard of."""
+    """`here`, or how long ago the host was last heard of."""
     if host["standing"] == "here":
         return "here"
     heard = f"heard {duration(host['heard_s'])} ago"

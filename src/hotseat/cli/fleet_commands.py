@@ -1,4 +1,4 @@
-"""`hotseat fleet …`, as it is typed."""
+"""The `hotseat fleet` commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ app = typer.Typer(
 
 
 def hosts_here(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of hosts that the shell may complete; none where the server is alone."""
+    """Host names for shell completion; none if the server is not in a fleet."""
     hosts = told_here(context, "/hotseat/fleet").get("hosts", ())
     return [host["host"] for host in hosts if host["host"].startswith(incomplete)]
 

@@ -1,4 +1,4 @@
-"""`hotseat init`: look for models, and write a configuration that runs them."""
+"""`hotseat init`: finds models and writes a configuration that runs them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hotseat.model_files.found import Found
 
 UNFIT_FOR_YAML = ("${", "\n", "\r")
-"""Signs of a path that a configuration would read as something else."""
+"""Characters of a path that a configuration would interpret."""
 MOST_TOLD = 10
 HELP_S = 10.0
 SPECULATING = ("--spec-type", "draft-simple")
@@ -38,7 +38,7 @@ SPECULATING = ("--spec-type", "draft-simple")
 @dataclass(frozen=True, slots=True)
 class Wishes:
     folders: Sequence[Path]
-    """Empty: the usual places."""
+    """Empty: the usual folders."""
     target: Path
     force: bool = False
 
@@ -56,7 +56,7 @@ def init(wishes: Wishes, only_print: bool) -> None:
 
 
 def draft(wishes: Wishes, env: Mapping[str, str]) -> tuple[str, Shelf, Mapping[Engine, str]]:
-    """The text of a configuration, what it was made from, and the programs that were found."""
+    """The text of a configuration, the models it was made from, and the programs that were found."""
     for folder in wishes.folders:
         must_be_folder(folder)
     home = Path(env.get("HOME") or Path.home())
@@ -71,7 +71,7 @@ def draft(wishes: Wishes, env: Mapping[str, str]) -> tuple[str, Shelf, Mapping[E
 
 
 def drafting_options(programs: Mapping[Engine, str]) -> tuple[str, ...]:
-    """Newer versions load a draft and do not use it unless they are told its type; older ones do not know the word."""
+    """Newer versions load a draft but use it only if told its type; older ones do not know the option."""
     if Engine.LLAMA not in programs:
         return ()
     try:
@@ -91,7 +91,7 @@ def must_be_folder(folder: Path) -> None:
 
 
 def runnable(shelf: Shelf, programs: Mapping[Engine, str]) -> Shelf:
-    """Without the models that a configuration could not run: llama-server is usual enough to be fetched later."""
+    """Leave out models that a configuration could not run; a missing llama-server may be installed later."""
     obstacles = {named.name: obstacle(named.model, programs) for named in shelf.models}
     left_out = [LeftOut(each.model.path, why) for each in shelf.models if (why := obstacles[each.name])]
     kept = [named for named in shelf.models if not obstacles[named.name]]
@@ -116,7 +116,7 @@ def nothing_found(places: Sequence[Path], shelf: Shelf) -> str:
 
 
 def write(text: str, wishes: Wishes) -> None:
-    """The file is whole and valid, or it is as it was."""
+    """Write the whole file atomically: it is valid, or it stays as it was."""
     target = wishes.target
     try:
         with tempfile.TemporaryDirectory(prefix=".hotseat-init-", dir=target.parent) as folder:
@@ -136,7 +136,7 @@ def must_be_valid(file: Path) -> None:
         raise Problem(f"what would be written is wrong; please report it:\n{complaints}") from None
 
 
-# Telling
+# Summary
 
 
 def summary(shelf: Shelf, programs: Mapping[Engine, str], target: Path) -> str:

@@ -1,4 +1,4 @@
-"""Loading a model in sight of somebody: what its server has read, how long it usually takes, or why it waits."""
+"""Loads a model with a progress bar: what its server has read, how long it usually takes, or why it waits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.2
 ALMOST = 0.99
-"""A load that takes longer than usual is never done until it is."""
+"""A load that takes longer than usual stays here until it is done."""
 
 
 def load_with_bar(server: Server, model: str) -> str:
-    """What the server says when the model is ready; what it says against it is raised. Ctrl-C gives up waiting."""
+    """The server's message when the model is ready; raises its error otherwise. Ctrl-C stops waiting."""
     loading = _Loading(server, model)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
@@ -36,7 +36,7 @@ def load_with_bar(server: Server, model: str) -> str:
 
 
 def told(model: dict[str, Any]) -> tuple[float | None, str]:
-    """How far it has come, from 0 to 1 or unknown, and what it does."""
+    """Progress from 0 to 1, or None if unknown, and what the model is doing."""
     if model["phase"] != "loading":
         return None, model["why"] or model["phase"]
     usual, share = model["load_s"], model["progress"]
@@ -49,7 +49,7 @@ def told(model: dict[str, Any]) -> tuple[float | None, str]:
 
 
 class _Loading:
-    """The request for a load, made beside: a thread that nobody waits for when we are told to stop."""
+    """Sends the load request in a daemon thread, so that Ctrl-C does not wait for it."""
 
     def __init__(self, server: Server, model: str) -> None:
         self._outcome: queue.Queue[str | Problem] = queue.Queue()
@@ -62,7 +62,7 @@ class _Loading:
             self._outcome.put(problem)
 
     def outcome(self, within: float) -> str | None:
-        """None while it still loads."""
+        """None while the model is still loading."""
         try:
             outcome = self._outcome.get(timeout=within)
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""What memory a first configuration may count on: that of the GPUs which have some of their own, else the RAM."""
+"""The memory that a first configuration may use: that of GPUs with memory of their own, else the RAM."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Device:
 
     @property
     def reserve(self) -> Bytes:
-        """For the desktop or the driver on a GPU, for everything else on the machine."""
+        """Memory left for the desktop or the driver on a GPU, and for everything else on the machine."""
         return min(self.memory // 8, GIB) if self.is_gpu else min(self.memory // 4, 4 * GIB)
 
 
 def devices(machine: Machine | None = None) -> list[Device]:
-    """A card that works in the machine's RAM is no room of its own: the RAM is counted then."""
+    """A card that uses the machine's RAM has no budget of its own: the RAM is counted instead."""
     machine = machine or find_machine()
     labels, borrowers = machine.labels, machine.borrowers
     found = {name: Device(name, seen.total, labels[name]) for name, seen in machine.devices().items()}

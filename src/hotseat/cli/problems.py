@@ -1,4 +1,4 @@
-"""What can go wrong on the command line, by exit code. Usage errors (2) are typer's."""
+"""The errors of the command line, by exit code. Usage errors (2) come from typer."""
 
 from __future__ import annotations
 

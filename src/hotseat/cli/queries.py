@@ -1,4 +1,4 @@
-"""The commands that speak to a running server: ask, then print for people or for programs."""
+"""The commands that query a running server and print the answer for people or as JSON."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
 
 
 def phase_of(model: dict[str, Any]) -> str:
-    """`loading 42%` where it is known how far it has come."""
+    """`loading 42%` if the progress is known."""
     progress = model.get("progress")
     return str(model["phase"]) if progress is None else f"{model['phase']} {progress:.0%}"
 
 
 def memory_in_words(footprint: dict[str, Any] | None) -> str:
-    """`ram 1.2 GiB (measured, estimated 1.1 GiB)`; nothing where memory does not decide."""
+    """`ram 1.2 GiB (measured, estimated 1.1 GiB)`; empty where memory does not decide what runs."""
     if footprint is None:
         return ""
     if footprint["counts_as"] is None:
@@ -78,7 +78,7 @@ def memory_in_words(footprint: dict[str, Any] | None) -> str:
 
 
 def sources(footprint: dict[str, Any], device: str) -> str:
-    """Who says what counts, and what the others say."""
+    """The source of the figure that counts, and the other figures."""
     others = [kind for kind in ("estimated", "measured") if kind != footprint["source"]]
     told = [f"{kind} {gib(footprint[kind][device])}" for kind in others if device in (footprint[kind] or {})]
     return ", ".join([footprint["source"], *told])
@@ -93,7 +93,7 @@ def list_models(server: Server, as_json: bool) -> None:
 
 
 def load(server: Server, model: str) -> None:
-    """On a terminal with a bar, elsewhere without a word until it is ready."""
+    """Show a bar on a terminal, and nothing elsewhere."""
     if sys.stderr.isatty():
         from hotseat.cli.load_bar import load_with_bar
 
@@ -102,7 +102,7 @@ def load(server: Server, model: str) -> None:
 
 
 def stop(server: Server, model: str | None, force: bool) -> None:
-    """Stop one model, or all where none is named; one that has stopped by itself meanwhile is no failure then."""
+    """Stop one model, or all if none is named; with all, a model that has stopped meanwhile is no failure."""
     if model is not None:
         return print(stopped(server, model, force))
     for each in server.ask("GET", "/hotseat/models")["models"]:
@@ -140,7 +140,7 @@ def why(server: Server, model: str, as_json: bool) -> None:
 
 
 def sentences(story: dict[str, Any]) -> list[str]:
-    """The present first, then who waits, then what brought it about, then the other hosts."""
+    """The current state first, then waiting requests, then past causes, then other hosts."""
     on_host = f" on {story['host']}" if story["host"] else ""
     told = [f"{story['model']} is {story['phase']}{on_host}: {story['why']}"]
     told += [waiting(ticket) for ticket in story["line"]]
@@ -153,7 +153,7 @@ def sentences(story: dict[str, Any]) -> list[str]:
 
 
 def on_another(seen: dict[str, Any]) -> str:
-    """Of another host, in its own words."""
+    """The state on another host, with that host's reason."""
     if not seen["why"]:
         return f"it is {seen['phase']} on {seen['host']}, which did not say why"
     return f"it is {seen['phase']} on {seen['host']}: {seen['why']}"

@@ -1,4 +1,4 @@
-"""`hotseat record`: watch a running hotseat and write its traffic as a trace."""
+"""`hotseat record`: follows a running hotseat and writes its traffic as a trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def record(server: Server, file: Path, seconds: float | None) -> None:
-    """Write what came by when the time is up, the server ends or somebody presses Ctrl-C."""
+    """Write the trace when the time is up, the server ends or the user presses Ctrl-C."""
     must_be_writable(file)
     watched = Watched()
     query: dict[str, object] = {} if seconds is None else {"seconds": seconds}
@@ -35,7 +35,7 @@ def record(server: Server, file: Path, seconds: float | None) -> None:
 
 
 def must_be_writable(file: Path) -> None:
-    """Better now than after an hour of recording."""
+    """Fail now rather than after an hour of recording."""
     try:
         file.touch()
     except OSError as error:
@@ -43,7 +43,7 @@ def must_be_writable(file: Path) -> None:
 
 
 class Watched:
-    """The feed's items, sorted into a recording. They are Any: what JSON holds."""
+    """Sorts the feed's items into a recording. Their type is Any, as parsed from JSON."""
 
     def __init__(self) -> None:
         self.recording = Recording()

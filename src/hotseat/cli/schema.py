@@ -8,6 +8,5 @@ from hotseat.config.json_schema import json_schema
 
 
 def schema() -> int:
-    """Print the JSON Schema."""
     print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
     return 0

@@ -1,4 +1,4 @@
-"""What many verbs take: the server that is asked, the key, names that the shell completes, the configuration."""
+"""Options that many commands share: the server, the API key, completed names, the configuration files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Key = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 COMPLETION_S = 1.0
-"""Longer than that nobody waits for the tab key."""
+"""Nobody waits longer for shell completion."""
 
 
 def told_here(context: typer.Context, path: str) -> dict[str, Any]:
-    """What the server says that the words so far would reach; nothing where none answers in time."""
+    """The answer of the server that the options typed so far select; empty if none answers in time."""
     server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
     try:
         told: dict[str, Any] = server.ask("GET", path)
@@ -33,7 +33,7 @@ def told_here(context: typer.Context, path: str) -> dict[str, Any]:
 
 
 def models_here(context: typer.Context, incomplete: str) -> list[str]:
-    """Names that the shell may complete."""
+    """Names for shell completion."""
     models = told_here(context, "/hotseat/models").get("models", ())
     names = [name for model in models for name in (model["model"], *model["aliases"])]
     return [name for name in names if name.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""`hotseat simulate`: a trace as it is and as it would be, side by side."""
+"""`hotseat simulate`: a trace as recorded and with changed settings, side by side."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AS_IT_IS = "as it is"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is different in the house that is asked about."""
+    """The changed settings."""
 
     config: list[Path]
     patience: float | None = None
@@ -41,7 +41,7 @@ class Changes:
 
     @property
     def title(self) -> str:
-        """Empty where nothing is different."""
+        """Empty if nothing is changed."""
         parts = [path.name for path in self.config] + [f"memory {size}" for size in self.memory]
         return ", ".join(parts + ([] if self.patience is None else [f"patience {self.patience:g}"]))
 
@@ -100,7 +100,7 @@ def budgets(catalog: Catalog, wished: tuple[str, ...]) -> dict[str, int]:
 
 
 def device_and_size(text: str) -> tuple[str, int]:
-    """`gpu0=48GiB` or `48GiB`, which means the first device."""
+    """`gpu0=48GiB`, or `48GiB` for the first device."""
     device, _, size = text.rpartition("=")
     try:
         return device, parse_size(size)

@@ -1,4 +1,4 @@
-"""`hotseat systemd …`, as it is typed."""
+"""The `hotseat systemd` commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hotseat systemd`: units that run hotseat with as few rights as model servers can live with."""
+"""`hotseat systemd`: units that run hotseat with the fewest rights that model servers can work with."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ WantedBy=sockets.target
 class Wishes:
     config: Path
     for_user: bool
-    """A unit of the user's own manager, which needs no root and has fewer means to confine."""
+    """A unit of the user's own manager, which needs no root and supports fewer restrictions."""
     with_socket: bool
-    """systemd holds the address, so that a restart refuses nobody."""
+    """systemd holds the listening socket, so that no connection is refused during a restart."""
 
 
 def units(wishes: Wishes) -> dict[str, str]:
-    """File names and texts."""
+    """The text of each unit, by file name."""
     config = wishes.config.absolute()
     command = shlex.join([str(program()), "serve", "--config", str(config)])
     service = SERVICE.format(
@@ -116,13 +116,13 @@ def units(wishes: Wishes) -> dict[str, str]:
 
 
 def program() -> Path:
-    """The program that belongs to this interpreter, or the one that would be run by its name."""
+    """The program installed with this interpreter, else the one on PATH."""
     beside = Path(sys.executable).with_name("hotseat")
     return beside if beside.exists() else Path(shutil.which("hotseat") or "hotseat").absolute()
 
 
 def account() -> str:
-    """Whoever called us, also through sudo: model files are often readable by their owner alone."""
+    """The calling user, also through sudo: model files are often readable by their owner alone."""
     return os.environ.get("SUDO_USER") or getpass.getuser()
 
 
@@ -141,7 +141,7 @@ def show(wishes: Wishes) -> None:
 
 
 def install(wishes: Wishes, force: bool) -> None:
-    """Write the units where systemd looks for them, and say what makes it look."""
+    """Write the units to systemd's folder and print how to load them."""
     folder = user_units() if wishes.for_user else SYSTEM_UNITS
     fresh = units(wishes)
     present = [name for name in fresh if (folder / name).exists()]

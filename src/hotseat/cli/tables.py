@@ -1,4 +1,4 @@
-"""Plain text for people: aligned columns, short durations, and nothing that could steer a terminal."""
+"""Plain text for terminals: aligned columns, short durations, no control sequences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 NOTHING = "-"
 
-# CSI and OSC sequences as a whole, then every other control sign but the tab.
+# Whole CSI and OSC sequences, then every other control character except the tab.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
@@ -23,7 +23,7 @@ def without_escapes_but_lines(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns two blanks apart, as wide as their widest cell."""
+    """Columns two spaces apart, each as wide as its widest cell."""
     cells = [tuple(head), *(tuple(without_escapes(cell) or NOTHING for cell in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
@@ -35,7 +35,7 @@ def gib(size: int) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`42s`, `3m05s`, `2h07m`, `4d02h`; a dash where there is none."""
+    """`42s`, `3m05s`, `2h07m`, `4d02h`; a dash for None."""
     if seconds is None:
         return NOTHING
     whole = round(seconds)

@@ -1,4 +1,4 @@
-"""`hotseat top`: the house at work, redrawn whenever something happens and once a second; q leaves."""
+"""`hotseat top`: models and queue, redrawn at every event and once a second; q quits."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 QUIT = b"qQ\x04"
-"""Also Ctrl-D, which a terminal in this mode hands on as it is."""
+"""Also Ctrl-D, which a terminal in this mode passes through."""
 MODELS = (*ALIVE, "TOKENS/S", "WHY")
 LINE = ("REQUEST", "MODEL", "CLIENT", "WAITED", "WHY")
 
 
 def top(server: Server, as_json: bool) -> None:
-    """Live on a terminal; elsewhere one picture."""
+    """Redraw on a terminal; elsewhere print once."""
     if as_json:
         return show_json(picture(server))
     if sys.stdin.isatty() and sys.stdout.isatty():
@@ -52,7 +52,7 @@ def model_rows(seen: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def rate_of(model: dict[str, Any]) -> str:
-    """Of its last answer; nothing where none said how many tokens it had."""
+    """Tokens per second of the last answer; empty if it did not report tokens."""
     rate = model["tokens_per_s"]
     return "" if rate is None else f"{rate:.1f}"
 
@@ -108,7 +108,7 @@ def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
 
 @contextmanager
 def keys_at_once() -> Iterator[None]:
-    """Keys arrive as they are pressed and are not shown; the terminal is as it was at the end."""
+    """Deliver keys as they are pressed, without echo; restores the terminal at the end."""
     before = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin, termios.TCSANOW)
@@ -118,7 +118,7 @@ def keys_at_once() -> Iterator[None]:
 
 
 class Bell:
-    """Rings when something happens in the house."""
+    """Wakes `wait` when the server reports an event."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -135,11 +135,11 @@ class Bell:
         try:
             for _ in self._server.follow("/hotseat/events"):
                 os.write(self._rung, b".")
-        except (Problem, OSError):  # the house is gone, or nobody looks any more
+        except (Problem, OSError):  # the server is gone, or the display was closed
             return
 
     def wait(self, seconds: float) -> bool:
-        """Return after a ring or so many seconds; False when somebody wants to leave."""
+        """Return after an event or so many seconds; False if the user pressed a quit key."""
         ready, _, _ = select.select([sys.stdin, self._heard], [], [], seconds)
         if self._heard in ready:
             os.read(self._heard, 4096)

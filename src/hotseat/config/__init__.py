@@ -1,1 +1,1 @@
-"""From files to a Catalog and Settings, or to a list of complaints with file, line and column."""
+"""Reads configuration files into a Catalog and Settings, or reports every error with file, line and column."""

@@ -1,4 +1,4 @@
-"""A checked configuration becomes a Catalog and Settings."""
+"""Builds a Catalog and Settings from a validated configuration."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class Built:
 
 
 FindDevices: TypeAlias = "Callable[[], Mapping[DeviceName, Bytes]]"
-"""What models may take of each device of this machine."""
+"""Returns how much memory models may use on each device of this machine."""
 
 
 def no_devices() -> Mapping[DeviceName, Bytes]:
-    """For whoever only reads the configuration, and not on the machine that it is for."""
+    """For callers that only read the configuration, on a machine that need not be the one it is written for."""
     return {}
 
 
 def build(config: Config, names: Collection[str], notebook: Notebook, find_devices: FindDevices = no_devices) -> Built:
-    """What the configuration means. `names` are all models it speaks of, those with mistakes included."""
+    """Build the catalog and the settings. `names` are all models in the file, including those with errors."""
     checks = CrossCheck(config, names, notebook)
     budgets = _budgets(config, notebook, find_devices)
     checks.names()
@@ -121,7 +121,7 @@ def _groups(config: Config, budgets: Mapping[Place, Bytes], matrix: Matrix | Non
 
 
 def _matrix(config: Config, names: Collection[str], notebook: Notebook) -> Matrix | None:
-    """The matrix, where the file has one at the top or chooses the newer place of it."""
+    """The matrix, if the file has one at the top level or selects it under `routing`."""
     if "matrix" in config.model_fields_set:
         form, path = config.matrix, cast("Path", ("matrix",))
     elif config.routing.router.use == "matrix":

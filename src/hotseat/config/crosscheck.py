@@ -1,4 +1,4 @@
-"""What is wrong only when parts of a file meet: names that clash, groups that do not add up, models that never fit."""
+"""Checks across keys: names that clash, inconsistent groups, models that never fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CrossCheck:
-    """`names` are all models the file speaks of, those with mistakes included: one mistake, one complaint."""
+    """`names` are all models in the file, including invalid ones, so that one mistake gives one error."""
 
     def __init__(self, config: Config, names: Collection[str], notebook: Notebook) -> None:
         self._config = config
@@ -57,7 +57,7 @@ class CrossCheck:
             self._notebook.warn(("returnToDefault",), "has no effect without defaultModel")
 
     def connections(self) -> None:
-        """Only where the file says another number than the default, which is cut down in silence."""
+        """Check only a limit that the file sets; the default is reduced silently."""
         wished, descriptors = self._config.limits.connections, highest_file_limit()
         fits = most_connections(descriptors)
         if wished != Limits().connections and fits is not None and wished > fits:
@@ -128,7 +128,7 @@ class CrossCheck:
     # Preload
 
     def preload(self, catalog: Catalog) -> None:
-        """Later preloads push earlier ones out where they may not be resident together."""
+        """Warn where a later preload unloads an earlier one because both may not be resident at the same time."""
         path: Path = ("hooks", "on_startup", "preload")
         for n, wanted in enumerate(catalog.preload):
             for earlier in catalog.groups.pushed_out(wanted, catalog.preload[:n]):
@@ -137,7 +137,7 @@ class CrossCheck:
 
 
 def warn_of_unused(form: Form, path: Path, notebook: Notebook) -> None:
-    """One warning for each key that is read but has no effect, unless it says what is so anyway."""
+    """Warn about each key that has no effect, unless its value describes what happens anyway."""
     for key, name in type(form).known_keys().items():
         field, value = type(form).model_fields[name], getattr(form, name)
         if name not in form.model_fields_set or value == field.get_default(call_default_factory=True):
@@ -160,5 +160,4 @@ def _warn_below(value: object, path: Path, notebook: Notebook) -> None:
 
 
 def unused(field: FieldInfo) -> Later | Ignored | None:
-    """The mark of a key that has no effect."""
     return next((mark for mark in field.metadata if isinstance(mark, Later | Ignored)), None)

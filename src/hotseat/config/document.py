@@ -1,4 +1,4 @@
-"""One file: YAML text in, plain values out, with the place of every path."""
+"""Parses one YAML file into plain values and the position of every path."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Document:
     value: dict[str, Any]
     spots: dict[Path, Spot] = field(default_factory=dict)
     written: dict[Path, str] = field(default_factory=dict)
-    """How numbers, booleans and nulls were written: `4.10` is a good name, 4.1 is another."""
+    """Numbers, booleans and nulls as written: `4.10` is a valid name and differs from 4.1."""
     variables: dict[Path, frozenset[str]] = field(default_factory=dict)
-    """The environment variables whose values stand in a scalar."""
+    """Environment variables whose values were substituted into each scalar."""
     values: dict[str, str] = field(default_factory=dict)
-    """What these variables hold."""
+    """The values of these variables."""
     broken: frozenset[Path] = frozenset()
-    """Scalars that hold a variable which could not be filled."""
+    """Scalars with a variable that could not be substituted."""
     shelves: frozenset[str] = frozenset()
-    """Top-level keys that hold anchors used elsewhere."""
+    """Top-level keys that hold anchors used elsewhere in the file."""
 
 
 def parse(text: str, file: str, environ: Mapping[str, str], notebook: Notebook) -> Document | None:
-    """The values of a file; None where it cannot be read at all. What is wrong is in the notebook."""
+    """Parse a file; None if it cannot be read at all. Errors go to the notebook."""
     if len(text) > MAX_CHARACTERS:
         notebook.write(Severity.ERROR, Spot(file, 1, 1), (), f"the file is larger than {MAX_CHARACTERS:,} characters")
         return None
@@ -51,7 +51,7 @@ def parse(text: str, file: str, environ: Mapping[str, str], notebook: Notebook) 
 
 
 class _TooMuch(Exception):
-    """Aliases multiply a few lines into more values than anybody means."""
+    """Aliases expand a few lines into more values than anybody intends."""
 
 
 class _Parse:
@@ -116,7 +116,7 @@ class _Parse:
         return self._value(value, (*path, name))
 
     def _members(self, node: MappingNode, path: Path, depth: int = 0) -> dict[str, tuple[Node, Node]]:
-        """A mapping's own keys, then what `<<` adds to them: earlier mappings win over later ones."""
+        """A mapping's own keys, then those that `<<` merges in; earlier mappings win over later ones."""
         self._count(depth)
         members: dict[str, tuple[Node, Node]] = {}
         for key, value in node.value:
@@ -196,7 +196,7 @@ class _Parse:
         self._notebook.write(Severity.ERROR, spot, path, message, hint)
 
     def _complain_of_variable(self, index: int, path: Path) -> bool:
-        """Where the value of a variable is read as YAML, say so and do not quote it."""
+        """If the value of a variable is what YAML fails on, name the variable and do not quote its value."""
         if name := self._source.holder_of(index):
             said = f"the value of ${{env.{name}}} cannot be read as YAML here"
             self._complain(self._spot_of_original(self._source.original(index)), path, said, "Put it in double quotes")
@@ -223,8 +223,8 @@ def _syntax_hint(said: str) -> str:
 
 
 def _shelves(root: MappingNode, aliases: list[tuple[int, Node]]) -> Iterator[str]:
-    """The top-level keys with an anchor inside whose alias is used outside of them."""
+    """The top-level keys that contain an anchor whose alias is used outside of them."""
     for key, value in root.value:
-        start, end = key.end_mark.index, value.end_mark.index  # an alias as value ends before its key begins
+        start, end = key.end_mark.index, value.end_mark.index  # an alias used as a value ends before its key begins
         if any(start <= node.start_mark.index < end and not start <= used < end for used, node in aliases):
             yield str(key.value)

@@ -1,4 +1,4 @@
-"""A configuration as hotseat understood it: macros expanded, defaults filled in, secrets left out, as plain data."""
+"""The effective configuration as plain data: macros expanded, defaults filled in, secrets removed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 A_DAY_S = 86_400.0
 MOST_SETS = 8
-"""Of a matrix, shown in a sentence."""
+"""How many sets of a matrix a sentence lists."""
 
 
 def resolved(loaded: Loaded) -> dict[str, Any]:
-    """The whole configuration, fit for JSON and for other people's eyes."""
+    """The whole configuration as JSON values, without secrets."""
     return _without_environment(_all_of(loaded), loaded.concealed)
 
 
 def _without_environment(shown: dict[str, Any], concealed: Concealed) -> dict[str, Any]:
-    """Each part without what came out of the environment; a key of a model and a key of the file are the places."""
+    """Remove values that came from the environment; places are keys of a model or of the file."""
     parts = {key: concealed.tree(part, (key,), is_free=True) for key, part in shown.items()}
     parts["settings"] = {key: concealed.tree(part, (key,)) for key, part in shown["settings"].items()}
     parts["models"] = {
@@ -201,7 +201,7 @@ def _level(level: SleepLevel, secrets: Sequence[str]) -> dict[str, Any]:
 
 
 def _memory(spec: ModelSpec) -> dict[str, Any] | None:
-    """What it counts as and who says so; null: unknown, so it takes a whole device."""
+    """The memory that a model counts as and the source of the figure; None: unknown, so it takes a whole device."""
     if (footprint := spec.footprint) is None:
         return None
     return {"devices": {str(place): size for place, size in footprint.memory.items()}, "source": footprint.source.value}
@@ -284,11 +284,10 @@ def _matrix(matrix: Matrix | None) -> dict[str, Any] | None:
     return {"sets": sets, "evictCosts": dict(matrix.evict_costs)}
 
 
-# Which models run together, in words
+# Sentences about which models run together
 
 
 def together(catalog: Catalog) -> list[str]:
-    """Sentences about which models may be resident at the same time."""
     if catalog.groups.matrix is not None:
         return [*_matrix_sentences(catalog.groups.matrix, catalog)]
     return [*_default_sentence(catalog), *map(_group_sentence, catalog.groups.groups)]
@@ -330,7 +329,7 @@ def _rules(group: Group) -> Iterator[str]:
     if group.persistent:
         yield "no other group stops its members"
     elif not group.exclusive:
-        # The rule is one-way, which surprises people: sparing others does not mean being spared.
+        # The rule is one-way, which surprises people: an exclusive group stops also those that are not exclusive.
         yield "an exclusive group loaded later stops them"
 
 

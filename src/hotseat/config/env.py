@@ -1,6 +1,6 @@
-"""`${env.NAME}` is replaced in the text itself, before YAML sees it, so that it works everywhere, flow lists included.
+"""Substitutes `${env.NAME}` in the text before YAML parses it, so that it works everywhere, flow lists included.
 
-Columns of later complaints still refer to the text as its author wrote it: `Substituted.original` leads back.
+`Substituted.original` maps positions back, so that errors give columns of the text as its author wrote it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _ENV = re.compile(r"\$\{env\.([A-Za-z_][A-Za-z0-9_]*)\}")
-_LINE_BREAK = re.compile("[\n\r\0\x85\u2028\u2029]")  # what YAML takes for one, and NUL
+_LINE_BREAK = re.compile("[\n\r\0\x85\u2028\u2029]")  # what YAML treats as a line break, and NUL
 _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One occurrence: what stood at `was`, in the old text, stands at `start` to `end` in the new one."""
+    """One occurrence: `was` is its position in the original text, `start` to `end` its position in the new one."""
 
     name: str
     was: tuple[int, int]
@@ -35,7 +35,7 @@ class Replacement:
 class Problem:
     name: str
     index: int
-    """Where in the original text."""
+    """Position in the original text."""
     message: str
     hint: str
 
@@ -47,7 +47,7 @@ class Substituted:
     problems: tuple[Problem, ...] = ()
 
     def original(self, index: int) -> int:
-        """The place in the author's text of a place in ours."""
+        """The position in the original text that corresponds to a position in the substituted text."""
         before = bisect_right(self.replacements, index, key=lambda r: r.start)
         if not before:
             return index
@@ -55,18 +55,18 @@ class Substituted:
         return last.was[0] if index < last.end else index - last.end + last.was[1]
 
     def holder_of(self, index: int) -> str:
-        """The variable whose value stands at a place of our text; empty where the author's own words do."""
+        """The variable whose value is at this position of the substituted text; empty if the author wrote it."""
         before = bisect_right(self.replacements, index, key=lambda r: r.start)
         last = self.replacements[before - 1] if before else None
         return last.name if last and index <= last.end else ""
 
     def names_within(self, start: int, end: int) -> frozenset[str]:
-        """The variables whose values stand between two places of our text."""
+        """The variables whose values are between two positions of the substituted text."""
         return frozenset(r.name for r in self.replacements if start <= r.start < end)
 
 
 def substitute(text: str, environ: Mapping[str, str]) -> Substituted:
-    """Fill every `${env.NAME}` that is not in a comment; what cannot be filled becomes a problem."""
+    """Substitute every `${env.NAME}` outside comments; each one that cannot be substituted becomes a problem."""
     parts: list[str] = []
     replacements: list[Replacement] = []
     problems: list[Problem] = []
@@ -93,13 +93,12 @@ def _problem(name: str, value: str | None) -> tuple[str, str] | None:
 
 
 def escaped(value: str) -> str:
-    """A value as it stands in the text."""
-    # The usual place is a double-quoted string; a command line undoes the same escapes when it is split.
+    # The usual place is a double-quoted string; splitting a command line undoes the same escapes.
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _occurrences(text: str) -> Iterator[re.Match[str]]:
-    """The occurrences that are part of a value: those in YAML comments and comment lines of commands are not."""
+    """The occurrences within values: YAML comments and comment lines of commands do not count."""
     if not _ENV.search(text):
         return
     values, notes = _scalars(text), [line.span() for line in _COMMENT_LINE.finditer(text)]
@@ -109,8 +108,8 @@ def _occurrences(text: str) -> Iterator[re.Match[str]]:
 
 
 def _scalars(text: str) -> list[tuple[int, int]]:
-    """Where the scalars of a YAML text are, up to its first syntax error (which the parser will report)."""
-    # Words of the same length stand in for the occurrences: their braces would be YAML in flow lists.
+    """The positions of the scalars of a YAML text, up to its first syntax error, which the parser will report."""
+    # Words of the same length replace the occurrences, because their braces would be YAML syntax in flow lists.
     masked = _ENV.sub(lambda found: "x" * len(found[0]), text)
     spans: list[tuple[int, int]] = []
     with contextlib.suppress(yaml.YAMLError):

@@ -1,8 +1,8 @@
-"""Which values of a configuration came out of the environment, and texts with `${env.NAME}` in their place.
+"""Tracks which values of a configuration came from the environment, and shows `${env.NAME}` in their place.
 
-Such a value is hidden at its place however short it is, and everywhere else where it is long enough to be a secret. An
-absolute path that is there is none, nor is the name of a program: `${env.HOME}/models` says where models are, and who
-reads a log must see that.
+Such a value is hidden at its own place however short it is, and everywhere else if it is long enough to be a secret.
+An absolute path that exists and the name of a program are not secrets: whoever reads a log needs to see where
+`${env.HOME}/models` is.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Place: TypeAlias = tuple[str | int, ...]
 """Where a value is shown: a key of a model, or a key of the whole file."""
 
 SHORTEST_WORD = 4
-"""Shorter values are hidden as whole words only: every 1 of a command line is not the 1 that a variable put there."""
+"""Shorter values are hidden as whole words only: not every 1 in a command line came from the variable."""
 SHORTEST_ANYWHERE = 8
 """Shorter values are hidden at their own place only."""
 FREE_FORM = ("filters", "metadata")
-"""Keys beneath which a number or a boolean may be anything, so also a secret."""
+"""Keys under which a number or a boolean may be anything, a secret included."""
 
 
 class Provenance:
-    """The variables behind each value of a document, also where macros stand in between."""
+    """Maps each value of a document to the variables it was made from, also through macros."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -59,14 +59,14 @@ class Provenance:
         return frozenset(found)
 
     def _macros(self, text: Any, path: Path) -> Iterator[Path]:
-        """A model's own macros and those of the whole file: either may be meant."""
+        """A model's own macros and those of the whole file, since the text may use either."""
         for name in holes(text) if isinstance(text, str) else ():
             yield ("macros", name)
             if path[0] == "models":
                 yield (*path[:2], "macros", name)
 
     def by_place(self) -> dict[Place, frozenset[str]]:
-        """The variables of each place that holds some."""
+        """The places that hold values of variables, each with the variables' names."""
         found: dict[Place, frozenset[str]] = {}
         for path in self._document.spots if self._document.variables else ():
             if variables := self.variables(path):
@@ -76,7 +76,7 @@ class Provenance:
 
 
 class Concealed:
-    """Texts in which values of the environment are named instead of shown."""
+    """Replaces values of the environment in texts by the names of their variables."""
 
     def __init__(self, values: Mapping[str, str], by_place: Mapping[Place, frozenset[str]] | None = None) -> None:
         self._values = {name: value for name, value in values.items() if value and not _is_known_here(value)}
@@ -91,7 +91,7 @@ class Concealed:
 
     @property
     def long_values(self) -> tuple[str, ...]:
-        """Those that are too long to be found elsewhere by chance, and their words, the longest first."""
+        """The values, and words of them, that are too long to occur elsewhere by chance; longest first."""
         forms = {form for value in self._values.values() for form in _forms(value) if len(form) >= SHORTEST_ANYWHERE}
         return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
@@ -104,12 +104,12 @@ class Concealed:
         return text
 
     def _named(self, found: re.Match[str]) -> str:
-        """What stands there in the file, instead of what it was filled with."""
-        name = self._names.get(found[0].lower())  # nothing where letters differ in ways that only patterns know
+        """The `${env.NAME}` of a match."""
+        name = self._names.get(found[0].lower())  # None: re.IGNORECASE matches more than lower()
         return f"${{env.{name}}}" if name else HIDDEN
 
     def tree(self, value: Any, place: Place, *, is_free: bool = False) -> Any:
-        """A nested value without what came out of the environment; names stay."""
+        """A nested value without values of the environment; mapping keys stay."""
         if isinstance(value, dict):
             return {key: self.tree(member, place, is_free=is_free) for key, member in value.items()}
         if isinstance(value, list):
@@ -125,24 +125,24 @@ class Concealed:
 
 
 def _is_known_here(value: str) -> bool:
-    """Does it name a file or a program of this machine? Then it is no secret."""
+    """Whether the value names a file or a program of this machine, and so is not a secret."""
     return (os.path.isabs(value) and os.path.exists(value)) or shutil.which(value) is not None
 
 
 def _forms(value: str) -> Iterator[str]:
-    """How a value may stand in a text: as it is, escaped, or as the words that a command line makes of it."""
+    """The forms of a value in a text: as it is, escaped, and split into words as in a command line."""
     yield value
     yield escaped(value)
     words: list[str] = []
     for text in (value, escaped(value)):
         words += text.split()
-        with suppress(ValueError):  # an open quote
+        with suppress(ValueError):  # an unclosed quote
             words += shlex.split(text)
     yield from (word for word in words if len(word) >= SHORTEST_WORD and not word.startswith("-"))
 
 
 def _pattern(forms: Iterable[str]) -> re.Pattern[str] | None:
-    # A host's name is kept in small letters, so case does not count.
+    # Host names are stored in lower case, so matching ignores case.
     longest_first = sorted(set(forms), key=len, reverse=True)
     return re.compile("|".join(map(_found_by, longest_first)), re.IGNORECASE) if longest_first else None
 
@@ -155,7 +155,7 @@ NOTHING_CONCEALED = Concealed({})
 
 
 def with_secrets(catalog: Catalog, concealed: Concealed) -> Catalog:
-    """Recipes that know what came out of the environment, for whoever shows what a server prints: it inherits that."""
+    """The catalog with recipes that list the environment's values: server output may contain them and is redacted."""
     secrets = concealed.long_values
     models = {
         name: replace(spec, recipe=replace(spec.recipe, secrets=secrets)) for name, spec in catalog.models.items()

@@ -1,7 +1,7 @@
-"""What must hold before these settings are served, at the start and at every reload.
+"""Checks that settings are safe to serve, at startup and at every reload.
 
-An address that other machines reach needs keys, or somebody who says that none are meant; a fleet needs its secret.
-And what it means to accept every Host and every origin.
+An address that other machines can reach needs API keys or an explicit `allowOpen`; a fleet needs its secret. Also warns
+about lists that accept every Host or every origin.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ OPEN_ORIGINS = {
 
 
 def refuse_to_serve(settings: Settings) -> str | None:
-    """The sentence that says what to do before these settings may be served; None where they may."""
+    """Say what to do before these settings may be served; None if they may."""
     return refuse_open(settings) or refuse_fleet(settings)
 
 
 def refuse_open(settings: Settings) -> str | None:
-    """The sentence that says what to do before this address may be served; None where it may."""
+    """Say what to do before this address may be served; None if it may."""
     host, port = settings.listen
     if is_loopback(host) or settings.access.allow_open or settings.access.api_keys:
         return None
@@ -44,7 +44,7 @@ def refuse_open(settings: Settings) -> str | None:
 
 
 def warn_of_open_lists(config: Config, notebook: Notebook) -> None:
-    """One sentence for each entry that lets in more than somebody may think."""
+    """Warn about each entry that admits more than its author may expect."""
     lists = (
         ("allowedHosts", config.allowed_hosts, OPEN_HOSTS),
         ("allowedOrigins", config.allowed_origins, OPEN_ORIGINS),

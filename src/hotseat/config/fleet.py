@@ -1,4 +1,4 @@
-"""What the configuration says of the fleet, and what must hold before others are told of this host."""
+"""The fleet settings, and what must hold before this host joins."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
 
 SHORTEST_SECRET = 16
-"""Of letters and digits that were drawn by chance."""
+"""In random letters and digits."""
 EVERYWHERE = ("0.0.0.0", "::")
 
 
 class FleetMaker:
-    """Makes the settings of a fleet and complains about what only shows when its keys meet."""
+    """Makes the settings of a fleet and reports errors that involve several keys."""
 
     def __init__(self, config: Config, notebook: Notebook) -> None:
         self._config = config
@@ -51,7 +51,7 @@ class FleetMaker:
         )
 
     def warn_of_address(self, settings: Settings) -> None:
-        """Here only a warning: the command line may still say where to listen."""
+        """Only warn here: the command line may still set the address."""
         if said := unreachable(settings):
             self._notebook.warn(("fleet",), said, "Set fleet.address or listen")
 
@@ -68,7 +68,7 @@ class FleetMaker:
         )
 
     def _secrets(self, given: str | SecretForm | tuple[str | SecretForm, ...] | None) -> tuple[str, ...]:
-        """One, or two while one takes the place of the other. A short one can be guessed from what it signs."""
+        """One secret, or two during a rotation. A short one can be guessed from what it signs."""
         place: Place = ("fleet", "secret")
         if isinstance(given, tuple):
             secrets = [self._long(secret, (*place, n)) for n, secret in enumerate(given)]
@@ -115,7 +115,7 @@ class FleetMaker:
 
 
 def unreachable(settings: Settings) -> str | None:
-    """The sentence that says why no other host would find us; None where they may."""
+    """Say why no other host could reach this one; None if they could."""
     fleet, (host, port) = settings.fleet, settings.listen
     if fleet is None or fleet.address or _is_on_one_machine(fleet):
         return None
@@ -126,12 +126,12 @@ def unreachable(settings: Settings) -> str | None:
 
 
 def at_servers(fleet: Fleet | None, nats: tuple[str, ...]) -> Fleet:
-    """The configured fleet at these servers; without one, a fleet of which no more is known."""
+    """The configured fleet with these servers; if none is configured, a fleet with defaults."""
     return replace(fleet, nats=nats) if fleet else Fleet(nats, HostName(socket.gethostname()))
 
 
 def refuse_fleet(settings: Settings) -> str | None:
-    """The sentence that says what to do before this host may join; None where it may."""
+    """Say what to do before this host may join; None if it may."""
     if said := unreachable(settings):
         return f"{said}. Set fleet.address to where they reach it, such as http://gpu1.lan:{settings.listen[1]}."
     if settings.fleet and not is_host_name(settings.fleet.name):
@@ -142,7 +142,7 @@ def refuse_fleet(settings: Settings) -> str | None:
 
 
 def with_address(settings: Settings, *, tls: bool) -> Settings:
-    """The same with the address at which the other hosts reach us, where it can be told from where we listen."""
+    """The settings with the address at which other hosts reach this one, if it follows from the listen address."""
     if settings.fleet is None or settings.fleet.address or unreachable(settings):
         return settings
     host, port = settings.listen
@@ -152,5 +152,5 @@ def with_address(settings: Settings, *, tls: bool) -> Settings:
 
 
 def _is_on_one_machine(fleet: Fleet) -> bool:
-    """Where NATS is reached on the loopback, so are all who use it."""
+    """If NATS is reached on the loopback interface, all hosts of the fleet are on this machine."""
     return all(is_loopback(urlsplit(url).hostname or "") for url in fleet.nats)

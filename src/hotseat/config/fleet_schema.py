@@ -1,4 +1,4 @@
-"""The keys under `fleet`: where NATS is, who this host is, and how both are believed."""
+"""The keys under `fleet`: the NATS servers, this host's identity, and how both authenticate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _host_name(name: str) -> str:
 
 
 def nats_url(url: str) -> str:
-    """A server of NATS; ValueError says what is wrong without repeating it, for it may hold a password."""
+    """Check a NATS URL; the ValueError does not repeat it, because it may hold a password."""
     parts = split_url(url if "://" in url else f"nats://{url}")
     if parts.scheme not in ("nats", "tls") or not parts.hostname or parts.path.strip("/"):
         raise ValueError("must be nats://host:port or tls://host:port")
@@ -65,7 +65,7 @@ class SecretForm(Form):
 
 SecretText: TypeAlias = Annotated[str, AfterValidator(_secret)]
 Secret: TypeAlias = Annotated[Annotated[SecretText, AsText] | Annotated[SecretForm, AsMapping], TextOrMapping]
-"""A text, `${env.NAME}` in it or not, or where it is."""
+"""A text, with or without `${env.NAME}`, or the file that holds it."""
 
 
 def _one_or_two(secrets: tuple[str | SecretForm, ...]) -> tuple[str | SecretForm, ...]:

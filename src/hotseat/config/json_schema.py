@@ -1,4 +1,4 @@
-"""The schema as we publish it: JSON Schema 2020-12, with a title and a sentence for every key."""
+"""The published schema: JSON Schema 2020-12, with a title and a description for every key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """What an editor needs to complete and check a configuration file."""
+    """The schema with which an editor completes and checks a configuration file."""
     schema = Config.model_json_schema()
     for form in (schema, *schema["$defs"].values()):
         for key, described in form.get("properties", {}).items():

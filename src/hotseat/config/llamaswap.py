@@ -1,7 +1,7 @@
-"""Every key of llama-swap and what is different about it here: for `hotseat check` and for the how-to page alike.
+"""Every key of llama-swap and how hotseat differs: the source of `hotseat check`'s notes and of the how-to page.
 
-A key without a sentence means the same. Keys that are read and not used say so themselves, where they are declared
-(`Later`, `Ignored`). Counterpart: schema.py, which has our own keys as well.
+A key without a sentence means the same. Keys that have no effect say so where they are declared (`Later`, `Ignored`).
+schema.py declares these keys and hotseat's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hotseat.config.problems import Notebook, Path
 
 ANY = "*"
-"""Stands for a name of the author's choice."""
+"""Stands for any name."""
 
 
 def always(value: Any) -> bool:
@@ -41,9 +41,9 @@ def says_nothing_of_answers(peer: Any) -> bool:
 class Row:
     key: str
     here: str = ""
-    """What hotseat does otherwise, as a sentence without its full stop; empty: nothing."""
+    """What hotseat does differently, as a sentence without its full stop; empty: nothing."""
     matters: Callable[[Any], bool] | None = None
-    """Whether `check` should say so about this value; None: the page is enough."""
+    """Whether `check` notes the difference for this value; None: only the page lists it."""
 
 
 TABLE: tuple[Row, ...] = (
@@ -134,7 +134,7 @@ TABLE: tuple[Row, ...] = (
 
 
 def differences(value: dict[str, Any], notebook: Notebook) -> Iterator[Complaint]:
-    """What will happen otherwise than in llama-swap, one note for each key of the file that it is about."""
+    """A note for each key in the file whose effect differs from llama-swap."""
     for row in TABLE:
         for path, found in _written(value, tuple(row.key.split(".")), ()):
             if row.matters is not None and row.matters(found):

@@ -1,4 +1,4 @@
-"""`read`: files in, Catalog and Settings out, or every mistake at once."""
+"""`read` turns files into a Catalog and Settings, or reports every error at once."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ class Loaded:
     catalog: Catalog
     settings: Settings
     complaints: tuple[Complaint, ...] = ()
-    """Warnings and notes: nothing in here keeps hotseat from starting."""
+    """Warnings and notes; none of them prevents startup."""
     withheld_env: frozenset[str] = frozenset()
-    """Variables that hold our own keys: model servers must not inherit them."""
+    """Variables that hold hotseat's own keys: model servers must not inherit them."""
     files: tuple[FilePath, ...] = ()
-    """What was read, directories resolved."""
+    """The files that were read, directories resolved."""
     differences: tuple[Complaint, ...] = ()
-    """What happens otherwise than it would in llama-swap."""
+    """What happens differently than in llama-swap."""
     models_dir: FilePath | None = None
-    """A folder whose files are models."""
+    """The folder whose files are models."""
     concealed: Concealed = field(default=NOTHING_CONCEALED, compare=False)
-    """What came out of the environment, and is not shown."""
+    """Values that came from the environment and must not be shown."""
     look_again: LookAgain | None = field(default=None, compare=False)
-    """The catalog of the same text with what the folder offers now; what was written to the text since is not read."""
+    """Rebuilds the catalog from the same text and the folder's current files; it does not read the text again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a text is understood by, besides itself."""
+    """What besides the text determines its meaning."""
 
     environ: Mapping[str, str]
     find_devices: FindDevices
@@ -69,9 +69,9 @@ def read(
     offer: Offer = offered_by,
     find_devices: FindDevices = no_devices,
 ) -> Loaded:
-    """Read files and directories of files as one configuration; ConfigError carries everything that is wrong.
+    """Read files and directories as one configuration; ConfigError carries every error.
 
-    `offer` says what is in a folder of models, `find_devices` what `devices: auto` stands for.
+    `offer` lists the models of a folder, `find_devices` resolves `devices: auto`.
     """
     name = str(paths[0]) if paths else ""
     notebook = Notebook(name)
@@ -122,7 +122,7 @@ def _built(config: Config | None, value: dict[str, Any], notebook: Notebook, fin
 
 
 def _files(paths: Sequence[FilePath], notebook: Notebook) -> tuple[FilePath, ...]:
-    """The files themselves, then each directory's own in the order of their names."""
+    """The given files, then the files of each directory, sorted by name."""
     files: dict[FilePath, FilePath] = {}
     for file in _each_file(paths):
         real = file.resolve()
@@ -146,7 +146,7 @@ def _document(files: Sequence[FilePath], environ: Mapping[str, str], notebook: N
     documents = [_parsed(file, environ, notebook) for file in files]
     read = [document for document in documents if document]
     if not files or len(read) < len(documents):
-        # The rest cannot be judged: what it lacks may stand in the file that could not be read.
+        # The rest cannot be checked: what it lacks may be in the file that could not be read.
         notebook.raise_errors()
     return merge(read, notebook)
 
@@ -176,7 +176,7 @@ FLEET_SECRETS = (("secret",), ("password",), ("token",))
 
 
 def _withheld(document: Document, provenance: Provenance) -> frozenset[str]:
-    """The variables behind our own keys and those of peers and of the fleet, also where a macro stands in between."""
+    """The variables behind hotseat's own keys and those of peers and of the fleet, also through macros."""
     secrets: list[Path] = [path for path in document.spots if path[0] == "apiKeys"]
     secrets += [path for path in document.spots if path[0] == "peers" and path[2:] == ("apiKey",)]
     secrets += [path for path in document.spots if path[0] == "fleet" and path[1:2] in FLEET_SECRETS]

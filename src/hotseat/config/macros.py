@@ -1,4 +1,4 @@
-"""`${name}` in every value: global macros everywhere, a model's own ones within it. Works on plain values."""
+"""Expands `${name}` in plain values: global macros everywhere, a model's own macros within the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_NAME = 63
 MAX_LENGTH = 100_000
-"""A macro's text; macros that use each other twice grow fast."""
+"""Of a macro's text; macros that use each other twice grow exponentially."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Definition:
 Definitions: TypeAlias = dict[str, Definition]
 
 TEMPLATE = "modelsDir"
-"""Has the keys of a model, and is none."""
+"""Has the keys of a model but is not one."""
 COMMANDS = ("cmd", "cmdStop")
 _KNOWN_AT_LAUNCH = ("cmd", "cmdStop", "proxy", "env", "checkEndpoint")
 
 
 def expand_all(value: dict[str, Any], notebook: Notebook) -> dict[str, Any]:
-    """The document with every macro filled in; `${PORT}`, `${PID}` and a command's `${MODEL_ID}` stay."""
+    """Expand every macro; `${PORT}`, `${PID}` and a command's `${MODEL_ID}` stay until launch."""
     shared = _definitions(value.get("macros"), ("macros",))
     expanded = _expand_global(value, shared, notebook)
     models = value.get("models")
@@ -70,7 +70,7 @@ def _expand_global(value: dict[str, Any], shared: Definitions, notebook: Noteboo
 def _expand_model(path: Path, name: str, model: Any, shared: Definitions, notebook: Notebook) -> Any:
     if not isinstance(model, dict):
         return model
-    # In place: a global macro that uses an overridden one sees the model's value.
+    # Resolved together: a global macro that uses an overridden one gets the model's value.
     macros = resolve({**shared, **_definitions(model.get("macros"), (*path, "macros"))}, notebook)
     return {key: _expand_key((*path, key), name, part, macros, notebook) for key, part in model.items()}
 
@@ -80,7 +80,7 @@ def _expand_key(path: Path, name: str, part: Any, macros: dict[str, MacroValue],
     if key == "macros":
         return part
     if key in COMMANDS:
-        # Filled after the words are split: a name with spaces is still one word.
+        # Substituted after the command is split into words, so that a name with spaces stays one word.
         text = without_comments(part) if isinstance(part, str) else part
         return _Filler(macros, _launch_time(key) | {MODEL_ID}, notebook).fill(text, path)
     if key == "sleep":
@@ -89,7 +89,7 @@ def _expand_key(path: Path, name: str, part: Any, macros: dict[str, MacroValue],
 
 
 def _opened(value: Any) -> Any:
-    """What is no command has no words that a file's name could break."""
+    """Outside commands nothing is split into words, so a file name can be substituted at once."""
     if isinstance(value, dict):
         return {_opened(key): _opened(member) for key, member in value.items()}
     if isinstance(value, list):
@@ -98,14 +98,14 @@ def _opened(value: Any) -> Any:
 
 
 def _launch_time(key: str) -> frozenset[str]:
-    """What may stay open in a key until a process is started or stopped."""
+    """Macros that stay in a key's value until a process is started or stopped."""
     if key in ("cmdStop", "sleep"):
         return frozenset((PORT, PID))
     return frozenset((PORT,)) if key in _KNOWN_AT_LAUNCH else frozenset()
 
 
 def resolve(definitions: Definitions, notebook: Notebook) -> dict[str, MacroValue]:
-    """Each macro's value; a macro may use those declared before it."""
+    """The value of each macro; a macro may use those declared before it."""
     resolved: dict[str, MacroValue] = {}
     for name, definition in definitions.items():
         usable = _check(name, definition, definitions, resolved, notebook)
@@ -121,7 +121,7 @@ def resolve(definitions: Definitions, notebook: Notebook) -> dict[str, MacroValu
 def _check(
     name: str, definition: Definition, definitions: Definitions, resolved: Mapping[str, Any], notebook: Notebook
 ) -> bool:
-    """Complain about a definition that cannot be used."""
+    """Report a definition that cannot be used."""
     problem = _name_problem(name) or _value_problem(definition.value)
     if problem:
         notebook.error(definition.path, problem)
@@ -161,7 +161,7 @@ def _check_use(
 
 
 class _Filler:
-    """Fills one set of macros into nested values. `open_names` may stay as they are."""
+    """Substitutes one set of macros in nested values. `open_names` stay as they are."""
 
     def __init__(self, macros: Mapping[str, MacroValue], open_names: frozenset[str], notebook: Notebook) -> None:
         self._macros = macros
@@ -176,7 +176,7 @@ class _Filler:
         return self._text(value, path) if isinstance(value, str) else value
 
     def _key(self, key: str, path: Path) -> str:
-        """Keys are taken as they are, except those that become names of the model."""
+        """Keys stay as they are, except those that become names of the model."""
         if path[2:] != ("filters", "setParamsByID"):
             return key
         filled = str(self._text(key, (*path, key)))

@@ -1,6 +1,6 @@
-"""The matrix of a configuration: expressions such as `coder & (embed | rerank)` become sets of models.
+"""Expands the expressions of a matrix, such as `coder & (embed | rerank)`, into sets of models.
 
-`&` is together, `|` is either, `+name` is another set; what an expression allows is the list of its alternatives.
+`&` means together, `|` means either, `+name` refers to another set. An expression allows a list of alternative sets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_SETS = 10_000
 """Alternatives multiply: `(a | b) & (c | d)` is four sets."""
 DEEPEST = 50
 NEVER_CHOSEN = 1_000_000_000
-"""What it costs to stop a pinned model: no number of others is as dear."""
+"""The cost of stopping a pinned model: higher than any sum of others."""
 
 _TOKEN = re.compile(r"\s*(?:(?P<sign>[&|()])|(?P<name>\+?[\w.-]+))")
 _SHORT_NAME = re.compile(r"[A-Za-z0-9.-]{1,32}")
@@ -33,7 +33,7 @@ Alternatives: TypeAlias = list[tuple[ModelName, ...]]
 
 
 class MatrixMaker:
-    """`names` are all models the file speaks of, those with mistakes included: one mistake, one complaint."""
+    """`names` are all models in the file, including invalid ones, so that one mistake gives one error."""
 
     def __init__(self, form: MatrixForm, names: Collection[str], path: Path, notebook: Notebook) -> None:
         self._form = form
@@ -71,7 +71,7 @@ class MatrixMaker:
         return costs
 
     def _model(self, name: str) -> ModelName | None:
-        """The model behind a short name, which wins, or a model's own name; never an alias."""
+        """The model of a short name, which takes precedence, or of a model's own name; never of an alias."""
         found = self._form.vars.get(name, name)
         return ModelName(found) if found in self._names or name in self._form.vars else None
 
@@ -110,7 +110,7 @@ class MatrixMaker:
 
 
 class Expression:
-    """One expression, read from left to right; `&` binds more tightly than `|`."""
+    """Parses one expression from left to right; `&` binds more tightly than `|`."""
 
     def __init__(self, text: str, leaf: Callable[[str], Alternatives]) -> None:
         self._tokens = _tokens(text)

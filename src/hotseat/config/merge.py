@@ -1,4 +1,4 @@
-"""Several files as one: maps merge, lists follow each other, nothing yields to something, anything else is a clash."""
+"""Merges several files: mappings merge, lists concatenate, null gives way to a value, anything else is a conflict."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hotseat.config.problems import Notebook, Path, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A name that two files define is a mistake, even where the definitions could be merged.
+# A name that two files define is an error, even if the definitions could be merged.
 OWNED: set[Path] = {(key,) for key in ("models", "groups", "profiles", "selectors", "peers", "matrix")}
 OWNED |= {("routing", "router", "settings", key) for key in ("groups", "matrix")}
 
 
 def merge(documents: Sequence[Document], notebook: Notebook) -> Document:
-    """One document that says what all of them say; clashes are in the notebook with both places."""
+    """Merge the documents; the notebook gets each conflict with both positions."""
     merged = documents[0]
     for later in documents[1:]:
         merged = _Merge(merged, later, notebook).document()
@@ -66,7 +66,7 @@ class _Merge:
         return ours
 
     def _carry(self, source: Path, target: Path) -> None:
-        """What is known of the later document's values beneath `source` now holds beneath `target`."""
+        """Apply the facts about the later document's values below `source` to those below `target`."""
         for kept, known in (
             (self._spots, self._later.spots),
             (self._written, self._later.written),

@@ -15,7 +15,7 @@ Modality: TypeAlias = Literal["text", "audio", "image"]
 
 
 def _loading_state(value: Any) -> Any:
-    """llama-swap's true is the reasoning text, its false is silence."""
+    """llama-swap's true means reasoning text; its false means off."""
     if value in (True, "true"):
         return "reasoning"
     return "off" if value in (False, "false") else value

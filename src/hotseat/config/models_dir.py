@@ -1,4 +1,4 @@
-"""`modelsDir`: a template and a folder become one model for each file. Works on plain values, before macros."""
+"""Makes one model for each file of `modelsDir` from its template. Works on plain values, before macros."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ KEY, PATH, MODEL_PATH = "modelsDir", "path", "MODEL_PATH"
 Fact = TypeVar("Fact")
 
 Offer: TypeAlias = "Callable[[FilePath], Mapping[str, FilePath]]"
-"""The models of a folder, by name."""
+"""Lists the models of a folder, by name."""
 
 
 def folder_of(value: Mapping[str, Any]) -> FilePath | None:
-    """The folder that a document names; None where it names none."""
+    """The folder that a document names, if any."""
     match value.get(KEY):
         case {"path": str(path)}:
             return FilePath(path).expanduser()
@@ -31,7 +31,7 @@ def folder_of(value: Mapping[str, Any]) -> FilePath | None:
 
 
 def with_files(document: Document, offer: Offer, notebook: Notebook) -> Document:
-    """The document with a model for each file; one that is written under `models` is as it is written there."""
+    """Add a model for each file; a model of that name under `models` takes precedence."""
     template = document.value.get(KEY)
     written = document.value.get("models", {})
     if not isinstance(template, dict) or not isinstance(written, dict):
@@ -41,7 +41,7 @@ def with_files(document: Document, offer: Offer, notebook: Notebook) -> Document
     offered = offer(folder) if folder else {}
     files = {name: file for name, file in offered.items() if name not in written and _can_be_said(file, notebook)}
     models = {name: _model(template, file) for name, file in files.items()}
-    # What stays of the template is checked like a model, also while the folder is empty.
+    # The rest of the template is checked like a model, even while the folder is empty.
     checked = {**template, **_model(template, FilePath(MODEL_PATH))}
     value = {**document.value, "models": {**written, **models}, KEY: checked}
     return replace(
@@ -82,6 +82,6 @@ def _filled(part: Any, path: str) -> Any:
 
 
 def _of_models(facts: Mapping[Path, Fact], models: Mapping[str, Any]) -> dict[Path, Fact]:
-    """What is known of the template, such as where it is written, holds for each model made from a file."""
+    """The facts about the template, such as its position, for each model made from a file."""
     template = {path[1:]: fact for path, fact in facts.items() if path[0] == KEY}
     return {("models", name, *path): fact for name in models for path, fact in template.items()}

@@ -1,4 +1,4 @@
-"""Names that lead elsewhere: models of peers, selectors and profiles, checked against the names of our own models."""
+"""Names of peers' models, selectors and profiles, checked against the names of local models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOWHERE = Address("localhost", 0)
 
 
 class LeadMaker:
-    """Adds to a catalog of our own models what else the file gives names to."""
+    """Adds peers' models, selectors and profiles to a catalog of local models."""
 
     def __init__(self, config: Config, names: Collection[str], notebook: Notebook) -> None:
         self._config = config
@@ -35,7 +35,7 @@ class LeadMaker:
         self._notebook = notebook
 
     def complete(self, catalog: Catalog) -> Catalog:
-        """Peers first, then selectors, which may choose them, then profiles, which may pin both."""
+        """Peers first, then selectors, which may target them, then profiles, which may pin both."""
         catalog = replace(catalog, remotes=MappingProxyType(self._remotes(catalog)))
         catalog = replace(catalog, selectors=MappingProxyType(self._selectors(catalog)))
         profiles = {name: self._profile(name, form, catalog) for name, form in self._config.profiles.items()}
@@ -44,7 +44,7 @@ class LeadMaker:
     # Peers
 
     def _remotes(self, catalog: Catalog) -> dict[str, RemoteModel]:
-        """Full names always lead to their peer; bare ones where one peer has them and none of our models does."""
+        """A full name always means its peer's model; a bare one does if one peer has it and no local model does."""
         found: dict[str, RemoteModel] = {}
         for peer, form in self._config.peers.items():
             address = self._address(peer, form)
@@ -90,7 +90,7 @@ class LeadMaker:
     def _selector(self, name: str, form: SelectorForm, catalog: Catalog) -> Selector:
         path: Path = ("selectors", name)
         remote = catalog.remotes.get(name)
-        if catalog.find(name) or (remote and remote.name == name):  # a peer's bare name yields to a name of ours
+        if catalog.find(name) or (remote and remote.name == name):  # a local name wins over a peer's bare name
             self._notebook.error(path, f'"{name}" is already the name of a model', "Choose another name")
         targets = tuple(
             target
@@ -121,11 +121,11 @@ class LeadMaker:
         return False
 
     def _refuse_unknown(self, name: str, catalog: Catalog, path: Path) -> None:
-        if catalog.lead(name) is None and name not in self._names:  # a broken model has its own complaint
+        if catalog.lead(name) is None and name not in self._names:  # an invalid model has its own error
             self._notebook.error(path, f'no model is called "{name}"', nearest(name, catalog.names()))
 
     def _check_spillover(self, selector: Selector, catalog: Catalog, path: Path) -> None:
-        """Requests flow over to the next target only if that can run beside the one before."""
+        """Spillover to the next target works only if that target can run together with the previous one."""
         names = [lead.name for lead in catalog.choices(selector)]
         for name, times in Counter(names).items():
             if times > 1:
@@ -149,6 +149,6 @@ class LeadMaker:
 
 
 def warn_of_proxies(catalog: Catalog, environ: Mapping[str, str], notebook: Notebook) -> None:
-    """llama-swap would go through them; we never do."""
+    """Warn that hotseat never uses a proxy; llama-swap would."""
     if catalog.remotes and (found := [name for name in PROXY_VARIABLES if environ.get(name)]):
         notebook.warn(("peers",), f"{found[0]} is set, but peers are reached directly")

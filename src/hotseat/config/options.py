@@ -1,4 +1,4 @@
-"""What was typed after `hotseat serve`, laid over what the files say."""
+"""Applies the command line options of `hotseat serve` to what the files say."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class ServeOptions:
     allow_open: bool = False
     lenient: bool = False
     watches: bool = False
-    """Reload when a file of the configuration changes."""
+    """Reload when a configuration file changes."""
     tls: tuple[Path, Path | None] | None = None
     """Certificate and key; None: plain HTTP."""
     log_format: LogFormat | None = None
     nats: tuple[str, ...] = ()
-    """Servers of a fleet's NATS; none: as the configuration says."""
+    """NATS servers of the fleet; empty: those in the configuration."""
 
 
 def load(options: ServeOptions, stock: Stock) -> Loaded:
-    """The configuration, with what the command line says on top."""
+    """Read the configuration and apply the command line options."""
     loaded = read(
         options.config,
         environ=os.environ,

@@ -1,4 +1,4 @@
-"""llama-swap's priorities as urgencies: whoever stood higher there waits less here, but nobody waits for ever."""
+"""Converts llama-swap's priorities to urgencies: higher priority waits less, and every request is served eventually."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_STEPS = 6
 
 
 def urgencies(config: Config, names: Collection[str], notebook: Notebook) -> Mapping[str, float]:
-    """By model. Only the order of the priorities counts: people write 1 and 2 as well as 10 and 100."""
+    """Urgency by model. Only the order of the priorities counts: people write 1 and 2 as well as 10 and 100."""
     priorities = config.routing.scheduler.settings.fifo.priority
     owner = {alias: name for name, form in config.models.items() for alias in form.aliases}
     found: dict[str, int] = {}
@@ -33,7 +33,7 @@ def urgencies(config: Config, names: Collection[str], notebook: Notebook) -> Map
 
 
 def _steps(priorities: Iterable[int]) -> dict[int, int]:
-    """How many different priorities lie between each and 0, which is what everybody else has."""
+    """How many distinct priorities are between each one and 0, the default."""
     levels = sorted({0, *priorities})
     ground = levels.index(0)
     return {level: max(-MOST_STEPS, min(MOST_STEPS, n - ground)) for n, level in enumerate(levels)}

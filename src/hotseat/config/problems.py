@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, where it is written, and what to write instead."""
+"""Errors, warnings and notes about a configuration, each with its position and a suggested fix."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Path: TypeAlias = tuple[str | int, ...]
-"""The way from the top of the document to a value: keys and list positions."""
+"""Keys and list indexes from the top of the document to a value."""
 
 
 class Severity(Enum):
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
-    """Nothing is wrong; worth knowing when one asks."""
+    """Nothing is wrong; shown on request."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,13 +47,13 @@ class Complaint:
 
     @property
     def text(self) -> str:
-        """The complaint without its place."""
+        """The message without its position."""
         said = f"{self.path}: {self.message}" if self.path else self.message
         return f"{said}. {self.hint}" if self.hint else said
 
 
 class ConfigError(HotseatError):
-    """The operator's move: everything that is wrong with the configuration, at once."""
+    """Every error in the configuration, for the operator to fix."""
 
     code = "invalid_configuration"
 
@@ -63,16 +63,16 @@ class ConfigError(HotseatError):
 
 
 class Hides(Protocol):
-    """Knows what must not be shown."""
+    """Removes secrets from texts."""
 
     def text(self, text: str, place: Path = ()) -> str:
-        """The text without it."""
+        """The text without secrets."""
 
     def place_of(self, path: Path) -> Path: ...
 
 
 class Notebook:
-    """Collects complaints and knows where each path is written, and what a complaint must not repeat."""
+    """Collects complaints, resolves paths to positions and redacts what a message must not repeat."""
 
     def __init__(self, file: str, spots: dict[Path, Spot] | None = None) -> None:
         self.spots: dict[Path, Spot] = spots if spots is not None else {}
@@ -95,11 +95,11 @@ class Notebook:
             self._complaints.append((path, complaint))
 
     def hide_with(self, hides: Hides) -> None:
-        """From now on no complaint shows what this hides, those that are written already included."""
+        """Redact all complaints with `hides`, including those recorded before."""
         self._hides.append(hides)
 
     def spot(self, path: Path) -> Spot:
-        """Where the path is written, or its nearest parent that is."""
+        """The position of the path, or of its nearest parent that has one."""
         while path and path not in self.spots:
             path = path[:-1]
         return self.spots.get(path, Spot(self._file, 1, 1))
@@ -109,12 +109,12 @@ class Notebook:
         return any(complaint.severity is Severity.ERROR for _, complaint in self._complaints)
 
     def complaints(self) -> tuple[Complaint, ...]:
-        """Sorted as a reader meets them."""
+        """Sorted by position."""
         shown = (self.shown(complaint, path) for path, complaint in self._complaints)
         return tuple(sorted(shown, key=lambda c: (c.file, c.line, c.column, c.path, c.message)))
 
     def shown(self, complaint: Complaint, path: Path) -> Complaint:
-        """The complaint without what must not be shown."""
+        """The complaint with secrets redacted."""
         for hides in self._hides:
             place = hides.place_of(path)
             said, hint = hides.text(complaint.message, place), hides.text(complaint.hint, place)
@@ -127,7 +127,7 @@ class Notebook:
 
 
 def dotted(path: Path) -> str:
-    """`models.qwen.aliases[0]`; keys that are not plain words stand in brackets."""
+    """`models.qwen.aliases[0]`; keys that are not plain words are in brackets."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -140,7 +140,7 @@ def dotted(path: Path) -> str:
 
 
 def value_at(value: Any, path: Path) -> Any:
-    """What stands at `path`; None where nothing does."""
+    """The value at `path`; None if there is none."""
     for step in path:
         if isinstance(value, list) and isinstance(step, int):
             value = value[step]
@@ -150,5 +150,5 @@ def value_at(value: Any, path: Path) -> Any:
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:
-    """`Did you mean "ttl"?` or nothing."""
+    """`Did you mean "ttl"?`, or an empty string."""
     return did_you_mean(wrong, known).strip()

@@ -1,7 +1,7 @@
-"""The configuration in force, and how another takes its place.
+"""The active configuration and its reload.
 
-What is new is read and checked whole before anything changes; if something is wrong with it, all stays as it is. Files
-are read in a thread, by one at a time; whoever owns the house gives its parts what was read.
+A new configuration is read and validated completely before anything changes; if it has errors, the old one stays
+active. Files are read in a thread, one reload at a time; the owner applies the result to the other parts.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FOLDER_LOOK_S: Seconds = 2.0
-"""How often a folder of models is looked into."""
+"""How often a folder of models is scanned."""
 LOOK_S: Seconds = 0.5
-"""How often the files of the configuration are looked at, where that is wished."""
+"""How often the configuration files are checked, with `--watch-config`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
-    """What a reload changed; complaints mean that it changed nothing."""
+    """What a reload changed; errors mean that nothing changed."""
 
     change: CatalogChange = field(default_factory=CatalogChange)
     complaints: tuple[str, ...] = ()
@@ -46,33 +46,33 @@ class ReloadResult:
 
 @dataclass(frozen=True, slots=True)
 class ConfigReport:
-    """The configuration in force, and what there is to say about it."""
+    """The active configuration and the warnings and notes about it."""
 
     resolved: dict[str, Any] = field(default_factory=dict)
-    """Macros expanded, defaults filled in, secrets left out."""
+    """Macros expanded, defaults filled in, secrets removed."""
     complaints: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    """Why the last reload changed nothing."""
+    """Why the last reload failed."""
 
 
 class Owner(Protocol):
-    """Who knows the other parts of the house."""
+    """The application, which applies a configuration to its other parts."""
 
     def load(self) -> Loaded:
-        """What the files and the command line say now, with the figures of memory. Raises ConfigError."""
+        """Read the files and the command line, with memory figures. Raises ConfigError."""
         ...
 
     def fill(self, catalog: Catalog) -> Catalog:
-        """With the figures of each model's memory."""
+        """Add each model's memory figures."""
         ...
 
     def in_use(self) -> frozenset[ModelName]: ...
     def renew_certificate(self) -> None:
-        """Raises OSError or SSLError, and then the old one stays."""
+        """Raises OSError or SSLError, and keeps the old certificate then."""
         ...
 
     def take_up(self, loaded: Loaded) -> None:
-        """For every part but the models."""
+        """Apply to every part except the models."""
         ...
 
     def change_catalog(self, catalog: Catalog) -> CatalogChange: ...
@@ -92,7 +92,7 @@ class Renewal:
         return self.loaded.settings
 
     async def fill(self) -> Catalog:
-        """Before the first request: what the models take."""
+        """Add the models' memory figures, before the first request."""
         catalog = await asyncio.to_thread(self._owner.fill, self.loaded.catalog)
         self.loaded = replace(self.loaded, catalog=catalog)
         return catalog
@@ -120,7 +120,7 @@ class Renewal:
             loaded = await asyncio.to_thread(self._owner.load)
         except ConfigError as error:
             return self._kept_old(*map(str, error.complaints))
-        # What will be in force is judged, not what the file says: some of it stays as it was at the start.
+        # Check the settings that will be active, not those in the file: some stay as they were at startup.
         settings = self._as_begun(loaded.settings)
         if problem := refuse_to_serve(settings):
             return self._kept_old(problem)
@@ -138,7 +138,7 @@ class Renewal:
         return ReloadResult(complaints=complaints)
 
     def _as_begun(self, settings: Settings) -> Settings:
-        """With what cannot change while we run."""
+        """Keep the settings that cannot change while hotseat runs."""
         now = self.settings
         if settings.listen != now.listen:
             log.warning("listen takes effect at the next start only listen=%r", settings.listen)
@@ -147,7 +147,7 @@ class Renewal:
         return replace(settings, listen=now.listen, fleet=now.fleet)
 
     def _withheld(self, loaded: Loaded) -> frozenset[str]:
-        """A fleet that stays as it was at the start keeps its secrets, whatever the file names now."""
+        """A fleet keeps the secrets it had at startup, whatever the file names now."""
         stays = loaded.settings.fleet != self.settings.fleet
         return loaded.withheld_env | self.loaded.withheld_env if stays else loaded.withheld_env
 
@@ -167,7 +167,7 @@ class Renewal:
     # The folder of models
 
     async def watch_folder(self) -> None:
-        """Looking works where events do not, as on network file systems, and costs a glance at each file."""
+        """Polling works where file events do not, as on network file systems, and costs one stat per file."""
         while True:
             await asyncio.sleep(FOLDER_LOOK_S)
             async with self._reading:

@@ -1,4 +1,4 @@
-"""The keys that say which models run together, and the names that lead to several models or elsewhere."""
+"""The keys for groups, matrix, selectors, profiles and peers."""
 
 from __future__ import annotations
 

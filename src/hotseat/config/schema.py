@@ -1,4 +1,4 @@
-"""All keys of a configuration file: llama-swap's under their own names, and ours."""
+"""All keys of a configuration file: llama-swap's under their own names, and hotseat's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all parts of the schema share: strict forms with camelCase keys, and the marks of keys that are not used."""
+"""What all parts of the schema share: strict forms with camelCase keys, and markers for keys without effect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Form(BaseModel):
 
     @classmethod
     def known_keys(cls) -> dict[str, str]:
-        """The keys a file may write, each with the field that holds it."""
+        """The keys a file may use, each with the name of its field."""
         return {field.alias or name: name for name, field in cls.model_fields.items()}
 
 
@@ -41,7 +41,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """The key is read and checked, and never has an effect. `why` says so."""
+    """The key is read and checked, and never has an effect. `why` says why."""
 
     why: str
 
@@ -62,7 +62,7 @@ def _text_list_or_mapping(value: Any) -> str:
     return "<list>" if isinstance(value, list) else _text_or_mapping(value)
 
 
-# Discriminated by hand: a plain union would complain once per branch.
+# An explicit discriminator, because a plain union reports one error per branch.
 ListOrMapping = Discriminator(_list_or_mapping)
 TextOrMapping = Discriminator(_text_or_mapping)
 TextOrList = Discriminator(_text_or_list)
@@ -70,4 +70,3 @@ TextListOrMapping = Discriminator(_text_list_or_mapping)
 AsText, AsList, AsMapping = Tag("<text>"), Tag("<list>"), Tag("<mapping>")
 
 Words: TypeAlias = Annotated[Annotated[str, AsText] | Annotated[tuple[str, ...], AsList], TextOrList]
-"""One text or a list of them."""

@@ -1,4 +1,4 @@
-"""Keys of clients, from where the configuration says they are: written out, in a file of their own, or as a hash."""
+"""API keys of clients: written in the configuration, in a file of their own, or as a hash."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class KeyMaker:
         )
 
     def _check_length(self, secret: str, place: Place) -> None:
-        """Of a hash nobody can tell."""
+        """The length of a hashed key is unknown."""
         if not is_key(secret):
-            return  # there is none, or it was complained about
+            return  # there is no key, or an error was already reported
         if len(secret) < SHORTEST_KEY:
             said = f"the key has fewer than {SHORTEST_KEY} characters and can be guessed"
             self._notebook.error(place, said, MAKE_A_KEY)
@@ -69,14 +69,14 @@ class KeyMaker:
             self._notebook.warn(place, f"the key has fewer than {GOOD_KEY} characters", MAKE_A_KEY)
 
     def _own_name(self, name: str, place: Place) -> str:
-        """A key that may use a model may use it by all its names."""
+        """The model's own name for an alias: a key that may use a model may use all its names."""
         if lead := self._catalog.lead(name):
             return lead.name
         self._notebook.warn(place, f'no model is called "{name}"', nearest(name, self._catalog.names()))
         return name
 
     def _compare(self, place: Place, key: ApiKey, others: Sequence[tuple[Place, ApiKey]]) -> None:
-        """Holders are told apart by their keys, written out or as a hash, and called by their names."""
+        """Keys identify clients, whether plain or hashed, and so do their names: both must be unique."""
         for there, other in others:
             if (key.secret or key.hashed) and digest_of(key) == digest_of(other):
                 first = self._notebook.spot(there)
@@ -90,7 +90,7 @@ class KeyMaker:
 
 
 def secret_in(file: str, place: Place, notebook: Notebook) -> str:
-    """The key that a file holds; empty, with a complaint, where there is none."""
+    """The key in a file; empty, with an error, if there is none."""
     path = Path(file).expanduser()
     try:
         secret, mode = _read(path)
@@ -106,7 +106,7 @@ def secret_in(file: str, place: Place, notebook: Notebook) -> str:
 
 
 def _read(path: Path) -> tuple[str, int]:
-    """The file's text without the line end behind it; never more than a key can be, and never of a pipe or a device."""
+    """The text without its trailing newline. Reads no more than a key's maximal length, and no pipes or devices."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as opened:
         mode = os.fstat(descriptor).st_mode

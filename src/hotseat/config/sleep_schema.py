@@ -1,4 +1,4 @@
-"""The keys of a model's sleep."""
+"""The keys under a model's `sleep`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's `sleep` becomes ways to sleep; what is known of servers is filled in here."""
+"""Builds sleep levels from a model's `sleep` and fills in those of known servers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ONLY_LEVEL = "only"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A server whose ways to sleep are known."""
+    """A server whose sleep levels are built in."""
 
     levels: Mapping[str, LevelForm]
     usual: tuple[str, ...]
-    """Those that are meant where nobody says which."""
+    """The levels used if the configuration names none."""
     check: str
     asked_for: tuple[str, ...]
-    """What its command or its environment must hold, or it never sleeps."""
+    """What the command or the environment must contain for the server to sleep."""
 
 
 VLLM = {
@@ -46,7 +46,7 @@ VLLM = {
         "keepsWeights": False,
     },
 }
-# It sleeps by itself when it is unused, so there is nothing to tell it; any question to the model wakes it.
+# The server sleeps by itself when idle, so there is no suspend request; any request to the model wakes it.
 LLAMA_SERVER = {"idle": {"resume": 'POST /tokenize {"content": ""}', "keepsWeights": False}}
 
 
@@ -55,7 +55,7 @@ def known(levels: Mapping[str, Any], usual: str, check: str, *asked_for: str) ->
 
 
 SERVERS: Mapping[str, Known] = {
-    # Level 2 reads the weights again through a call that not every model and quantisation supports: it must be named.
+    # Level 2 reloads the weights through a call that not every model and quantisation supports: never a default.
     "vllm": known(VLLM, "1", "/is_sleeping", "--enable-sleep-mode", "VLLM_SERVER_DEV_MODE"),
     "llama-server": known(LLAMA_SERVER, "idle", "/props", "--sleep-idle-seconds"),
 }
@@ -63,7 +63,7 @@ NOBODY = Known({}, (), "", ())
 
 
 class SleepMaker:
-    """Makes ways to sleep and complains about those that lead nowhere."""
+    """Makes sleep levels and reports those that cannot work."""
 
     def __init__(self, budgets: Mapping[Place, Bytes], notebook: Notebook) -> None:
         self._budgets, self._notebook = budgets, notebook
@@ -109,7 +109,7 @@ class SleepMaker:
         return tuple(steps)
 
     def _memory(self, own: LevelForm, path: Path) -> Mapping[Place, Bytes] | None:
-        """A single size is of RAM: that is where sleepers keep what they keep."""
+        """A single size means RAM, where sleeping servers keep their memory."""
         if own.memory is None:
             return None
         if not self._budgets:

@@ -1,4 +1,4 @@
-"""One model's keys become a ModelSpec."""
+"""Makes a ModelSpec from one model's keys."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What the whole file says for models that say nothing."""
+    """File-wide values for models that set none."""
 
     health_check_timeout_s: Seconds | None
     unload_timeout_s: Seconds
@@ -60,7 +60,7 @@ class Defaults:
 
 
 class SpecMaker:
-    """Makes specs and complains about what only shows when the pieces meet."""
+    """Makes specs and reports errors that involve several keys."""
 
     def __init__(
         self, config: Config, budgets: Mapping[Place, Bytes], urgencies: Mapping[str, float], notebook: Notebook
@@ -162,7 +162,7 @@ class SpecMaker:
         except ValueError as error:
             self._notebook.error(path, str(error))
 
-    # Its room and its requests
+    # Its memory and its requests
 
     def _memory(self, form: ModelForm, path: Path) -> Mapping[Place, Bytes] | None:
         if form.memory is None:
@@ -186,7 +186,7 @@ class SpecMaker:
 
 
 def _aliases(name: str, form: ModelForm) -> tuple[str, ...]:
-    """Names that change what is asked for are names too."""
+    """The aliases, including names that set request parameters."""
     names = dict.fromkeys((*form.aliases, *form.filters.set_params_by_id))
     return tuple(alias for alias in names if alias != name)
 
@@ -207,7 +207,7 @@ def _changes_by_name(form: ModelForm) -> Mapping[str, BodyChanges]:
 
 
 def timeouts(form: TimeoutsForm) -> Timeouts:
-    """0 is no limit."""
+    """0 means no limit."""
     return Timeouts(
         connect_s=form.connect or None,
         tls_handshake_s=form.tls_handshake or None,
@@ -222,7 +222,7 @@ def _capabilities(form: CapabilitiesForm) -> Capabilities:
 
 
 def preferred_ports(config: Config) -> dict[str, int]:
-    """With startPort: a number for each model whose command asks for one, in the order of their names."""
+    """With startPort: a port for each model whose command uses one, in the order of their names."""
     if config.start_port is None:
         return {}
     asking = sorted(name for name, form in config.models.items() if PORT in holes(form.cmd))

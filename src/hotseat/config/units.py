@@ -1,4 +1,4 @@
-"""How people write durations, sizes and addresses, as pydantic types whose JSON Schema says the same."""
+"""Durations, sizes and addresses as people write them: pydantic types with a matching JSON Schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hotseat.catalog.template import check_host
 
 CENTURY_S = 100 * 365.25 * 86_400.0
 LONGEST_KEEPALIVE_S = 32_767.0
-"""What Linux takes."""
+"""The maximum that Linux accepts."""
 LARGEST = 1 << 60
 
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
@@ -92,7 +92,7 @@ def is_loopback(host: str) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as a complaint quotes it: short, and never more than its kind for lists and mappings."""
+    """A value as an error message quotes it: short, and only the type for lists and mappings."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
@@ -106,7 +106,7 @@ def shown(value: Any) -> str:
 
 
 def size_text(size: int) -> str:
-    """`18 GiB`, as short as it stays true to a tenth."""
+    """`18 GiB`: the shortest form that is exact to a tenth."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
             return f"{size / factor:.1f}".removesuffix(".0") + f" {unit}"

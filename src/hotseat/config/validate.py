@@ -1,6 +1,6 @@
-"""Plain values against the schema, with pydantic's errors in our words and at the place where they are written.
+"""Validates plain values against the schema and rewrites pydantic's errors, each with its position in the file.
 
-What is wrong is taken out and the rest is looked at again, so that one run shows every mistake, not only the first.
+Invalid values are removed and the rest is validated again, so that one run shows every error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WANTED = {
 
 
 def without_foreign_keys(document: Document) -> dict[str, Any]:
-    """The document without what is not ours to judge: extension keys, and keys that only hold anchors."""
+    """Remove extension keys and keys that only hold anchors."""
     known = Config.known_keys()
     foreign = [key for key in document.value if key not in known and _is_foreign(key, document)]
     return {key: value for key, value in document.value.items() if key not in foreign}
@@ -53,7 +53,7 @@ def _is_foreign(key: str, document: Document) -> bool:
 
 
 def validate(value: dict[str, Any], document: Document, notebook: Notebook, *, lenient: bool) -> Config | None:
-    """The configuration, without the parts that were complained about; None where nothing can be made of it."""
+    """The configuration without its invalid parts; None if nothing usable is left."""
     trial = _Trial(_copied(value), document, notebook, lenient)
     trial.leave_out_broken()
     while trial.has_hope:
@@ -74,13 +74,13 @@ class _Trial:
         self._taken_out: set[Path] = set()
 
     def leave_out_broken(self) -> None:
-        """Values that were already complained about; a macro's has been used by now."""
+        """Remove values whose errors are already reported; macros with such values are expanded by now."""
         for path in self._document.broken:
             if path[0] != "macros" and path[2:3] != ("macros",):
                 self._take_out(path)
 
     def learn(self, details: list[ErrorDetails]) -> None:
-        # All paths first: they lead through values that are about to be taken out.
+        # Compute all paths first: they lead through values that are about to be removed.
         for path, detail in [(self._path(detail), detail) for detail in details]:
             self._learn(path, detail)
 
@@ -92,9 +92,9 @@ class _Trial:
         self._take_out(path[:-1] if detail["type"] == "missing" else path)
 
     def _read_as_text(self, path: Path) -> bool:
-        """Where a text is wanted, `4.10` and `true` mean what is written."""
+        """Where the schema expects text, use `4.10` and `true` as written."""
         holder, here = value_at(self.value, path[:-1]), value_at(self.value, path)
-        if not isinstance(here, bool | int | float):  # or no longer there: its list was taken out
+        if not isinstance(here, bool | int | float):  # or already removed with its list
             return False
         holder[path[-1]] = self._document.written.get(path, as_text(here))
         return True
@@ -109,11 +109,11 @@ class _Trial:
             self._notebook.error(path, "unknown key", _known_key_hint(path))
 
     def _may_be_secret(self, path: Path) -> bool:
-        """Then a complaint does not repeat what is written there."""
+        """If so, an error does not quote the value."""
         return path[0] == "apiKeys" or path[-1] == "apiKey" or bool(Provenance(self._document).variables(path))
 
     def _path(self, detail: ErrorDetails) -> Path:
-        """Pydantic's way to a value, without the names of union branches."""
+        """Pydantic's location of a value, without the names of union branches."""
         path: Path = ()
         here: Any = self.value
         for step in detail["loc"]:
@@ -123,7 +123,7 @@ class _Trial:
         return (*path, detail["loc"][-1]) if detail["type"] == "missing" else path
 
     def _take_out(self, path: Path) -> None:
-        # Whole lists go: without one item, the places of the others would shift.
+        # Remove whole lists: removing one item would shift the positions of the others.
         path = next((path[:n] for n, step in enumerate(path) if isinstance(step, int)), path)
         if not path:
             self.has_hope = False

@@ -1,7 +1,7 @@
-"""Have the files of a configuration changed? Asked once in a while, by looking at them.
+"""Detects changes to configuration files by polling.
 
-Looking works where events do not: on network file systems, through bind mounts, and when a link is turned to another
-file, as Kubernetes does it. A change counts once it has stood for one look, so that no half-written file is read.
+Polling works where file events do not: on network file systems, through bind mounts, and when a symlink is switched
+to another file, as Kubernetes does. A change counts once two polls agree, so that no half-written file is read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Looks: TypeAlias = tuple[tuple[str, int, int, int], ...]
-"""For each file: its path, and what changes when it is written to or replaced."""
+"""For each file: its path, and the attributes that change when it is written or replaced."""
 
 
 class Watch:
@@ -22,7 +22,7 @@ class Watch:
         self._known = self._before = look_at(paths)
 
     def has_changed(self) -> bool:
-        """True once after each change, however many writes it took."""
+        """True once after each change, however many writes it consists of."""
         now, before = look_at(self._paths), self._before
         self._before = now
         if now == self._known or now != before:
@@ -32,7 +32,7 @@ class Watch:
 
 
 def look_at(paths: Sequence[Path]) -> Looks:
-    """Files that are missing are not there, and folders are their files."""
+    """Missing files are left out; a folder stands for its files."""
     files = [file for path in paths for file in (sorted(path.glob("*.y*ml")) if path.is_dir() else [path])]
     found = []
     for file in files:

@@ -1,4 +1,4 @@
-"""YAML 1.2 as a tree of nodes: `no`, `on` and `12:30` stay text; no object tags; nesting is capped."""
+"""Parses YAML 1.2 into nodes: `no`, `on` and `12:30` stay text; object tags are refused; depth is limited."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _PLAIN = (
 )
 
 
-# PyYAML's own classes are cooperative base classes without annotations.
+# PyYAML's classes are cooperative base classes without annotations.
 class Tree(Reader, Scanner, Parser, Composer, BaseResolver):
-    """Composes one document and remembers where each alias was used."""
+    """Composes one document and records where each alias is used."""
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
@@ -46,14 +46,14 @@ class Tree(Reader, Scanner, Parser, Composer, BaseResolver):
         self._depth = 0
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # its stub has no types
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # the stub has no types
         mark: Any = event.start_mark
         if isinstance(event, AliasEvent):
             node = super().compose_node(parent, index)
             assert node is not None, "an alias always leads to a node"
             self.aliases.append((mark.index, node))
             return node
-        self.anchors.pop(getattr(event, "anchor", None), None)  # an anchor may be defined anew
+        self.anchors.pop(getattr(event, "anchor", None), None)  # an anchor may be redefined
         return self._one_deeper(parent, index, mark)
 
     def _one_deeper(self, parent: Node | None, index: Any, mark: Any) -> Node | None:
@@ -70,7 +70,7 @@ for _tag, _pattern, _first in _PLAIN:
 
 
 def scalar(tag: str, text: str) -> Any:
-    """The value of a scalar; ValueError where its tag and its text do not agree."""
+    """The value of a scalar; ValueError if its text does not match its tag."""
     if tag not in _VALUE_OF:
         raise ValueError(f'the tag "{tag.removeprefix(_TAG)}" is not supported')
     return _VALUE_OF[tag](text)

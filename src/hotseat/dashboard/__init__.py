@@ -36,7 +36,6 @@ router = APIRouter(include_in_schema=False)
 
 
 def add_to(app: FastAPI) -> None:
-    """Serve the dashboard at /hotseat/ui/."""
     app.include_router(router)
     app.mount("/hotseat/ui", Files(directory=ASSETS, html=True))
 

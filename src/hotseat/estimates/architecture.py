@@ -1,4 +1,4 @@
-"""What a model is made of, as far as memory is concerned: its layers and what each keeps for a token or a sequence."""
+"""The parts of a model that determine its memory: its layers and what each caches per token or per sequence."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one layer remembers, counted in numbers, not in bytes."""
+    """What one layer caches, in numbers, not in bytes."""
 
     keys: int = 0
-    """Per token. Layers that look into another layer's cache have none."""
+    """Per token. A layer that uses another layer's cache has none."""
     values: int = 0
     window: int | None = None
-    """A sliding window remembers only the last tokens."""
+    """A sliding window caches only the last tokens."""
     state: int = 0
-    """Per sequence, however long it is: what a recurrent layer carries along."""
+    """Per sequence, independent of its length: the state of a recurrent layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latent:
-    """Multi-head latent attention: a compressed cache that is unfolded for every head while it computes."""
+    """Multi-head latent attention: a compressed cache that is expanded for every head during computation."""
 
     rank: int
     cached: int

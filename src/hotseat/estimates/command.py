@@ -1,4 +1,4 @@
-"""Which server a command line starts, whatever is wrapped around it: env, a shell, a container, nice and its kind."""
+"""Finds the server that a command line starts, also through env, a shell, a container, nice and similar wrappers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Engine(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder of this machine under another name within a container."""
+    """A folder of this machine mounted into a container under another path."""
 
     outside: str
     inside: str
@@ -38,7 +38,7 @@ class Server:
     mounts: tuple[Mount, ...] = ()
 
     def outside(self, path: str) -> str:
-        """The path on this machine of a file that the server calls `path`."""
+        """The path on this machine of a file that the server knows as `path`."""
         for mount in sorted(self.mounts, key=lambda mount: -len(mount.inside)):
             inside = mount.inside.rstrip("/")
             if path == inside or path.startswith(f"{inside}/"):
@@ -51,16 +51,16 @@ CONTAINERS = ("docker", "podman", "nerdctl")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 MODEL_FILE = re.compile(r".+\.gguf")
 DEEPEST = 8
-"""Wrappers within wrappers; more are a riddle, not a command line."""
+"""Wrappers within wrappers; no real command line has more."""
 
-# Options of `docker run` that stand alone; every other one is followed by its value.
+# Options of `docker run` without a value; every other one is followed by its value.
 ALONE = {"--rm", "--init", "--privileged", "--detach", "--interactive", "--tty", "--read-only", "--publish-all"}
 ALONE |= {"--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--quiet", "--replace"}
 ALONE_LETTERS = re.compile(r"-[ditPq]+")
 
 
 def server_in(argv: tuple[str, ...], env: Mapping[str, str] = NOTHING) -> Server:
-    """The model server that this command starts; CannotEstimate where it is none that is known."""
+    """The model server that this command starts; CannotEstimate if it is not a known one."""
     found = _search(argv, dict(env), 0)
     if found is None:
         known = " and ".join(engine.value for engine in Engine)
@@ -89,7 +89,7 @@ def _search(argv: tuple[str, ...], env: dict[str, str], depth: int) -> Server | 
 
 
 def _by_its_model(argv: tuple[str, ...], env: dict[str, str]) -> Server | None:
-    """Whatever is given a GGUF file with -m speaks llama-server's language, whatever it is called."""
+    """A program that gets a GGUF file with -m is taken for llama-server, whatever its name."""
     for flag, value in pairwise(argv):
         if flag in ("-m", "--model") and MODEL_FILE.fullmatch(value):
             return Server(Engine.LLAMA, argv, env)
@@ -97,7 +97,7 @@ def _by_its_model(argv: tuple[str, ...], env: dict[str, str]) -> Server | None:
 
 
 def _in_shell(rest: tuple[str, ...], env: dict[str, str], depth: int) -> Server | None:
-    """`sh -c 'words'`, with the last command of the line; `sh script` cannot be looked into."""
+    """`sh -c 'words'`, with the last command of the line; `sh script` cannot be analysed."""
     for flag, script in pairwise(rest):
         if re.fullmatch(r"-[a-z]*c", flag):
             try:
@@ -133,7 +133,7 @@ def _in_container(rest: tuple[str, ...], env: dict[str, str]) -> Server | None:
 
 
 def _in_image(image: str, words: tuple[str, ...], env: dict[str, str]) -> Server | None:
-    """The command given to the image, or what images of that name start by themselves."""
+    """The command given to the image, or what images of that name start by default."""
     if found := _search(words, env, DEEPEST - 1):
         return found
     if "vllm" in image:

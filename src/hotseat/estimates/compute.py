@@ -1,8 +1,8 @@
-"""The working memory of llama-server: what one micro-batch needs on its way through the widest layer.
+"""The compute buffer of llama-server: what one micro-batch needs in the widest layer.
 
-ggml lays the results of a whole graph into one buffer and reuses what is no longer needed, so the buffer is as large
-as the busiest moment. The moments below were found by varying one number at a time on real servers; where the
-allocator finds a gap to reuse, the buffer is smaller than said here.
+ggml puts the results of a whole graph into one buffer and reuses what is no longer needed, so the buffer is as large as
+the peak. The peaks below were found by varying one number at a time on real servers; where the allocator finds a gap to
+reuse, the buffer is smaller than estimated here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FLOAT = 4
 HALF = 2
 STREAM = 5
-"""Copies of a token's numbers that are alive at the busiest moment beside what the layer itself works on."""
+"""Copies of a token's numbers that are alive at the peak, beside what the layer itself works on."""
 
 
 class Attention(Enum):
@@ -58,6 +58,6 @@ def _recurrent(model: Anatomy) -> int:
 
 
 def _masks(model: Anatomy, cache: CacheRules, attention: Attention) -> Bytes:
-    """Who may see whom: one mask for each kind of cache, as wide as that cache."""
+    """Attention masks: one for each kind of cache, as wide as that cache."""
     number = HALF if attention is Attention.FLASH else FLOAT
     return number * sum({cache.cells_of(layer) for layer in model.layers if layer.keys})

@@ -1,4 +1,4 @@
-"""The door: a command line and a way to read files in, a sum out."""
+"""The entry point: estimates the memory of a command line, given a way to read files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def estimate(
     gpu: Gpu = Gpu.UNSAID,
     more: tuple[str, ...] = (),
 ) -> Estimate:
-    """What the server that `argv` starts will need, with `more` options behind its own; CannotEstimate says why not."""
+    """The memory of the server that `argv` starts, with `more` options appended; CannotEstimate says why not."""
     server = server_in(argv, env)
     server = replace(server, options=(*server.options, *more))
     if server.engine is Engine.VLLM:

@@ -1,4 +1,4 @@
-"""The impure part: opens model files and asks for the processor. Everything else here only looks at what it gives."""
+"""The impure part: opens model files and reads the processor's flags."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROCESSOR = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """This machine's files; relative names are looked for in `folder`."""
+    """This machine's files; relative names are resolved in `folder`."""
 
     folder: Path
 
@@ -55,7 +55,7 @@ class Disk:
 
 
 def _parts(first: Path) -> list[Path]:
-    """All files of a model that is cut into several, in order."""
+    """All files of a split model, in order."""
     found = PART.fullmatch(first.name)
     if not found:
         return [first]

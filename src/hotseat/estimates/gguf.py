@@ -1,7 +1,7 @@
-"""The head of a GGUF file (versions 2 and 3): its keys and the list of its tensors, never the tensors themselves.
+"""Reads the head of a GGUF file (versions 2 and 3): its keys and the list of its tensors, never the tensors.
 
-A model file comes from strangers. Every length is compared with what is left of the file before anything is read for
-it, long values are stepped over, and the number of items has a bound: a hostile head costs neither memory nor time.
+Model files are untrusted. Every length is compared with the rest of the file before anything is read, long values are
+skipped, and the number of items is limited: a hostile head costs neither memory nor time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALIGNMENT = 32
 
 LONGEST_NAME = 65_535
 LONGEST_TEXT = 4_096
-"""Longer texts are chat templates and licences, which no sum needs."""
+"""Longer texts are chat templates and licences, which no estimate needs."""
 LONGEST_ARRAY = 4_096
 """Longer arrays are vocabularies, of which only the length counts; one entry per layer fits well."""
 MOST_ITEMS = 4_000_000
@@ -41,7 +41,7 @@ SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "
 
 @dataclass(frozen=True, slots=True)
 class Long:
-    """A value that was stepped over: only its length is known."""
+    """A value that was skipped: only its length is known."""
 
     length: int
 
@@ -54,7 +54,7 @@ Value: TypeAlias = Scalar | tuple[Scalar, ...] | Long
 class Tensor:
     name: str
     shape: tuple[int, ...]
-    """The length of a row first, as ggml has it."""
+    """The length of a row first, as in ggml."""
     quant: str
     size: Bytes
 
@@ -90,7 +90,7 @@ def read_head(stream: BinaryIO, size: Bytes, name: str) -> Head:
 
 
 class _Cursor:
-    """A place in the file from which nothing beyond its end can be asked."""
+    """A position in the file that refuses reads beyond its end."""
 
     def __init__(self, stream: BinaryIO, size: Bytes, name: str) -> None:
         self._stream = stream
@@ -111,7 +111,7 @@ class _Cursor:
         self._stream.seek(length, 1)
 
     def skip_texts(self, count: int) -> None:
-        """Step over so many texts, block by block: a vocabulary has hundreds of thousands of them."""
+        """Skip so many texts, block by block: a vocabulary has hundreds of thousands of them."""
         block, start, at = b"", self.at, self.at
         for _ in range(count):
             if at + LENGTH.size > start + len(block):
@@ -124,7 +124,7 @@ class _Cursor:
         return number
 
     def text(self, longest: int) -> str | Long:
-        """A text, or its length where it is longer than `longest`."""
+        """A text, or its length if it is longer than `longest`."""
         length = self.number("Q")
         if length > longest:
             self.skip(length)
@@ -138,7 +138,7 @@ class _Cursor:
         return name
 
     def expect(self, count: int, least: Bytes, what: str) -> None:
-        """Refuse a count that what is left of the file cannot hold, before anything is done so often."""
+        """Refuse a count that the rest of the file cannot hold, before looping that often."""
         if count * least > self.size - self.at:
             raise self.broken(f"claims {count} {what}, more than it has room for")
         self._items += count
@@ -222,7 +222,7 @@ def _listed(cursor: _Cursor) -> _Listed:
 
 
 def _sized(cursor: _Cursor, listed: list[_Listed], alignment: Value) -> tuple[Tensor, ...]:
-    """The tensors with their sizes: from their type where it is known, else from where the next one begins."""
+    """The tensors with their sizes: from their type if it is known, else from where the next one begins."""
     if not isinstance(alignment, int) or alignment < 1:
         raise cursor.broken(f"has the alignment {alignment}")
     room = cursor.size - -(-cursor.at // alignment) * alignment

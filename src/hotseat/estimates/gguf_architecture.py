@@ -1,4 +1,4 @@
-"""The anatomy of a model in a GGUF file, from the keys that llama.cpp reads for its architecture."""
+"""The architecture of a model in a GGUF file, from the keys that llama.cpp reads for it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 CACHELESS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "modern-bert"}
 CACHELESS |= {"eurobert", "gemma-embedding", "t5encoder", "dream", "llada", "llada-moe", "rnd1"}
-"""They see a text as a whole and remember nothing of it."""
+"""Models that process a text as a whole and cache nothing."""
 
 BOTH_AT_ONCE = ("falcon-h1",)
-"""Each layer attends and carries a state."""
+"""Each layer has both attention and a recurrent state."""
 
 INTERVALS = {"qwen3next": 4, "qwen35": 4, "qwen35moe": 4}
-"""Every n-th layer attends where the file does not say which."""
+"""Every n-th layer has attention, if the file does not say which."""
 
 SHARED_AFTER = {"gemma3n": 20}
-"""Layers from here on look into the caches of those before."""
+"""Layers from here on use the caches of earlier layers."""
 
 KNOWN = PLAIN | CACHELESS | {*PATTERNS, *BOTH_AT_ONCE, *INTERVALS, "gemma4", "step35", "mimo2"}
 KNOWN |= {"mamba", "mamba2", "jamba", "granitehybrid", "nemotron_h", "lfm2", "lfm2moe", "rwkv6", "rwkv7"}
@@ -38,7 +38,7 @@ UNCOUNTED = {
 
 
 def anatomy_of(head: Head, name: str) -> Anatomy:
-    """What the file called `name` says of its model; CannotEstimate where it says too little."""
+    """The model of the file called `name`; CannotEstimate if the file lacks keys."""
     keys = _Keys.of(head, name)
     return Anatomy(
         architecture=keys.architecture,
@@ -85,14 +85,14 @@ class _Keys:
 
     @property
     def layers(self) -> int:
-        """Without the layers that only predict further tokens: llama-server does not run them by itself."""
+        """Without the layers that only predict further tokens: llama-server does not run them by default."""
         layers = self.number("block_count") - self.number("nextn_predict_layers", 0)
         if not 0 < layers < 4096:
             raise CannotEstimate(f"{self.name} has {layers} layers, which no model has")
         return layers
 
     def per_layer(self, key: str, default: int) -> tuple[int, ...]:
-        """One number for each layer, whether the file gives one for all or one for each."""
+        """One number per layer, whether the file has one for all or one for each."""
         value = self.keys.get(key, default)
         if isinstance(value, tuple) and len(value) >= self.layers and all(isinstance(each, int) for each in value):
             return tuple(int(each) for each in value[: self.layers])
@@ -186,7 +186,7 @@ def _state(keys: _Keys) -> int:
 
 
 def _latent(keys: _Keys) -> Latent | None:
-    """Older files have no *_mla keys: llama-server caches them unfolded, as the ordinary formula counts them."""
+    """Older files have no *_mla keys: llama-server caches them expanded, as the ordinary formula counts them."""
     if not keys.has("attention.kv_lora_rank") or not keys.has("attention.key_length_mla"):
         return None
     return Latent(

@@ -1,4 +1,4 @@
-"""What a server keeps of the texts it has seen: one cell per token and layer, or one state per sequence."""
+"""The KV cache: one cell per token and layer, or one state per sequence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE = BY_NAME["f32"]
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """How many tokens a server can remember, and how they are dealt out to its slots."""
+    """How many tokens a server can cache, and how they are divided among its slots."""
 
     each: int
     """In one cache."""
@@ -47,14 +47,14 @@ def padded(cells: int) -> int:
 
 
 def window_cells(window: int, cells: Cells, micro_batch: int) -> int:
-    """Cells of one cache for a sliding window: the window of each sequence in it and room for what comes in at once."""
+    """Cells of one cache for a sliding window: the window of each sequence in it, and one micro-batch."""
     sequences = cells.sequences // cells.streams
     return padded(min(cells.each, window * sequences + micro_batch))
 
 
 @dataclass(frozen=True, slots=True)
 class CacheRules:
-    """How the cache is kept, as the command line says."""
+    """How the command line configures the cache."""
 
     cells: Cells
     micro_batch: int

@@ -1,4 +1,4 @@
-"""The sum for llama-server: the model it runs, the draft beside it, and what the program itself takes."""
+"""The estimate for llama-server: the model, its draft model, and the program itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def llama_estimate(server: Server, files: Files, gpu: Gpu) -> Estimate:
 
 
 def _part(server: Server, files: Files, flags: LlamaFlags, gpu: Gpu, role: Role, context: int = 0) -> Part:
-    """A draft has a context of its own only where older versions let it have one, else its model's."""
+    """Only older versions let a draft have its own context; otherwise it has its model's."""
     path, fetched = (flags.text(what) for what in FILES[role])
     if path is None:
         raise CannotEstimate(NOT_FETCHED.format(fetched) if fetched else "no model file is named: -m FILE is missing")

@@ -1,6 +1,6 @@
-"""The options of llama-server that change how much memory it takes, from its words and its environment.
+"""The options of llama-server that affect its memory, from its arguments and its environment.
 
-Names are those of llama-server's own help, and those of older versions that people still have in their files.
+Names are those of llama-server's own help and those of older versions that configurations still use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hotseat.estimates.quants import Quant
 
 ALL = 1 << 30
-"""As many layers as there are."""
+"""All layers."""
 
 VALUES = {
     "model": ("-m", "--model"),
@@ -93,14 +93,14 @@ AUTO_SLOTS = 4
 
 @dataclass(frozen=True, slots=True)
 class LlamaFlags:
-    """What was said, and llama-server's own answer where nothing was."""
+    """The given options, and llama-server's defaults for the others."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     switches: Mapping[str, bool] = field(default_factory=dict)
 
     @staticmethod
     def parse(words: tuple[str, ...], env: Mapping[str, str]) -> LlamaFlags:
-        """The last one wins, and a word wins over a variable."""
+        """The last occurrence wins, and an argument wins over a variable."""
         values = {what: env[name] for name, what in VARIABLES.items() if name in env and what in VALUES}
         switches = {
             what: env[name].lower() in TRUE for name, what in VARIABLES.items() if env.get(name) and what in SWITCHES
@@ -134,7 +134,7 @@ class LlamaFlags:
             raise CannotEstimate(f"{VALUES[what][-1]} {said[:40]!r} is no format of a cache; f16, q8_0 and q4_0 are")
         return BY_NAME[said]
 
-    # What follows from several
+    # Derived values
 
     @property
     def slots(self) -> int:
@@ -143,7 +143,7 @@ class LlamaFlags:
 
     @property
     def unified(self) -> bool:
-        """One cache for all slots is the default only where the number of slots is left to the server."""
+        """One cache for all slots is the default only if the number of slots is left to the server."""
         return self.is_on("unified", self.number("slots", -1) < 1)
 
     def context(self, trained: int) -> int:
@@ -172,7 +172,7 @@ class LlamaFlags:
         return "mmap" in mode or mode == "auto" if mode else self.is_on("mapped", True)
 
     def gpu_layers(self, of: str = "gpu_layers") -> int | None:
-        """Layers on a device; None where the server decides."""
+        """Layers on a device; None if the server decides."""
         said = self.values.get(of, "auto")
         if self.values.get("devices") == "none":
             return 0
@@ -182,7 +182,7 @@ class LlamaFlags:
 
 
 def _pairs(words: tuple[str, ...]) -> Iterator[tuple[str, str | None]]:
-    """Each word in llama-server's own spelling, with the one after it."""
+    """Each word in llama-server's own spelling, with the next word."""
     for word, following in pairwise((*words, None)):
         if word is not None:
             yield word.replace("_", "-") if word.startswith("--") else word, following

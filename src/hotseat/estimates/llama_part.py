@@ -1,4 +1,4 @@
-"""One model within llama-server: its weights, its cache, its working memory and its vocabulary."""
+"""One model within llama-server: its weights, its cache, its compute buffer and its vocabulary."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 
-# Measured with llama-server 0.7.0 (build 11669): what is left of its memory when everything below is taken away.
+# Measured with llama-server 0.7.0 (build 11669): what remains of its memory after subtracting everything below.
 PROGRAM = 6 * MIB
 PER_TOKEN, PER_MERGE = 170, 145
 """Bytes of a vocabulary's maps, for each token and each merge of two."""
 
 
 class Role(Enum):
-    """The value is the beginning of its options' names."""
+    """The value is the prefix of its options' names."""
 
     MODEL = ""
     DRAFT = "draft_"
@@ -39,7 +39,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One model that the server runs: the one it is started for, or the draft that guesses ahead of it."""
+    """One model that the server runs: the main model, or the draft model for speculative decoding."""
 
     name: str
     head: Head
@@ -97,19 +97,19 @@ class Part:
 
     @property
     def _reordering(self) -> frozenset[str]:
-        """What the processor can do, as far as llama-server makes use of it: not beside a device."""
+        """The processor features that llama-server uses to reorder weights: none if a device is used."""
         wished = self.flags.is_on("repack", True) and not self.placement.uses_device
         return self.processor if wished else frozenset()
 
     def _output_copy(self) -> Bytes:
-        """A model without an output matrix multiplies with its embedding, of which a second one is made for that."""
+        """A model without an output matrix uses its embedding, and llama-server makes a second copy of it for that."""
         tensors = {tensor.name: tensor for tensor in self.head.tensors}
         embedding = tensors.get("token_embd.weight")
         if embedding is None or "output.weight" in tensors:
             return 0
         return reordered_size(embedding, self._reordering)
 
-    # Cache and working memory
+    # Cache and compute buffer
 
     def _cache(self) -> CacheRules:
         flags = self.flags
@@ -144,7 +144,7 @@ class Part:
         if not self.placement.uses_device:
             yield Line(what, size, self._kind(Kind.COMPUTE))
             return
-        # What goes to the device is prepared on the host: the tokens' numbers and the mask.
+        # Input for the device is prepared on the host: the tokens' numbers and the mask.
         prepared = tokens * (FLOAT * self.model.width + HALF * cache.cells.each)
         yield Line(what, size, self._kind(Kind.COMPUTE), Where.DEVICE)
         yield Line(what, prepared, self._kind(Kind.COMPUTE))

@@ -1,4 +1,4 @@
-"""What an estimate asks of the machine it is made for."""
+"""What an estimate needs to know about the machine."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Files(Protocol):
     """`files.Disk` is the real one."""
 
     def gguf(self, path: str) -> Head:
-        """The head of a GGUF file, with the tensors of all its parts; CannotEstimate where there is none."""
+        """The head of a GGUF file, with the tensors of all its parts; CannotEstimate if there is none."""
 
     def checkpoint(self, path: str) -> Checkpoint:
-        """A folder with config.json and *.safetensors; CannotEstimate where there is none."""
+        """A folder with config.json and *.safetensors; CannotEstimate if there is none."""
 
     def processor(self) -> frozenset[str]:
         """The flags of this machine's processor."""
 
 
 class Gpu(Enum):
-    """Is there a device beside the processor?"""
+    """Whether there is a GPU."""
 
     NONE = "none"
     SOME = "some"
@@ -37,7 +37,7 @@ class Gpu(Enum):
         return self is Gpu.UNSAID
 
     def layers(self, said: int | None) -> int:
-        """Layers on a device, where the command line says so many, or nothing: whoever says a number has a device."""
+        """Layers on a device; a command line that gives a number implies that there is a device."""
         if self is Gpu.NONE:
             return 0
         if said is None:

@@ -1,4 +1,4 @@
-"""Which part of a model lies on a device and which on the host, as llama-server deals them out."""
+"""Which tensors of a model llama-server puts on a device and which on the host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """`-ot pattern=buffer`: tensors whose names match lie where the buffer is."""
+    """`-ot pattern=buffer`: tensors whose names match go to that buffer."""
 
     pattern: re.Pattern[str]
     where: Where
@@ -28,7 +28,7 @@ class Override:
 class Placement:
     layers: int
     on_device: int
-    """The last so many layers, counted with the output as one more behind them."""
+    """The last so many layers, where the output counts as one more layer after them."""
     host_experts: int = 0
     """The experts of the first so many layers stay on the host."""
     overrides: tuple[Override, ...] = ()
@@ -38,7 +38,7 @@ class Placement:
         return self.on_device > 0
 
     def of_layer(self, number: int) -> Where:
-        # What predicts further tokens is numbered behind the last layer; it stays on the host when that does.
+        # Layers that predict further tokens are numbered after the last layer; they stay on the host if it does.
         number = min(number, self.layers)
         return Where.DEVICE if self.layers - self.on_device < number else Where.HOST
 
@@ -56,7 +56,7 @@ class Placement:
 
 
 def read_overrides(said: str) -> tuple[Override, ...]:
-    """What `-ot` says; a pattern that Python cannot read is left out."""
+    """The overrides of `-ot`; a pattern that Python cannot compile is left out."""
     read = []
     for part in filter(None, said.split(",")):
         pattern, _, buffer = part.rpartition("=")

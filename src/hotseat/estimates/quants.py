@@ -1,4 +1,4 @@
-"""The number formats of ggml: how many weights make a block, and how many bytes a block takes."""
+"""The number formats of ggml: weights per block and bytes per block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Quant(NamedTuple):
     block_size: Bytes
 
     def size(self, weights: int) -> Bytes:
-        """Bytes of so many weights; a broken block counts whole."""
+        """Bytes of so many weights; a partial block counts whole."""
         return -(-weights // self.block) * self.block_size
 
 

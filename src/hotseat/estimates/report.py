@@ -1,4 +1,4 @@
-"""An estimate is a sum that can be read: what each part is, how large, where it lies and what backs it."""
+"""An estimate as a list of items: what each part is, its size, where it is and what backs it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Kind(Enum):
 
 class Backing(Enum):
     ANONYMOUS = "anonymous"
-    """Nobody can take it away while the server runs."""
+    """Cannot be reclaimed while the server runs."""
     MAPPED = "mapped"
     """Pages of a file: shared between servers of the same file, and slow to use once the kernel has dropped them."""
     READ_ONCE = "read once"
-    """Pages of a file that were only needed to load: resident while there is room, and missed by nobody."""
+    """Pages of a file that are only needed to load: resident while memory is free, and never needed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Line:
 class Estimate:
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
-    """What the sum does not know, in whole sentences."""
+    """What the estimate does not cover, in whole sentences."""
     device_share: float | None = None
-    """The part of each device that the server takes whatever the sum says; None: it takes what it needs."""
+    """The share of each device that the server takes regardless of the estimate; None: it takes what it needs."""
 
     def needed(self, where: Where) -> Bytes:
-        """What must be there for the server to run well: everything but what was only read to load."""
+        """What the server needs to run well: everything except pages that are only read to load."""
         return sum(line.size for line in self._at(where) if line.backing is not Backing.READ_ONCE)
 
     def backed(self, where: Where, *backings: Backing) -> Bytes:

@@ -1,4 +1,4 @@
-"""A model as a folder: config.json says what it is made of, the heads of its *.safetensors how large it is."""
+"""A model in a folder: config.json has its architecture, the heads of its *.safetensors its size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes
 
 LONGEST_HEAD = 100_000_000
-"""The format's own bound."""
+"""The format's own limit."""
 
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
@@ -26,11 +26,11 @@ class Checkpoint:
     anatomy: Anatomy
     weights: Bytes
     number: Bytes
-    """Bytes of one number of the cache, unless the command line says otherwise."""
+    """Bytes of one number of the cache, unless the command line sets it."""
 
 
 def weights_size(stream: BinaryIO, size: Bytes, name: str) -> Bytes:
-    """Bytes of the tensors in one file, which must be all there."""
+    """Bytes of the tensors in one file, which must be complete."""
     start = stream.read(8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
     if length > min(size - 8, LONGEST_HEAD):
@@ -51,7 +51,7 @@ def _end(entry: Any, name: str) -> int:
 
 
 def checkpoint_of(config: bytes, weights: Bytes, name: str) -> Checkpoint:
-    """What config.json says, with the size of the weights beside it."""
+    """The architecture in config.json, together with the size of the weights."""
     outer = _object(config, name)
     inner = outer.get("text_config")
     keys = {**outer, **inner} if isinstance(inner, dict) else outer

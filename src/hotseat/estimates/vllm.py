@@ -1,4 +1,4 @@
-"""The sum for vLLM, which is a lower bound: it fills a fixed share of each device with cache, whatever the model."""
+"""The estimate for vLLM, a lower bound: vLLM fills a fixed share of each device with cache, whatever the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 USUAL_SHARE = 0.9
 BLOCK = 16
-"""Tokens that vLLM's cache is cut into."""
+"""Tokens per block of vLLM's cache."""
 NARROW = ("fp8", "int8")
 
 NO_MODEL = "no model is named: `vllm serve FOLDER` names one"
@@ -56,7 +56,7 @@ def _cache(checkpoint: Checkpoint, length: int, options: Mapping[str, str]) -> B
 
 
 def _length(options: Mapping[str, str]) -> int:
-    """Also `32k` and `1M`, as vLLM reads them: small letters are thousands, large ones powers of two."""
+    """Also `32k` and `1M`, as vLLM reads them: lower case means thousands, upper case powers of two."""
     said = options.get("max-model-len", "0")
     factors = {"k": 1000, "m": 1000**2, "K": 1024, "M": 1024**2}
     factor = factors.get(said[-1:], 1)
@@ -82,7 +82,7 @@ def _number(options: Mapping[str, str], *names: str) -> int:
 
 
 def _read(words: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
-    """The words before the first option, and what each option was given."""
+    """The words before the first option, and the value of each option."""
     positional: list[str] = []
     options: dict[str, str] = {}
     for word, following in pairwise((*words, "")):

@@ -1,7 +1,7 @@
-"""Which layers look back through a sliding window only, and so remember no more than that.
+"""Which layers have a sliding window and so cache no more than that.
 
-Newer files say it themselves; for the others stands here what llama.cpp has built in. A test asks the real
-llama-server about each architecture named here.
+Newer files say it themselves; the table for the others is what llama.cpp has built in. A test compares each
+architecture here with the real llama-server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Full(Enum):
-    """Which layer of a period sees everything."""
+    """Which layer of a period has full attention."""
 
     LAST = "last"
     FIRST = "first"
@@ -26,9 +26,9 @@ class Pattern(NamedTuple):
     period: int
     full: Full = Full.LAST
     window: int | None = None
-    """Where the architecture has its own, whatever the file says."""
+    """Set if the architecture has its own, whatever the file says."""
     only_with: int | None = None
-    """Where only models with so many layers have windows at all."""
+    """Set if only models with so many layers have windows at all."""
 
 
 PATTERNS = {
@@ -50,11 +50,11 @@ PLAIN = {"llama", "mistral3", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe
 PLAIN |= {"gemma", "phi2", "phi3", "phimoe", "command-r", "granite", "granitemoe", "glm4", "glm4moe"}
 PLAIN |= {"deepseek2", "olmo", "starcoder2", "gpt2", "gptneox", "falcon", "stablelm", "smollm3", "internlm2"}
 PLAIN |= {"ernie4_5", "ernie4_5-moe"}
-"""They have no windows in llama.cpp, even where their files speak of one."""
+"""They have no windows in llama.cpp, even if their files mention one."""
 
 
 def window_of(architecture: str, keys: Mapping[str, Value], layer: int, layers: int) -> int | None:
-    """The window of one layer; None where it sees everything."""
+    """The window of one layer; None for full attention."""
     if architecture in PLAIN:
         return None
     pattern = PATTERNS.get(architecture)

@@ -1,1 +1,1 @@
-"""What memory there is, how much of it is free, and which of our processes takes how much. Measures; never decides."""
+"""Measures memory: how much there is, how much is free, and what each model server takes. Decides nothing."""

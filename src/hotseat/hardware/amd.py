@@ -1,4 +1,4 @@
-"""AMD's cards, as the amdgpu driver tells of them in /sys: no library and no ROCm needed."""
+"""AMD cards, read from the amdgpu driver's files in /sys: needs no library and no ROCm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CARD = re.compile(r"card\d+")
 APU_METRICS = 2
-"""The format of `gpu_metrics` from which on it describes a processor with graphics; 1 is a card."""
+"""From this version of `gpu_metrics` on, the table describes an APU; 1 is a card."""
 
 
 def cards(ram: Device, sys: Path = SYS, proc: Path = PROC) -> list[AmdCard]:
@@ -42,7 +42,7 @@ class AmdCard:
         own = self._pool("vram")
         if own is None or self.has_own_memory:
             return own
-        # A processor's graphics have a fixed part of the RAM and borrow the rest of what they need.
+        # An APU has a fixed part of the RAM and borrows the rest of what it needs.
         borrowed, ram = self._pool("gtt"), self._ram.read()
         if borrowed is None or ram is None:
             return own
@@ -60,7 +60,7 @@ class AmdCard:
 
 
 def is_apu(folder: Path) -> bool:
-    """The header of the metrics table is a size of two bytes, then its format."""
+    """The header of the metrics table is a size of two bytes, then its version."""
     try:
         return (folder / "gpu_metrics").read_bytes()[2] >= APU_METRICS
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""Macs: one memory for the processor and the GPU, told by sysctl. Which process takes what is not told there."""
+"""Macs: one memory for processor and GPU, read with sysctl, which does not report memory per process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Sysctl: TypeAlias = "Callable[[str], int | None]"
 
 GiB = 1 << 30
 HAD_AT_ONCE = ("vm.page_free_count", "vm.page_pageable_external_count", "vm.page_purgeable_count")
-"""Pages that are free, hold files, or were marked as not worth keeping."""
+"""Pages that are free, hold files, or are marked purgeable."""
 
 
 def sysctl(name: str) -> int | None:
-    """A number the kernel knows by name; None where it does not."""
+    """A number from the kernel; None if it does not know the name."""
     value = ctypes.c_uint64()
     size = ctypes.c_size_t(ctypes.sizeof(value))
     try:
@@ -49,7 +49,7 @@ class MacRam:
 
 
 class AppleGpu:
-    """The part of the RAM that the GPU may hold on to."""
+    """The part of the RAM that the GPU may wire."""
 
     label, slot, part, has_own_memory = "Apple GPU", Slot(0, 0, 0, 0), None, False
 
@@ -64,7 +64,7 @@ class AppleGpu:
         return DeviceReading(limit, min(limit, ram.free))
 
     def _limit(self, memory: Bytes) -> Bytes:
-        """As the operator set it, else what macOS has always allowed at least; newer ones allow more."""
+        """The operator's setting, else the least that macOS has always allowed; newer versions allow more."""
         if wired_mb := self._ask("iogpu.wired_limit_mb"):
             return wired_mb << 20
         return memory * 2 // 3 if memory <= 36 * GiB else memory * 3 // 4
@@ -74,5 +74,5 @@ class AppleGpu:
 
 
 def cards(ram: MacRam, ask: Sysctl = sysctl) -> list[AppleGpu]:
-    """An Apple GPU is there where its limit can be asked for."""
+    """There is an Apple GPU if its limit can be read."""
     return [] if ask("iogpu.wired_limit_mb") is None else [AppleGpu(ram, ask)]

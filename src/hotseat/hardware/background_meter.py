@@ -1,4 +1,4 @@
-"""The meter, read without holding up the event loop, also when a driver hangs or fails: then nothing is known."""
+"""Reads the meter without blocking the event loop; if a driver hangs or fails, the reading is empty."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Gauge:
     def __init__(self, meter: Meter, limit_s: Seconds = LIMIT_S) -> None:
         self._meter, self._limit_s = meter, limit_s
         self._stuck = 0
-        """Questions that were given up and are still unanswered."""
+        """Calls that timed out and have still not returned."""
 
     async def devices(self) -> Mapping[DeviceName, DeviceReading]:
         """Every device that answers; none while the driver is stuck."""
@@ -43,8 +43,8 @@ class Gauge:
         if self._stuck:
             return unknown
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        # A thread of its own each time, and a daemon: a call that never returns from the driver must hold up neither
-        # the next question nor our exit, as it would in an executor.
+        # A new daemon thread for each call: a call that never returns from the driver must block neither the next
+        # call nor our exit, as it would in an executor.
         threading.Thread(target=settle, args=(answer, question, unknown), name="gauge", daemon=True).start()
         done, _ = await asyncio.wait([answer], timeout=self._limit_s)
         if done:
@@ -59,7 +59,7 @@ class Gauge:
 
 
 def settle(answer: asyncio.Future[T], question: Callable[[], T], unknown: T) -> None:
-    """Ask in this thread, and give the answer to the one that waits."""
+    """Call in this thread, and set the result in the event loop."""
     try:
         value = question()
     except Exception:

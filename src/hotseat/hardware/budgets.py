@@ -1,4 +1,4 @@
-"""PURE: `devices: auto`, what models may take of each device where the configuration leaves that to us."""
+"""PURE: `devices: auto`, the default budget of each device."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, DeviceName
 
 RAM_KEPT = 8
-"""One part in so many of the RAM is left to everybody else on the machine."""
+"""One part in so many of the RAM is left to other programs."""
 CARD_KEPT: Bytes = 256 << 20
-"""Of a card, for what a server takes beyond its buffers and for whoever draws on it."""
+"""Left free on a card, for what a server takes beyond its buffers and for the desktop."""
 
 
 def budgets_of(seen: Mapping[DeviceName, DeviceReading], borrowers: Collection[DeviceName]) -> dict[DeviceName, Bytes]:

@@ -1,4 +1,4 @@
-"""What every kind of device can be asked, and where it sits. ram.py, nvidia.py, amd.py and apple.py are the kinds."""
+"""The interface of all devices, and PCI slots. ram.py, nvidia.py, amd.py and apple.py implement it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
 
 
 class Device(Protocol):
-    """Something that has memory. Nothing here raises."""
+    """Something that has memory. No method raises."""
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """A name for people."""
 
     @property
     def has_own_memory(self) -> bool:
-        """False where it works in the machine's RAM."""
+        """False if it uses the machine's RAM."""
 
     def read(self) -> DeviceReading | None:
-        """None where it does not answer any more; it is asked again next time."""
+        """None if it does not answer at present; the next call asks again."""
 
     def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
-        """What each of these process trees takes, by root; None where the device does not tell."""
+        """What each of these process trees takes, by root; None if the device does not report it."""
 
 
 class Slot(NamedTuple):
-    """Where a card sits on the PCI bus; compares as the bus counts."""
+    """A card's address on the PCI bus; sorts in bus order."""
 
     domain: int
     bus: int
@@ -38,7 +38,7 @@ class Slot(NamedTuple):
 
     @classmethod
     def parse(cls, written: str) -> Slot:
-        """From `0000:01:00.0`; ValueError where it is something else."""
+        """From `0000:01:00.0`; ValueError for anything else."""
         domain, bus, rest = written.split(":")
         device, function = rest.split(".")
         return cls(*(int(part, 16) for part in (domain, bus, device, function)))
@@ -55,4 +55,4 @@ class Card(Device, Protocol):
 
     @property
     def part(self) -> int | None:
-        """Which slice of the card it is, where the card is divided; None: all of it."""
+        """The number of the slice, if the card is divided; None: the whole card."""

@@ -1,4 +1,4 @@
-"""What a process tells of its own graphics memory: the kernel's fdinfo of each descriptor on /dev/dri."""
+"""Graphics memory per process, from the kernel's fdinfo of each descriptor on /dev/dri."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def memory_of(pids: Iterable[int], slot: Slot, regions: Sequence[str], proc: Path = PROC) -> Bytes:
-    """What these processes hold of a card. A client may be open under several descriptors; it counts once."""
+    """What these processes hold of a card. A DRM client may be open under several descriptors; it counts once."""
     clients: dict[int, Bytes] = {}
     for told in (figures(path) for pid in pids for path in on_card(pid, slot, proc)):
         client = told.get("drm-client-id", 0)
@@ -31,5 +31,5 @@ def on_card(pid: int, slot: Slot, proc: Path) -> Iterator[str]:
 
 
 def held(told: dict[str, Bytes], region: str) -> Bytes:
-    """`drm-memory-` is what older kernels call `drm-resident-`."""
+    """Older kernels call `drm-resident-` `drm-memory-`."""
     return told.get(f"drm-resident-{region}", told.get(f"drm-memory-{region}", 0))

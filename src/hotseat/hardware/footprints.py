@@ -1,4 +1,4 @@
-"""What each model was seen to take, over its last few lives, so that the next start can count on it.
+"""Remembers what each model took in its last few launches, for the next start.
 
 A footprint belongs to a recipe, not to a name: another context size is another footprint, another name is not.
 """
@@ -23,15 +23,15 @@ RecipeKey = NewType("RecipeKey", str)
 Uses: TypeAlias = "Mapping[DeviceName, Use]"
 
 LIVES = 5
-"""How many are remembered: a peak of long ago, under an older server perhaps, is forgotten one day."""
+"""How many launches are remembered, so that an old peak, perhaps of an older server, is forgotten."""
 MOST_BYTES = 1 << 60
-"""What was kept and is more than any machine has is damaged."""
+"""A stored figure that is more than any machine has is corrupt."""
 WORTH_KEEPING = 1.01
-"""Growth below this is not written down: a server in use grows by a page now and then."""
+"""Growth below this is not stored: a server in use grows by a page now and then."""
 
 
 class Keeps(Protocol):
-    """Where facts outlive us."""
+    """Stores facts across restarts."""
 
     def recall(self) -> Mapping[str, Any]: ...
 
@@ -39,7 +39,7 @@ class Keeps(Protocol):
 
 
 def key_of(recipe: LaunchRecipe) -> RecipeKey:
-    """The same for the same command and environment, on every day."""
+    """The same for the same command and environment, across restarts."""
     told = json.dumps([recipe.argv, recipe.env])
     return RecipeKey(hashlib.sha256(told.encode()).hexdigest()[:32])
 
@@ -49,17 +49,17 @@ class Footprints:
         self._keeper = keeper
         self._lives = {RecipeKey(key): lives_in(fact) for key, fact in keeper.recall().items()}
         self._launches: dict[RecipeKey, LaunchId] = {}
-        """Whose life the last one in `_lives` is; none of ours yet: an earlier hotseat's."""
+        """The launch of the last entry in `_lives`; missing: an earlier hotseat's."""
         self._written: dict[RecipeKey, Uses] = {}
-        """What the keeper has of that life."""
+        """What is stored of that launch."""
 
     def peak(self, key: RecipeKey) -> Uses | None:
-        """The most it was seen to take of each device in its last lives; None: never seen."""
+        """The peak on each device over the last launches; None: never measured."""
         lives = self._lives.get(key)
         return merged(*lives) if lives else None
 
     def note(self, key: RecipeKey, launch: LaunchId, uses: Uses) -> bool:
-        """Remember what a launch was seen to take; True where that is more than ever in its life, and was kept."""
+        """Record what a launch takes; True if that is a new peak of this launch that was worth storing."""
         if not uses:
             return False
         lives = self._lives.setdefault(key, [])
@@ -85,14 +85,14 @@ def as_plain(uses: Uses) -> dict[str, Any]:
 
 
 def _use(anonymous: object = 0, file_backed: object = 0) -> Use:
-    """TypeError for what are no sizes."""
+    """Raises TypeError if the values are not sizes."""
     if type(anonymous) is not int or type(file_backed) is not int or max(anonymous, file_backed) > MOST_BYTES:
         raise TypeError("no size")
     return Use(anonymous, file_backed)
 
 
 def lives_in(fact: Any) -> list[Uses]:
-    """The lives that were kept, as far as they can be understood."""
+    """The stored launches, as far as they are valid."""
     try:
         return [{DeviceName(device): _use(**use) for device, use in life.items()} for life in fact["lives"]]
     except (LookupError, TypeError, AttributeError):

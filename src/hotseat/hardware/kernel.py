@@ -1,4 +1,4 @@
-"""The small files in which Linux tells numbers. Whatever cannot be read is as if it were not there: nothing raises."""
+"""Reads the kernel's small text files. What cannot be read counts as absent: nothing raises."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ PROC, SYS = Path("/proc"), Path("/sys")
 _FIGURE = re.compile(r"^(\S+?):?[ \t]+(\d+)(?: ?([kKM])i?B)?$", re.MULTILINE)
 _UNITS = {"": 1, "k": 1 << 10, "K": 1 << 10, "M": 1 << 20}
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
-"""The machine's own, the same number in every kernel."""
+"""The initial namespace, which has the same number in every kernel."""
 
 
 def text(path: str | Path) -> str:
-    """The whole file. Python's own open() costs ten times this, and a look at the machine reads hundreds."""
+    """The whole file. Python's own open() takes ten times as long, and one measurement reads hundreds of files."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
         return b"".join(iter(lambda: os.read(fd, 1 << 16), b"")).decode(errors="replace")
-    except OSError:  # a process that ended meanwhile, another user's, or a card that was lost
+    except OSError:  # a process that ended or is another user's, or a lost card
         return ""
     finally:
         os.close(fd)
@@ -41,12 +41,12 @@ def number(path: str | Path) -> int | None:
 
 
 def figures(path: str | Path) -> dict[str, Bytes]:
-    """The lines `name: number unit` of a file, in bytes where there is a unit; other lines are passed over."""
+    """The lines `name: number unit` of a file, in bytes if there is a unit; other lines are ignored."""
     return {name: int(count) * _UNITS[unit] for name, count, unit in _FIGURE.findall(text(path))}
 
 
 def open_files(pid: int, proc: Path = PROC) -> dict[str, str]:
-    """What a process has open, by descriptor; nothing where it is gone or another user's."""
+    """A process's open files, by descriptor; empty if it is gone or another user's."""
     folder = f"{proc}/{pid}/fd"
     try:
         return {fd: link(f"{folder}/{fd}") for fd in os.listdir(folder)}
@@ -62,5 +62,5 @@ def link(path: str | Path) -> str:
 
 
 def is_first_pid_namespace(proc: Path = PROC) -> bool:
-    """Do we know processes by the numbers that the machine's drivers know them by? Not in most containers."""
+    """Whether we see processes by the pids that the machine's drivers report. Not in most containers."""
     return link(proc / "self/ns/pid") == _FIRST_PID_NAMESPACE

@@ -1,4 +1,4 @@
-"""The devices of this machine under stable names, all measured at once. It blocks; background_meter.py does not."""
+"""Measures the devices of this machine under stable names. Blocks; background_meter.py does not."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Machine:
 
     @property
     def borrowers(self) -> frozenset[DeviceName]:
-        """Cards that work in the machine's RAM: their bytes and those of `ram` are the same."""
+        """Cards that use the machine's RAM: their bytes and those of `ram` are the same."""
         return frozenset(name for name, device in self._devices.items() if not device.has_own_memory)
 
     def devices(self) -> dict[DeviceName, DeviceReading]:
@@ -70,7 +70,7 @@ def by_root(
 
 
 def find_machine() -> Machine:
-    """What there is; without a driver there is still the RAM. Says in the log what was found."""
+    """Detect and log the devices; without a driver there is still the RAM."""
     machine = Machine(_devices_of_mac() if sys.platform == "darwin" else _devices_of_linux())
     labels = machine.labels
     found = (f"{name}={f'{labels[name]}, {_gib(seen)}'!r}" for name, seen in machine.devices().items())
@@ -91,7 +91,7 @@ def _devices_of_mac() -> dict[DeviceName, Device]:
 
 
 def named(cards: Iterable[Card]) -> dict[DeviceName, Device]:
-    """gpu0, gpu1 … in the order of the bus, those that borrow the machine's RAM last; gpu0.1 is a slice of gpu0."""
+    """gpu0, gpu1 … in bus order, cards that borrow the machine's RAM last; gpu0.1 is a slice of gpu0."""
     ordered = sorted(cards, key=lambda card: (not card.has_own_memory, card.slot, card.part or 0))
     numbers = {slot: number for number, slot in enumerate(dict.fromkeys(card.slot for card in ordered))}
     return {DeviceName(f"gpu{numbers[card.slot]}{_suffix(card)}"): card for card in ordered}

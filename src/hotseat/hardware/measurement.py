@@ -1,4 +1,4 @@
-"""PURE: what was measured, as plain data, and what follows from it. machine.py makes these."""
+"""PURE: measurements as plain data, and what follows from them. machine.py makes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Use:
     """What a process tree takes of one device.
 
-    File-backed pages are the page cache's: others may share them, and the kernel may take them back.
+    File-backed pages belong to the page cache: other processes may share them, and the kernel may reclaim them.
     On a GPU everything is anonymous.
     """
 
@@ -32,7 +32,7 @@ class Use:
         return Use(self.anonymous + other.anonymous, self.file_backed + other.file_backed)
 
     def __or__(self, other: Use) -> Use:
-        """The more of both, each kind by itself."""
+        """The maximum of each kind."""
         return Use(max(self.anonymous, other.anonymous), max(self.file_backed, other.file_backed))
 
 
@@ -48,28 +48,28 @@ class DeviceReading:
         return self.total - self.free
 
     def at_most(self, other: DeviceReading) -> DeviceReading:
-        """The tighter of two bounds on the same memory."""
+        """The tighter of two limits on the same memory."""
         total = min(self.total, other.total)
         return DeviceReading(total, max(0, min(total, self.free, other.free)))
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look at the machine. A device that is missing does not answer any more."""
+    """One measurement of the machine. A device that does not answer is missing."""
 
     devices: Mapping[DeviceName, DeviceReading] = field(default_factory=lambda: NOTHING)
     processes: Mapping[int, Mapping[DeviceName, Use]] = field(default_factory=lambda: NOTHING)
-    """Per pid that was asked for, what it takes together with all its descendants."""
+    """What each requested pid takes together with all its descendants."""
     silent: tuple[DeviceName, ...] = ()
-    """Devices that do not tell who uses them."""
+    """Devices that do not report who uses them."""
     elsewhere: tuple[int, ...] = ()
-    """Pids that were asked for and only stand for a server: its own processes, in a container perhaps, are unknown."""
+    """Requested pids whose servers run in processes that we cannot see, for example in a container."""
 
     def foreign(self) -> dict[DeviceName, Bytes]:
-        """What others than the processes asked for use. A silent device is missing, and all are while one of our
-        servers runs elsewhere: it would pass for a stranger.
+        """What processes other than the requested ones use. A device that does not report its users is missing, and all
+        are if the processes of one of our servers cannot be seen, because it would count as foreign.
 
-        The page cache is not part of what is used, so only anonymous memory is subtracted.
+        The page cache does not count as used, so only anonymous memory is subtracted.
         """
         if self.elsewhere:
             return {}
@@ -77,7 +77,7 @@ class Reading:
         return {name: max(0, seen.used - self._anonymous_on(name)) for name, seen in telling.items()}
 
     def available(self) -> dict[DeviceName, Bytes]:
-        """What there is for us: all of each device but what is known to be others'."""
+        """What models may use: each device without what other programs are known to use."""
         foreign = self.foreign()
         return {name: seen.total - foreign.get(name, 0) for name, seen in self.devices.items()}
 
@@ -86,15 +86,14 @@ class Reading:
 
 
 def folded(reading: Reading, ram: DeviceName, into: DeviceName) -> Reading:
-    """The same for a machine whose GPU works in the RAM: what a process takes of both counts on the GPU."""
+    """For a machine whose GPU uses the RAM: what a process takes of both counts on the GPU."""
     both = {pid: uses.get(ram, Use()) + uses.get(into, Use()) for pid, uses in reading.processes.items()}
     return replace(reading, processes={pid: {**uses, into: both[pid]} for pid, uses in reading.processes.items()})
 
 
 def footprint(pid: int, now: Reading, before: Reading) -> dict[DeviceName, Use]:
-    """What a server takes, as told of its process tree; where that is not told, how much less is free than `before`.
-
-    The difference is this server's only if nothing else began, ended or grew meanwhile; the caller knows.
+    """What a server takes, by its process tree; if the device does not report that, by how much less is free than
+    `before`. That difference is this server's only if nothing else started, ended or grew meanwhile; the caller knows.
     """
     untold = now.devices if pid in now.elsewhere else now.silent
     compared = [device for device in untold if device in before.devices and device in now.devices]
@@ -103,7 +102,7 @@ def footprint(pid: int, now: Reading, before: Reading) -> dict[DeviceName, Use]:
 
 
 def merged(*several: Mapping[DeviceName, Use]) -> dict[DeviceName, Use]:
-    """The most of each, device by device."""
+    """The maximum, device by device."""
     most: dict[DeviceName, Use] = {}
     for uses in several:
         most |= {device: use | most.get(device, Use()) for device, use in uses.items()}

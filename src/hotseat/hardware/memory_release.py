@@ -1,4 +1,4 @@
-"""Memory that was given back is not free at once: a GPU's driver may take a second after the process is gone."""
+"""Waits for released memory to become free: a GPU's driver may take a second after the process is gone."""
 
 from __future__ import annotations
 
@@ -23,18 +23,16 @@ class Watches(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """How it came out: what is free where memory was needed, as far as the devices answer, and after how long."""
+    """The result of a wait: what is free on the devices that answer, and how long the wait took."""
 
     free: Mapping[DeviceName, Bytes]
     missing: Mapping[DeviceName, Bytes]
-    """What there still is too little; empty: all of it is there."""
+    """What is still lacking; empty: all of it is free."""
     took_s: Seconds
 
 
 async def until_free(gauge: Watches, needs: Mapping[DeviceName, Bytes], within_s: Seconds = WITHIN_S) -> Freed:
-    """Return when as much is free as is needed, or when the time is over. A device that does not answer is not waited
-    for: nobody would ever know.
-    """
+    """Return when enough is free or the time is over. Does not wait for a device that does not answer."""
     loop = asyncio.get_running_loop()
     began, pause = loop.time(), FIRST_PAUSE_S
     while True:

@@ -1,6 +1,6 @@
-"""NVIDIA's cards through its own library (NVML), as nvidia-ml-py wraps it. Every error of the driver ends here.
+"""NVIDIA cards through NVML and its bindings, nvidia-ml-py. No driver error leaves this module.
 
-The library stays open for as long as we live: opening it can take a second on a card that nobody else uses.
+The library stays open while hotseat runs: opening it can take a second on a card that nobody else uses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Nvml = Any
 
 
 def library(driver: str = "libnvidia-ml.so.1") -> Nvml | None:
-    """NVML, ready for use; None where there is no driver. The bindings take long to import, so the driver is first."""
+    """NVML, initialised; None if there is no driver, which is checked first because the bindings import slowly."""
     try:
         ctypes.CDLL(driver)
         import pynvml
@@ -55,10 +55,10 @@ def cards(nvml: Nvml, ram: Device, proc: Path = PROC) -> list[NvidiaCard]:
 
 
 def parts(nvml: Nvml, whole: Any) -> Iterator[tuple[int | None, Any]]:
-    """Number and handle of each MIG slice; the whole card where it has none."""
+    """Number and handle of each MIG slice; the whole card if it has none."""
     try:
         is_divided, _ = nvml.nvmlDeviceGetMigMode(whole)
-    except nvml.NVMLError:  # a card that cannot be divided
+    except nvml.NVMLError:  # a card without MIG
         is_divided = 0
     if not is_divided:
         yield None, whole
@@ -87,7 +87,7 @@ class NvidiaCard:
             return None
 
     def _tells_memory(self) -> bool:
-        """GB10 and Jetson do not: they have none of their own and use the machine's."""
+        """GB10 and Jetson do not: they have no memory of their own and use the machine's."""
         try:
             self._memory()
         except self._nvml.NVMLError_NotSupported:
@@ -103,7 +103,7 @@ class NvidiaCard:
             return DeviceReading(told.total, told.free)
 
     def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
-        """None in a container whose processes the driver knows by other numbers, and under WSL."""
+        """None in a container whose processes the driver knows by other pids, and under WSL."""
         try:
             listed = self._listed()
         except self._nvml.NVMLError:
@@ -117,17 +117,17 @@ class NvidiaCard:
         return {root: Use(sum(listed[pid] or 0 for pid in pids)) for root, pids in known.items() if pids}
 
     def _listed(self) -> dict[int, Bytes | None]:
-        """Who uses it; a process that computes and draws is in both lists with the same figure."""
+        """Memory by pid; a process that uses compute and graphics is in both lists with the same figure."""
         computing = self._nvml.nvmlDeviceGetComputeRunningProcesses_v3(self._handle)
         try:
             drawing = self._nvml.nvmlDeviceGetGraphicsRunningProcesses_v3(self._handle)
-        except self._nvml.NVMLError_NotSupported:  # a card that cannot draw
+        except self._nvml.NVMLError_NotSupported:  # a card without graphics
             drawing = []
         return {process.pid: process.usedGpuMemory for process in (*computing, *drawing)}
 
     def _means(self, pid: int) -> bool:
-        """Does the driver mean the process that we know by this number? In a container it may have the machine's
-        numbers, by driver version; a process that uses the card has it open.
+        """Whether the driver's pid is the process that we know by it. In a container the driver may report the host's
+        pids, depending on its version; a process that uses the card has it open.
         """
         if is_first_pid_namespace(self._proc):
             return True

@@ -1,4 +1,4 @@
-"""Programs of the people at this machine that hotseat makes way for, found by name: a game, a renderer, a training."""
+"""Finds programs that hotseat yields to, by name: a game, a renderer, a training job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hotseat.hardware.process_table import Process
 
 LONGEST_NAME = 15
-"""The kernel cuts a process's name here."""
+"""The kernel truncates process names to this length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Bystander:
 
 
 def present(patterns: Collection[str], ours: Collection[int] = (), proc: Path = PROC) -> list[Bystander]:
-    """The processes whose name is one of `patterns` (`*`, `?` as in a shell), but for `ours` and this one; by pid."""
+    """The processes whose name matches `patterns` (`*`, `?` as in a shell), except `ours` and this one; by pid."""
     if not patterns:
         return []
     excepted = {os.getpid(), *ours}
@@ -37,13 +37,13 @@ def present(patterns: Collection[str], ours: Collection[int] = (), proc: Path = 
 
 
 def matching(patterns: Iterable[str], names: Iterable[tuple[int, str]]) -> list[Bystander]:
-    """PURE: those whose name one of the patterns means."""
+    """PURE: the processes whose names match."""
     wanted = tuple(patterns)
     return [Bystander(pid, name) for pid, name in sorted(names) if any(fnmatchcase(name, each) for each in wanted)]
 
 
 def full_name(process: Process, proc: Path = PROC) -> str:
-    """Its name; where the kernel cut it, the file that was run, which under Wine has backslashes in its path."""
+    """The name; if the kernel truncated it, the executed file's, whose path has backslashes under Wine."""
     if len(process.name) < LONGEST_NAME:
         return process.name
     program = text(f"{proc}/{process.pid}/cmdline").partition("\0")[0]

@@ -1,4 +1,4 @@
-"""When to look: at once when something began or ended, and then as often as somebody wants to know."""
+"""Schedules measurements: at once when a server starts or stops, and then at an interval."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One look, and what of it belongs to which model."""
+    """One measurement, and the pids of the models in it."""
 
     reading: Reading
     models: Mapping[ModelName, Mapping[DeviceName, Use]]
@@ -27,10 +27,10 @@ class Samples(Protocol):
 
 
 class Rounds:
-    """Looks for as long as `walk` runs.
+    """Measures while `walk` runs.
 
-    `running` says whose server has which pid, or None: then nobody wants to know. `hear` gets what was seen, None for
-    nothing. `pause_s` says when to look again; None: when something happens.
+    `running` gives the pid of each model's server, or None if no measurement is needed. `hear` gets each measurement,
+    None if there is none. `pause_s` gives the time to the next one; None: when something happens.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Rounds:
         self._wished = asyncio.Event()
 
     def look_now(self) -> None:
-        """Something became ready or stopped, or is wanted otherwise: the next look is now."""
+        """A server became ready or stopped, or needs have changed: measure now."""
         self._wished.set()
 
     async def walk(self) -> None:

@@ -1,7 +1,7 @@
-"""Every process there is, in one pass over /proc: whose child it is, which session it is in, what it is called.
+"""All processes, in one pass over /proc: parent, session and name.
 
-A model server's processes are its descendants and whoever is still in the session that it leads: a worker whose
-parent died is no descendant any more. Where there is no /proc, there are no processes to be seen.
+A model server's processes are its descendants and the remaining members of the session that it leads: a worker whose
+parent died is no longer a descendant. Without /proc no processes are visible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Process:
     parent: int
     session: int
     name: str
-    """What `ps` calls it: fifteen signs at most."""
+    """As `ps` shows it: fifteen characters at most."""
 
 
 def census(proc: Path = PROC) -> dict[int, Process]:
@@ -35,8 +35,8 @@ def census(proc: Path = PROC) -> dict[int, Process]:
 
 
 def look_at(pid: int, proc: Path = PROC) -> Process | None:
-    """None where it is gone."""
-    head, bracket, tail = text(f"{proc}/{pid}/stat").rpartition(")")  # a name may hold brackets
+    """None if it is gone."""
+    head, bracket, tail = text(f"{proc}/{pid}/stat").rpartition(")")  # a name may contain brackets
     if not bracket:
         return None
     _state, parent, _group, session, *_ = tail.split()
@@ -44,7 +44,7 @@ def look_at(pid: int, proc: Path = PROC) -> Process | None:
 
 
 def trees(roots: Iterable[int], processes: Mapping[int, Process]) -> dict[int, Sequence[int]]:
-    """For each root that lives, or has left somebody behind in its session: the pids that belong to it."""
+    """For each root that is alive, or has members left in its session: the pids that belong to it."""
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -57,7 +57,7 @@ def members_of(root: int, processes: Mapping[int, Process]) -> list[int]:
 
 
 def descendants(pids: Iterable[int], children: Mapping[int, Sequence[int]]) -> list[int]:
-    """These and all that descend from them, each once."""
+    """These and all their descendants, each once."""
     found = dict.fromkeys(pids)
     waiting = list(found)
     while waiting:

@@ -1,4 +1,4 @@
-"""The machine's own memory, as Linux tells it: /proc/meminfo, and the limits of the control group we may be in."""
+"""The machine's RAM on Linux: /proc/meminfo, and the limits of our control group."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes
 
 MARGIN = 20
-"""One part in so many of all memory is left alone."""
+"""One part in so many of all memory is left free."""
 LARGE: Bytes = 64 << 20
-"""Below this, what a process may share is not worth finding out."""
+"""Below this, shared pages are not worth counting."""
 
 
 class Ram:
@@ -26,7 +26,7 @@ class Ram:
         self._proc, self._cgroups = proc, cgroups
 
     def read(self) -> DeviceReading | None:
-        """Free is what can be had without swapping, so most of the page cache counts as free."""
+        """Free is what can be allocated without swapping, so most of the page cache counts as free."""
         told = figures(self._proc / "meminfo")
         if "MemAvailable" not in told:
             return None
@@ -36,9 +36,9 @@ class Ram:
         return reading
 
     def spare_for_files(self) -> Bytes:
-        """What files may take without pushing out what processes map; 0 where the kernel does not say.
+        """What files may take without evicting pages that processes map; 0 if the kernel does not say.
 
-        The kernel counts mapped pages as available: they can be read again. A running model would have to.
+        The kernel counts mapped pages as available, since it can read them again. A running model would wait for that.
         """
         reading = self.read()
         if reading is None:
@@ -59,13 +59,13 @@ def use_of_tree(pids: Sequence[int], proc: Path = PROC) -> Use:
 
 
 def resident(pid: int, proc: Path = PROC) -> Use:
-    """Every page it has in memory, also those it shares. Counters, so it is cheap; nothing where it is gone."""
+    """Every resident page, also shared ones. Reads counters, so it is cheap; empty if the process is gone."""
     told = figures(f"{proc}/{pid}/status")
     return Use(told.get("RssAnon", 0) + told.get("RssShmem", 0), told.get("RssFile", 0))
 
 
 def share_of(pid: int, proc: Path = PROC) -> Use | None:
-    """Shared pages are divided among those who share them. The kernel walks all pages: 15 ms for each GiB."""
+    """Shared pages are divided among their users. The kernel walks all pages: 15 ms for each GiB."""
     told = figures(f"{proc}/{pid}/smaps_rollup")
     if "Pss_Anon" not in told:  # another user's process, or a kernel before 5.4
         return None
@@ -73,7 +73,7 @@ def share_of(pid: int, proc: Path = PROC) -> Use | None:
 
 
 def limits(proc: Path, cgroups: Path) -> Iterator[DeviceReading]:
-    """What our control group and each above it may use and still has (cgroup v2)."""
+    """Limit and free memory of our control group and each one above it (cgroup v2)."""
     own = next((line[3:] for line in text(proc / "self/cgroup").splitlines() if line.startswith("0::")), "/")
     folder = cgroups / own.lstrip("/")
     for group in (folder, *folder.parents):

@@ -1,4 +1,4 @@
-"""Where what is known of memory meets the decider: figures for the catalog, facts for the scheduler, patient hands.
+"""Connects memory figures to the scheduler: figures for the catalog, events for the scheduler, a gated launcher.
 
-`hardware` measures and `estimates` guesses; neither knows that models are scheduled. Here whoever does is told.
+`hardware` measures and `estimates` computes from files; neither knows about scheduling.
 """

@@ -1,4 +1,4 @@
-"""What a model will take, read from its files and its command line; nothing where that cannot be said."""
+"""Estimates a model's memory from its files and its command line."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ RAM_PLACE = Place(LOCAL_HOST, RAM)
 
 
 class Guesses:
-    """Estimates, made again only when a command line, an environment or a file has changed."""
+    """Caches estimates until a command line, an environment or a file changes."""
 
     def __init__(self, files: Files, environ: Mapping[str, str], gpu: Gpu) -> None:
         self._files, self._environ, self._gpu = files, environ, gpu
         self._known: dict[Key, Estimate | None] = {}
 
     def of(self, spec: ModelSpec) -> Estimate | None:
-        """Reads files, so it is not for the event loop. Never raises: a model without a figure takes a whole device."""
+        """Reads files: not for the event loop. Never raises: a model without a figure takes a whole device."""
         key = (spec.recipe.argv, spec.recipe.env, *stamps(spec.recipe.argv))
         if key not in self._known:
             self._known[key] = self._guess(spec)
@@ -49,13 +49,13 @@ class Guesses:
         except CannotEstimate as problem:
             reason = without(problem.message, spec.recipe.secrets)
             log.info("memory cannot be estimated model=%s reason=%r", spec.name, reason)
-        except Exception:  # a file of a kind nobody thought of must not keep the house from opening
+        except Exception:  # an unforeseen kind of file must not prevent startup
             log.exception("memory could not be estimated model=%s", spec.name)
         return None
 
 
 def stamps(argv: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
-    """When each file of a command line was written, and how large it is."""
+    """Path, modification time and size of each file that a command line names."""
     for word in argv:
         try:
             told = os.stat(word)
@@ -66,14 +66,14 @@ def stamps(argv: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """PURE: where the parts of an estimate lie: a device's on the first card with a budget, the host's on the RAM.
+    """PURE: assigns the parts of an estimate to places: a device's to the first card with a budget, the host's to RAM.
 
-    What lies where nothing has a budget is not counted. Where the GPU works in the RAM, there is one budget for both.
+    Parts on a place without a budget are not counted. If the GPU uses the RAM, one budget covers both.
     """
 
     budgets: Mapping[Place, Bytes]
     totals: Mapping[Place, Bytes]
-    """What the devices have."""
+    """The total memory of each device."""
     is_unified: bool = False
 
     def of(self, guess: Estimate) -> dict[Place, Bytes]:
@@ -85,7 +85,7 @@ class Placing:
         return {card: self._on(card, guess) + (host if self.is_unified else 0), **found}
 
     def _on(self, card: Place, guess: Estimate) -> Bytes:
-        """Some servers take a part of the card, whatever they need."""
+        """Some servers take a fixed share of the card, whatever they need."""
         if guess.device_share is None:
             return guess.needed(Where.DEVICE)
         return int(guess.device_share * self.totals.get(card, self.budgets[card]))

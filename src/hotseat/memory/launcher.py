@@ -1,4 +1,4 @@
-"""Hands that wait until the memory of whoever left is really free before they start the next server."""
+"""A launcher that waits until memory released by stopped servers is really free before it starts the next one."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FRESH_S: Seconds = 10.0
-"""An end that is longer ago has given back what it will: whoever is short of memory then waits for others."""
+"""A stop longer ago has released everything it will; missing memory is then in use by other programs."""
 SLACK = 0.95
-"""Of what is needed: figures are estimates, and a wait for the last percent would be one for nothing."""
+"""Share of the needed memory to wait for: figures are estimates, and the last percent may never become free."""
 
 
 class Hands(Protocol):
@@ -53,16 +53,16 @@ class PatientHands:
     def __init__(
         self, hands: Hands, gauge: Watches, catalog: Callable[[], Catalog | None], within_s: Seconds = WITHIN_S
     ) -> None:
-        """`catalog` has the budgets that count; None: nobody looks at memory."""
+        """`catalog` has the active budgets; None: memory is not measured."""
         self._hands, self._gauge, self._catalog, self._within_s = hands, gauge, catalog, within_s
         self._ended_at: Instant = float("-inf")
         self._waiting: dict[LaunchId, asyncio.Task[Freed]] = {}
         self._wanted_launches: set[LaunchId] = set()
-        """Under way, and not told to stop."""
+        """Launches in progress that were not told to stop."""
         self._tasks = Tasks()
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
-        """Wait for memory first where some was just given back."""
+        """Wait for memory first if some was just released."""
         self._wanted_launches.add(command.launch)
         try:
             return await self._start(command)
@@ -72,7 +72,7 @@ class PatientHands:
             self._wanted_launches.discard(command.launch)
 
     async def _start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
-        """One that fails while memory is missing is tried once more, when that has come back after all."""
+        """Retry once if the start fails while memory is missing and the memory becomes free after all."""
         freed = await self._freed(command)
         started = await self._try(command)
         if freed is None or not freed.missing or not isinstance(started, UpstreamFailed):
@@ -112,7 +112,7 @@ class PatientHands:
         return outcome
 
     async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
-        """Wait for memory as before a start; what is still missing then, the server itself will notice."""
+        """Wait for memory as before a start; if some is still missing then, the server itself fails."""
         catalog = self._catalog()
         if catalog and (spec := catalog.models.get(command.model)) and (wanted := self._wanted(spec)):
             await self._until_free(command.model, wanted)
@@ -125,7 +125,7 @@ class PatientHands:
         self._ended_at = asyncio.get_running_loop().time()
 
     async def _freed(self, command: StartUpstream) -> Freed | None:
-        """How it came out with the memory that it needs; None: there was nothing to wait for. LoadFailed: no start."""
+        """The result of the wait; None: there was nothing to wait for. LoadFailed: do not start."""
         wanted = self._wanted(command.spec)
         if not wanted:
             return None
@@ -138,7 +138,7 @@ class PatientHands:
         finally:
             del self._waiting[command.launch]
             waiting.cancel()
-        # A stop may come when the wait is over and we have not heard of it: then there was nothing left to cancel.
+        # A stop may arrive after the wait has ended and before this task resumes: it had nothing to cancel then.
         if waiting.cancelled() or command.launch not in self._wanted_launches:
             raise LoadFailed(f"{command.model} was stopped before it was started")
         if obstacle := verdict(command.spec, waiting.result()):
@@ -146,7 +146,7 @@ class PatientHands:
         return waiting.result()
 
     def _wanted(self, spec: ModelSpec) -> dict[DeviceName, Bytes]:
-        """What to wait for; nothing where nothing was given back lately."""
+        """The memory to wait for; empty if none was released lately."""
         catalog = self._catalog()
         if asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
             return {}
@@ -169,7 +169,7 @@ class PatientHands:
 
 
 def verdict(spec: ModelSpec, freed: Freed) -> LoadFailed | None:
-    """PURE: what is measured decides; but an estimate may be wrong, so there the server itself has the last word."""
+    """PURE: a measured figure decides; an estimate may be wrong, so then the server is started anyway."""
     footprint = spec.footprint
     if not freed.missing or footprint is None or footprint.source is Source.ESTIMATED:
         return None

@@ -1,4 +1,4 @@
-"""Everything that knows of real memory, put together: the composition root opens one of these."""
+"""Assembles everything that deals with real memory; the application creates one of these."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ if TYPE_CHECKING:
     from hotseat.tasks import Tasks
 
 SECTION = "memory"
-"""Of what was learned."""
+"""The section of the learned facts."""
 CHANGES_MEMORY = (UpstreamReady, UpstreamExited, UpstreamFailed, UpstreamAsleep, UpstreamAwake, CatalogChanged)
 
 
 @cache
 def this_machine() -> Machine:
-    """Found once, by the first who needs it: drivers may take their time."""
+    """Detected once, at first use: drivers may be slow."""
     return find_machine()
 
 
 def devices_for_models() -> dict[DeviceName, Bytes]:
-    """What `devices: auto` stands for here."""
+    """The value of `devices: auto` on this machine."""
     machine = this_machine()
     return budgets_of(machine.devices(), machine.borrowers)
 
 
 def with_figures(catalog: Catalog) -> Catalog:
-    """The catalog as a hotseat that is started here and now would count it."""
+    """The catalog with the figures that a hotseat started here and now would use."""
     kept = Keeper(state_directory(os.environ) / LEARNED).section(SECTION)
     return Figures(Footprints(kept), os.environ, this_machine).fill(catalog)
 
 
 class ThisMachine:
-    """The meter of this machine, which is only looked for when somebody measures."""
+    """The meter of this machine; its devices are detected only when something is measured."""
 
     def devices(self) -> Mapping[DeviceName, DeviceReading]:
         return this_machine().devices()
@@ -81,14 +81,14 @@ class Steward:
         self._pids, self._settings = pids, settings
 
     def fill(self, catalog: Catalog) -> Catalog:
-        """The catalog with a figure for each model. Reads files and asks drivers: not for the event loop."""
+        """The catalog with a figure for each model. Reads files and queries drivers: not for the event loop."""
         return self._figures.fill(catalog)
 
     def hands(self, hands: Hands, catalog: Callable[[], Catalog]) -> PatientHands:
         return PatientHands(hands, self._gauge, lambda: catalog() if self._settings().measuring.is_on else None)
 
     def watch_over(self, house: House, tasks: Tasks) -> None:
-        """From here on the house is told what is measured, and who has precedence."""
+        """Start to report measurements and programs with precedence to the dispatcher."""
         watch = MemoryWatch(house, self._footprints, self._figures, lambda: this_machine().borrowers)
         self._rounds = Rounds(self._gauge, lambda: self._looked_at(house), watch.hear, lambda: self._pause_s(house))
         self.precedence = Precedence(house.tell, lambda: self._settings().yield_to, lambda: self._pids().values())
@@ -96,7 +96,7 @@ class Steward:
         tasks.start(self.precedence.walk(), "look for programs with precedence")
 
     def _looked_at(self, house: House) -> Mapping[ModelName, int] | None:
-        """None where memory decides nothing: no driver is woken then."""
+        """Model pids; None where memory decides nothing, so that no driver is woken."""
         return self._pids() if house.catalog.budgets and self._settings().measuring.is_on else None
 
     def _pause_s(self, house: House) -> Seconds | None:
@@ -104,11 +104,11 @@ class Steward:
         return self._settings().measuring.every_s if wants else None
 
     def hear(self, event: Event) -> None:
-        """Something began or ended: its memory is looked at now."""
+        """Measure at once when a server starts or stops."""
         if isinstance(event, CHANGES_MEMORY):
             self._rounds.look_now()
 
 
 def wants_to_look(running: Mapping[ModelName, int] | None, catalog: Catalog) -> bool:
-    """PURE: nobody looks where nothing of ours runs, unless others were seen: only a look tells that they have gone."""
+    """PURE: measure if a model runs, or if other programs were seen, since only a measurement shows that they left."""
     return bool(running) or (running is not None and catalog.limits != catalog.budgets)

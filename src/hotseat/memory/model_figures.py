@@ -1,4 +1,4 @@
-"""What each model counts as, where the configuration does not say: as it was measured, else as it is estimated."""
+"""The memory of models whose configuration declares none: as measured, else as estimated."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 class Figures:
-    """Fills catalogs, and knows what of a measured figure nobody would miss."""
+    """Fills catalogs, and subtracts reclaimable pages from measured figures."""
 
     def __init__(self, footprints: Footprints, environ: Mapping[str, str], machine: Callable[[], Machine]) -> None:
         self._footprints, self._environ, self._machine = footprints, environ, machine
         self._guesses: dict[Gpu, Guesses] = {}
         self._spare: dict[RecipeKey, Bytes] = {}
-        """Pages of files that a server only reads to load: resident while there is room, and missed by nobody."""
+        """Pages of files that a server reads only to load: resident while memory is free, and never needed again."""
 
     def fill(self, catalog: Catalog) -> Catalog:
-        """The catalog with a figure for every model that can be given one.
+        """The catalog with a figure for every model that can have one.
 
-        Reads files and asks drivers, so it is not for the event loop.
+        Reads files and queries drivers, so it must not run on the event loop.
         """
         if not catalog.budgets:
             return catalog
@@ -50,7 +50,7 @@ class Figures:
         return replace(catalog, models=models)
 
     def peak(self, recipe: LaunchRecipe, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
-        """What it was seen to take, without what nobody would miss, on the places that have a budget."""
+        """The measured peak on places with a budget, without reclaimable pages."""
         key = key_of(recipe)
         spare = self._spare.get(key, 0)
         seen = {Place(LOCAL_HOST, name): needed(use, spare) for name, use in (self._footprints.peak(key) or {}).items()}
@@ -62,7 +62,7 @@ class Figures:
         return self._guesses[gpu]
 
     def _filled(self, spec: ModelSpec, guesses: Guesses, placing: Placing) -> ModelSpec:
-        """What was measured of a place goes before what was guessed of it; what was declared goes before both."""
+        """For each place, a declared figure wins over a measured one, and that over an estimate."""
         guessed: dict[Place, Bytes] = {}
         if guess := guesses.of(spec):
             guessed = placing.of(guess)
@@ -74,10 +74,10 @@ class Figures:
 
 
 def needed(use: Use, spare: Bytes) -> Bytes:
-    """PURE: a device's memory is all anonymous, so nothing is spared there."""
+    """PURE: a device's memory is all anonymous, so nothing is subtracted there."""
     return use.anonymous + max(0, use.file_backed - spare)
 
 
 def is_unified(budgets: Collection[Place], borrowers: Collection[DeviceName]) -> bool:
-    """PURE: is the only budget that of a card which works in the RAM?"""
+    """PURE: whether the only budget is that of a card that uses the RAM."""
     return len(budgets) == 1 and next(iter(budgets)).device in borrowers

@@ -1,4 +1,4 @@
-"""From looks at the machine to facts for the scheduler: what each model takes, and what others leave of a device."""
+"""Turns measurements into events for the scheduler: what each model takes, and what other programs leave."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WORTH_TELLING = 0.01
-"""A figure that changes by less is not told: a server in use grows by a page now and then."""
+"""A smaller change is not reported: a server in use grows by a page now and then."""
 SETTLED_S: Seconds = 5.0
-"""A server that fell asleep later may have been measured awake, or in the act."""
+"""A server that went to sleep less than this ago may have been measured awake or halfway."""
 LOOKS = 3
-"""Others count when they were there in so many looks in a row: memory that was given back is not free at once."""
+"""Other programs count once seen in so many measurements in a row: released memory is not free at once."""
 ALWAYS_THERE = 0.05
-"""Others who take less than this part of a device do not count: somebody draws the desktop, and budgets are round."""
+"""Other programs that take less than this share of a device do not count: the desktop does, and budgets are round."""
 
 
 class House(Protocol):
-    """The dispatcher, as far as it is asked here."""
+    """The part of the dispatcher that is used here."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -59,7 +59,7 @@ class MemoryWatch:
         self._warned: set[ModelName] = set()
 
     def hear(self, measured: Measured | None) -> None:
-        """For `Rounds` to call with each look; None: nobody looks, so what others take is not known any more."""
+        """Called by `Rounds` with each measurement; None: nobody measures, so other programs' use is unknown."""
         if measured is None:
             return self._forget_others()
         if not measured.reading.devices:  # no driver answers, and nobody should wait for one here
@@ -97,7 +97,7 @@ class MemoryWatch:
             self._warn(seen, peak)
 
     def _note_asleep(self, seen: ModelView, reading: Reading, budgets: Mapping[Place, Bytes]) -> None:
-        """What it keeps, as it is: that is no part of what it needs awake."""
+        """Record what a sleeping server keeps, separately from what it needs awake."""
         assert seen.upstream is not None
         assert seen.upstream.pid is not None
         assert seen.launch is not None
@@ -107,7 +107,7 @@ class MemoryWatch:
             self._house.tell(MemoryMeasured(seen.name, seen.launch, kept))
 
     def _warn(self, seen: ModelView, peak: Mapping[Place, Bytes]) -> None:
-        """Once per model: the configuration stands, but whoever wrote it should know."""
+        """Once per model: the declared figure stays in force, but its author should know."""
         footprint = seen.footprint
         if footprint is None or footprint.source is not Source.DECLARED or seen.name in self._warned:
             return
@@ -138,7 +138,7 @@ class MemoryWatch:
 
 
 def left_by_others(reading: Reading, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
-    """PURE: of each budget, what others leave; all of it where they take next to nothing."""
+    """PURE: the part of each budget that other programs leave; all of it if they take next to nothing."""
     foreign = reading.foreign()
     found = {}
     for place, budget in budgets.items():
@@ -149,7 +149,7 @@ def left_by_others(reading: Reading, budgets: Mapping[Place, Bytes]) -> dict[Pla
 
 
 def is_news(peak: Mapping[Place, Bytes], seen: ModelView) -> bool:
-    """Is it worth telling? What counts is replaced once the model was used; until then it may still grow."""
+    """Whether to report a peak: it replaces the figure once the model was used; until then it may still grow."""
     if any(differs(size, (seen.measured or {}).get(place, 0)) for place, size in peak.items()):
         return True
     footprint = seen.footprint

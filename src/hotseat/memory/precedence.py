@@ -1,4 +1,4 @@
-"""Who has precedence over models: programs that the configuration names, and an operator who says so."""
+"""Precedence over models: for programs that the configuration names, and on an operator's request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVERY_S: Seconds = 2.0
 
 
 class Precedence:
-    """Tells the scheduler when models have to make way, and when they may come back."""
+    """Tells the scheduler when models must be unloaded, and when they may be loaded again."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Precedence:
     ) -> None:
         self._tell, self._patterns, self._ours, self._look, self._every_s = tell, patterns, ours, look, every_s
         self._wished: WayMade | None = None
-        """By an operator."""
+        """For an operator."""
         self._needed: WayMade | None = None
         """For a program."""
         self._told: WayMade | None = None
@@ -44,7 +44,7 @@ class Precedence:
         self._decide()
 
     def resume(self) -> str:
-        """Take the operator's wish back; returns for whom models make way all the same, if for anybody."""
+        """Withdraw the operator's request; returns the program for which models still yield, if any."""
         self._wished = None
         self._decide()
         return self._needed.because if self._needed else ""
@@ -62,7 +62,7 @@ class Precedence:
         self._decide()
 
     def _decide(self) -> None:
-        """A program needs all devices, so it goes before an operator who may need one."""
+        """A program needs all devices, so it wins over an operator, who may need one."""
         way = self._needed or self._wished
         if way == self._told:
             return None

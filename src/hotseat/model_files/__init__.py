@@ -1,1 +1,1 @@
-"""Models on disk: where they are and what each file is. `search.py` is the entry point; nothing here decides."""
+"""Finds models on disk and says what each file is. `search.py` is the entry point."""

@@ -1,4 +1,4 @@
-"""Which projector and which draft belong to which model: those beside it that fit it."""
+"""Matches projectors and drafts with the models in the same folder that they fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFERRED = ("F16", "BF16", "Q8_0", "F32")
 
 
 def paired(found: Sequence[Found]) -> list[Found]:
-    """The models to ask, each with its helpers; what only helps is not among them."""
+    """The models that can be used by themselves, each with its projector and draft."""
     projectors = [each for each in found if each.role is Role.PROJECTOR]
     drafts = [each for each in found if each.role is Role.DRAFT]
     models = [each for each in found if each.role not in (Role.PROJECTOR, Role.DRAFT)]
@@ -35,12 +35,12 @@ def _with_helpers(model: Found, projectors: Sequence[Found], drafts: Sequence[Fo
 
 
 def _fits(projector: Found, model: Found) -> bool:
-    """In the same folder, and of the same width where it says one."""
+    """In the same folder, and of the same width if it is known."""
     return projector.path.parent == model.path.parent and projector.width in (0, model.width)
 
 
 def _drafts_for(draft: Found, model: Found) -> bool:
-    """A draft must speak its model's words, and is of no use unless it is much smaller."""
+    """A draft needs its model's vocabulary, and helps only if it is much smaller."""
     is_beside = draft.path.parent == model.path.parent
     return is_beside and draft.vocabulary == model.vocabulary and draft.size * 2 < model.size
 

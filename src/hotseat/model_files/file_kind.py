@@ -1,4 +1,4 @@
-"""From a file to what it is: the keys of its head say whether one can chat with it, embed with it, or neither."""
+"""Classifies a model file by the keys of its head: chat, embedding, or neither."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ QUANT = re.compile(
 )
 DRAFT = re.compile(r"(?i)(^|[-._])draft($|[-._])")
 NAMELESS = re.compile(r"(?i)(ggml-)?model([-._].*)?|[0-9a-f]{40,}|sha256-.*")
-"""File names that say nothing; the head knows better."""
+"""File names that do not identify the model; its head has a better name."""
 
 WHISPER_MAGIC = b"lmgg"
 WHISPER_WORDS = range(51_000, 53_000)
 
 
 def read_gguf(path: Path, stem: str = "") -> Found:
-    """What a GGUF file is; CannotEstimate says why it is of no use."""
+    """Classify a GGUF file; CannotEstimate says why it cannot be used."""
     head = HERE.gguf(str(path))
     kind = head.keys.get("general.type", "model")
     if kind in KINDS:
@@ -74,14 +74,14 @@ def _role(head: Head, architecture: str, stem: str) -> Role:
 def _stem(path: Path, head: Head) -> str:
     part = PART.fullmatch(path.name)
     stem = part[1] if part else path.stem
-    # llama.cpp's own cache puts the repository in front of the file.
+    # llama.cpp's cache prefixes the file name with the repository.
     stem = re.sub(r"^.+-GGUF_", "", stem)
     said = head.keys.get("general.name")
     return said if NAMELESS.fullmatch(stem) and isinstance(said, str) and said else stem
 
 
 def _quant(stem: str, head: Head) -> str:
-    """As people call it, which its name says best; else the type of most of its bytes."""
+    """The quantisation in the file's name, where it is most precise; else the type of most of its bytes."""
     if said := QUANT.search(stem):
         return said[1].upper()
     sizes: Counter[str] = Counter()
@@ -96,7 +96,7 @@ def _number(head: Head, key: str) -> int:
 
 
 def read_checkpoint(folder: Path) -> Found:
-    """What a folder of safetensors is; CannotEstimate where it is no language model."""
+    """Classify a folder of safetensors; CannotEstimate if it is not a language model."""
     checkpoint = HERE.checkpoint(str(folder))
     anatomy = checkpoint.anatomy
     return Found(
@@ -112,7 +112,7 @@ def read_checkpoint(folder: Path) -> Found:
 
 
 def _repository(folder: Path) -> str:
-    """A snapshot in Hugging Face's cache has a number for a name; the folder above says whose it is."""
+    """A snapshot in Hugging Face's cache is named by its hash; the folder above names the repository."""
     for parent in (folder, *folder.parents):
         if parent.name.startswith("models--"):
             return parent.name.rpartition("--")[2]
@@ -120,7 +120,7 @@ def _repository(folder: Path) -> str:
 
 
 def read_whisper(path: Path) -> Found:
-    """A model for whisper-server, known by how its head begins."""
+    """A model for whisper-server, recognised by its first bytes."""
     try:
         with path.open("rb") as stream:
             head, size = stream.read(8), path.stat().st_size

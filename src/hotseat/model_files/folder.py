@@ -1,7 +1,7 @@
-"""What a folder of models offers at present: whole files only, each under its name.
+"""The models that a folder offers now: complete files only, each under its name.
 
-A file is whole when its head says so and nobody has written to it for a moment. Looking again costs a glance at each
-file: heads are read once. One that vanished stays on offer for as long as its model is in use.
+A file is complete when its head says so and nobody has written to it for a moment. A repeated scan costs one stat per
+file: heads are read once. A file that vanished stays on offer while its model is in use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTLED_S: Seconds = 2.0
 HELPERS = (Role.PROJECTOR, Role.DRAFT)
 
 Looks: TypeAlias = tuple[int, int, int]
-"""What changes when a file is written to or replaced."""
+"""The attributes that change when a file is written or replaced."""
 
 
 class Stock:
@@ -33,7 +33,7 @@ class Stock:
         self._clock = clock
         self._read: dict[Path, tuple[Looks, Found | None]] = {}
         self.in_use: Collection[str] = ()
-        """Names that stay though their file is gone."""
+        """Names that stay although their file is gone."""
         self.offered: Mapping[str, Path] = {}
 
     def look(self, folder: Path) -> Mapping[str, Path]:
@@ -69,5 +69,5 @@ def _model_in(path: Path) -> Found | None:
 
 
 def offered_by(folder: Path) -> Mapping[str, Path]:
-    """One look, without a memory."""
+    """One scan, without cached heads."""
     return Stock().look(folder)

@@ -1,4 +1,4 @@
-"""What was found: models with what their files say of them, and what was left out and why."""
+"""The result of a search: models with what their files say, and files that were left out and why."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Role(Enum):
     RERANK = "rerank"
     SPEECH = "speech"
     PROJECTOR = "projector"
-    """Turns images or sounds into what a chat model reads; no model by itself."""
+    """Converts images or sounds to input of a chat model; not usable by itself."""
     DRAFT = "draft"
-    """Guesses ahead for a larger model; no model to ask by itself."""
+    """Speculative decoding for a larger model; not usable by itself."""
 
 
 class Engine(Enum):
@@ -32,9 +32,9 @@ class Engine(Enum):
 @dataclass(frozen=True, slots=True)
 class Found:
     path: Path
-    """Of a model in parts, the first."""
+    """The first file of a split model."""
     stem: str
-    """What it is called where it was found."""
+    """The name under which it was found."""
     role: Role
     engine: Engine
     size: Bytes
@@ -42,7 +42,7 @@ class Found:
     quant: str = ""
     trained_context: int = 0
     width: int = 0
-    """Numbers per token between two layers; of a projector, what it makes for a token. 0: not said."""
+    """Numbers per token between two layers; for a projector, its output per token. 0: unknown."""
     vocabulary: int = 0
     says_pooling: bool = True
     """False for an embedding model whose file does not say how tokens become one vector."""

@@ -1,4 +1,4 @@
-"""What a found model is called: its own name, which is unique, and a shorter alias where nobody else would have it."""
+"""Names for found models: a unique name, and a shorter alias if no other model would have it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hotseat.model_files.found import Found
 
 UNFIT = re.compile(r"[^A-Za-z0-9._:/-]+")
-"""What is tiresome to type or has a meaning in a shell, an address or YAML."""
+"""Characters that are hard to type or have a meaning in a shell, a URL or YAML."""
 
 
 @dataclass(frozen=True, slots=True)

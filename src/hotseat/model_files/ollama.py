@@ -1,4 +1,4 @@
-"""Ollama's store: manifests say which of the nameless blobs is which model. Only read, never changed."""
+"""Reads Ollama's store: manifests map models to blobs. Never writes to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def manifests(store: Path) -> Iterator[Path]:
 
 
 def blobs(store: Path, manifest: Path) -> tuple[Path, Path | None]:
-    """The files of the model and of its projector; CannotEstimate where the manifest names none that are here."""
+    """The files of the model and of its projector; CannotEstimate if the manifest names none that exist."""
     layers = _layers(manifest)
     model, projector = (_blob(store, layers, kind) for kind in (MODEL, PROJECTOR))
     if model is None:

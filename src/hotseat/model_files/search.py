@@ -1,4 +1,4 @@
-"""The door: folders in, models out, and a reason for everything that looked like one and was left out."""
+"""The entry point: finds models in folders, and gives a reason for every file that was left out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Shelf:
     models: Sequence[Named] = ()
     left_out: Sequence[LeftOut] = ()
     unseen: Sequence[str] = ()
-    """Where the look did not reach, in whole sentences."""
+    """What the search did not reach, in whole sentences."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class _Search:
 
 
 def look(folders: Sequence[Path], stores: Sequence[Path] = (), bounds: Bounds | None = None) -> Shelf:
-    """Every model in these folders and in these stores of Ollama, in a stable order."""
+    """Every model in these folders and Ollama stores, in a stable order."""
     search = _Search(bounds or Bounds())
     sight = look_into(folders, search.bounds)
     search.unseen += sight.unseen
@@ -65,7 +65,7 @@ def _from_ollama(store: Path, manifest: Path) -> Found:
 
 
 def _lonely(found: Iterable[Found], models: Iterable[Found]) -> list[LeftOut]:
-    """Helpers that belong to no model."""
+    """Projectors and drafts that belong to no model."""
     used = {path for model in models for path in (model.projector, model.draft)}
     return [
         LeftOut(each.path, f"{each.path} is a {each.role.value}, and no model beside it can use it")

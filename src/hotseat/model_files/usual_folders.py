@@ -1,4 +1,4 @@
-"""Where other programs keep the models they fetched, on Linux and macOS. Their own variables count."""
+"""Where other programs keep downloaded models, on Linux and macOS. Honours their environment variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def usual_folders(env: Mapping[str, str], home: Path) -> list[Path]:
-    """The folders that exist, each once; Ollama's are not among them: its files have no names."""
+    """The folders that exist, each once, without Ollama's, whose files have no names."""
     folders = (*_hugging_face(env, home), *_llama_cpp(env, home), *_lm_studio(home), home / "models")
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 

@@ -1,4 +1,4 @@
-"""A look into folders that ends: so deep, so many entries, so long. Links are followed, but no folder is seen twice."""
+"""Scans folders within limits of depth, entries and time. Follows links, but visits no folder twice."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MOST_ENTRIES = 200_000
 LONGEST_S: Seconds = 20.0
 
 UNFINISHED = (".part", ".partial", ".incomplete", ".tmp", ".aria2", ".crdownload", ".download", ".unfinished")
-"""What programs that fetch files put behind a name while they write."""
+"""Suffixes of files that download programs are still writing."""
 
 
 @dataclass
 class Bounds:
-    """What a look may cost, and what it has cost so far."""
+    """The limits of a scan, and what it has used of them."""
 
     deepest: int = DEEPEST
     entries: int = MOST_ENTRIES
@@ -43,19 +43,19 @@ class Bounds:
 
 @dataclass
 class Sight:
-    """What a look has found, each file once under its first name."""
+    """The files a scan has found, each once under its first name."""
 
     ggufs: list[Path] = field(default_factory=list)
-    """Of a model in parts, the first."""
+    """The first file of each split model."""
     checkpoints: list[Path] = field(default_factory=list)
     """Folders with config.json and *.safetensors."""
     whispers: list[Path] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
-    """Folders that could not be read, and where the look ended early; whole sentences."""
+    """Folders that could not be read, and where the scan ended early; whole sentences."""
 
 
 def look_into(folders: Iterable[Path], bounds: Bounds | None = None) -> Sight:
-    """Everything that looks like a model in these folders and below."""
+    """Everything in these folders and below that looks like a model."""
     walk = _Walk(bounds or Bounds())
     for folder in folders:
         walk.through(folder)
@@ -69,7 +69,7 @@ class _Walk:
         self.sight = Sight()
 
     def through(self, top: Path) -> None:
-        """Breadth first, so that what lies near the top is found before a bound is reached."""
+        """Breadth first, so that files near the top are found before a limit is reached."""
         waiting = deque([(top, 0)])
         while waiting:
             folder, depth = waiting.popleft()
@@ -81,7 +81,7 @@ class _Walk:
                 waiting.extend((each, depth + 1) for each in inner)
 
     def _in(self, folder: Path) -> list[Path]:
-        """Notes the models of one folder and returns the folders in it."""
+        """Record the models of one folder and return its subfolders."""
         try:
             if self._was_seen(os.stat(folder)):
                 return []
@@ -95,14 +95,14 @@ class _Walk:
         return [folder / name for name in names if self._note(folder, name, names)]
 
     def _note(self, folder: Path, name: str, beside: list[str]) -> bool:
-        """Keep a model file; True for a folder to look into."""
+        """Record a model file; True for a folder to scan."""
         if name.startswith("."):
             return False
         path = folder / name
         try:
             seen = path.stat()
         except OSError:
-            return False  # a link that leads nowhere
+            return False  # a broken link
         if stat.S_ISDIR(seen.st_mode):
             return True
         if stat.S_ISREG(seen.st_mode) and not any(f"{name}{end}" in beside for end in UNFINISHED):

@@ -1,1 +1,1 @@
-"""How the house is measured and what it writes down: metrics, log lines, the loop's lag."""
+"""Metrics, log lines and the event loop's lag."""

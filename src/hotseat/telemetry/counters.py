@@ -1,6 +1,6 @@
-"""Counting that costs next to nothing: plain numbers without locks, because one thread counts and reads them.
+"""Cheap counters: plain numbers without locks, because one thread counts and reads them.
 
-prometheus-client's own metrics take a lock per number; these are turned into its families only when somebody looks.
+prometheus-client's own metrics take a lock per number; these become its families only when a page is rendered.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0,
 """From a ready model's first byte to the load of a big one."""
 SHORTEST_S = BOUNDS_S[0]
 BOUNDS_PER_S = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
-"""From a large model on a processor to a small one on a big card."""
+"""From a large model on a CPU to a small one on a big GPU."""
 
 
 class Spread:
-    """How often which duration, or which rate, was seen."""
+    """A histogram of durations or rates."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -35,7 +35,7 @@ class Spread:
         self.total += seen
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Upper bound and how many were at most that much."""
+        """Upper bound and cumulative count."""
         bounds = [*(str(bound) for bound in self._bounds), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
@@ -66,7 +66,7 @@ class RequestTally:
         return None
 
     def _add_short(self, waited_s: float, first_byte_s: float, seconds: float) -> None:
-        """A request so quick that its parts need no looking up: they were no longer than the whole."""
+        """A request shorter than the first bound: its parts are in the first bucket too, so no lookup is needed."""
         whole, waited, first_byte = self.seconds, self.waited, self.first_byte
         whole.counts[0] += 1
         whole.total += seconds
@@ -77,7 +77,7 @@ class RequestTally:
 
 
 class LoadTally:
-    """The starts and stops of one model, and its naps."""
+    """The starts, stops and sleeps of one model."""
 
     __slots__ = ("crashes", "early_evictions", "outcomes", "seconds", "sleeps", "stop_seconds", "stops", "wake_seconds")
 
@@ -90,13 +90,13 @@ class LoadTally:
         self.stop_seconds = Spread()
         self.crashes = 0
         self.early_evictions = 0
-        """How often it had to go sooner than loading it had taken."""
+        """How often the model was evicted sooner than its load time."""
         self.sleeps = 0
         self.wake_seconds = Spread()
 
 
 class Tallies:
-    """All that is counted, by model; refusals by their code."""
+    """All counters, by model; refusals by error code."""
 
     __slots__ = ("loads", "refusals", "requests")
 
@@ -106,7 +106,7 @@ class Tallies:
         self.refusals: Counter[str] = Counter()
 
     def begin(self, model: str) -> None:
-        """Count from nought, if that has not begun."""
+        """Start the model's counters at zero, unless they exist."""
         if model not in self.requests:
             self.requests[model] = RequestTally()
         if model not in self.loads:

@@ -1,4 +1,4 @@
-"""Are file descriptors left? Without them connections are dropped in silence, so at least the log should say why."""
+"""Logs when file descriptors run out: without them connections are dropped silently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USED_UP = (errno.EMFILE, errno.ENFILE)
 
 
 async def watch_descriptors() -> None:
-    """Tell when they are used up and when that is over; never returns, cancel it to stop."""
+    """Log when they are used up and when that is over; never returns, cancel it to stop."""
     were_left = True
     while True:
         if are_left() != were_left:
@@ -27,7 +27,7 @@ async def watch_descriptors() -> None:
 
 
 def are_left() -> bool:
-    """Try one: nobody counts them more cheaply than the kernel."""
+    """Open one: no way of counting them is cheaper."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as problem:

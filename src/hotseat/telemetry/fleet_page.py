@@ -1,4 +1,4 @@
-"""The fleet, for Prometheus, as this host sees it. Labels are hosts that are there, never models on hosts."""
+"""Prometheus metrics of the fleet as this host sees it. Labels are current hosts, never models on hosts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class FleetPage(Collector):
     def __init__(self, view: Callable[[], FleetView | None]) -> None:
         self._view = view
-        """None: this host is alone."""
+        """None: this host is not in a fleet."""
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, as the other page."""
+        """Nothing, as in metrics_page.py."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

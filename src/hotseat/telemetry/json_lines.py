@@ -1,7 +1,7 @@
-"""The log for programs: one JSON object per line, whoever speaks.
+"""The log for programs: one JSON object per line, from every source.
 
-The house writes `constant sentence key=%s`; here the sentence becomes `message` and each value a member of its own, so
-that a line need not be taken apart again. Counterpart: logs.py, which has the form for people.
+hotseat logs `constant sentence key=%s`; the sentence becomes `message` and each value a member of its own, so that
+readers need not parse lines. Counterpart: logs.py, which has the text format.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class JsonLines(logging.Formatter):
 
 
 def taken_apart(record: logging.LogRecord) -> tuple[str, dict[str, object]]:
-    """The sentence and the values by name; all of it is the sentence where a line is not written as ours are."""
+    """The sentence and the values by name; the whole line is the sentence if it does not have our form."""
     text, values = str(record.msg), record.args
     names = [match[1] for match in _PLACES.finditer(text.replace("%%", ""))]
     if not isinstance(values, tuple) or len(names) != len(values):
@@ -53,7 +53,7 @@ def in_utc(moment: float) -> str:
 
 
 def line_of(members: dict[str, object]) -> str:
-    # What a process wrote need not be UTF-8, and strict readers refuse the lone surrogates that it leaves.
+    # What a process wrote need not be UTF-8, and strict readers refuse the lone surrogates that result.
     return json.dumps({name: in_unicode(value) if isinstance(value, str) else value for name, value in members.items()})
 
 
@@ -62,6 +62,6 @@ def in_unicode(text: str) -> str:
 
 
 def server_line(model: ModelName, line: str, now: float) -> str:
-    """What a model server wrote as a line of the same log."""
+    """A line of a model server's output as a line of this log."""
     about = {"time": in_utc(now), "level": "info", "logger": "upstream"}
     return line_of({**about, "message": line, "model": model})

@@ -1,4 +1,4 @@
-"""What each key has used, for Prometheus. Only configured keys have a label, by name and never by secret."""
+"""Prometheus metrics of API keys. Only configured keys have a label, by name and never by secret."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class KeyPage(Collector):
         self._accounts = accounts
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, as the other page."""
+        """Nothing, as in metrics_page.py."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

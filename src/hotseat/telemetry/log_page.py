@@ -1,4 +1,4 @@
-"""What became of our own log lines."""
+"""Prometheus metrics of hotseat's own log lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LogPage(Collector):
         self._lines_dropped = lines_dropped
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, as the other pages."""
+        """Nothing, as in metrics_page.py."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

@@ -1,6 +1,6 @@
-"""Log lines: a constant sentence plus key=value, on standard output, with a time in front where one is wished.
+"""Log lines in the text format: a constant sentence plus key=value on standard output, optionally with a time.
 
-That is the form for people; json_lines.py has the one for programs.
+json_lines.py has the format for programs.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ TIME_FORMATS = {
 
 
 def set_up(wishes: Logging, writer: StdoutWriter | None = None) -> None:
-    """Make the process log as the configuration says; call it again after a reload.
+    """Configure logging as the configuration says; call it again after a reload.
 
-    With `writer` no log line can block its caller, whoever reads our output or does not.
+    With `writer` no log line blocks its caller, even if nobody reads our output.
     """
     root = logging.getLogger()
     for handler in root.handlers[:]:
@@ -72,23 +72,23 @@ class Queued(logging.Handler):
 
 
 def is_text(wishes: Logging) -> bool:
-    """Are our lines for people?"""
+    """Whether our lines are text, not JSON."""
     if wishes.form is LogFormat.AUTO:
         return sys.stdout.isatty() or is_journal(sys.stdout)
     return wishes.form is LogFormat.TEXT
 
 
 def is_journal(stream: TextIO) -> bool:
-    """Does systemd's journal take it? People read that with journalctl, which shows each line as it is."""
+    """Whether systemd's journal reads it: people use journalctl, which shows each line as it is."""
     try:
         status = os.fstat(stream.fileno())
-    except (OSError, ValueError):  # closed, or no file at all
+    except (OSError, ValueError):  # closed, or not a file
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
 class Lines(logging.Formatter):
-    """`12:00:00 WARNING upstream failed to start model=qwen`; never a colour, so that a file reads like a terminal."""
+    """`12:00:00 WARNING upstream failed to start model=qwen`; never coloured, so that a file reads like a terminal."""
 
     def __init__(self, time_format: str = "") -> None:
         super().__init__("%(levelname)s %(message)s")
@@ -102,7 +102,7 @@ class Lines(logging.Formatter):
 
 
 def stamped(moment: datetime, name: str) -> str:
-    """The moment in one of the fifteen formats that Go names; an unknown or empty name gives nothing."""
+    """The time in one of the fifteen formats that Go names; empty for an unknown or empty name."""
     pattern = TIME_FORMATS.get(name.lower(), "")
     text = moment.strftime(pattern)
     return text.format(offset=offset_of(moment), hour=moment.hour % 12 or 12, milli=f"{moment.microsecond // 1000:03}")

@@ -1,4 +1,4 @@
-"""How late the event loop is: the one number that shows whether something blocked it."""
+"""The event loop's lag, which shows whether something blocked it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ EVERY_S = 0.5
 
 
 class Lag:
-    """Samples while `watch` runs; `worst_since_asked` is what a scrape wants to know."""
+    """Samples while `watch` runs; `worst_since_asked` is the value for a scrape."""
 
     def __init__(self) -> None:
         self._worst_s = 0.0

@@ -1,4 +1,4 @@
-"""How much the event loop has to do: tasks that nobody waits for any more would show here first."""
+"""Prometheus metrics of the event loop's load, in which leaked tasks would show first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LoopPage(Collector):
         self._loop = asyncio.get_running_loop()
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, as the other page."""
+        """Nothing, as in metrics_page.py."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
-"""Every figure that /metrics prints: an interface that dashboards and alerts stand on, so its names are written once.
+"""Every metric on /metrics: dashboards and alerts depend on the names, so each is defined once.
 
-The page of the documentation is made from this list, and a test compares it with what a running hotseat prints.
-Counterpart: metrics_page.py, which fills the figures in.
+The documentation page is generated from this list, and a test compares it with the output of a running hotseat.
+Counterpart: metrics_page.py, which supplies the values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stability(Enum):
 @dataclass(frozen=True, slots=True)
 class Figure:
     name: str
-    """As it is printed; a histogram's without its endings."""
+    """As printed; a histogram's without its suffixes."""
     kind: Kind
     meaning: str
     labels: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Figure:
 
 
 def codes(kind: type[HotseatError] = HotseatError) -> frozenset[str]:
-    """Every code that the relay can answer with; other parts have errors of their own, which no client gets to see."""
+    """Every code that the relay can answer with; errors of other parts never reach a client."""
     known = [each for each in kind.__subclasses__() if each.__module__ == HotseatError.__module__]
     return frozenset((kind.code,)).union(*map(codes, known))
 
@@ -79,9 +79,9 @@ LABELS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "version": ("hotseat's", ()),
 }
-"""What each label means, and which values it can have; none are named where the configuration or the build names them.
+"""The meaning of each label and its values; no values are listed where the configuration or the build determines them.
 
-No client can make a new time series.
+No client can create a new time series.
 """
 
 _COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM

@@ -1,6 +1,6 @@
-"""GET /metrics: what Prometheus may know. Requests and loads are counted as they end; the rest is read when asked.
+"""GET /metrics, for Prometheus. Requests and loads are counted as they end; the rest is read at each scrape.
 
-Counterpart: metric_names.py, which says what each figure is called and means.
+Counterpart: metric_names.py, which has the name and meaning of each metric.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Metrics:
-    """Hears of finished requests and of journal entries; `render` is the page."""
+    """Counts finished requests and journal entries; `render` returns the page."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def include(self, more: Collector) -> None:
-        """Show what somebody else counts, too."""
+        """Add another collector to the page."""
         self._registry.register(more)
 
     def render(self) -> bytes:
@@ -65,14 +65,14 @@ class Metrics:
     def finished(
         self, model: ModelName, status: int, waited_s: float, first_byte_s: float | None, seconds: float
     ) -> None:
-        """One request has ended, with this status towards the client; 0 where no answer began."""
+        """Count a finished request by its status towards the client; 0 if no answer began."""
         tally = self._requests.get(model)
         if tally is None:
             tally = self._requests[model] = RequestTally()
         tally.add(status, waited_s, first_byte_s, seconds)
 
     def counted(self, model: ModelName, tokens: Tokens, per_second: float | None) -> None:
-        """A finished request's answer said what it took; tell after `finished`."""
+        """Count the tokens that a finished request's answer reports; call after `finished`."""
         tally = self._requests[model]
         tally.prompt_tokens += tokens.prompt or 0
         tally.completion_tokens += tokens.completion or 0
@@ -80,15 +80,15 @@ class Metrics:
             tally.tokens_per_s.add(per_second)
 
     def refused(self, code: str) -> None:
-        """We ourselves answered a request with this error."""
+        """Count an error answer of hotseat itself."""
         self._refusals[code] += 1
 
     def reloaded(self, success: bool) -> None:
-        """The configuration was read again, or kept because the new one is wrong."""
+        """Count a reload; False: the new configuration has errors and the old one stays active."""
         self._reload_succeeded = success
 
     def watch(self, entry: Entry) -> None:
-        """Count what the journal tells of starts and stops; give this to `Journal.listen`."""
+        """Count starts and stops from the journal; pass this to `Journal.listen`."""
         match entry.event:
             case UpstreamReady() | UpstreamFailed() as ended:
                 self._note_end_of_start(ended)
@@ -123,11 +123,11 @@ class Metrics:
         else:
             tally.outcomes[READY] += 1
             tally.seconds.add(self._clock() - began)
-        if isinstance(ended, UpstreamFailed):  # no process of it is left
+        if isinstance(ended, UpstreamFailed):  # its process is gone
             self._note_end_of_stop(ended.model, ended.launch)
 
     def _note_end_of_stop(self, model: ModelName, launch: LaunchId) -> bool:
-        """A process is gone; False where nobody had told it to go."""
+        """A process is gone; False if nobody had stopped it."""
         told_at = self._stopped.pop(launch, None)
         if told_at is None:
             return False

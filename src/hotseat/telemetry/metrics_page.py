@@ -1,7 +1,6 @@
-"""The metrics page: tallies and the scheduler's view as Prometheus families, made when somebody looks.
+"""The metrics page: counters and the scheduler's view as Prometheus families, made at each scrape.
 
-Counters of configured models are there from the beginning, at nought: a counter that appears with its first event has
-no rate for it.
+Counters of configured models start at zero: a counter that appears with its first event has no rate for it.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ def of_view(view: View) -> Iterator[Metric]:
 
 
 def histogram(figure: Figure, spreads: Mapping[str, Spread]) -> Metric:
-    """Only of models that have seen something: an empty one is twenty lines that say nothing."""
+    """Only models with observations: an empty histogram is twenty useless lines."""
     family = figure.histogram()
     for model, spread in spreads.items():
         if any(spread.counts):

@@ -1,7 +1,7 @@
-"""The one way to our standard output while we serve: a bounded queue and a thread that writes.
+"""The only writer to standard output while hotseat serves: a bounded queue and a thread.
 
-A pipe that nobody reads and a terminal on hold block whoever writes to them. Here that is the thread alone; what finds
-the queue full is dropped and counted, and one line says so once the rest was written.
+A pipe that nobody reads or a paused terminal blocks the thread alone. Lines that find the queue full are dropped and
+counted, and one line reports them once the rest is written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 LINES_LIMIT: Bytes = 4 << 20
 COPY_LIMIT: Bytes = 2 << 20
-"""What is queued in all before a copy of a server's output is dropped: servers must not crowd out our own lines."""
+"""Total queued bytes above which copies of server output are dropped: they must not displace our own lines."""
 
 LAST_WORDS_S: Seconds = 1.0
 
@@ -35,11 +35,11 @@ class StdoutWriter:
         self._changed = threading.Condition()
         self._is_closing = False
         self._is_dropping = False
-        """From the first dropped line until the queue is empty: then one notice tells of all of them."""
+        """From the first dropped line until the queue is empty: then one notice reports all of them."""
         self._unreported_lines = 0
         self._unreported_bytes: Bytes = 0
         self.lines_dropped = 0
-        """Ever."""
+        """Since the start."""
         self._thread = threading.Thread(target=self._run, name="stdout", daemon=True)
         self._thread.start()
 
@@ -57,7 +57,7 @@ class StdoutWriter:
                 self._enqueue(lambda: data, len(data))
 
     def put_copy(self, make: Callable[[], bytes], size: Bytes) -> None:
-        """Write what `make` gives, which the thread calls; `size` is about how much that is."""
+        """Write the result of `make`, which the thread calls; `size` is about how large it is."""
         with self._changed:
             if self._queued + size > COPY_LIMIT:
                 self._unreported_bytes += size
@@ -65,7 +65,7 @@ class StdoutWriter:
                 self._enqueue(make, size)
 
     def close(self) -> None:
-        """Write what is queued, if that takes no longer than a moment."""
+        """Write what is queued, if that takes only a moment."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -82,11 +82,11 @@ class StdoutWriter:
         while make := self._next():
             try:
                 write_all(self._fd, make())
-            except Exception:  # of one piece: the next can still be written
+            except Exception:  # concerns one item: the next can still be written
                 log.exception("a line could not be written")
 
     def _next(self) -> Callable[[], bytes] | None:
-        """What to write next, once there is something; None at the end."""
+        """The next item, once there is one; None at the end."""
         while True:
             with self._changed:
                 if self._queue:
@@ -111,12 +111,12 @@ def report(lines: int, copied: Bytes) -> None:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of it; nothing where there is no reader any more."""
+    """Write all of it; stop silently if there is no reader any more."""
     view = memoryview(data)
     while view:
         try:
             view = view[os.write(fd, view) :]
-        except BlockingIOError:  # who started us made it so
+        except BlockingIOError:  # the parent process made the descriptor non-blocking
             select.select([], [fd], [])
         except OSError:
             return
