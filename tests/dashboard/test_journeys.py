@@ -77,7 +77,7 @@ def test_a_swap_is_seen_as_it_happens(visit: Visit, hotseat: Hotseat) -> None:
 
     expect(row(page, "beta")).to_have_attribute("data-phase", "ready")
     expect(row(page, "alpha")).to_have_attribute("data-phase", "cold")
-    expect(row(page, "alpha").locator(".why")).to_have_text("stopped because beta needs its room")
+    expect(row(page, "alpha").locator(".why")).to_have_text("stopped because unloaded to free memory for beta")
     expect(page.locator(".dots li").first.get_by_role("img")).to_have_attribute("aria-label", "cold")
 
 
@@ -118,7 +118,9 @@ def test_the_timeline_tells_a_swap_with_its_cause(visit: Visit, hotseat: Hotseat
     page = visit.go("timeline")
 
     expect(page.locator(".band.ready").first).to_be_visible()
-    expect(page.get_by_role("row").filter(has_text="beta needs its room").first).to_contain_text("eviction")
+    expect(page.get_by_role("row").filter(has_text="unloaded to free memory for beta").first).to_contain_text(
+        "eviction"
+    )
     assert page.locator(".swaps path").count() >= 1
     assert page.locator(".lane-names li").all_inner_texts() == ["alpha", "beta", "embed", "broken"]
 
@@ -201,7 +203,7 @@ def test_who_waits_is_seen_and_can_be_cancelled(visit: Visit, hotseat: Hotseat, 
         answer = asking.result(timeout=10)
 
     assert answer.status == 503
-    assert "an operator ended this request" in answer.json()["error"]
+    assert "an operator cancelled this request" in answer.json()["error"]
     expect(page.get_by_text("Nobody waits.")).to_be_visible()
 
 

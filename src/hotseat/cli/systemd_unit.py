@@ -152,7 +152,7 @@ def install(wishes: Wishes, force: bool) -> None:
         for name, text in fresh.items():
             (folder / name).write_text(text)
     except OSError as error:
-        hint = "" if wishes.for_user else "; use sudo, or --user for a unit of your own"
+        hint = "" if wishes.for_user else "; use sudo, or --user for a user unit"
         raise Problem(f"{error.filename} cannot be written: {error.strerror}{hint}") from None
     print(*(f"wrote {folder / name}" for name in fresh), *next_steps(wishes, list(fresh)), sep="\n")
 
@@ -161,7 +161,7 @@ def next_steps(wishes: Wishes, names: Sequence[str]) -> Iterator[str]:
     systemctl = "systemctl --user" if wishes.for_user else "systemctl"
     yield f"next: {systemctl} daemon-reload && {systemctl} enable --now {names[-1]}"
     if wishes.for_user:
-        yield "to keep it running without a login: loginctl enable-linger"
+        yield "to keep it running after logout: loginctl enable-linger"
 
 
 def user_units() -> Path:

@@ -22,7 +22,7 @@ def is_host_name(name: str) -> bool:
 
 def _host_name(name: str) -> str:
     if name and not is_host_name(name):
-        raise ValueError("must be letters, digits, -, _ and dots within")
+        raise ValueError("must consist of letters, digits, -, _ and inner dots")
     return name
 
 
@@ -32,7 +32,7 @@ def nats_url(url: str) -> str:
     if parts.scheme not in ("nats", "tls") or not parts.hostname or parts.path.strip("/"):
         raise ValueError("must be nats://host:port or tls://host:port")
     if parts.username or parts.password:
-        raise ValueError("must not hold a user or a password: write them as fleet.user and fleet.password")
+        raise ValueError("must not contain a user or a password: use fleet.user and fleet.password")
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -54,7 +54,7 @@ def _address(address: str) -> str:
 
 def _secret(secret: str) -> str:
     if not is_key(secret):
-        raise ValueError("a secret must not be empty and must not hold spaces")
+        raise ValueError("a secret must not be empty or contain spaces")
     return secret
 
 
@@ -70,7 +70,7 @@ Secret: TypeAlias = Annotated[Annotated[SecretText, AsText] | Annotated[SecretFo
 
 def _one_or_two(secrets: tuple[str | SecretForm, ...]) -> tuple[str | SecretForm, ...]:
     if not 1 <= len(secrets) <= MOST_SECRETS:
-        raise ValueError("must be one secret, or two while one takes the place of the other")
+        raise ValueError("must be one secret, or two during a rotation")
     return secrets
 
 

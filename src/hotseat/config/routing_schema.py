@@ -109,7 +109,7 @@ class PeerTimeouts(TimeoutsForm):
 
 def _sendable(key: str) -> str:
     if any(sign.isspace() or not sign.isprintable() for sign in key):
-        raise ValueError("a key must not hold spaces")
+        raise ValueError("a key must not contain spaces")
     return key
 
 

@@ -33,7 +33,7 @@ LONGEST_HOLDER = 64
 
 def _key(secret: str) -> str:
     if not is_key(secret):
-        raise ValueError("a key must not be empty and must not hold spaces")
+        raise ValueError("a key must not be empty or contain spaces")
     return secret
 
 
@@ -42,7 +42,7 @@ def _hash(text: str) -> str:
         raise ValueError("must be sha256: and 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints them")
     if text.lower() == _HASH_OF_NOTHING:
         raise ValueError(
-            "is the hash of an empty key, which opens nothing. Hash the key itself: printf %s KEY | sha256sum"
+            "is the hash of an empty key, which is never accepted. Hash the key itself: printf %s KEY | sha256sum"
         )
     return text
 
@@ -61,7 +61,7 @@ def _host(host: str) -> str:
 
 def _holder(name: str) -> str:
     if not name.isprintable() or len(name) > LONGEST_HOLDER:
-        raise ValueError(f"a name must be printable and no longer than {LONGEST_HOLDER} signs")
+        raise ValueError(f"a name must be printable and have at most {LONGEST_HOLDER} characters")
     return name
 
 
@@ -81,7 +81,7 @@ def _pattern(pattern: str) -> str:
 
 def _client_header(name: str) -> str:
     if name.lower() == "x-request-id":
-        raise ValueError("X-Request-Id names requests, not clients")
+        raise ValueError("X-Request-Id identifies requests, not clients")
     return name
 
 

@@ -33,7 +33,7 @@ class ModelState:
     """What the present process was started with; what a next one will be started with is the catalog's."""
     phase: Phase = Phase.COLD
     since: Instant = LONG_AGO
-    why: str = "nobody asked for it yet"
+    why: str = "not requested yet"
     """What brought it into its phase."""
     habit: Habit = field(default_factory=Habit)
     launch: LaunchId | None = None

@@ -7,11 +7,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from hotseat.relay.access.policy import Rules
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.relay_rig import HELLO, chat, chunked, get, post, turns
 
+from hotseat.relay.access.policy import Rules
 from hotseat.relay.http.head_cache import Memory
 
 if TYPE_CHECKING:

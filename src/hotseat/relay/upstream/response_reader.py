@@ -137,7 +137,7 @@ class Answer:
         except httptools.HttpParserError as problem:
             if isinstance(problem, httptools.HttpParserCallbackError) and (cause := problem.__context__):
                 raise cause from None  # what a callback raised: more than was announced, or an error of ours
-            raise UpstreamError(f"the upstream's answer is malformed: {problem}") from problem
+            raise UpstreamError(f"the upstream's response is malformed: {problem}") from problem
 
     def _follow_chunks(self, data: bytes) -> None:
         """Raise for what llhttp takes no offence at: line ends after the last chunk, and no end of what is no body."""
@@ -176,4 +176,4 @@ class DechunkedAnswer(Answer):
 
 
 def sent_more() -> UpstreamError:
-    return UpstreamError("the upstream sent more than its answer")
+    return UpstreamError("the upstream sent data after its response")
