@@ -211,7 +211,7 @@ def test_what_differs_from_llama_swap_is_told(desk: Desk, capsys: pytest.Capture
 
     assert text.splitlines()[-3:] == [
         "Differences from llama-swap:",
-        "config.yaml:1:1: note: healthCheckTimeout: Every value counts; llama-swap waits 15 s at least",
+        "config.yaml:1:1: note: healthCheckTimeout: Every value is used; llama-swap waits at least 15 s",
         "config.yaml:2:32: note: models.a.concurrencyLimit: More requests wait in line instead of getting 429;"
         " 0 is no limit, not 10",
     ]
