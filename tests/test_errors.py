@@ -45,5 +45,5 @@ def test_a_long_last_line_is_clipped() -> None:
     """The reason is complete, the quotation is clipped."""
     told = LoadFailed("qwen is not ready: it exited with code 1.", output=("error: " + "x" * 900,)).for_operators()
 
-    assert told.message.startswith('qwen is not ready: it exited with code 1. It last wrote: "error: xxx')
+    assert told.message.startswith('qwen is not ready: it exited with code 1. Last output: "error: xxx')
     assert len(told.message) == LONGEST_LINE

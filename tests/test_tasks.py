@@ -76,7 +76,7 @@ async def test_a_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     await asyncio.wait([tasks.start(fail(), "a risky thing")])
 
     [record] = caplog.records
-    assert record.getMessage() == "background work failed task=a risky thing"
+    assert record.getMessage() == "background task failed task=a risky thing"
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == "broken"
     assert list(tasks) == []

@@ -278,7 +278,7 @@ class Host:
     def _gone(self, boot: int, model: ModelName, launch: LaunchId) -> None:
         if boot != self.boot:
             return
-        self._tell(UpstreamExited(model, launch, "stopped as asked"))
+        self._tell(UpstreamExited(model, launch, "stopped as requested"))
         self._watcher.changed(self)
 
     def _ring(self, boot: int, when: Instant) -> None:

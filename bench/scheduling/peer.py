@@ -156,7 +156,9 @@ class Peer:
         if self.standing[name] is Standing.DRAINING and not self.in_flight[name]:
             self.standing[name] = Standing.STOPPING
             launch = self._launches.pop(name)
-            self._commands.append(StopUpstream(name, launch, Cause.EVICTION, "another model needs its room"))
+            self._commands.append(
+                StopUpstream(name, launch, Cause.EVICTION, "unloaded to free memory for another model")
+            )
 
     def _start_promised(self) -> None:
         for name, victims in list(self.victims.items()):

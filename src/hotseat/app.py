@@ -118,7 +118,10 @@ def open_and_run(options: ServeOptions, writer: StdoutWriter) -> int:
         sockets = handed or bound(loaded.settings.listen)
     except OSError as refused:
         host, port = loaded.settings.listen
-        print(f"cannot listen on {host}:{port}: {refused.strerror}. Choose another with --listen.", file=sys.stderr)
+        print(
+            f"cannot listen on {host}:{port}: {refused.strerror}. Choose another address with --listen.",
+            file=sys.stderr,
+        )
         return FAILED
     try:
         return run(Program(options, loaded, sockets, tls, stock, systemd, writer).run())

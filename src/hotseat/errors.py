@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LONGEST_LINE = 400
 """Of a failed start's message: clients show it in one line."""
-LAST_LINE = ' It last wrote: "{}"'
+LAST_LINE = ' Last output: "{}"'
 SHORTEST_QUOTE = 20
 
 
@@ -281,7 +281,9 @@ class InvalidMove(HotseatError):
 
 def broken(problem: BaseException) -> HotseatError:
     """An unexpected exception, for the client: the log has the details."""
-    return HotseatError(f"an error in hotseat itself ({type(problem).__name__}). Its log says more; please report it.")
+    return HotseatError(
+        f"internal error in hotseat ({type(problem).__name__}). See its log for details, and please report it."
+    )
 
 
 def clipped(text: str, most: int) -> str:

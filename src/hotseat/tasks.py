@@ -38,7 +38,7 @@ class Tasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (problem := task.exception()):
-            log.error("background work failed task=%s", task.get_name(), exc_info=problem)
+            log.error("background task failed task=%s", task.get_name(), exc_info=problem)
 
 
 def attempt(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
@@ -46,6 +46,6 @@ def attempt(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> boo
     try:
         call(*args, **kwargs)
     except Exception:
-        log.exception("an error in hotseat itself call=%s", getattr(call, "__qualname__", call))
+        log.exception("internal error call=%s", getattr(call, "__qualname__", call))
         return False
     return True

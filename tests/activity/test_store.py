@@ -154,7 +154,7 @@ async def test_a_file_of_a_newer_hotseat_is_left_alone(desk: Desk, caplog: pytes
     await desk.archivist.close()
 
     assert desk.archivist.lost == 1
-    assert f"its format is {FORMAT + 1}, this hotseat knows {FORMAT}" in caplog.text
+    assert f"its format is {FORMAT + 1}, but this version of hotseat needs {FORMAT}" in caplog.text
     with pytest.raises(HotseatError, match="cannot be read"):
         await desk.archivist.read(0, None, 10)
 

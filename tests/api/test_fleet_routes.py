@@ -136,7 +136,7 @@ async def test_a_move_that_cannot_be_is_refused(hosts: Served) -> None:
 
     assert (failed.status_code, elsewhere.status_code, unknown.status_code) == (503, 409, 404)
     assert "qwen exited with code 1" in failed.json()["error"]
-    assert elsewhere.json()["error"] == "c has no qwen in its configuration. Add it there first."
+    assert elsewhere.json()["error"] == "c does not have qwen in its configuration. Add it there first."
 
 
 async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
@@ -149,7 +149,7 @@ async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
 
     assert before.json() == {"status": "ok", "message": "hotseat is ready", "fleet": "together"}
     assert (after.status_code, after.json()["fleet"]) == (200, "apart")
-    assert after.json()["message"] == "hotseat is ready, apart from the fleet"
+    assert after.json()["message"] == "hotseat is ready, but disconnected from the fleet"
     assert (await hosts.get("a", "/hotseat/models"))["fleet"] == {"host": "a", "standing": "apart"}
     assert order.status_code == 503
 
@@ -196,7 +196,7 @@ async def test_a_silent_host_is_named(hosts: Served) -> None:
 
     assert qwen["elsewhere"] == [{"host": "b", "phase": "ready", "why": ""}]
     assert llama.status_code == 502
-    assert llama.json()["error"] == "llama is ready on c, which did not say why"
+    assert llama.json()["error"] == "llama is ready on c, which gave no reason"
 
 
 async def test_a_key_moves_the_models_that_it_is_for(house: Management) -> None:

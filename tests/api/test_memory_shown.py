@@ -82,10 +82,10 @@ async def test_models_make_way_and_come_back(roomy: Management) -> None:
     back = await roomy.delete("/hotseat/yield")
     loaded = await roomy.get("/upstream/qwen/load")
 
-    assert made.json()["message"] == "all models make way"
+    assert made.json()["message"] == "all models are being unloaded"
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
     assert shown == "an operator needs the memory"
-    assert back.json()["message"] == "models may come back"
+    assert back.json()["message"] == "models may load again"
     assert loaded.status_code == 200
 
 
@@ -94,7 +94,7 @@ async def test_one_device_is_yielded(roomy: Management) -> None:
     made = await roomy.client.post("/hotseat/yield?device=gpu0")
     wrong = await roomy.client.post("/hotseat/yield?device=gpu7")
 
-    assert made.json()["message"] == "the models on gpu0 make way"
+    assert made.json()["message"] == "the models on gpu0 are being unloaded"
     assert (wrong.status_code, wrong.json()["error"]) == (
         404,
         'no device called "gpu7" has a budget. Did you mean "gpu0"?',

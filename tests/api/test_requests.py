@@ -94,8 +94,8 @@ async def test_a_request_that_waits_is_refused(house: Management) -> None:
     answer = await house.delete(f"/hotseat/requests/{ticket}")
     house.dispatcher.leave(ticket)
 
-    assert answer.json() == {"status": "ok", "message": f"ticket {ticket} was ended"}
-    assert guest.told == ["refused: an operator ended this request while it waited"]
+    assert answer.json() == {"status": "ok", "message": f"ticket {ticket} was cancelled"}
+    assert guest.told == ["refused: an operator cancelled this request while it was waiting"]
     assert (await house.get("/hotseat/queue")).json()["waiting"] == []
 
 
@@ -107,7 +107,7 @@ async def test_a_request_in_flight_is_cut(house: Management) -> None:
     await house.delete(f"/hotseat/requests/{ticket}")
     house.dispatcher.leave(ticket)
 
-    assert guest.told == ["cut: an operator ended this request"]
+    assert guest.told == ["cut: an operator cancelled this request"]
 
 
 async def test_a_load_that_waits_can_be_ended_too(house: Management) -> None:

@@ -91,8 +91,8 @@ async def test_a_models_story_has_the_causes(house: Management) -> None:
     story = (await house.get("/hotseat/models/alpha")).json()
 
     assert story["phase"] == "cold"
-    assert story["last_start"]["because"] == "1 request waits for it"
-    assert story["last_stop"]["because"] == "org/model needs its room"
+    assert story["last_start"]["because"] == "started for 1 request"
+    assert story["last_stop"]["because"] == "unloaded to free memory for org/model"
     assert [entry["event"]["type"] for entry in story["history"]][-1] == "UpstreamExited"
 
 
@@ -102,7 +102,7 @@ async def test_a_story_tells_no_secrets(house: Management) -> None:
     story = await house.get("/hotseat/models/alpha")
 
     [start] = [c for entry in story.json()["history"] for c in entry["commands"] if c["type"] == "StartUpstream"]
-    assert start == {"type": "StartUpstream", "model": "alpha", "launch": 1, "because": "1 request waits for it"}
+    assert start == {"type": "StartUpstream", "model": "alpha", "launch": 1, "because": "started for 1 request"}
     assert "hush" not in story.text
 
 
@@ -135,7 +135,7 @@ def test_readiness_ends_when_a_server_answers_nobody() -> None:
     """The model is named."""
     told = status.unready(View(now=0.0, models=(), line=()), Readiness(), {ModelName("qwen"): 16.0})
 
-    assert told == "qwen is unresponsive: its server has answered nobody for 16 s"
+    assert told == "qwen is unresponsive: its server has not responded for 16 s"
 
 
 @pytest.mark.parametrize(("for_s", "says"), [(59.0, None), (61.0, "qwen has been stopping for 61 s")])
@@ -154,7 +154,7 @@ async def test_a_reload_tells_what_it_touched(house: Management) -> None:
 
     assert answer.json() == {
         "status": "ok",
-        "message": "the configuration was read again",
+        "message": "the configuration was reloaded",
         "added": ["new"],
         "changed": [],
         "removed": ["dud"],

@@ -29,7 +29,7 @@ def judged(one: Told, *record: dict[str, Any], injected: str = "") -> list[str]:
     [
         (told(End.WHOLE, RIGHT), [RAN], ""),
         (told(End.ERROR, "red failed: it is gone", 502), [RAN], ""),
-        (told(End.ERROR, "the line is full", 429), [], ""),
+        (told(End.ERROR, "the queue is full", 429), [], ""),
         (told(End.BROKEN, "red/3-7/0"), [RAN], "kill -9 of a server"),
         (told(End.SILENT), [], "kill -9 of hotseat"),
         (told(End.LEFT), [RAN], ""),

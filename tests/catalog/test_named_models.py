@@ -101,7 +101,7 @@ def test_a_name_that_is_switched_off_is_unknown() -> None:
     with pytest.raises(UnknownModel) as refusal:
         ASLEEP.follow("llama")
 
-    assert refusal.value.message == 'model "llama" is switched off by the active profile "night".'
+    assert refusal.value.message == 'model "llama" is disabled by the active profile "night".'
 
 
 def test_operators_and_selectors_do_not_see_the_profile() -> None:

@@ -64,13 +64,13 @@ def test_a_model_in_a_container_is_named_without_a_figure() -> None:
     """Its processes cannot be seen, so its memory is unknown."""
     reading = Reading(SEEN.devices, SEEN.processes, elsewhere=(99,))
 
-    assert row(described(GPU, "", reading, PIDS))[5] == "qwen 12.0 GiB, llama not told"
+    assert row(described(GPU, "", reading, PIDS))[5] == "qwen 12.0 GiB, llama unknown"
 
 
 def test_a_silent_device_says_so() -> None:
     """Unknown is not the same as unused."""
     silent = Reading(SEEN.devices, SEEN.processes, silent=(GPU,))
 
-    assert row(described(GPU, "", silent, PIDS))[5] == "not told"
+    assert row(described(GPU, "", silent, PIDS))[5] == "unknown"
     assert described(GPU, "", silent, PIDS)["models"] is None
     assert "models" not in described(GPU, "", silent, None)

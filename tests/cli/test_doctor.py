@@ -64,7 +64,7 @@ def test_without_a_configuration_the_next_step_is_told(typed: Typed, config: Pat
     said = typed("doctor")
 
     assert said.code == 1
-    assert "fail  configuration  there is no config.yaml → `hotseat init` writes one" in said.out
+    assert "fail  configuration  there is no config.yaml → create one with `hotseat init`" in said.out
 
 
 def test_missing_programs_and_files_are_told(typed: Typed, config: Path) -> None:
@@ -79,7 +79,7 @@ def test_missing_programs_and_files_are_told(typed: Typed, config: Path) -> None
 
     assert said.code == 1
     assert 'fail  programs       no program named "no-such-server" on PATH; needed by a → install it' in said.out
-    assert "fail  model files    /nowhere/m.gguf, which b needs, is not there → correct cmd" in said.out
+    assert "fail  model files    /nowhere/m.gguf does not exist; needed by b → correct cmd" in said.out
     assert "/inside" not in said.out
 
 
@@ -100,7 +100,7 @@ async def test_a_hotseat_on_its_address_is_as_it_should_be(desk: Desk, typed: Ty
     config.write_text(f"listen: {desk.url.removeprefix('http://')}\nmodels: {{}}\n")
     said = await asyncio.to_thread(typed, "doctor")
 
-    assert f"ok    address        a hotseat answers on {desk.url.removeprefix('http://')}" in said.out
+    assert f"ok    address        hotseat is running on {desk.url.removeprefix('http://')}" in said.out
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_card_without_its_driver_is_told(tmp_path: Path) -> None:
     nothing = list(doctor_checks.graphics(tmp_path / "absent"))
 
     assert [(finding.state, finding.said) for finding in found] == [
-        (State.WARN, "there is an AMD card, and its driver is not loaded"),
+        (State.WARN, "an AMD GPU is present, but its driver is not loaded"),
         (State.OK, "NVIDIA: NVRM version: 580.65"),
     ]
     assert [finding.state for finding in nothing] == [State.OK]

@@ -120,7 +120,7 @@ def test_without_a_server_the_file_is_written_and_the_lack_is_told(home: Path, t
 
     assert said.code == 0
     assert "llama-server is not on the PATH" in said.out
-    assert f"left out: {home}/models/qwen needs vllm, which is not on the PATH" in said.out
+    assert f"left out: {home}/models/qwen needs vllm, which is not on PATH" in said.out
     assert list(loaded().catalog.models) == ["m"]
 
 

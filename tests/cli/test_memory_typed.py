@@ -61,7 +61,7 @@ async def test_ps_says_what_the_devices_have(desk: Desk) -> None:
         "DEVICE BUDGET FOR MODELS TAKEN",
         "gpu0 24.0 GiB 20.0 GiB 8.0 GiB",
     ]
-    assert without.out.endswith("\nmodels make way: an operator needs the memory\n")
+    assert without.out.endswith("\nmemory is yielded: an operator needs the memory\n")
 
 
 async def test_models_make_way_until_somebody_resumes(desk: Desk) -> None:
@@ -69,9 +69,9 @@ async def test_models_make_way_until_somebody_resumes(desk: Desk) -> None:
     await desk.type("load", "qwen")
     made, refused, back = [await desk.type(*words) for words in (("yield",), ("load", "qwen"), ("yield", "--resume"))]
 
-    assert made.out == "all models make way\n"
-    assert "no model can be loaded at present: an operator needs the memory" in refused.err
-    assert back.out == "models may come back\n"
+    assert made.out == "all models are being unloaded\n"
+    assert "no model can be loaded right now: an operator needs the memory" in refused.err
+    assert back.out == "models may load again\n"
 
 
 async def test_resuming_is_for_all_devices(desk: Desk) -> None:
@@ -91,7 +91,7 @@ def test_check_says_what_models_count_as(typed: Typed, tmp_path: Path, monkeypat
     said = typed("check", str(config))
 
     assert "small counts as 2 GiB of ram (declared)." in said.out
-    assert "other counts as a whole device: its memory is neither declared nor known." in said.out
+    assert "other counts as a whole device, because its memory is neither declared nor known." in said.out
 
 
 def test_auto_takes_what_this_machine_has(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

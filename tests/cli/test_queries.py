@@ -141,10 +141,10 @@ async def test_why_tells_the_story(desk: Desk) -> None:
     said = await desk.type("why", "qwen")
 
     phase, started, stopped = said.out.splitlines()
-    assert phase == "qwen is cold: org/llama needs its room"
+    assert phase == "qwen is cold: unloaded to free memory for org/llama"
     assert started.startswith("last started ")
-    assert started.endswith(": 1 request waits for it")
-    assert stopped.endswith(": org/llama needs its room")
+    assert started.endswith(": started for 1 request")
+    assert stopped.endswith(": unloaded to free memory for org/llama")
 
 
 async def test_why_knows_the_last_failure(desk: Desk) -> None:
@@ -178,8 +178,8 @@ async def test_reload_says_what_it_touched(desk: Desk) -> None:
     desk.house.reload_result = ReloadResult()
     untouched = await desk.type("reload")
 
-    assert touched.out == "the configuration was read again; added: new, newer\n"
-    assert untouched.out == "the configuration was read again; no model changed\n"
+    assert touched.out == "the configuration was reloaded; added: new, newer\n"
+    assert untouched.out == "the configuration was reloaded; no model changed\n"
 
 
 async def test_reload_of_a_wrong_file_exits_3_with_every_complaint(desk: Desk) -> None:

@@ -47,7 +47,7 @@ async def test_what_comes_by_becomes_a_trace(desk: Desk, tmp_path: Path) -> None
     said = await recording
     trace = parse(file.read_text())
 
-    assert said.out == f"{file}: 2 requests of 1 clients for 1 models; 1 clients waited for each answer\n"
+    assert said.out == f"{file}: 2 requests of 1 clients for 1 models; 1 clients waited for each response\n"
     assert said.err == "recording for 1s\n"
     [client] = trace.clients
     assert isinstance(client, Closed)
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_the_recording_and_writes_it(tmp_path: Path) -> None:
         said, problems = recorder.communicate(timeout=PATIENCE_S)
 
     assert (begun, problems, recorder.returncode) == ("recording until Ctrl-C\n", "", 0)
-    assert said.endswith("t.jsonl: 0 requests of 0 clients for 0 models; 0 clients waited for each answer\n")
+    assert said.endswith("t.jsonl: 0 requests of 0 clients for 0 models; 0 clients waited for each response\n")
 
 
 def test_a_file_that_cannot_be_written_is_told_before_the_recording(typed: Typed, tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_what_could_not_be_recorded_is_said(tmp_path: Path) -> None:
     told = watched.summary(tmp_path, watched.recording.trace()).splitlines()
 
     assert told[1:] == [
-        "never seen loading, so their load time is a guess: qwen",
-        "left out, because they ended before they were served: 1",
-        "missed, because they came faster than they could be written: 7",
+        "load time estimated, because no load was observed: qwen",
+        "skipped, because they ended before they were served: 1",
+        "missed, because they arrived faster than they could be written: 7",
     ]
 
 

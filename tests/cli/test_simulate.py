@@ -92,7 +92,7 @@ def test_a_configuration_without_the_models_is_refused(typed: Typed, trace: Path
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--memory", "gpu7=48GiB"), "there is no such device, only gpu0"),
+        (("--memory", "gpu7=48GiB"), "no such device; available: gpu0"),
         (("--memory", "much"), "must be a size such as 18GiB"),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_model_of_unknown_size_is_mentioned(typed: Typed, tmp_path: Path) -> N
     (tmp_path / "t.jsonl").write_text(write(Trace((Model("qwen", 1.0),), ())))
     said = typed("simulate", str(tmp_path / "t.jsonl"), "--memory", "48GiB")
 
-    assert said.err == "of unknown size, so each takes a whole device: qwen\n"
+    assert said.err == "of unknown size, so each counts as a whole device: qwen\n"
 
 
 def test_a_broken_trace_is_told_line_by_line(typed: Typed, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_file_that_opens_the_house_is_told_before_serving(desk: Desk, capsys: 
     """`check` reports what `serve` will refuse."""
     assert check([desk.write("config.yaml", GOOD + "listen: ':80'")], "text", lenient=False) == 0
 
-    assert "serve will refuse this address: 0.0.0.0:80 can be reached" in capsys.readouterr().out
+    assert "`hotseat serve` will refuse this address: 0.0.0.0:80 can be reached" in capsys.readouterr().out
 
 
 def test_a_bad_file_ends_with_three(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,8 +79,8 @@ def test_mistakes_as_github_annotations(desk: Desk, capsys: pytest.CaptureFixtur
 
     assert capsys.readouterr().out.splitlines() == [
         '::error file=a%2Cb.yaml,line=1,col=1::lisen: unknown key. Did you mean "listen"?',
-        "::notice file=a%2Cb.yaml,line=2,col=11::apiKeys[0]: this key may do everything."
-        " Write {key: …, role: inference} for less",
+        "::notice file=a%2Cb.yaml,line=2,col=11::apiKeys[0]: this key has full access."
+        " Use {key: …, role: inference} to restrict it",
         "::warning file=a%2Cb.yaml,line=3,col=1::captureBuffer: not used yet. Nothing is captured",
         '::error file=a%2Cb.yaml,line=4,col=10::models["100%25"]: must be a mapping, not 1',
     ]
@@ -210,8 +210,8 @@ def test_what_differs_from_llama_swap_is_told(desk: Desk, capsys: pytest.Capture
     annotations = capsys.readouterr().out
 
     assert text.splitlines()[-3:] == [
-        "Otherwise than in llama-swap:",
-        "config.yaml:1:1: note: healthCheckTimeout: Every value counts; llama-swap waits 15 s at least",
+        "Differences from llama-swap:",
+        "config.yaml:1:1: note: healthCheckTimeout: Every value is used; llama-swap waits at least 15 s",
         "config.yaml:2:32: note: models.a.concurrencyLimit: More requests wait in line instead of getting 429;"
         " 0 is no limit, not 10",
     ]

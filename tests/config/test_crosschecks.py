@@ -31,15 +31,18 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
         (TWO + "defaultModel: bea", '4:1: error: defaultModel: no model is called "bea". Did you mean "bee"?'),
         (TWO + "scheduler: {maxQueue: 0}", "4:13: error: scheduler.maxQueue: must be at least 1, not 0"),
         (TWO + "performance: {every: 0.5}", "4:15: error: performance.every: must be at least 1, not 0.5"),
-        (TWO + "startPort: 65535", "4:1: error: startPort: 2 models do not find a port each below 65536"),
-        (TWO + "groups: {g: {members: [a, a]}}", '4:27: error: groups.g.members[1]: "a" is already in group g, line 4'),
+        (TWO + "startPort: 65535", "4:1: error: startPort: 2 models need more ports than there are below 65536"),
+        (
+            TWO + "groups: {g: {members: [a, a]}}",
+            '4:27: error: groups.g.members[1]: "a" is already used by in group g, line 4',
+        ),
         (
             TWO + "groups: {g: {members: [bee]}}",
             '4:24: error: groups.g.members[0]: no model is called "bee". It is an alias: write "b"',
         ),
         (
             TWO + "  c: {cmd: 's ${PORT}', filters: {setParamsByID: {bee: {x: 1}}}}",
-            '4:51: error: models.c.filters.setParamsByID.bee: "bee" is already models.b.aliases[0], line 3',
+            '4:51: error: models.c.filters.setParamsByID.bee: "bee" is already used by models.b.aliases[0], line 3',
         ),
         (TWO + "  c: {cmd: 's ${PORT}', aliases: ['']}", "4:35: error: models.c.aliases[0]: a name must not be empty"),
         (TWO + "  c: {cmd: 's ${PORT}', urgency: 0}", "4:25: error: models.c.urgency: must be more than 0, not 0"),
@@ -74,14 +77,14 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
             TWO + "peers: {p: {proxy: 'http://p', models: [m], timeouts: {keepalive: 10h}}}",
             "4:56: error: peers.p.timeouts.keepalive: must be at most 32767, not 36000",
         ),
-        (TWO + "globalTTL: 9999999h", '4:1: error: globalTTL: must be a century at most, not "9999999h"'),
+        (TWO + "globalTTL: 9999999h", '4:1: error: globalTTL: must be at most 100 years, not "9999999h"'),
         (
             TWO + "limits: {body: 99999999TiB}",
-            '4:10: error: limits.body: must be 1048576 TiB at most, not "99999999TiB"',
+            '4:10: error: limits.body: must be at most 1048576 TiB, not "99999999TiB"',
         ),
         (TWO + "scheduler: {patience: inf}", '4:13: error: scheduler.patience: must be a number, not "inf"'),
-        (TWO + "  c: {cmd: ' ', proxy: 'http://h:1'}", "4:7: error: models.c.cmd: holds no command"),
-        (TWO + "  c: {cmd: 's ${PORT}', name: \"a\\0b\"}", "4:31: error: models.c.name: must not hold a NUL"),
+        (TWO + "  c: {cmd: ' ', proxy: 'http://h:1'}", "4:7: error: models.c.cmd: contains no command"),
+        (TWO + "  c: {cmd: 's ${PORT}', name: \"a\\0b\"}", "4:31: error: models.c.name: must not contain a NUL"),
         (
             TWO + "  c: {cmd: 's ${PORT}', env: {'A=': x}}",
             '4:25: error: models.c.env: "A=" cannot be the name of a variable',
@@ -140,7 +143,7 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
         ),
         (
             TWO + "apiKeys: [the-key-of-somebody]",
-            "4:11: note: apiKeys[0]: this key may do everything. Write {key: …, role: inference} for less",
+            "4:11: note: apiKeys[0]: this key has full access. Use {key: …, role: inference} to restrict it",
         ),
     ],
 )
@@ -165,8 +168,8 @@ def test_what_is_only_worth_a_word_does_not_keep_anybody_from_starting(desk: Des
 def test_shell_operators_are_pointed_out(desk: Desk, command: str, word: str) -> None:
     """No shell would interpret them."""
     assert desk.warnings(f'models:\n  m:\n    cmd: "{command}"\n') == [
-        f'config.yaml:3:5: warning: models.m.cmd: "{word}" is passed on as it is: no shell is used.'
-        " Write sh -c '…' if you need one"
+        f'config.yaml:3:5: warning: models.m.cmd: "{word}" is passed on unchanged: no shell is used.'
+        " Use sh -c '…' if you need one"
     ]
 
 

@@ -99,22 +99,22 @@ def test_keys_that_hold_anchors_for_others_are_shelves() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("a: 1\nb: 2\na: 3", "f.yaml:3:1: error: a: duplicate key, first written in line 1"),
-        ("m:\n  x: {a: 1, a: 2}", "f.yaml:2:13: error: m.x.a: duplicate key, first written in line 2"),
+        ("a: 1\nb: 2\na: 3", "f.yaml:3:1: error: a: duplicate key, first defined in line 1"),
+        ("m:\n  x: {a: 1, a: 2}", "f.yaml:2:13: error: m.x.a: duplicate key, first defined in line 2"),
         ("a: !!python/name:os.system x", 'f.yaml:1:4: error: a: the tag "python/name:os.system" is not supported'),
         ("a: !mine [1]", 'f.yaml:1:4: error: a: the tag "!mine" is not supported'),
         ("a: !mine {b: 1}", 'f.yaml:1:4: error: a: the tag "!mine" is not supported'),
         ("a: !!bool perhaps", 'f.yaml:1:4: error: a: "perhaps" is not a boolean'),
-        ("a:\n  [x]: 1", "f.yaml:2:3: error: a: a key must be a word, not a list or a mapping"),
-        ("a: &a {[x]: 1}\nb: {<<: *a}", "f.yaml:1:8: error: a: a key must be a word, not a list or a mapping"),
+        ("a:\n  [x]: 1", "f.yaml:2:3: error: a: a key must be a scalar, not a list or a mapping"),
+        ("a: &a {[x]: 1}\nb: {<<: *a}", "f.yaml:1:8: error: a: a key must be a scalar, not a list or a mapping"),
         ("a: {<<: 1}", 'f.yaml:1:9: error: a["<<"]: must be a mapping or a list of mappings'),
-        ("- a\n- b", "f.yaml:1:1: error: the file must hold a mapping, as in `models: …`"),
-        ("just text", "f.yaml:1:1: error: the file must hold a mapping, as in `models: …`"),
+        ("- a\n- b", "f.yaml:1:1: error: the file must contain a mapping, as in `models: …`"),
+        ("just text", "f.yaml:1:1: error: the file must contain a mapping, as in `models: …`"),
         ("a: [1", "f.yaml:1:6: error: not valid YAML: expected ',' or ']', but got '<stream end>'"),
         (
             "a: [x=${PORT}]",
             "f.yaml:1:8: error: not valid YAML: expected ',' or ']', but got '{'. "
-            "Inside [ ] and { }, texts with ${…} need quotes",
+            "Inside [ ] and { }, quote strings with ${…}",
         ),
         ("a: b: c", "f.yaml:1:5: error: not valid YAML: mapping values are not allowed here"),
         (

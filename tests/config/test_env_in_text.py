@@ -59,7 +59,7 @@ def test_a_missing_variable_is_the_only_complaint_about_its_value(desk: Desk) ->
 
 def test_a_variable_of_several_lines_is_refused(desk: Desk) -> None:
     """It would change what the next lines mean."""
-    said = "environment variable A holds a line break or a NUL. It must be a single line"
+    said = "environment variable A contains a line break or a NUL. It must be a single line"
 
     assert desk.mistakes(MODEL % "${env.A}", {"A": "x\ny: z"}) == [f"config.yaml:1:61: error: {said}"]
     assert desk.mistakes(MODEL % "${env.A}", {"A": "x\rz"}) == [f"config.yaml:1:61: error: {said}"]

@@ -126,7 +126,10 @@ fleet: {{nats: n1, secret: {SECRET}}}
         ("fleet: {}", "2:1: error: fleet.nats: is missing"),
         ("fleet: {nats: []}", "2:9: error: fleet.nats: must name a server"),
         ("fleet: {nats: 'http://n1'}", "2:9: error: fleet.nats: must be nats://host:port or tls://host:port"),
-        ("fleet: {nats: n1, name: 'a b'}", "2:19: error: fleet.name: must be letters, digits, -, _ and dots within"),
+        (
+            "fleet: {nats: n1, name: 'a b'}",
+            "2:19: error: fleet.name: must consist of letters, digits, -, _ and inner dots",
+        ),
         ("fleet: {nats: n1, address: 'gpu1:8080'}", "2:19: error: fleet.address: must be http://host:port or"),
         (
             "fleet: {nats: n1, address: 'http://gpu1:90004'}",
@@ -143,7 +146,7 @@ fleet: {{nats: n1, secret: {SECRET}}}
         ("fleet: {nats: n1, secret: [a, '']}", "2:31: error: fleet.secret[1]: a secret must not be empty"),
         ("fleet: {nats: n1, secret: {file: nowhere}}", "2:28: error: fleet.secret.file: the file cannot be read"),
         ("fleet: {nats: n1, password: p}", "2:19: error: fleet.password: a password needs a user"),
-        ("fleet: {nats: n1, token: t, nkey: f}", "2:29: error: fleet.nkey: token and nkey exclude each other"),
+        ("fleet: {nats: n1, token: t, nkey: f}", "2:29: error: fleet.nkey: token and nkey cannot be combined"),
         ("fleet: {nats: n1, tls: {key: f}}", "2:25: error: fleet.tls.key: a key needs its certificate"),
         ("fleet: {nats: n1, color: red}", "2:19: error: fleet.color: unknown key"),
         ("fleet: {nats: n1}", "2:1: error: fleet: secret is missing"),

@@ -68,21 +68,24 @@ def test_limits_and_models_of_a_key(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("entries", "complaint"),
     [
-        ("{role: admin}", "apiKeys[0]: must have one of key, file and hash"),
-        (f"{{key: the-key-of-somebody, hash: 'sha256:{DIGEST}'}}", "apiKeys[0]: must have one of key, file and hash"),
+        ("{role: admin}", "apiKeys[0]: must have exactly one of key, file and hash"),
+        (
+            f"{{key: the-key-of-somebody, hash: 'sha256:{DIGEST}'}}",
+            "apiKeys[0]: must have exactly one of key, file and hash",
+        ),
         ("{hash: 'md5:abc'}", "apiKeys[0].hash: must be sha256: and 64 hexadecimal digits"),
         (f"{{hash: 'sha256:{sha256(b'').hexdigest()}'}}", "apiKeys[0].hash: is the hash of an empty key"),
         ("{key: ''}", "apiKeys[0].key: a key must not be empty"),
         ("''", "apiKeys[0]: a key must not be empty"),
         ("{file: /nowhere/secret}", "apiKeys[0].file: the file cannot be read: No such file or directory"),
-        ("{file: /dev/zero}", "apiKeys[0].file: the file cannot be read: it is no regular file"),
+        ("{file: /dev/zero}", "apiKeys[0].file: the file cannot be read: it is not a regular file"),
         (
             "{key: the-key-of-somebody}, {key: the-key-of-somebody}",
             "apiKeys[1]: the same key is there already, in line 2",
         ),
         (
             f"{{key: open-sesame-please}}, {{hash: 'sha256:{DIGEST}', role: admin}}",
-            "apiKeys[1]: the same key is there already, in line 2 of config.yaml. Give each holder a key of their own",
+            "apiKeys[1]: the same key is already defined in line 2 of config.yaml. Give each user a separate key",
         ),
         (
             f"{{hash: 'sha256:{DIGEST}', role: inference}}, open-sesame-please",
@@ -119,7 +122,7 @@ def test_a_pipe_is_not_waited_for(desk: Desk, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (told,) = desk.mistakes(f"{MODEL}apiKeys: [{{file: '{tmp_path / 'pipe'}'}}]")
 
-    assert "it is no regular file" in told
+    assert "it is not a regular file" in told
 
 
 def test_a_file_that_everybody_may_read_is_worth_a_word(desk: Desk, tmp_path: Path) -> None:
@@ -127,7 +130,7 @@ def test_a_file_that_everybody_may_read_is_worth_a_word(desk: Desk, tmp_path: Pa
     file = secret_file(tmp_path, b"open-sesame-please", mode=0o644)
     (told,) = desk.warnings(f"{MODEL}apiKeys: [{{file: '{file}'}}]")
 
-    assert f"everybody on this machine may read this key. Run chmod o-r {file}" in told
+    assert f"any user of this machine may read this key. Run chmod o-r {file}" in told
 
 
 def test_a_model_that_nobody_knows_is_worth_a_word(desk: Desk) -> None:

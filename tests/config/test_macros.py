@@ -98,13 +98,13 @@ def test_the_port_and_the_pid_stay_open(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("macros", "complaint"),
     [
-        ("PORT: 1", "2:3: error: macros.PORT: PORT is reserved, choose another name"),
-        ("MODEL_ID: x", "2:3: error: macros.MODEL_ID: MODEL_ID is reserved, choose another name"),
+        ("PORT: 1", "2:3: error: macros.PORT: PORT is reserved; choose another name"),
+        ("MODEL_ID: x", "2:3: error: macros.MODEL_ID: MODEL_ID is reserved; choose another name"),
         ("a.b: x", '2:3: error: macros["a.b"]: a macro\'s name has at most 63 letters, digits, _ and -'),
         ("a" * 64 + ": x", f"2:3: error: macros.{'a' * 64}: a macro's name has at most 63 letters, digits, _ and -"),
-        ("a: [1]", "2:3: error: macros.a: a macro must be a text, a number or a boolean"),
-        ("a: ~", "2:3: error: macros.a: a macro must be a text, a number or a boolean"),
-        ("a: x${a}", "2:3: error: macros.a: the macro uses itself"),
+        ("a: [1]", "2:3: error: macros.a: a macro must be a string, a number or a boolean"),
+        ("a: ~", "2:3: error: macros.a: a macro must be a string, a number or a boolean"),
+        ("a: x${a}", "2:3: error: macros.a: the macro refers to itself"),
         ("a: ${b}\n  b: 1", "2:3: error: macros.a: ${b} is declared later, in line 3. Move it before this line"),
         ("server: 1\n  a: ${sever}", '3:3: error: macros.a: unknown macro ${sever}. Did you mean "server"?'),
     ],
@@ -128,7 +128,7 @@ def test_a_macro_that_explodes_is_refused(desk: Desk) -> None:
     [
         ("name: ${nobody}", "error: models.m.name: unknown macro ${nobody}"),
         ("name: ${CTXX}", 'error: models.m.name: unknown macro ${CTXX}. Did you mean "CTX"?'),
-        ("name: ${PID}", "error: models.m.name: ${PID} can be used in cmdStop and sleep only"),
+        ("name: ${PID}", "error: models.m.name: ${PID} can only be used in cmdStop and sleep"),
         ("name: ${env.not-a-name}", "error: models.m.name: unknown macro ${env.not-a-name}"),
     ],
 )
@@ -140,14 +140,14 @@ def test_an_unknown_macro_is_told_with_its_place(desk: Desk, line: str, complain
 def test_what_is_known_of_a_model_is_unknown_outside(desk: Desk) -> None:
     """`${MODEL_ID}` has no meaning at the top level."""
     assert desk.mistakes(f"defaultModel: ${{MODEL_ID}}\nmodels:\n  m:\n{BASE}")[0] == (
-        "config.yaml:1:1: error: defaultModel: ${MODEL_ID} can be used inside a model only"
+        "config.yaml:1:1: error: defaultModel: ${MODEL_ID} can only be used inside a model"
     )
 
 
 def test_the_port_in_a_title_is_left_alone_with_a_warning(desk: Desk) -> None:
     """The port is unknown before the launch."""
     assert desk.warnings(f"models:\n  m:\n{BASE}    name: at ${{PORT}}\n") == [
-        "config.yaml:4:5: warning: models.m.name: ${PORT} stays as it is here: the port is known at launch only"
+        "config.yaml:4:5: warning: models.m.name: ${PORT} is not expanded here: the port is only known at launch"
     ]
 
 

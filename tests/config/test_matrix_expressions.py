@@ -85,7 +85,7 @@ def test_the_matrix_is_told_in_words_and_as_data(desk: Desk) -> None:
     loaded = desk.load(MODELS + "matrix: {sets: {s: a & (b | c)}}")
 
     assert together(loaded.catalog) == [
-        "These may run together: a + b, a + c; what is outside the cheapest of them has to go.",
+        "These may run together: a + b, a + c; models outside the cheapest matching set are unloaded.",
         "Models in no set (d, org/big:7b) run alone.",
     ]
     assert resolved(loaded)["matrix"] == {"sets": [["a", "b"], ["a", "c"]], "evictCosts": {}}
@@ -99,16 +99,16 @@ def test_the_matrix_is_told_in_words_and_as_data(desk: Desk) -> None:
         ("{sets: {s: ''}}", "matrix.sets.s: a name is missing at the end"),
         ("{sets: {s: a &}}", "matrix.sets.s: a name is missing at the end"),
         ("{sets: {s: '| a'}}", 'matrix.sets.s: a name is missing before "|"'),
-        ("{sets: {s: a b}}", 'matrix.sets.s: "b" does not belong there. Join names with & or |'),
+        ("{sets: {s: a b}}", 'matrix.sets.s: "b" is unexpected here. Join names with & or |'),
         ("{sets: {s: (a}}", 'matrix.sets.s: a ")" is missing'),
-        ("{sets: {s: a)}}", 'matrix.sets.s: ")" does not belong there. Join names with & or |'),
-        ("{sets: {s: '" + "(" * 60 + "a'}}", "matrix.sets.s: more than 50 brackets are open"),
-        ("{sets: {s: 'a & org/big:7b'}}", 'matrix.sets.s: "/" cannot stand in an expression.'
+        ("{sets: {s: a)}}", 'matrix.sets.s: ")" is unexpected here. Join names with & or |'),
+        ("{sets: {s: '" + "(" * 60 + "a'}}", "matrix.sets.s: more than 50 nested brackets"),
+        ("{sets: {s: 'a & org/big:7b'}}", 'matrix.sets.s: "/" cannot be used in an expression.'
          " Give the model a short name under vars"),
         ("{sets: {s: a & e}}", 'matrix.sets.s: no model and no var is called "e"'),
         ("{sets: {s: a & +t}}", 'matrix.sets.s: no set is called "t"'),
-        ("{sets: {s: a | +s}}", "matrix.sets.s: the sets s → s go round in a circle"),
-        ("{sets: {s: a, t: +u, u: +t}}", "matrix.sets.u: the sets t → u → t go round in a circle"),
+        ("{sets: {s: a | +s}}", "matrix.sets.s: the sets s → s form a cycle"),
+        ("{sets: {s: a, t: +u, u: +t}}", "matrix.sets.u: the sets t → u → t form a cycle"),
         ("{vars: {x y: a}, sets: {s: a}}", 'matrix.vars["x y"]: a short name has 1 to 32 letters, digits, dots and'
          " hyphens"),
         ("{vars: {x: e}, sets: {s: a}}", 'matrix.vars.x: no model is called "e"'),
@@ -137,7 +137,7 @@ def test_groups_and_matrix_exclude_each_other(desk: Desk) -> None:
     both = desk.mistakes(MODELS + "groups: {g: {members: [a]}}\nmatrix: {sets: {s: b}}")
     old_and_new = desk.mistakes(MODELS + "matrix: {sets: {s: b}}\nrouting: {router: {use: group}}")
 
-    assert both == ["config.yaml:8:1: error: matrix: groups and matrix exclude each other. Keep one of them"]
+    assert both == ["config.yaml:8:1: error: matrix: groups and matrix cannot be combined. Keep one of them"]
     assert old_and_new == [
         "config.yaml:7:1: error: matrix: cannot be used together with routing.router."
         " Move matrix to routing.router.settings"

@@ -98,4 +98,6 @@ def test_the_name_of_a_request_is_nobodys_name(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(MODEL + "clientHeader: x-request-ID\n")
 
-    assert complaints_about(file) == ["config.yaml:2:1: error: clientHeader: X-Request-Id names requests, not clients"]
+    assert complaints_about(file) == [
+        "config.yaml:2:1: error: clientHeader: X-Request-Id identifies requests, not clients"
+    ]

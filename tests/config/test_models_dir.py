@@ -82,7 +82,7 @@ def test_a_mistake_in_the_template_is_told_at_its_place(desk: Desk) -> None:
         (
             "-m ${MODEL_PATH} ",
             "",
-            "6:3: error: modelsDir.cmd: must say ${MODEL_PATH}, or every model would be the same",
+            "6:3: error: modelsDir.cmd: must contain ${MODEL_PATH}, otherwise all models would be the same",
         ),
         ("path: weights", "path: [weights]", "5:3: error: modelsDir.path: must be a text, not a list"),
         ("  path: weights\n", "", "4:1: error: modelsDir.path: is missing"),
@@ -107,7 +107,7 @@ def test_a_folder_may_come_later(desk: Desk) -> None:
 
     assert warnings == [
         "config.yaml:1:1: warning: models: no model is defined",
-        "config.yaml:5:3: warning: modelsDir.path: there is no folder absent yet",
+        "config.yaml:5:3: warning: modelsDir.path: the folder absent does not exist yet",
     ]
 
 

@@ -65,7 +65,7 @@ def test_a_proxy_in_the_environment_is_not_used(desk: Desk) -> None:
     environ = {"HTTPS_PROXY": "http://proxy:3128"}
 
     assert [str(complaint) for complaint in desk.load(TWO + PEER, environ).complaints] == [
-        "config.yaml:5:1: warning: peers: HTTPS_PROXY is set, but peers are reached directly"
+        "config.yaml:5:1: warning: peers: HTTPS_PROXY is set, but has no effect: peers are reached directly"
     ]
     assert read([desk.write("plain.yaml", TWO)], environ=environ).complaints == ()
 
@@ -156,7 +156,7 @@ def test_the_special_name_of_comfyui(desk: Desk) -> None:
          '5:41: error: peers.p.models[0]: "p/m" is already models["p/m"] or an alias of it.'
          " Rename the model or the peer"),
         ("peers: {p: {proxy: 'http://x', apiKey: \"a\\r\\nb: c\", models: [m]}}",
-         "4:32: error: peers.p.apiKey: a key must not hold spaces"),
+         "4:32: error: peers.p.apiKey: a key must not contain spaces"),
         ("peers: {p: {proxy: 'http://x', models: [m]}}\nselectors: {p/m: {strategy: pin, targets: [a]}}",
          '5:13: error: selectors["p/m"]: "p/m" is already the name of a model. Choose another name'),
         ("selectors: {bee: {strategy: pin, targets: [a]}}",
@@ -170,7 +170,7 @@ def test_the_special_name_of_comfyui(desk: Desk) -> None:
          '4:38: error: selectors.s.targets: loading "a" unloads "b".'
          " Let them run together with groups, a matrix or devices"),
         ("groups: {g: {swap: no, members: [a, b]}}\nselectors: {s: {strategy: spillover, targets: [b, bee]}}",
-         '5:38: error: selectors.s.targets: "b" is a target twice. Each target must be another model'),
+         '5:38: error: selectors.s.targets: "b" is a target twice. Each target must be a different model'),
         ("profiles: {p: {pins: {x: be}}}", '4:23: error: profiles.p.pins.x: no model is called "be".'
          ' Did you mean "bee"?'),
         ("profiles: {p: {pins: {}}}", "4:16: error: profiles.p.pins: must not be empty"),

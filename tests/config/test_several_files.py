@@ -72,13 +72,13 @@ def test_a_file_given_twice_is_a_mistake(desk: Desk) -> None:
     """A file named directly and through its directory is an error."""
     file = desk.write("d/1.yaml", "models: {a: {cmd: 's ${PORT}'}}")
 
-    assert mistakes(file, Path("d")) == ["d/1.yaml:1:1: error: the file is given twice. Name it once"]
+    assert mistakes(file, Path("d")) == ["d/1.yaml:1:1: error: the file is listed twice. Name it once"]
 
 
 def test_no_file_at_all_is_a_mistake(desk: Desk) -> None:
     """An empty directory holds no configuration."""
     desk.write("d/readme.md", "")
-    said = "error: no configuration file was found. Name a file, or a directory with .yaml files"
+    said = "error: no configuration file found. Name a file, or a directory with .yaml files"
 
     assert mistakes(Path("d")) == [f"d:1:1: {said}"]
     assert mistakes() == [f":1:1: {said}"]
@@ -107,7 +107,7 @@ def test_root_is_warned_of_a_file_everybody_may_write(
     monkeypatch.setattr("os.geteuid", lambda: 1000)
 
     assert [str(complaint) for complaint in as_root] == [
-        "config.yaml:1:1: warning: everybody may write this file, and hotseat runs its commands as root."
+        "config.yaml:1:1: warning: any user may write this file, and hotseat runs its commands as root."
         " Run chmod o-w config.yaml"
     ]
     assert read([file], environ={}).complaints == ()

@@ -81,10 +81,13 @@ def test_commands_of_ones_own(desk: Desk) -> None:
     ("model", "complaint"),
     [
         (f"{ANY}, sleep: vlm", 'error: models.m.sleep: must be vllm or llama-server, not "vlm"'),
-        (f"{ANY}, sleep: {{}}", "error: models.m.sleep.resume: is missing: nothing would wake it. Say how it is woken"),
+        (
+            f"{ANY}, sleep: {{}}",
+            "error: models.m.sleep.resume: is missing: nothing would wake the server. Define how to wake it",
+        ),
         (
             f"{VLLM}, sleep: {{server: vllm, levels: {{3: {{}}}}}}",
-            'error: models.m.sleep.levels["3"].resume: is missing: nothing would wake it. Known levels: 1, 2',
+            'error: models.m.sleep.levels["3"].resume: is missing: nothing would wake the server. Known levels: 1, 2',
         ),
         (
             f"{ANY}, sleep: {{resume: go, levels: {{a: {{resume: go}}}}}}",
@@ -108,9 +111,17 @@ def test_mistakes(desk: Desk, model: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("model", "top", "complaint"),
     [
-        (f"{ANY}, sleep: vllm", "", "its server never sleeps without --enable-sleep-mode. Add it to cmd or env"),
-        (f"{ANY}, sleep: vllm", "", "its server never sleeps without VLLM_SERVER_DEV_MODE. Add it to cmd or env"),
-        (f"{ANY}, sleep: llama-server", "", "its server never sleeps without --sleep-idle-seconds"),
+        (
+            f"{ANY}, sleep: vllm",
+            "",
+            "the server does not support sleeping without --enable-sleep-mode. Add it to cmd or env",
+        ),
+        (
+            f"{ANY}, sleep: vllm",
+            "",
+            "the server does not support sleeping without VLLM_SERVER_DEV_MODE. Add it to cmd or env",
+        ),
+        (f"{ANY}, sleep: llama-server", "", "the server does not support sleeping without --sleep-idle-seconds"),
         (f"{ANY}, sleep: {{resume: go, memory: 1GiB}}", "", "models.m.sleep.memory: has no effect without devices"),
     ],
 )

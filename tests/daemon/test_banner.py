@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("keys", "is_open", "said"),
     [
-        ((), False, "without keys, from this machine only"),
+        ((), False, "this machine only, no API keys"),
         ((), True, "WARNING: everybody on the network may use and stop your models"),
         (("a",), False, "with 1 key"),
         (("a", "b"), True, "with 2 keys, from other machines too"),
@@ -67,7 +67,7 @@ def test_a_terminal_gets_the_greeting(tmp_path: Path) -> None:
             os.close(terminal)
 
     first, *rest = said.decode().splitlines()
-    assert first.endswith("is ready; Ctrl-C stops it")
+    assert first.endswith("is ready (Ctrl-C to stop)")
     assert rest[:3] == [
         f"  address      http://127.0.0.1:{port}",
         f"  for clients  http://127.0.0.1:{port}/v1",

@@ -463,11 +463,11 @@ async def test_a_swap_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> No
             await bench.dispatcher.load(LLAMA)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "starting upstream model=qwen because='1 request waits for it'",
+        "starting upstream model=qwen because='loaded explicitly (operator or preload)'",
         "upstream ready model=qwen took_s=0.00 pid=7001",
-        "stopping upstream model=qwen because='llama needs its room'",
-        "upstream gone model=qwen how='exited as asked'",
-        "starting upstream model=llama because='1 request waits for it'",
+        "stopping upstream model=qwen because='unloaded to free memory for llama'",
+        "upstream exited model=qwen how='exited as asked'",
+        "starting upstream model=llama because='loaded explicitly (operator or preload)'",
         "upstream failed to start model=llama took_s=0.00 error='llama exited with code 1'",
     ]
 
@@ -520,7 +520,9 @@ async def test_shutting_down_with_somebody_who_never_leaves(caplog: pytest.LogCa
         bench.ask(QWEN, Guest())
         await bench.dispatcher.shut_down(within=30)
 
-        assert [record.getMessage() for record in caplog.records] == ["upstreams did not end and are left to the guard"]
+        assert [record.getMessage() for record in caplog.records] == [
+            "upstreams did not exit and are left to the guard"
+        ]
         assert bench.dispatcher.view().now == 30 + 10 + STUCK_S
 
 
@@ -648,7 +650,7 @@ async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFix
         await bench.dispatcher.load(LLAMA)
 
         assert bench.phase(QWEN) is Phase.COLD
-        assert "upstream does not sleep and is stopped model=qwen error='POST /sleep was answered" in caplog.text
+        assert "upstream failed to sleep and is stopped model=qwen error='POST /sleep was answered" in caplog.text
 
 
 @in_virtual_time
@@ -666,4 +668,4 @@ async def test_a_model_that_cannot_be_woken_is_started_anew(caplog: pytest.LogCa
 
         assert guest.told == ["granted"]
         assert bench.dispatcher.view().model(QWEN).launch != launch
-        assert "upstream does not wake and is started anew model=qwen error='POST /wake_up was" in caplog.text
+        assert "upstream failed to wake and is restarted model=qwen error='POST /wake_up was" in caplog.text

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 GRANT = Grant(TicketId(1), ModelName("qwen"), upstream_of("qwen"), "ready")
-REFUSE = Refuse(TicketId(1), Busy("later"), "the line is full")
+REFUSE = Refuse(TicketId(1), Busy("later"), "the queue is full")
 WAKE = WakeAt(30.0)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def swap(age_s: float) -> ReportSwap:
     went = Evicted(ModelName("old"), "unused for 3.0 s", age_s, 10, 7)
-    return ReportSwap(ModelName("new"), ClientId("ann"), 15, 9, 8, (went,), "1 request waits for it")
+    return ReportSwap(ModelName("new"), ClientId("ann"), 15, 9, 8, (went,), "started for 1 request")
 
 
 def test_one_line_per_swap(caplog: pytest.LogCaptureFixture) -> None:

@@ -222,7 +222,7 @@ async def test_a_model_that_is_nowhere_is_loaded_where_it_shall_be() -> None:
     async with company("a", "b") as fleet:
         said = await fleet["a"].desk.move("qwen", "b")
 
-        assert said == "qwen is ready on b; no other host has one too many"
+        assert said == "qwen is ready on b; no surplus copy on another host"
         assert fleet["b"].running() == ["qwen"]
 
 

@@ -119,7 +119,7 @@ async def test_a_foreign_bucket_is_told_of(tmp_path: Path, caplog: pytest.LogCap
         async with connected(fleet_at(server)):
             pass
 
-    assert "a bucket is not as we make it stream=KV_hotseat-hosts" in caplog.text
+    assert "a bucket has an unexpected configuration stream=KV_hotseat-hosts" in caplog.text
 
 
 async def test_three_servers_keep_three_copies_and_one_may_die(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ async def test_the_same_trouble_is_told_once(caplog: pytest.LogCaptureFixture) -
     await link._found()
     await link._tell(OSError("refused"))
 
-    assert caplog.messages == ["NATS trouble error='refused'"] * 2
+    assert caplog.messages == ["NATS error error='refused'"] * 2
 
 
 async def test_a_server_without_jetstream_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

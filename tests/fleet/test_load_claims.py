@@ -21,11 +21,11 @@ A, B, C = map(HostName, "abc")
 
 
 def decision(host: HostName, replica: int = 0) -> Load:
-    return Load(QWEN, host, replica, f"{host} has free room for it")
+    return Load(QWEN, host, replica, f"{host} has enough free memory")
 
 
 def claim_for(host: HostName, by: HostName) -> Claim:
-    return Claim(QWEN, host, by, f"{host} has free room for it")
+    return Claim(QWEN, host, by, f"{host} has enough free memory")
 
 
 def held(agreed: Agreed) -> Held:

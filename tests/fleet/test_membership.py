@@ -322,9 +322,9 @@ async def test_being_apart_is_one_line(caplog: pytest.LogCaptureFixture) -> None
         await asyncio.sleep(2)
 
     assert caplog.messages == [
-        "in the fleet name=gpu1",
-        "apart from the fleet error='cut off from the board'",
-        "in the fleet name=gpu1",
+        "connected to the fleet name=gpu1",
+        "disconnected from the fleet error='cut off from the board'",
+        "connected to the fleet name=gpu1",
     ]
 
 

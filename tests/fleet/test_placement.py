@@ -149,14 +149,14 @@ def test_a_claim_for_a_host_that_is_gone_holds_nobody_up() -> None:
     """The next number is claimed, for the first one is taken until its lease ends."""
     heard = Heard().hosts(host("here")).claim("qwen", "a")
 
-    assert placed(heard) == Load(QWEN, HostName("here"), 1, "here has free room for it")
+    assert placed(heard) == Load(QWEN, HostName("here"), 1, "here has enough free memory")
 
 
 def test_a_claim_that_nobody_acted_on_lapses() -> None:
     """It counts for ten seconds, even if the store cannot report its end."""
     heard = Heard().hosts(host("here"), host("a")).claim("qwen", "a").after(10)
 
-    assert placed(heard) == Load(QWEN, HostName("here"), 0, "here has free room for it")
+    assert placed(heard) == Load(QWEN, HostName("here"), 0, "here has enough free memory")
 
 
 def test_hosts_whose_clocks_differ_decide_the_same() -> None:
@@ -242,7 +242,7 @@ def test_a_claim_is_not_counted_twice_once_its_model_is_seen() -> None:
     """The record shows how much is left."""
     heard = Heard().hosts(host("here", there("llama", "loading"), gib=16)).claim("llama", "here")
 
-    assert placed(heard).because == "here has free room for it"
+    assert placed(heard).because == "here has enough free memory"
 
 
 def test_a_model_of_unknown_size_needs_a_whole_device() -> None:
@@ -263,7 +263,7 @@ def test_a_model_that_sleeps_leaves_the_turn_to_others() -> None:
     """Where memory is not counted, a sleeping model blocks nobody."""
     heard = Heard().hosts(host("here", there("llama", "asleep"), gib=None))
 
-    assert placed(heard).because == "here has free room for it"
+    assert placed(heard).because == "here has enough free memory"
 
 
 # Room that must be made
@@ -281,7 +281,7 @@ def test_room_is_made_where_it_costs_least() -> None:
         QWEN,
         HostName("a"),
         0,
-        "no host has free room, and it costs least on a, where llama (unused for 100 s) may make way",
+        "no host has enough free memory, and the cost is lowest on a, where llama (unused for 100 s) can be unloaded",
     )
 
 
@@ -370,7 +370,7 @@ def test_where_others_come_first_it_waits_for_them() -> None:
     assert where(heard) == (Load, "a")
     heard.hosts(host("a"))
 
-    assert "others that were there first" in placed(heard).because
+    assert "others that were loaded earlier" in placed(heard).because
 
 
 def test_of_many_hosts_the_cheapest_is_found() -> None:
@@ -417,7 +417,7 @@ def test_pinned_models_stay() -> None:
     heard = Heard().hosts(host("here", pinned), host("a", pinned, gib=None))
 
     assert placed(heard) == Nowhere(
-        "qwen cannot be placed: a, here are full of what may not leave. To have it, unpin a model."
+        "qwen cannot be placed: a, here are full of models that cannot be unloaded. To have it, unpin a model."
     )
 
 
@@ -434,14 +434,14 @@ def test_labels_are_constraints() -> None:
     """A host without the label neither loads nor serves."""
     heard = Heard(catalog=menu(qwen=offer(labels={"gpu": "a100", "site": "eu"})))
     heard.hosts(host("here", there("qwen"), labels={"gpu": "a100"}))
-    assert "here is labelled otherwise (it needs gpu=a100, site=eu)" in placed(heard).because
+    assert "here is missing the required labels (it needs gpu=a100, site=eu)" in placed(heard).because
     heard.hosts(host("a", labels={"gpu": "a100", "site": "eu", "rack": "7"}))
 
     assert where(heard) == (Load, "a")
 
 
 def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
-    """Nothing new is placed there."""
+    """No new models are placed on this host."""
     heard = Heard().hosts(host("a", there("qwen"))).wish("a", cordoned=True)
 
     assert where(heard) == (Serve, "a")
@@ -503,7 +503,7 @@ def test_many_hosts_are_not_all_named() -> None:
 
     assert placed(heard, GEMMA) == Nowhere(
         "gemma cannot be placed: z is shutting down; h0, h1, h2 and 6 more are cordoned."
-        " To have it, start another host or take the cordon back."
+        " To have it, start another host or uncordon it."
     )
 
 
@@ -512,4 +512,4 @@ def test_memory_of_other_devices_does_not_matter() -> None:
     catalog = menu(qwen=offer(20), llama=Offer(memory={"gpu1": 20 * GIB}))  # type: ignore[dict-item]
     heard = Heard(catalog=catalog).hosts(host("here")).claim("llama", "here")
 
-    assert placed(heard).because == "here has free room for it"
+    assert placed(heard).because == "here has enough free memory"

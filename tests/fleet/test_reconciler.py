@@ -109,7 +109,7 @@ async def test_an_errand_that_fails_is_told(errands: Errands, loader: Loader, ca
     """The fleet continues, and the next claim is acted on again."""
     loader.problem = LoadFailed("it exited with code 1")
     errands.heard(Bucket.CLAIMS, claimed(5))
-    await come_true(lambda: "an errand for the fleet failed model=alpha" in caplog.text)
+    await come_true(lambda: "an order of the fleet failed model=alpha" in caplog.text)
     errands.heard(Bucket.CLAIMS, claimed(6))
 
     await come_true(lambda: loader.loaded == ["alpha", "alpha"])

@@ -36,7 +36,7 @@ def test_waiting_longer_than_a_load_takes_is_a_reason_for_one_more() -> None:
         QWEN,
         B,
         1,
-        "its requests wait for 11 s on all 1 hosts that have it, loading takes 10 s; b has free room for it",
+        "its requests wait 11 s on all 1 hosts that have it, loading takes 10 s; b has enough free memory",
     )
 
 
@@ -223,7 +223,7 @@ def test_a_replica_that_was_just_sent_a_request_is_not_unused() -> None:
     """Its record does not know yet."""
     heard = Heard("a", catalog=menu(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(10)))
     assert to_spare(heard.roster, heard.now) == [
-        Spare(QWEN, "unused for 500 s here, and ready on 2 hosts where 1 would do")
+        Spare(QWEN, "unused for 500 s here, and ready on 2 hosts although 1 would be enough")
     ]
     heard.roster.sent(A, QWEN)
 

@@ -88,7 +88,7 @@ def test_why_names_the_cause_of_a_swap(house: Hotseat) -> None:
 
     assert printed.returncode == 0
     assert "alpha is cold" in printed.stdout
-    assert "beta needs its room" in printed.stdout
+    assert "unloaded to free memory for beta" in printed.stdout
 
 
 def test_check_finds_a_misspelt_key(house: Hotseat) -> None:

@@ -61,5 +61,5 @@ def test_a_model_is_moved_asked_about_and_drained_away(hosts: Hosts) -> None:
     assert drained.returncode == 0, drained.stderr
     assert (back.returncode, back.stderr) == (
         1,
-        "hotseat: qwen cannot move to gpu1, which is drained. First take the drain back.\n",
+        "hotseat: qwen cannot move to gpu1, which is drained. First undrain it.\n",
     )

@@ -79,7 +79,7 @@ def test_a_host_with_another_secret_is_told_of_and_sent_nothing(hosts: Hosts) ->
     start(hosts, "a", OLD)
     start(hosts, "b", NEW)
     eventually(lambda: all("in the fleet" in hosts[name].log() for name in "ab"), within=TOGETHER_S)
-    warning = "WARNING ignored a record that no host signed key=hosts/"
+    warning = "WARNING ignored a record without a valid signature key=hosts/"
     eventually(lambda: f"{warning}b" in hosts["a"].log() and f"{warning}a" in hosts["b"].log(), within=TOGETHER_S)
 
     assert names_at(hosts["a"]) == {"near", "both"}

@@ -37,7 +37,7 @@ def test_descriptors_that_run_out_are_told_and_survived(serve: Callable[..., Hot
         connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=1)  # it may be refused or not heard
         with closing(connection), suppress(OSError, http.client.HTTPException):
             send(connection, "POST", "/v1/chat/completions", chat_body("a", 4), {})
-    eventually(lambda: "file descriptors are free again" in house.log())
+    eventually(lambda: "file descriptors are available again" in house.log())
 
     assert house.chat("a").status == 200
     assert "Traceback" not in house.log()

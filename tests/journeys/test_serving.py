@@ -110,7 +110,7 @@ def test_a_limit_that_cannot_be_raised_does_not_keep_it_from_starting(
     monkeypatch.setattr(resource, "setrlimit", refused)
     raise_file_limit()
 
-    assert "the limit of open files cannot be raised" in caplog.text
+    assert "the open file limit cannot be raised" in caplog.text
 
 
 def bound_hosts(listen: tuple[str, int], *addresses: str) -> list[str]:
@@ -199,7 +199,7 @@ def test_a_reload_says_what_needs_a_restart(tmp_path: Path) -> None:
 
     assert reloaded.json()["added"] == ["q"]
     assert "fleet" not in in_force
-    assert "WARNING fleet takes effect at the next start only" in house.log().splitlines()
+    assert "WARNING a change of fleet takes effect after a restart" in house.log().splitlines()
 
 
 @pytest.mark.parametrize("fleet", ["", "fleet: {nats: 'nats://127.0.0.1:9'}\n"])

@@ -131,7 +131,7 @@ async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> N
     await dispatcher.shut_down(within=0)
 
     assert 5 <= took < 6
-    assert "memory was not given back model=llama device=gpu0 needed='19 GiB' free='2 GiB'" in caplog.text
+    assert "memory was not released model=llama device=gpu0 needed='19 GiB' free='2 GiB'" in caplog.text
 
 
 class Hungry(Puppets):

@@ -48,8 +48,8 @@ def test_what_is_no_model_is_left_out_with_a_reason(tmp_path: Path) -> None:
     assert [left.why.removeprefix(f"{left.path} ").partition(":")[0] for left in shelf.left_out] == [
         "is an adapter, no model",
         "is cut off",
-        "does not begin like a GGUF file; is it a whole GGUF file?",
-        "does not begin like a model of whisper.cpp",
+        "does not begin like a GGUF file; is it a complete GGUF file?",
+        "is not a whisper.cpp model",
     ]
 
 
@@ -141,7 +141,7 @@ def test_reading_ends_when_time_is_up(tmp_path: Path) -> None:
     shelf = look([tmp_path], bounds=Bounds(clock=lambda: next(times)))
 
     assert [named.name for named in shelf.models] == ["a"]
-    assert shelf.unseen == [f"Time was up before {tmp_path}/b.gguf was read; name fewer folders."]
+    assert shelf.unseen == [f"The search timed out before {tmp_path}/b.gguf was read; name fewer folders."]
 
 
 def test_the_usual_places_follow_the_variables_of_their_programs(tmp_path: Path) -> None:

@@ -71,7 +71,9 @@ def test_a_look_ends_when_its_bounds_are_reached(tmp_path: Path) -> None:
     shallow = look_into([tmp_path], Bounds(deepest=1))
 
     assert crowded.ggufs == slow.ggufs == shallow.ggufs == [tmp_path / "a.gguf"]
-    assert crowded.unseen == [f"The look into {tmp_path} ended early, at {tmp_path}/deep: it holds too much."]
+    assert crowded.unseen == [
+        f"The search of {tmp_path} stopped early, at {tmp_path}/deep: it contains too many files."
+    ]
     assert len(slow.unseen) == 1
     assert shallow.unseen == []
 

@@ -239,4 +239,4 @@ async def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixtur
         watched.refuses.add(LAUNCH)
         await soon(lambda: [report.launch for report in watched.reports] == [other.launch])
 
-    assert "servers could not be checked for signs of life" in caplog.text
+    assert "servers could not be health-checked" in caplog.text

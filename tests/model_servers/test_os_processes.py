@@ -123,7 +123,7 @@ def test_the_dead_are_seen_before_their_pid_is_given_back(has_waitid: bool, monk
         (1 << 8, "exited with code 1"),
         (int(signal.SIGKILL), "was ended by SIGKILL"),
         (int(signal.SIGSEGV) | 0x80, "was ended by SIGSEGV"),
-        (50, "was ended by signal 50"),
+        (50, "was terminated by signal 50"),
     ],
 )
 def test_the_end_of_a_process_is_told_in_words(status: int, words: str) -> None:

@@ -71,7 +71,7 @@ def test_when_no_port_is_left_it_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setattr(ports_module, "LAST", port)
-        with pytest.raises(OSError, match=f"no free port from {port} on"):
+        with pytest.raises(OSError, match=f"no free port at or above {port}"):
             Ports().lend(port)
 
 

@@ -74,11 +74,11 @@ async def test_without_a_question_an_open_port_is_enough(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("role", "reason"),
     [
-        ("never_listens", "nothing listened there"),
-        ("never_ready", "the last answer was 503"),
-        ("sends_elsewhere", "the last answer was 302"),
-        ("answers_204", "the last answer was 204"),
-        ("talks_nonsense", "it did not answer properly (the answer was not HTTP)"),
+        ("never_listens", "nothing is listening there"),
+        ("never_ready", "the last response was 503"),
+        ("sends_elsewhere", "the last response was 302"),
+        ("answers_204", "the last response was 204"),
+        ("talks_nonsense", "it sent an invalid response (the response was not HTTP)"),
     ],
 )
 async def test_only_200_is_ready(stage: Stage, role: str, reason: str) -> None:
@@ -97,7 +97,7 @@ async def test_a_server_that_never_answers_fails_at_its_time(
     monkeypatch.setattr(readiness, "PROBE_TIMEOUT_S", probe_s)
     error = await stage.failed(model("hangs_health", health_check_timeout_s=1.0))
 
-    assert "it took the connection, but did not answer the health check" in error
+    assert "it accepted the connection, but did not answer the health check" in error
 
 
 async def test_one_question_without_an_answer_is_asked_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

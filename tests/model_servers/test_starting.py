@@ -94,7 +94,7 @@ async def test_a_server_that_dies_while_loading_leaves_its_last_words(stage: Sta
 
     assert isinstance(failed, UpstreamFailed)
     assert failed.error.message == "qwen is not ready: it exited with code 7 while loading. See `hotseat logs qwen`."
-    assert '. See `hotseat logs qwen`. It last wrote: "error: failed to load' in failed.error.for_operators().message
+    assert '. See `hotseat logs qwen`. Last output: "error: failed to load' in failed.error.for_operators().message
     assert "; its last output was:\nerror: failed" in failed.error.in_full
     assert loop.time() - began < 5
 
@@ -115,7 +115,7 @@ async def test_a_server_that_dies_by_a_signal_says_which(stage: Stage) -> None:
 async def test_a_server_that_dies_by_a_nameless_signal_says_its_number(stage: Stage) -> None:
     error = await stage.failed(model("dies_by_signal", "40"))
 
-    assert "it was ended by signal 40 while loading" in error
+    assert "it was terminated by signal 40 while loading" in error
 
 
 async def test_last_words_are_those_of_this_launch(stage: Stage) -> None:
@@ -133,7 +133,10 @@ async def test_a_server_that_is_never_ready_fails_at_its_time(stage: Stage) -> N
     error = await stage.failed(model("never_ready", health_check_timeout_s=1.0))
 
     assert error.startswith("qwen is not ready: health check timed out after 1 seconds (http://127.0.0.1:")
-    assert "/health: the last answer was 503). Raise healthCheckTimeout if it needs longer. See `hotseat logs" in error
+    assert (
+        "/health: the last response was 503). Raise healthCheckTimeout if it needs more time. See `hotseat logs"
+        in error
+    )
 
 
 async def test_after_a_failure_no_process_is_left(stage: Stage) -> None:

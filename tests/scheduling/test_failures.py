@@ -60,8 +60,8 @@ def test_from_the_second_failure_on_a_model_rests(yard: Playbook) -> None:
     yard.after(0.25) >> arrives(1, "qwen") << refuses(1, LoadFailed)
     assert yard.error.retry_after == 1.75
     assert yard.error.message == (
-        "qwen is not ready: it failed 2 times in a row and is not started again for 2 s;"
-        " `hotseat load qwen` tries at once. Last failure: qwen exited with code 1"
+        "qwen is not ready: it failed 2 times in a row and is backing off, next try in 2 s"
+        " (`hotseat load qwen` tries now). Last failure: qwen exited with code 1"
     )
 
 

@@ -55,8 +55,8 @@ def test_the_line_is_shown_as_it_will_be_served(stage: Stage) -> None:
     shown = {int(ticket.ticket): ticket for ticket in yard.scheduler.view(yard.now).line}
 
     assert shown[101].why == "waiting for a free slot on qwen (1 of 1 busy)"
-    assert shown[1000].why == f"waiting for a free slot on qwen (1 of 1 busy), {PLACES} ahead"
-    assert shown[699].why.endswith("599 ahead")
+    assert shown[1000].why == f"waiting for a free slot on qwen (1 of 1 busy); {PLACES} requests ahead"
+    assert shown[699].why.endswith("599 requests ahead")
     assert shown[101].expected_in_s == 4
     assert shown[1000].expected_in_s == 4 * (PLACES + 1)
 

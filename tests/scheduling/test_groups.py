@@ -94,7 +94,7 @@ def test_a_pinned_member_of_the_same_group(stage: Stage) -> None:
     yard.with_ready("qwen")
 
     yard >> arrives(1, "llama") << refuses(1, NeverFits)
-    assert "llama never fits: it may not run beside qwen, which is pinned" in yard.error.message
+    assert "llama never fits: it may not run together with qwen, which is pinned" in yard.error.message
     assert yard.phase("qwen") is Phase.READY
 
 

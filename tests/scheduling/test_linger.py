@@ -75,7 +75,7 @@ def test_a_closed_loop_keeps_its_model_between_two_requests(yard: Playbook) -> N
         yard.at(start + 0.5) >> arrives(ticket + 1, "qwen") << grants(ticket + 1)
     yard >> arrives(9, "llama") << wakes_at(22.5 + 40)
     yard.at(23) >> leaves(4) << wakes_at(pytest.approx(23.6))  # type: ignore[arg-type]
-    assert yard.why("llama") == "qwen is unused, but usually wanted again soon; deciding in 0.6 s"
+    assert yard.why("llama") == "qwen is idle, but its next request is expected soon: protected for 0.6 s more"
 
     yard.at(23.5) >> arrives(5, "qwen") << grants(5)
 

@@ -75,4 +75,4 @@ def test_what_needs_the_place_of_pinned_models_is_refused(stage: Stage) -> None:
     yard.with_ready("coder").with_ready("embed")
 
     yard >> arrives(1, "rerank") << refuses(1, NeverFits)
-    assert "may not run beside" in yard.error.message
+    assert "may not run together with" in yard.error.message

@@ -57,7 +57,7 @@ def test_what_cannot_be_kept_is_said(stage: Stage) -> None:
     yard.scheduler.habits.adopt({"llama": {"load_s": 10.0}})
 
     assert yard.scheduler.complaints() == [
-        "maxWait 15s cannot be kept while 2 of these models are in use (loading them alone takes 20s): qwen, llama"
+        "maxWait 15s cannot be met while these 2 models are in use (loading all of them takes 20s): qwen, llama"
     ]
 
 

@@ -59,7 +59,7 @@ def test_a_model_that_can_never_fit(stage: Stage) -> None:
 
     yard >> arrives(1, "huge") << refuses(1, NeverFits)
     assert yard.error.message == (
-        "huge never fits: it needs 41 GiB, the budget of gpu0 is 24 GiB."
+        "huge never fits: it needs 41 GiB, but the budget of gpu0 is 24 GiB."
         " Raise the budget, unpin a model or choose a smaller quantisation."
     )
     assert yard.phase("qwen") is Phase.READY
@@ -71,7 +71,10 @@ def test_a_model_that_does_not_fit_beside_a_pinned_one(stage: Stage) -> None:
     yard.with_ready("embed").with_ready("qwen")
 
     yard >> arrives(1, "big") << refuses(1, NeverFits)
-    assert "needs 20 GiB, the budget of gpu0 is 24 GiB, of which 6 GiB are taken for good" in yard.error.message
+    assert (
+        "needs 20 GiB, but the budget of gpu0 is 24 GiB, of which 6 GiB is reserved by pinned models"
+        in yard.error.message
+    )
     assert yard.phase("qwen") is Phase.READY
 
 
@@ -89,7 +92,7 @@ def test_a_device_without_a_budget(stage: Stage) -> None:
     yard = stage(with_budget(model("qwen", gib=8, on=3)))
 
     yard >> arrives(1, "qwen") << refuses(1, NeverFits)
-    assert "needs 8 GiB, the budget of gpu3 is 0 GiB" in yard.error.message
+    assert "needs 8 GiB, but the budget of gpu3 is 0 GiB" in yard.error.message
 
 
 def test_the_longest_unused_leaves_first(stage: Stage) -> None:
@@ -167,7 +170,7 @@ def test_the_figures_are_those_of_the_device_that_is_short(stage: Stage) -> None
     yard = stage(with_budget(wide(10), gib={0: 12, 1: 8}))
 
     yard >> arrives(1, "wide") << refuses(1, NeverFits)
-    assert "needs 10 GiB, the budget of gpu1 is 8 GiB" in yard.error.message
+    assert "needs 10 GiB, but the budget of gpu1 is 8 GiB" in yard.error.message
 
 
 def test_no_eviction_before_the_loader_is_free(stage: Stage) -> None:
@@ -176,7 +179,7 @@ def test_no_eviction_before_the_loader_is_free(stage: Stage) -> None:
     yard.with_ready("a")
     yard >> arrives(1, "b") << starts("b")
     yard >> arrives(2, "c") << nothing
-    assert yard.why("c") == "the loader is busy with b (10 s left)"
+    assert yard.why("c") == "waiting for b to finish loading (10 s left)"
 
     yard >> ready("b") << grants(1) << stops("a")
 

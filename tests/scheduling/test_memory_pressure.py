@@ -124,7 +124,7 @@ def test_the_next_load_counts_what_was_measured(stage: Stage) -> None:
     yard >> exited("qwen") << nothing
 
     yard >> arrives(2, "qwen") << refuses(2, NeverFits)
-    assert "needs 30 GiB (measured), the budget of gpu0 is 24 GiB" in yard.error.message
+    assert "needs 30 GiB (measured), but the budget of gpu0 is 24 GiB" in yard.error.message
 
 
 def test_a_declared_figure_stands_against_what_was_measured(stage: Stage) -> None:
@@ -168,7 +168,7 @@ def test_an_idle_model_leaves_when_others_come(stage: Stage) -> None:
     yard.at(41) >> leaves(3) << nothing
 
     yard >> left_by_others(20) << stops("b", cause=Cause.CROWDED)
-    assert yard.because == "models take 4 GiB more of gpu0 than the 20 GiB there are"
+    assert yard.because == "models use 4 GiB more of gpu0 than the 20 GiB available"
     assert yard.phase("a") is Phase.READY
 
 
@@ -201,8 +201,8 @@ def test_room_that_others_use_is_refused_with_the_figures(stage: Stage) -> None:
 
     yard >> arrives(1, "big") << refuses(1, NoRoom)
     assert yard.error.message == (
-        "big does not fit at present: it needs 20 GiB, the budget of gpu0 is 24 GiB,"
-        " and others than models leave 10 GiB of it. Ask again when they are done."
+        "big does not fit right now: it needs 20 GiB, but the budget of gpu0 is 24 GiB,"
+        " and other programs leave only 10 GiB of it. Try again when they have finished."
     )
     assert yard.error.retry_after == 30
     assert yard.phase("small") is Phase.READY
@@ -236,7 +236,7 @@ def test_everybody_makes_way(yard: Playbook) -> None:
     yard.with_ready("qwen", 1)
     yard >> GAME << nothing
     yard >> arrives(2, "qwen") << refuses(2, MakingWay)
-    assert yard.error.message == "no model can be loaded at present: game.exe runs (pid 4242). Ask again later."
+    assert yard.error.message == "no model can be loaded right now: game.exe runs (pid 4242). Try again later."
 
     yard >> leaves(1) << stops("qwen", cause=Cause.YIELD)
     assert yard.scheduler.view(yard.now).making_way == "game.exe runs (pid 4242)"
@@ -290,7 +290,7 @@ def test_models_that_do_not_make_way_are_told(yard: Playbook) -> None:
     yard.with_ready("qwen")
     yard.scheduler._state.way = GAME
 
-    with pytest.raises(BrokenPromise, match=r"\['qwen'\] stay, but way is made"):
+    with pytest.raises(BrokenPromise, match=r"\['qwen'\] are still running although a yield is active"):
         check(yard.scheduler._state)
 
 
@@ -301,7 +301,7 @@ def test_a_crowd_that_nobody_looks_at_is_told(stage: Stage) -> None:
     state = yard.scheduler._state
     state.catalog = replace(state.catalog, available={gpu(0): GIB})
 
-    with pytest.raises(BrokenPromise, match="too much, and nobody looks"):
+    with pytest.raises(BrokenPromise, match=r"models exceed the limits by .*, and no check is pending"):
         check(state)
 
 

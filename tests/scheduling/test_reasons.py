@@ -63,7 +63,9 @@ def test_a_drain(yard: Playbook) -> None:
     yard >> arrives(4, "qwen") << nothing
 
     assert first(yard, "llama").why == "draining qwen (1 request running for 80 s), then loading llama (about 10 s)"
-    assert first(yard, "qwen").why.startswith("draining qwen (1 request running for 80 s) (llama needs its room), then")
+    assert first(yard, "qwen").why.startswith(
+        "draining qwen (1 request running for 80 s) (unloaded to free memory for llama), then"
+    )
 
 
 def test_a_stop(yard: Playbook) -> None:
@@ -82,7 +84,7 @@ def test_older_requests_of_the_resident(stage: Stage) -> None:
     yard >> arrives(2, "qwen") << nothing
     yard.at(11) >> arrives(3, "llama") << wakes_at(51)
     yard.at(51) >> clock << wakes_at(91)
-    assert first(yard, "llama").why == "qwen first finishes 1 older requests, for 40.0 s at most"
+    assert first(yard, "llama").why == "qwen first serves 1 older request, for at most 40.0 s"
 
     yard.at(91) >> clock << nothing
     assert first(yard, "llama").why.startswith("draining qwen")
@@ -95,7 +97,7 @@ def test_a_load_that_is_nearly_done(yard: Playbook) -> None:
     yard >> exited("qwen") << starts("llama")
     yard.at(19.5) >> leaves(1) << nothing
     yard >> arrives(2, "gemma") << nothing
-    assert first(yard, "gemma").why == "the loader is busy with llama (0 s left)"
+    assert first(yard, "gemma").why == "waiting for llama to finish loading (0 s left)"
 
     yard.at(20) >> ready("llama") << stops("llama")
 
@@ -120,7 +122,7 @@ def test_a_long_rotation(stage: Stage) -> None:
         yard.at(10 + number) >> arrives(100 + number, name) << nothing
     last = yard.why(names[-1])
 
-    assert last == f"number {len(names) - 1} in the rotation: {names[-2]} first (its requests wait for 1 s)"
+    assert last == f"{len(names) - 1}th in queue, behind {names[-2]} (waiting for 1 s)"
     assert first(yard, names[-1]).not_later_than is None
 
 
@@ -185,4 +187,4 @@ def test_pinned_neighbours_are_no_reason(stage: Stage) -> None:
     yard.with_ready("pin").with_ready("a", 1)
     yard >> arrives(2, "b") << wakes_at(60)
 
-    assert yard.why("b").startswith("a keeps its turn for 40.0 s more at most")
+    assert yard.why("b").startswith("a is protected for at most 40.0 s more")

@@ -55,7 +55,7 @@ def test_a_changed_model_in_use(yard: Playbook) -> None:
     """A changed model finishes its requests under the old recipe and starts under the new one."""
     yard.with_ready("qwen", 1)
     yard >> changed(NEW_QWEN) << nothing
-    assert yard.why("qwen") == "1 request finishes first, then it stops: its configuration changed"
+    assert yard.why("qwen") == "draining 1 request, then stopping: its configuration changed"
     yard >> arrives(2, "qwen") << nothing
     yard >> leaves(1) << stops("qwen")
 

@@ -36,7 +36,7 @@ def test_a_start_says_who_waits(yard: Playbook) -> None:
     """The reason of a start is the requests it is for."""
     yard >> arrives(1, "qwen") << starts("qwen")
 
-    assert yard.because == "1 request waits for it"
+    assert yard.because == "started for 1 request"
 
 
 def test_a_request_for_a_ready_model(yard: Playbook) -> None:
@@ -89,7 +89,7 @@ def test_a_full_line_refuses_with_a_time_to_come_back(stage: Stage) -> None:
 
     yard >> arrives(2, "qwen") << refuses(2, Busy)
     assert yard.error.retry_after == 20
-    assert "1 requests wait already (scheduler.maxQueue)" in yard.error.message
+    assert "1 request is already waiting (scheduler.maxQueue)" in yard.error.message
 
 
 def test_a_full_line_of_one_model_is_nothing_to_those_who_want_another(stage: Stage) -> None:
@@ -99,7 +99,7 @@ def test_a_full_line_of_one_model_is_nothing_to_those_who_want_another(stage: St
 
     yard >> arrives(2, "qwen") << refuses(2, Busy)
     assert yard.error.message == (
-        "qwen cannot be asked now: 1 requests wait for it already (its maxQueue). Ask again later."
+        "the queue for qwen is full: 1 request is already waiting for this model (maxQueue). Try again later."
     )
     assert yard.error.retry_after == 20
     yard >> arrives(3, "llama") << nothing
@@ -114,7 +114,7 @@ def test_one_client_cannot_fill_the_line(stage: Stage) -> None:
         yard >> arrives(ticket, "qwen", "flood") << nothing
 
     yard >> arrives(14, "qwen", "flood") << refuses(14, Busy)
-    assert "12 requests of this client wait already (scheduler.maxQueue)" in yard.error.message
+    assert "12 requests from this client are already waiting (scheduler.maxQueue)" in yard.error.message
     yard >> arrives(15, "qwen", "flood", reads=True) << grants(15)
     yard >> arrives(16, "qwen", "person") << nothing
     yard >> leaves(2) << nothing
@@ -130,7 +130,7 @@ def test_one_client_cannot_fill_the_line_of_a_model(stage: Stage) -> None:
         yard >> arrives(ticket, "qwen", "flood") << nothing
 
     yard >> arrives(7, "qwen", "flood") << refuses(7, Busy)
-    assert "6 requests of this client wait for it already (its maxQueue)" in yard.error.message
+    assert "6 requests from this client are already waiting for this model (maxQueue)" in yard.error.message
     yard >> arrives(8, "qwen", "person") << nothing
 
 

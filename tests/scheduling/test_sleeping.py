@@ -78,9 +78,9 @@ def test_a_model_that_can_sleep_is_not_stopped(house: Playbook) -> None:
     """Its memory goes to another model when it sleeps, not when it was told to."""
     house >> arrives(1, "llama") << puts_to_sleep("qwen")
 
-    assert house.because == "llama needs its room"
+    assert house.because == "unloaded to free memory for llama"
     assert house.phase("qwen") is Phase.UNLOADING
-    assert house.why("qwen") == "falling asleep for 0.0 s: llama needs its room"
+    assert house.why("qwen") == "falling asleep for 0.0 s: unloaded to free memory for llama"
     house >> asleep("qwen") << starts("llama")
     assert house.phase("qwen") is Phase.ASLEEP
     assert house.view("qwen").level == "1"
@@ -93,7 +93,7 @@ def test_a_model_in_use_is_drained_before_it_sleeps(stage: Stage) -> None:
     yard >> arrives(2, "llama") << nothing
 
     assert yard.phase("qwen") is Phase.DRAINING
-    assert yard.why("qwen") == "1 request finishes first, then it sleeps: llama needs its room"
+    assert yard.why("qwen") == "draining 1 request, then going to sleep: unloaded to free memory for llama"
     yard >> leaves(1) << puts_to_sleep("qwen")
 
 
@@ -102,10 +102,10 @@ def test_a_model_asleep_is_woken(night: Playbook) -> None:
     night.after(1000) >> arrives(2, "qwen") << stops("llama")
     night >> exited("llama") << wakes("qwen")
 
-    assert night.because == "1 request waits for it"
+    assert night.because == "started for 1 request"
     assert night.phase("qwen") is Phase.LOADING
     assert night.why("qwen") == "waking qwen: 0 of about 10 s"
-    night.after(2) >> awake("qwen") << grants(2, because="qwen had to be woken, and llama had to leave first")
+    night.after(2) >> awake("qwen") << grants(2, because="waited for qwen to wake after evicting llama")
 
 
 def test_a_model_that_wakes_for_nobody(night: Playbook) -> None:
@@ -114,7 +114,7 @@ def test_a_model_that_wakes_for_nobody(night: Playbook) -> None:
     night >> exited("llama") << wakes("qwen")
     night >> leaves(2) << nothing
 
-    assert night.why("qwen") == "waking for 0.0 s of about 10.0 s: 1 request waits for it"
+    assert night.why("qwen") == "waking for 0.0 s of about 10.0 s: started for 1 request"
     night >> awake("qwen") << nothing
     assert night.phase("qwen") is Phase.READY
 
@@ -124,7 +124,9 @@ def test_a_request_that_comes_while_its_model_falls_asleep(house: Playbook) -> N
     house >> arrives(1, "llama") << puts_to_sleep("qwen")
     house >> arrives(2, "qwen") << nothing
 
-    assert house.why("qwen") == "putting qwen to sleep (llama needs its room), then it is woken (about 10 s)"
+    assert (
+        house.why("qwen") == "putting qwen to sleep (unloaded to free memory for llama), then it is woken (about 10 s)"
+    )
     house.after(1) >> asleep("qwen") << starts("llama")
     house.after(10) >> ready("llama") << grants(1) << wakes_at(61)
     house >> leaves(1) << stops("llama")
@@ -362,7 +364,7 @@ def test_a_model_that_cannot_be_put_to_sleep(house: Playbook) -> None:
     house >> load(1, "llama") << puts_to_sleep("qwen")
     house >> cannot_sleep("qwen") << stops("qwen", cause=Cause.EVICTION)
 
-    assert "could not be put to sleep (POST /sleep was answered with 500)" in house.because
+    assert "putting it to sleep failed (POST /sleep was answered with 500)" in house.because
     house >> exited("qwen") << starts("llama")
     house.after(10) >> ready("llama") << confirms(1)
     house.after(100) >> arrives(2, "qwen") << stops("llama")
@@ -384,7 +386,7 @@ def test_a_model_that_cannot_be_woken_is_started_anew(night: Playbook) -> None:
     night >> exited("llama") << wakes("qwen")
     night >> cannot_wake("qwen") << stops("qwen", cause=Cause.SLEEPLESS)
 
-    assert night.because == "it could not be woken (it had not woken after 120 seconds)"
+    assert night.because == "waking it failed (it had not woken after 120 seconds)"
     night >> exited("qwen") << starts("qwen")
     night >> ready("qwen") << grants(2)
 
@@ -394,7 +396,7 @@ def test_a_model_that_dies_in_its_sleep(night: Playbook) -> None:
     night >> exited("qwen") << nothing
 
     assert night.phase("qwen") is Phase.COLD
-    assert night.why("qwen") == "qwen was killed by SIGKILL in its sleep"
+    assert night.why("qwen") == "qwen was killed by SIGKILL while asleep"
     assert night.view("qwen").failures == 0
 
 

@@ -55,7 +55,7 @@ def test_a_swap_says_why(yard: Playbook) -> None:
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen", cause=Cause.EVICTION)
 
-    assert yard.because == "llama needs its room"
+    assert yard.because == "unloaded to free memory for llama"
 
 
 def test_room_is_free_when_the_process_is_gone(yard: Playbook) -> None:
@@ -95,7 +95,7 @@ def test_an_abandoned_load_is_aborted_for_who_waits(yard: Playbook) -> None:
     yard >> arrives(2, "llama") << nothing
 
     yard >> leaves(1) << stops("qwen", cause=Cause.EVICTION)
-    assert yard.because == "llama needs its room and nobody waits for it any more"
+    assert yard.because == "unloaded to free memory for llama; no request was waiting for it any more"
     yard >> failed("qwen") << starts("llama")
 
 
@@ -103,7 +103,7 @@ def test_a_load_that_somebody_waits_for_is_finished(yard: Playbook) -> None:
     """A model is not stopped before it served the requests that waited for it."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing
-    assert yard.why("llama") == "the loader is busy with qwen (20 s left)"
+    assert yard.why("llama") == "waiting for qwen to finish loading (20 s left)"
     yard.after(500) >> clock << nothing
 
     yard >> ready("qwen") << grants(1) << wakes_at(500 + 2 * (500 + 500))
@@ -150,7 +150,7 @@ def test_the_oldest_claim_goes_first(yard: Playbook) -> None:
     yard.at(13) >> leaves(1) << stops("qwen")
     yard >> exited("qwen") << starts("llama")
 
-    assert yard.why("gemma") == "the loader is busy with llama (10 s left)"
+    assert yard.why("gemma") == "waiting for llama to finish loading (10 s left)"
 
 
 def test_two_who_wait_do_not_take_the_same_victim(stage: Stage) -> None:
@@ -183,7 +183,7 @@ def test_why_those_wait_whose_room_is_being_cleared(yard: Playbook) -> None:
     """From the start of the drain, waiting requests show it as their reason."""
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
-    keeps = "qwen keeps its turn for 40.0 s more at most: 1 request running; a swap there and back costs 20 s"
+    keeps = "qwen is protected for at most 40.0 s more (1 request running, swap cost 20 s)"
     assert yard.why("llama") == keeps
 
     yard.at(50) >> clock << nothing
@@ -196,7 +196,7 @@ def test_why_a_younger_claim_waits(yard: Playbook) -> None:
     yard >> arrives(1, "llama") << stops("qwen")
     yard >> arrives(2, "gemma") << nothing
 
-    assert yard.why("gemma") == "number 2 in the rotation: llama first (its requests wait for 0 s)"
+    assert yard.why("gemma") == "2nd in queue, behind llama (waiting for 0 s)"
 
 
 def test_a_loaded_model_that_only_an_operator_wanted_leaves_at_once(yard: Playbook) -> None:

@@ -135,7 +135,7 @@ def test_small_loads_cannot_keep_a_due_claim_waiting(stage: Stage, gib: float, t
     yard.at(11) >> arrives(2, "big") << wakes_at(51)
     yard.at(50) >> arrives(3, "s1") << starts("s1")
     yard.at(55) >> arrives(4, "s2") << nothing
-    assert yard.why("big") == yard.why("s2") == "the loader is busy with s1 (5 s left)"
+    assert yard.why("big") == yard.why("s2") == "waiting for s1 to finish loading (5 s left)"
 
     yard.at(60) >> ready("s1") << grants(3) << then
     assert yard.phase("qwen") is Phase.DRAINING

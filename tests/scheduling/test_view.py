@@ -31,7 +31,7 @@ def test_a_model_nobody_asked_for(yard: Playbook) -> None:
     """A cold model says that it was not requested yet."""
     seen = yard.view("qwen")
 
-    assert (seen.phase, seen.why, seen.load_s) == (Phase.COLD, "nobody asked for it yet", None)
+    assert (seen.phase, seen.why, seen.load_s) == (Phase.COLD, "not requested yet", None)
     assert not seen.is_running
 
 
@@ -85,7 +85,7 @@ def test_a_stopping_model(yard: Playbook) -> None:
     yard >> arrives(1, "llama") << stops("qwen")
 
     yard.after(3)
-    assert yard.why("qwen") == "stopping for 3.0 s: llama needs its room"
+    assert yard.why("qwen") == "stopping for 3.0 s: unloaded to free memory for llama"
     assert yard.view("qwen").upstream is None
 
 
@@ -95,7 +95,7 @@ def test_a_draining_model(yard: Playbook) -> None:
     yard >> arrives(2, "llama") << wakes_at(50)
     yard.at(50) >> clock << nothing
 
-    assert yard.why("qwen") == "1 request finishes first, then it stops: llama needs its room"
+    assert yard.why("qwen") == "draining 1 request, then stopping: unloaded to free memory for llama"
     assert not yard.view("qwen").is_running
 
 
@@ -117,7 +117,7 @@ def test_the_line_oldest_first(yard: Playbook) -> None:
     line = yard.scheduler.view(yard.now).line
 
     assert [(seen.ticket, seen.client, seen.since) for seen in line] == [(2, "ann", 11), (3, "bob", 12), (4, "cas", 13)]
-    keeps = "qwen keeps its turn for 38.0 s more at most: 1 request running; a swap there and back costs 20 s"
+    keeps = "qwen is protected for at most 38.0 s more (1 request running, swap cost 20 s)"
     assert line[0].why == keeps
 
 

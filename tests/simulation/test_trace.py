@@ -69,18 +69,18 @@ def test_a_trace_without_memory_is_complete() -> None:
         ('{"t": "open", "client": "u", "at": -1, "model": "A", "service": 1}', "line 2: Expected float >= 0.0 - at at"),
         ('{"t": "closed", "client": "u", "steps": [["A", 0, 1]]}', "line 2: Expected float, got str - at steps[0][0]"),
         ('{"t": "memory", "devices": {"gpu0": 1}, "reserve": 1}', "line 2: Object contains unknown field reserve"),
-        ('{"t": "model", "name": "A", "load": 2}', "line 2: model A was told before, in line 1"),
+        ('{"t": "model", "name": "A", "load": 2}', "line 2: model A is already defined in line 1"),
         (
             '{"t": "model", "name": "B", "load": 2, "size": {"gpu7": 1}}',
-            "line 2: model B takes room on gpu7, but no memory line tells this device",
+            "line 2: model B uses memory on gpu7, but no memory line defines this device",
         ),
         (
             '{"t": "group", "name": "g", "members": ["C"]}',
-            "line 2: group g has C, but no line tells this model.",
+            "line 2: group g contains C, but no line defines it.",
         ),
         (
             '{"t": "open", "client": "u", "at": 1, "model": "qwem", "service": 1}',
-            "line 2: client u asks for qwem, but no line tells this model.",
+            "line 2: client u requests qwem, but no line defines it.",
         ),
     ],
 )
@@ -110,13 +110,13 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 def test_memory_is_told_once() -> None:
     """A second memory line would silently replace the first."""
-    with pytest.raises(TraceError, match="line 3: memory was told before, in line 2"):
+    with pytest.raises(TraceError, match="line 3: memory is already defined in line 2"):
         parse('{"t": "model", "name": "A", "load": 1}\n' + '{"t": "memory", "devices": {"gpu0": 1}}\n' * 2)
 
 
 def test_an_empty_trace_says_what_is_missing() -> None:
     """Without a model there is nothing to play."""
-    with pytest.raises(TraceError, match="no model is told"):
+    with pytest.raises(TraceError, match="no model is defined"):
         parse("")
 
 

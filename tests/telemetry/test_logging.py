@@ -144,7 +144,7 @@ def test_a_line_of_json_has_the_trace(capsys: pytest.CaptureFixture[str]) -> Non
     try:
         raise ValueError("told you")
     except ValueError:
-        logging.getLogger("hotseat.test").exception("background work failed task=%s", "sweep")
+        logging.getLogger("hotseat.test").exception("background task failed task=%s", "sweep")
     [line] = capsys.readouterr().out.splitlines()
 
     assert json.loads(line)["trace"].endswith("ValueError: told you")

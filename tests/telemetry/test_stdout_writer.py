@@ -78,7 +78,7 @@ def test_lines_that_nobody_reads_are_dropped_and_counted_in_one_line(
     read = read_until(pipe[0], b"lines=%d" % dropped).splitlines()
 
     assert read.count(LINE.encode()) == lines - dropped
-    assert read[-1] == b"WARNING log lines were dropped because nobody read the output lines=%d" % dropped
+    assert read[-1] == b"WARNING log lines were dropped because the output was not read lines=%d" % dropped
     writer.put_line("and on")
     assert read_until(pipe[0], b"and on") == b"and on\n"
 

@@ -83,7 +83,7 @@ class Archive:
         with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as file:
             found = file.execute("pragma user_version").fetchone()[0]
             if found not in (0, FORMAT):
-                raise OSError(f"its format is {found}, this hotseat knows {FORMAT}")
+                raise OSError(f"its format is {found}, but this version of hotseat needs {FORMAT}")
             if found == 0:
                 file.execute("pragma journal_mode = wal")
                 file.executescript(f"{TABLE} pragma user_version = {FORMAT};")
@@ -152,7 +152,7 @@ class Archivist:
         try:
             return self._archive.read(since, model, most)
         except (sqlite3.Error, OSError) as problem:
-            raise HotseatError(f"{self._archive.path} cannot be read: {problem}. The log says more.") from problem
+            raise HotseatError(f"{self._archive.path} cannot be read: {problem}. See the log for details.") from problem
 
     async def _write(self) -> None:
         kept, ended = self._kept(), self._activity.recent(self._written)
@@ -177,20 +177,20 @@ class Archivist:
             self.lost += len(ended)
             return self._tell(problem)
         if not self._is_well:
-            log.info("the activity can be kept again file=%s lost=%d", self._archive.path, self.lost)
+            log.info("activity is stored on disk again file=%s lost=%d", self._archive.path, self.lost)
         self._is_well = True
         return None
 
     def _tell(self, problem: Exception) -> None:
         """Log once per outage. A file that is no database will not recover, so it is set aside."""
         if self._is_well:
-            log.warning("the activity cannot be kept file=%s error=%r", self._archive.path, str(problem))
+            log.warning("activity cannot be stored on disk file=%s error=%r", self._archive.path, str(problem))
         self._is_well = False
         if isinstance(problem, sqlite3.DatabaseError) and not isinstance(problem, sqlite3.OperationalError):
             self._put_aside()
 
     def _put_aside(self) -> None:
         try:
-            log.warning("a broken file of activity was put aside file=%s", self._archive.put_aside())
+            log.warning("the corrupt activity file was renamed file=%s", self._archive.put_aside())
         except OSError as problem:
-            log.warning("a broken file of activity cannot be put aside error=%r", str(problem))
+            log.warning("the corrupt activity file cannot be renamed error=%r", str(problem))

@@ -81,12 +81,12 @@ class Account:
     def check_may_use(self, model: str) -> None:
         """Raises if the key is for other models."""
         if not self.may_use(model):
-            raise Forbidden(f'this API key is not for "{model}"; ask whoever keeps the configuration')
+            raise Forbidden(f'this API key may not use the model "{model}"; ask your administrator')
 
     def check_may_act_on_all(self) -> None:
         """Raises if the key is for some models only."""
         if self.models:
-            raise Forbidden("this acts on all models, and this API key is for some only; use one without `models`")
+            raise Forbidden("this affects all models, but this API key is limited to some; use a key without `models`")
 
     def enter(self, model: str, now: Instant) -> Visit:
         """Admit a request, or raise if the key does not allow it."""
@@ -106,7 +106,9 @@ class Account:
         most = self.key.concurrency
         if most is not None and self.in_flight >= most:
             self.refused += 1
-            raise OverLimit(f"{self.in_flight} requests with this key are under way, and no more may be", retry_after=1)
+            raise OverLimit(
+                f"concurrency limit: {self.in_flight} requests with this key are in progress", retry_after=1
+            )
         if self.key.per_minute is not None:
             self._take_one(self.key.per_minute, now)
 
@@ -117,7 +119,7 @@ class Account:
         if self._left < 1:
             self.refused += 1
             wait = (1 - self._left) * MINUTE / per_minute
-            raise OverLimit(f"this key may ask {per_minute} times a minute", retry_after=wait)
+            raise OverLimit(f"rate limit: {per_minute} requests/min", retry_after=wait)
         self._left -= 1
 
 

@@ -27,7 +27,7 @@ def account_of(request: Request, here: Here) -> Account | None:
     for account in here.accounts():
         if account.digest.hex() == held:
             return account
-    raise Forbidden("this API key was taken back just now")
+    raise Forbidden("this API key was just revoked")
 
 
 Asker = Annotated[Account | None, Depends(account_of)]

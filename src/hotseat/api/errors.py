@@ -32,7 +32,7 @@ def tell_failures(app: FastAPI, house: House) -> None:
 
     async def no_such_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        body = failure(f"{request.method} {request.url.path}: {error.detail}. See /swagger for what there is.")
+        body = failure(f"{request.method} {request.url.path}: {error.detail}. See /swagger for the available routes.")
         return JSONResponse(body, error.status_code, error.headers)
 
     async def misspelt(request: Request, error: Exception) -> Response:
@@ -43,7 +43,9 @@ def tell_failures(app: FastAPI, house: House) -> None:
         return Response(status_code=HUNG_UP)
 
     async def bug(request: Request, error: Exception) -> Response:
-        body = failure(f"{request.method} {request.url.path} failed inside hotseat; its log says why")
+        body = failure(
+            f"{request.method} {request.url.path} failed because of an internal error; see the log of hotseat"
+        )
         return JSONResponse(body, HTTPStatus.INTERNAL_SERVER_ERROR, USUAL)  # Starlette skips our middleware here
 
     app.add_exception_handler(HotseatError, hotseat_error)

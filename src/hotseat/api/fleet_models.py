@@ -34,13 +34,13 @@ async def story_of_guest(desk: FleetDesk, model: ModelName) -> ModelStory:
     seen = sorted(desk.sightings(model), key=_rank)
     host = seen[0].host if seen else next(iter(desk.offering(model)), None)
     if host is None:
-        raise HostSilent(f"{model} is a model of other hosts, and none that has it is there")
+        raise HostSilent(f"{model} belongs to other hosts, and none of them is available")
     told = await desk.story(host, model)
     try:
         story = ModelStory.model_validate(told)
     except ValidationError:
         phase = seen[0].phase if seen else "not loaded"
-        raise HostSilent(f"{model} is {phase} on {host}, which did not say why") from None
+        raise HostSilent(f"{model} is {phase} on {host}, which gave no reason") from None
     others = await asyncio.gather(*(_told(desk, each, model) for each in seen[1:]))
     return story.model_copy(update={"host": host, "elsewhere": list(others)})
 

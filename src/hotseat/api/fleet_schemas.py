@@ -8,18 +8,18 @@ from pydantic import BaseModel, Field
 
 from hotseat.fleet.view import HostStanding, Standing
 
-STANDING = "`apart`: NATS is away, so this host serves and passes on by what it knows."
+STANDING = "`apart`: NATS is unreachable, so this host serves and forwards requests by its last known state."
 
 
 class Membership(BaseModel):
-    host: Annotated[str, Field(description="What this host is called.")]
+    host: Annotated[str, Field(description="Name of this host.")]
     standing: Annotated[Standing, Field(description=STANDING)]
 
 
 class FleetResident(BaseModel):
     model: str
     phase: str
-    memory: Annotated[dict[str, int], Field(description="Bytes per device; empty: unknown, or no device is counted.")]
+    memory: Annotated[dict[str, int], Field(description="Bytes per device; empty: unknown, or no device has a budget.")]
     in_flight: int
     waiting: int
     oldest_wait_s: float
@@ -40,12 +40,14 @@ class FleetHost(BaseModel):
     version: str
     labels: dict[str, str]
     standing: Annotated[
-        HostStanding, Field(description="`shunned`: it refused connections, so it is left out for a while.")
+        HostStanding, Field(description="`shunned`: it refused connections, so it gets no requests for a while.")
     ]
-    heard_s: Annotated[float, Field(description="Seconds since its last word.")]
-    cordoned: Annotated[bool, Field(description="Nothing new is placed there.")]
-    drained: Annotated[bool, Field(description="And what is there goes, as soon as nobody uses it.")]
-    devices: Annotated[list[FleetDevice], Field(description="Those with a budget, in bytes.")]
+    heard_s: Annotated[float, Field(description="Seconds since its last message.")]
+    cordoned: Annotated[bool, Field(description="No new models are placed on this host.")]
+    drained: Annotated[
+        bool, Field(description="The host gets no requests, and its models are stopped as soon as they are idle.")
+    ]
+    devices: Annotated[list[FleetDevice], Field(description="Devices with a budget, in bytes.")]
     residents: list[FleetResident]
     in_flight: int
     waiting: int
@@ -69,9 +71,9 @@ class AbsentHost(BaseModel):
 
 
 class Fleet(Membership):
-    hosts: Annotated[list[FleetHost], Field(description="By name, this one among them.")]
+    hosts: Annotated[list[FleetHost], Field(description="Sorted by name, including this host.")]
     claims: list[FleetClaim]
-    absent: Annotated[list[AbsentHost], Field(description="Hosts that are not there and for which orders stand.")]
+    absent: Annotated[list[AbsentHost], Field(description="Absent hosts that have pending orders.")]
 
 
 class Elsewhere(BaseModel):
@@ -79,4 +81,4 @@ class Elsewhere(BaseModel):
 
     host: str
     phase: str
-    why: Annotated[str, Field(description="In that host's own words; empty: it did not say.")]
+    why: Annotated[str, Field(description="Reason given by that host; empty: none was given.")]

@@ -18,10 +18,10 @@ Requests under `/v1/` go to the model server named in their `model` field; a mod
 Every other path that is not listed here is passed on to the running model server unchanged, and
 `/upstream/{model}/{path}` passes `/{path}` on to that model's server.
 
-Every request has a name: its own `X-Request-Id`, if that has at most 128 letters, digits and signs of `._:/+=@-`, or
-one that hotseat makes. The model server is told it, the answer has it as `X-Request-Id`, errors included, and so have
-`/hotseat/requests` and the log. A model server's own `X-Request-Id` is passed on unchanged; then hotseat's name for the
-request is in the answer's `Hotseat-Request-Id`.
+Every request has an id: its own `X-Request-Id`, if that has at most 128 letters, digits and characters of `._:/+=@-`,
+or one that hotseat generates. The id is sent to the model server and returned as `X-Request-Id`, errors included; it is
+also in `/hotseat/requests` and in the log. A model server's own `X-Request-Id` is passed on unchanged; then the id of
+the request is in the response's `Hotseat-Request-Id`.
 """
 
 ModelField = Annotated[str, Field(description="A configured name or an alias.")]
@@ -50,7 +50,7 @@ class ChatRequest(Request):
     messages: list[Message] = []
     temperature: float | None = None
     max_tokens: int | None = None
-    stream: Annotated[bool, Field(description="The answer comes as server-sent events.")] = False
+    stream: Annotated[bool, Field(description="The response is a stream of server-sent events.")] = False
 
 
 class CompletionRequest(Request):
@@ -91,17 +91,17 @@ class EmbeddingResult(BaseModel):
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Error, "description": description}
     for status, description in (
-        (400, "The body is not JSON or names no model."),
+        (400, "The body is not JSON, or has no model."),
         (404, "The model is not defined in the configuration."),
-        (429, "The line is full; see Retry-After."),
-        (500, "The model server's own error, as it said it."),
-        (502, "The model server ended before it answered."),
+        (429, "The queue is full; see Retry-After."),
+        (500, "The model server's own error, unchanged."),
+        (502, "The model server exited before it responded."),
         (503, "The model failed to start, or its health check timed out."),
     )
 }
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The model server's answer, or its stream.",
+        "description": "The model server's response or stream.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
@@ -147,4 +147,4 @@ def _tell_our_400(responses: dict[str, Any]) -> None:
         # The relay rejects an ambiguous path before the API sees it.
         shapes = [{"$ref": f"#/components/schemas/{shape}"} for shape in ("Failure", "Error")]
         told = {"application/json": {"schema": {"anyOf": shapes}}}
-        responses.setdefault("400", {"description": "A parameter or the path is wrong.", "content": told})
+        responses.setdefault("400", {"description": "A parameter or the path is invalid.", "content": told})

@@ -13,7 +13,7 @@ from hotseat.scheduling.lifecycle import Phase
 # The contract's own
 
 
-SHARE_READ = "The part of its files, from 0 to 1, that a loading server has read; null where nobody can tell."
+SHARE_READ = "Share of its files, from 0 to 1, that a loading server has read; null: unknown."
 
 
 class LoadStatus(BaseModel):
@@ -39,12 +39,12 @@ class ModelEntry(BaseModel):
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "hotseat"
-    status: Annotated[LoadStatus | None, Field(description="Missing for a model that a peer has.")] = None
+    status: Annotated[LoadStatus | None, Field(description="Missing for a model of a peer.")] = None
     name: str | None = None
     description: str | None = None
     context_length: int | None = None
     capabilities: Abilities | None = None
-    meta: Annotated[dict[str, Any], Field(description="What kind of name it is, and what the configuration adds.")]
+    meta: Annotated[dict[str, Any], Field(description="Type of the name, and metadata from the configuration.")]
 
 
 class ModelList(BaseModel):
@@ -54,7 +54,7 @@ class ModelList(BaseModel):
 
 class RunningModel(BaseModel):
     status: Literal["running"] = "running"
-    pid: Annotated[int | None, Field(description="The model server's process; null where it runs elsewhere.")]
+    pid: Annotated[int | None, Field(description="Process id of the model server; null if it runs on another host.")]
 
 
 class Health(BaseModel):
@@ -74,7 +74,7 @@ class Result(BaseModel):
 class Ready(Result):
     fleet: Annotated[
         Standing | None,
-        Field(description="Missing where this host is alone. `apart` is no reason to send it nothing."),
+        Field(description="Missing if this host is not in a fleet. A host that is `apart` still serves requests."),
     ] = None
 
 
@@ -101,10 +101,10 @@ class Ticket(BaseModel):
     client: str
     waited_s: float
     why: str
-    expected_s: Annotated[float | None, Field(description="In how many seconds it will probably be served.")]
+    expected_s: Annotated[float | None, Field(description="Estimated seconds until it is served.")]
     at_most_s: Annotated[
         float | None,
-        Field(description="In how many seconds at the latest, if loads and requests take no longer than they did."),
+        Field(description="Upper bound in seconds, if loads and requests take no longer than before."),
     ]
 
 
@@ -116,13 +116,15 @@ class Queue(BaseModel):
 class Footprint(BaseModel):
     """Memory use of a model per device, in bytes."""
 
-    counts_as: Annotated[dict[str, int] | None, Field(description="What is set aside for it; null: a whole device.")]
-    source: Annotated[Literal["declared", "measured", "estimated", "unknown"], Field(description="Who says so.")]
+    counts_as: Annotated[dict[str, int] | None, Field(description="Reserved bytes per device; null: a whole device.")]
+    source: Annotated[
+        Literal["declared", "measured", "estimated", "unknown"], Field(description="Source of the figure.")
+    ]
     estimated: Annotated[
         dict[str, int] | None,
-        Field(description="What its files and its command line let expect; null: they do not say."),
+        Field(description="Estimate from its files and command line; null: unknown."),
     ]
-    measured: Annotated[dict[str, int] | None, Field(description="What its present process was seen to take.")]
+    measured: Annotated[dict[str, int] | None, Field(description="Measured for the current process.")]
 
 
 class Device(BaseModel):
@@ -130,8 +132,10 @@ class Device(BaseModel):
 
     device: str
     budget: int
-    available: Annotated[int, Field(description="What models may take now; less than the budget where others use it.")]
-    taken: Annotated[int, Field(description="What the models that are there count as.")]
+    available: Annotated[
+        int, Field(description="Bytes available to models now; less than the budget if others use it.")
+    ]
+    taken: Annotated[int, Field(description="Bytes that the running models count as.")]
 
 
 class Model(BaseModel):
@@ -141,38 +145,40 @@ class Model(BaseModel):
     description: str
     unlisted: bool
     phase: Phase
-    phase_s: Annotated[float | None, Field(description="How long it has been in this phase; null: from the start.")]
+    phase_s: Annotated[float | None, Field(description="Seconds in this phase; null: since the start.")]
     pid: int | None
     address: str | None
     port: int | None
     in_flight: int
     waiting: int
-    why: Annotated[str, Field(description="Why it is in this phase, or why those who wait for it wait.")]
+    why: Annotated[str, Field(description="Why it is in this phase, or why its requests wait.")]
     failures: int
     last_error: str
-    ttl_left_s: Annotated[float | None, Field(description="Until it is unloaded, if nobody uses it.")]
-    load_s: Annotated[float | None, Field(description="How long it takes to load, as measured.")]
+    ttl_left_s: Annotated[float | None, Field(description="Seconds until it is unloaded if it stays idle.")]
+    load_s: Annotated[float | None, Field(description="Measured load time.")]
     progress: Annotated[float | None, Field(description=SHARE_READ)]
-    tokens_per_s: Annotated[float | None, Field(description="Generated, of its last answer that said so.")]
-    level: Annotated[str | None, Field(description="How it sleeps, or will when it is drained; null: it does not.")]
+    tokens_per_s: Annotated[
+        float | None, Field(description="Generated tokens per second of the last response with usage.")
+    ]
+    level: Annotated[str | None, Field(description="Sleep level, current or after draining; null: none.")]
     pinned: Annotated[bool, Field(description="Never evicted.")]
-    memory: Annotated[dict[str, int] | None, Field(description="Configured bytes per device; null: it says nothing.")]
-    footprint: Annotated[Footprint | None, Field(description="Null where no device has a budget.")]
+    memory: Annotated[dict[str, int] | None, Field(description="Configured bytes per device; null: not configured.")]
+    footprint: Annotated[Footprint | None, Field(description="Null if no device has a budget.")]
 
 
 class Models(BaseModel):
-    at: Annotated[float, Field(description="Unix time of this answer, by hotseat's own clock.")]
-    started_at: Annotated[float, Field(description="When hotseat was started: numbers count from there.")]
+    at: Annotated[float, Field(description="Unix time of this response, by hotseat's own clock.")]
+    started_at: Annotated[float, Field(description="When hotseat was started; numbers count from there.")]
     models: list[Model]
     budgets: Annotated[
-        dict[str, int], Field(description="Bytes that models may take per device; empty: no `devices` are configured.")
+        dict[str, int], Field(description="Bytes available to models per device; empty: no `devices` are configured.")
     ]
     devices: list[Device]
-    making_way: Annotated[str, Field(description="For whom models have to be gone; empty: nobody.")]
-    fleet: Annotated[Membership | None, Field(description="How this host stands in its fleet; null: it is alone.")]
+    making_way: Annotated[str, Field(description="Reason for a yield of memory; empty: none is active.")]
+    fleet: Annotated[Membership | None, Field(description="Connection state to the fleet; null: not in a fleet.")]
 
 
-REQUEST_ID = "The client's `X-Request-Id`, or the one that hotseat made; the answer has it too."
+REQUEST_ID = "The client's `X-Request-Id`, or a generated one; also in the response."
 
 
 class RequestUnderWay(BaseModel):
@@ -182,9 +188,9 @@ class RequestUnderWay(BaseModel):
     client: str
     method: str
     path: str
-    state: Annotated[Literal["waiting", "sent", "answering"], Field(description="How far it is.")]
+    state: Annotated[Literal["waiting", "sent", "answering"], Field(description="State of the request.")]
     waited_s: float
-    first_byte_s: Annotated[float | None, Field(description="From its arrival; null: nothing was answered yet.")]
+    first_byte_s: Annotated[float | None, Field(description="From its arrival; null: no response yet.")]
     seconds: Annotated[float, Field(description="Since its arrival.")]
 
 
@@ -196,47 +202,45 @@ class FinishedRequest(BaseModel):
     client: str
     method: str
     path: str
-    status: Annotated[int, Field(description="499: the client hung up. 0: no answer began.")]
-    waited_s: Annotated[float, Field(description="For its turn: loads, swaps and slots.")]
-    first_byte_s: Annotated[float | None, Field(description="From its arrival; null: nothing was answered.")]
+    status: Annotated[int, Field(description="499: the client disconnected. 0: no response was started.")]
+    waited_s: Annotated[float, Field(description="Time in the queue: loads, swaps and slots.")]
+    first_byte_s: Annotated[float | None, Field(description="From its arrival; null: no response.")]
     seconds: Annotated[float, Field(description="From its arrival to its last byte.")]
-    prompt_tokens: Annotated[int | None, Field(description="As the answer says; null: it does not.")]
-    completion_tokens: Annotated[int | None, Field(description="As the answer says; null: it does not.")]
+    prompt_tokens: Annotated[int | None, Field(description="As reported in the response; null: not reported.")]
+    completion_tokens: Annotated[int | None, Field(description="As reported in the response; null: not reported.")]
     tokens_per_s: Annotated[
         float | None,
-        Field(description="Generated: the server's own figure, else over the time that it had it."),
+        Field(description="Generated tokens per second: the server's figure, else over its processing time."),
     ]
 
 
 class History(BaseModel):
-    kept_s: Annotated[float, Field(description="For how long requests are kept on disk; 0: these are from memory.")]
+    kept_s: Annotated[float, Field(description="Days for which requests are stored on disk; 0: these are from memory.")]
     requests: Annotated[list[FinishedRequest], Field(description="Oldest first.")]
 
 
 class Requests(BaseModel):
-    at: Annotated[float, Field(description="Unix time of this answer, by hotseat's own clock.")]
+    at: Annotated[float, Field(description="Unix time of this response, by hotseat's own clock.")]
     under_way: list[RequestUnderWay]
     finished: Annotated[list[FinishedRequest], Field(description="The last 1000, oldest first.")]
 
 
 class ConfigReport(BaseModel):
-    resolved: Annotated[dict[str, Any], Field(description="Macros expanded, defaults filled in, secrets left out.")]
-    complaints: Annotated[list[str], Field(description="Warnings and notes about the configuration in force.")]
-    refused: Annotated[list[str], Field(description="Why the last reload changed nothing; empty: it was applied.")]
+    resolved: Annotated[dict[str, Any], Field(description="With expanded macros and defaults, without secrets.")]
+    complaints: Annotated[list[str], Field(description="Warnings and notes about the active configuration.")]
+    refused: Annotated[list[str], Field(description="Why the last reload failed; empty: it succeeded.")]
 
 
 class Key(BaseModel):
-    name: Annotated[str, Field(description="Of its holder; where none is configured, the digest's first digits.")]
+    name: Annotated[str, Field(description="Configured name, or the first digits of the digest.")]
     role: Literal["inference", "operate", "admin"]
-    models: Annotated[list[str], Field(description="What it may ask for; empty: everything.")]
+    models: Annotated[list[str], Field(description="Models the key may use; empty: all.")]
     requests_per_minute: Annotated[int | None, Field(description="null: no limit.")]
     concurrency_limit: Annotated[int | None, Field(description="null: no limit.")]
-    requests: Annotated[int, Field(description="To models, since hotseat was started.")]
-    refused: Annotated[int, Field(description="Beyond its limits.")]
-    in_flight: Annotated[int, Field(description="Waiting or being served.")]
-    device_seconds: Annotated[
-        float, Field(description="For how long it had devices to itself; who is served together shares the time.")
-    ]
+    requests: Annotated[int, Field(description="Requests to models since the start of hotseat.")]
+    refused: Annotated[int, Field(description="Requests refused because of its limits.")]
+    in_flight: Annotated[int, Field(description="Requests waiting or being served.")]
+    device_seconds: Annotated[float, Field(description="Device time used; concurrent requests share the time.")]
 
 
 class KeyList(BaseModel):
@@ -260,8 +264,8 @@ class JournalEntry(BaseModel):
 class ModelStory(Model):
     """A model, the requests that wait for it, and its recent history."""
 
-    host: Annotated[str | None, Field(description="Of the fleet, whose story this is; null: this one is alone.")] = None
-    elsewhere: Annotated[list[Elsewhere], Field(description="On which other hosts the model is.")] = []
+    host: Annotated[str | None, Field(description="Host that this information is about; null: not in a fleet.")] = None
+    elsewhere: Annotated[list[Elsewhere], Field(description="Other hosts that have the model.")] = []
     line: list[Ticket]
     last_start: Cause | None
     last_stop: Cause | None
@@ -271,7 +275,7 @@ class ModelStory(Model):
 class ProfileEntry(BaseModel):
     name: str
     description: str
-    pins: Annotated[dict[str, str], Field(description="Name to name; an empty one is switched off.")]
+    pins: Annotated[dict[str, str], Field(description="Maps names to names; an empty target disables the name.")]
 
 
 class Profiles(BaseModel):

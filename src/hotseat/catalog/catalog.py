@@ -93,7 +93,7 @@ class Catalog:
 
     def _unknown(self, name: str) -> str:
         if self.active_profile and name in self.profiles[self.active_profile].pins:
-            return f'model "{name}" is switched off by the active profile "{self.active_profile}".'
+            return f'model "{name}" is disabled by the active profile "{self.active_profile}".'
         return f'model "{name}" is not defined in the configuration.{did_you_mean(name, self.names())}'
 
     def with_profile(self, name: str | None) -> Catalog:
@@ -121,9 +121,9 @@ class Catalog:
             raise UnknownModel(f'"{name}" is a selector. Name one of its targets: {", ".join(self._own_targets(name))}')
         if name in self.remotes:
             peer = self.remotes[name].peer
-            raise UnknownModel(f'"{name}" is a model of the peer "{peer}": hotseat neither loads nor stops it')
+            raise UnknownModel(f'"{name}" is a model of the peer "{peer}": this hotseat cannot load or stop it')
         if name in self.fellows:
-            raise UnknownModel(f'"{name}" is a model of other hosts. `hotseat fleet status` says which')
+            raise UnknownModel(f'"{name}" is a model of other hosts. `hotseat fleet status` lists them')
         raise UnknownModel(self._unknown(name))
 
     def _own_targets(self, selector: str) -> Iterator[str]:

@@ -23,7 +23,7 @@ def activity(server: Server, model: str | None, seconds: float, most: int, as_js
         return show_json(told)
     print(table(HEAD, [row(request) for request in told["requests"]]))
     if not told["kept_s"]:
-        print("\nThese are from memory, the last thousand at most; activity.keepDays keeps them on disk.")
+        print("\nThese requests are from memory (at most 1000); set activity.keepDays to store them on disk.")
     return None
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PATH = "/v1/chat/completions"
 DONE = "[DONE]"
 BYE, CLEAR, HELP = ("/bye", "/exit", "/quit"), "/clear", ("/?", "/help")
-HELP_TEXT = "/clear forgets the conversation, /bye leaves; Ctrl-C stops an answer"
+HELP_TEXT = "/clear starts a new conversation, /bye quits, Ctrl-C stops a response"
 
 
 def run(server: Server, model: str, prompt: str | None) -> None:
@@ -60,7 +60,7 @@ def asked() -> str | None:
         print()
         return None
     except KeyboardInterrupt:
-        print("  (/bye leaves)")
+        print("  (/bye quits)")
         return ""
 
 

@@ -63,9 +63,9 @@ def _summary(complaints: Sequence[Complaint], loaded: Loaded | None) -> str:
     lines += together(loaded.catalog)
     lines += memory_of_models(loaded.catalog)
     if sentence := refuse_open(loaded.settings):
-        lines.append(f"serve will refuse this address: {sentence}")
+        lines.append(f"`hotseat serve` will refuse this address: {sentence}")
     if loaded.differences:
-        lines += ["Otherwise than in llama-swap:", *map(str, loaded.differences)]
+        lines += ["Differences from llama-swap:", *map(str, loaded.differences)]
     return "\n".join(lines)
 
 
@@ -76,7 +76,7 @@ def memory_of_models(catalog: Catalog) -> list[str]:
 
 def _figure(spec: ModelSpec) -> str:
     if (footprint := spec.footprint) is None:
-        return "a whole device: its memory is neither declared nor known"
+        return "a whole device, because its memory is neither declared nor known"
     sizes = " and ".join(f"{size_text(size)} of {place}" for place, size in footprint.memory.items())
     return f"{sizes or 'nothing'} ({footprint.source.value})"
 

@@ -73,13 +73,13 @@ class Server:
             kind = KINDS[address.scheme]
             connection = kind(address.hostname or "", address.port, timeout=CONNECT_S)
         except (LookupError, ValueError, HTTPException):
-            raise Problem(f'"{self.url}" is no address of a server; write for example http://127.0.0.1:8080') from None
+            raise Problem(f'"{self.url}" is not a server address; use for example http://127.0.0.1:8080') from None
         try:
             connection.connect()
         except OSError as error:
             why = error.strerror or str(error)
-            hint = "start it with `hotseat serve`, or name its address with --url or HOTSEAT_URL"
-            raise Unreachable(f"nothing answers at {self.url} ({why}); {hint}") from None
+            hint = "start it with `hotseat serve`, or set its address with --url or HOTSEAT_URL"
+            raise Unreachable(f"no server responds at {self.url} ({why}); {hint}") from None
         connection.sock.settimeout(self.patience_s)
         return connection
 
@@ -95,7 +95,7 @@ class Server:
             connection.request(method, target, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
         except (OSError, HTTPException):
-            raise Unreachable(f"{self.url} closed the connection without an answer; is it a hotseat?") from None
+            raise Unreachable(f"{self.url} closed the connection without a response; is it a hotseat server?") from None
         if answer.status >= 300:
             raise _refusal(answer, self.url)
         return answer
@@ -109,7 +109,7 @@ def _whole(answer: HTTPResponse, url: str) -> bytes:
     try:
         return answer.read()
     except (OSError, HTTPException):
-        raise Unreachable(f"{url} closed the connection in the middle of its answer; is it still running?") from None
+        raise Unreachable(f"{url} closed the connection in the middle of its response; is it still running?") from None
 
 
 def _refusal(answer: HTTPResponse, url: str) -> Refused:
@@ -117,5 +117,5 @@ def _refusal(answer: HTTPResponse, url: str) -> Refused:
         body = json.loads(_whole(answer, url))
         message = body["error"]
     except (ValueError, LookupError, TypeError):
-        return Refused(answer.status, f"{url} answered {answer.status} {answer.reason}; is it a hotseat?", {})
+        return Refused(answer.status, f"{url} responded {answer.status} {answer.reason}; is it a hotseat server?", {})
     return Refused(answer.status, message if isinstance(message, str) else str(message.get("message", message)), body)

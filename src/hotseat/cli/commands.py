@@ -64,11 +64,12 @@ def hotseat(
 @app.command(epilog="Example: hotseat init ~/models")
 def init(
     folders: Annotated[
-        list[Path] | None, typer.Argument(help="Where models are. [default: the caches of other programs, ~/models]")
+        list[Path] | None,
+        typer.Argument(help="Folders with models. [default: ~/models and the caches of other programs]"),
     ] = None,
     config: Annotated[Path, typer.Option("--config", help="The file to write.")] = USUAL_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    only_print: Annotated[bool, typer.Option("--print", help="Print it and write nothing.")] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the configuration instead of writing it.")] = False,
 ) -> None:
     """Look for models and write a configuration that runs them."""
     from hotseat.cli.init import Wishes, init
@@ -81,21 +82,19 @@ def serve(
     config: ConfigFiles = None,
     config_dir: ConfigDir = None,
     listen: Annotated[str | None, typer.Option(help="HOST:PORT, :PORT for every interface, or PORT.")] = None,
-    allow_open: Annotated[bool, typer.Option("--allow-open", help="Serve other machines without keys.")] = False,
+    allow_open: Annotated[bool, typer.Option("--allow-open", help="Serve other machines without API keys.")] = False,
     lenient: Lenient = False,
     watch_config: Annotated[
-        bool, typer.Option("--watch-config", help="Reload when a file of the configuration changes.")
+        bool, typer.Option("--watch-config", help="Reload when a configuration file changes.")
     ] = False,
-    tls_cert_file: Annotated[Path | None, typer.Option(help="Serve https with this certificate (PEM).")] = None,
+    tls_cert_file: Annotated[Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).")] = None,
     tls_key_file: Annotated[
-        Path | None, typer.Option(help="The certificate's key, where it is a file of its own.")
+        Path | None, typer.Option(help="Private key of the certificate, if it is in a separate file.")
     ] = None,
-    log_format: Annotated[
-        LogForm | None, typer.Option(help="Lines for people or JSON; wins over logFormat of the configuration.")
-    ] = None,
+    log_format: Annotated[LogForm | None, typer.Option(help="Log as text or JSON; overrides logFormat.")] = None,
     fleet: Annotated[
         list[str] | None,
-        typer.Option("--fleet", help="Join the fleet at this NATS server; may be given again. Wins over fleet.nats."),
+        typer.Option("--fleet", help="Join the fleet at this NATS server; repeatable. Overrides fleet.nats."),
     ] = None,
 ) -> None:
     """Run the server."""
@@ -122,11 +121,11 @@ def serve(
 @app.command(epilog="Example: hotseat check config.yaml")
 def check(
     files: Annotated[list[Path] | None, typer.Argument(help="Files or folders. [default: config.yaml]")] = None,
-    form: Annotated[Format, typer.Option("--format", help="How complaints are printed.")] = Format.TEXT,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     as_json: AsJson = False,
     lenient: Lenient = False,
 ) -> None:
-    """Say what is wrong with a configuration, with line and column."""
+    """Validate a configuration and report problems with line and column."""
     from hotseat.cli.check import check
 
     raise typer.Exit(check(files or [USUAL_CONFIG], Format.JSON.value if as_json else form.value, lenient))
@@ -136,7 +135,7 @@ def check(
 def doctor(
     config: ConfigFiles = None, config_dir: ConfigDir = None, api_key: Key = None, as_json: AsJson = False
 ) -> None:
-    """Look for what keeps hotseat or a model from working, and say what to do."""
+    """Diagnose problems with the configuration and this machine, and suggest fixes."""
     from hotseat.cli.doctor import doctor
 
     raise typer.Exit(doctor(sources(config, config_dir), api_key, as_json))
@@ -152,19 +151,23 @@ def schema() -> None:
 
 @app.command(epilog="Example: hotseat estimate qwen.gguf --ctx 32768 -- -ctk q8_0 -ctv q8_0")
 def estimate(
-    what: Annotated[str, typer.Argument(help="A model file, a folder of one, or a configured model's name or alias.")],
-    options: Annotated[list[str] | None, typer.Argument(help="Further options of its server, after --.")] = None,
+    what: Annotated[
+        str, typer.Argument(help="A model file, a model folder, or the name or alias of a configured model.")
+    ],
+    options: Annotated[
+        list[str] | None, typer.Argument(help="Additional options for the model server, after --.")
+    ] = None,
     ctx: Annotated[
-        int | None, typer.Option("--ctx", min=1, help="Tokens of context, whatever the command says.")
+        int | None, typer.Option("--ctx", min=1, help="Context length in tokens; overrides the command.")
     ] = None,
     gpu: Annotated[
-        bool | None, typer.Option("--gpu/--no-gpu", help="There is a device, or none. [default: as -ngl says]")
+        bool | None, typer.Option("--gpu/--no-gpu", help="With or without a GPU. [default: as -ngl says]")
     ] = None,
     config: ConfigFiles = None,
     config_dir: ConfigDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how much memory a model will need, line by line, without starting it."""
+    """Estimate how much memory a model needs, item by item, without starting it."""
     from hotseat.cli.estimate import Wishes, estimate_file, estimate_model, is_file, show
 
     wishes = Wishes(tuple(options or ()), ctx, gpu)
@@ -174,7 +177,7 @@ def estimate(
 
 @app.command(epilog="Example: hotseat ps")
 def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Show the models that run, load, stop or are waited for."""
+    """Show models that are running, loading, stopping or requested."""
     queries.ps(Server(url, api_key), as_json)
 
 
@@ -194,12 +197,12 @@ def load(model: Model, url: Url = HERE, api_key: Key = None) -> None:
 def run(
     model: Model,
     prompt: Annotated[
-        str | None, typer.Argument(help="One question. Without it: a conversation, or what comes through a pipe.")
+        str | None, typer.Argument(help="One prompt. Without it: read from a pipe, or start a conversation.")
     ] = None,
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Talk to a model; Ctrl-C stops an answer, /bye leaves."""
+    """Chat with a model; Ctrl-C stops a response, /bye quits."""
     from hotseat.cli.chat import run
 
     run(Server(url, api_key), model, prompt)
@@ -207,7 +210,7 @@ def run(
 
 @app.command(epilog="Example: hotseat top")
 def top(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Watch the models and the line at work; q leaves."""
+    """Watch the models and the queue live; q quits."""
     from hotseat.cli.top import top
 
     top(Server(url, api_key), as_json)
@@ -216,15 +219,17 @@ def top(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
 @app.command(epilog="Example: hotseat activity --model qwen --since 2h")
 def activity(
     model: Annotated[
-        str | None, typer.Option("--model", help="One model; all of them without it.", autocompletion=models_here)
+        str | None, typer.Option("--model", help="One model. [default: all models]", autocompletion=models_here)
     ] = None,
-    since: Annotated[str, typer.Option("--since", help="How far back, as 90s, 30m or 24h.")] = "24h",
-    most: Annotated[int, typer.Option("--most", "-n", min=1, max=100_000, help="The newest so many of them.")] = 100,
+    since: Annotated[str, typer.Option("--since", help="How far back, such as 90s, 30m or 24h.")] = "24h",
+    most: Annotated[
+        int, typer.Option("--most", "-n", min=1, max=100_000, help="Maximum number of requests, newest first.")
+    ] = 100,
     url: Url = HERE,
     api_key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which requests have ended: when, whose, how long they took and how many tokens."""
+    """Show finished requests: time, client, duration and tokens."""
     from hotseat.cli.activity import activity
     from hotseat.config.units import parse_duration
 
@@ -239,40 +244,40 @@ def activity(
 def stop(
     model: OneModel = None,
     everything: Annotated[bool, typer.Option("--all", help="Stop all models.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Cut requests in flight.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Abort requests in flight.")] = False,
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Stop a model; returns when its process is gone."""
+    """Stop a model; returns when its process has exited."""
     if (model is None) is not everything:
-        raise typer.BadParameter("name a model or say --all")
+        raise typer.BadParameter("name a model or use --all")
     queries.stop(Server(url, api_key), model, force)
 
 
 @app.command(epilog="Example: hotseat logs qwen -f")
 def logs(
     model: Annotated[
-        str | None, typer.Argument(help="One model; all of them without it.", autocompletion=models_here)
+        str | None, typer.Argument(help="One model. [default: all models]", autocompletion=models_here)
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines.")] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Number of most recent lines.")] = 100,
     url: Url = HERE,
     api_key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the model servers print."""
+    """Show the output of the model servers."""
     queries.logs(Server(url, api_key), model, lines, follow, as_json)
 
 
 @app.command(epilog="Example: hotseat why qwen")
 def why(model: Model, url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Say why a model is as it is, and why requests for it wait."""
+    """Explain the state of a model and why requests wait for it."""
     queries.why(Server(url, api_key), model, as_json)
 
 
 @app.command(epilog="Example: hotseat devices")
 def devices(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Show the memory of this machine's devices and, of a hotseat that runs here, which models use it."""
+    """Show the memory of this machine's devices and, if hotseat is running, which models use it."""
     from hotseat.cli.devices import devices
 
     devices(Server(url, api_key), as_json)
@@ -281,46 +286,48 @@ def devices(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> No
 @app.command("yield", epilog="Example: hotseat yield --device gpu0")
 def make_way(
     device: Annotated[str | None, typer.Option(help="Only models on this device. [default: all models]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Let models come back.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="End the yield: models may load again.")] = False,
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Let models make way for something else; requests get 503 until `hotseat yield --resume`."""
+    """Unload models to free memory for another program; requests get 503 until `hotseat yield --resume`."""
     if resume and device:
-        raise typer.BadParameter("--resume lets all models come back: leave out --device")
+        raise typer.BadParameter("--resume applies to all models: omit --device")
     queries.make_way(Server(url, api_key), device, resume)
 
 
 @app.command(epilog="Example: hotseat reload")
 def reload(url: Url = HERE, api_key: Key = None) -> None:
-    """Read the configuration again; unchanged models keep running."""
+    """Reload the configuration; unchanged models keep running."""
     queries.reload(Server(url, api_key))
 
 
 @app.command(epilog="Example: hotseat profile night")
 def profile(
-    name: Annotated[str | None, typer.Argument(help="The profile to activate; without it they are listed.")] = None,
-    off: Annotated[bool, typer.Option("--off", help="Let no profile be active.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(help="The profile to activate. Without it, profiles are listed.")
+    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="Deactivate the active profile.")] = False,
     url: Url = HERE,
     api_key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the profiles or activate one: its names then lead where it says."""
+    """List the profiles, or activate one: its names then map to the models it defines."""
     if name is not None and off:
-        raise typer.BadParameter("name a profile or say --off")
+        raise typer.BadParameter("name a profile or use --off")
     queries.profile(Server(url, api_key), name, off, as_json)
 
 
 @app.command(epilog="Example: hotseat record monday.jsonl --for 10m")
 def record(
-    file: Annotated[Path, typer.Argument(help="Where the trace goes.")],
+    file: Annotated[Path, typer.Argument(help="The trace file to write.")],
     how_long: Annotated[
-        str | None, typer.Option("--for", help="Such as 90s, 10m or 8h. [default: until Ctrl-C]")
+        str | None, typer.Option("--for", help="Duration, such as 90s, 10m or 8h. [default: until Ctrl-C]")
     ] = None,
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Write the traffic of the running server as a trace, for `hotseat simulate`."""
+    """Record the traffic of the running server as a trace for `hotseat simulate`."""
     from hotseat.cli.record import record
     from hotseat.config.units import parse_duration
 
@@ -333,18 +340,18 @@ def record(
 
 @app.command(epilog="Example: hotseat simulate monday.jsonl --memory 48GiB --svg monday.svg")
 def simulate(
-    trace: Annotated[Path, typer.Argument(help="A trace, as `hotseat record` writes it.")],
+    trace: Annotated[Path, typer.Argument(help="A trace written by `hotseat record`.")],
     config: Annotated[
-        list[Path] | None, typer.Option("--config", help="Play it to this configuration; may be given again.")
+        list[Path] | None, typer.Option("--config", help="Simulate this configuration; repeatable.")
     ] = None,
-    patience: Annotated[float | None, typer.Option(min=0, help="Another scheduler.patience.")] = None,
+    patience: Annotated[float | None, typer.Option(min=0, help="Use this scheduler.patience instead.")] = None,
     memory: Annotated[
-        list[str] | None, typer.Option(help="Another budget: 48GiB, or gpu0=48GiB; may be given again.")
+        list[str] | None, typer.Option(help="Use this memory budget instead: 48GiB, or gpu0=48GiB; repeatable.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw there which model ran when.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write a timeline of the models as SVG.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play recorded traffic to the scheduler: as it is, and as it would be with another house."""
+    """Replay recorded traffic through the scheduler, unchanged and on different hardware."""
     from hotseat.cli.simulate import Changes, simulate
 
     simulate(trace, Changes(config or [], patience, tuple(memory or ())), svg, as_json)

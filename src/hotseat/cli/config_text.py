@@ -32,20 +32,20 @@ FIRST_WORDS = {
 }
 FURTHER = {
     Engine.LLAMA: (),
-    Engine.VLLM: ("healthCheckTimeout: 15m # it compiles before it answers",),
+    Engine.VLLM: ("healthCheckTimeout: 15m # it compiles before it responds",),
     Engine.WHISPER: ("checkEndpoint: none # older versions have no /health",),
 }
 
 HEAD = """\
-# Written by `hotseat init`. It is yours now: change what you like, then run `hotseat check` and `hotseat reload`.
+# Written by `hotseat init`. Edit it as you like, then run `hotseat check` and `hotseat reload`.
 # All keys: `hotseat schema`, or docs/reference/configuration.md.
 
 listen: 127.0.0.1:8080 # this machine only; others need apiKeys first
 
-globalTTL: 30m # a model that nobody uses for this long is unloaded; 0 keeps it
+globalTTL: 30m # a model that is idle for this long is unloaded; 0: never
 """
-TOGETHER = "Models run side by side as long as they fit in here; the longest unused leave first."
-DEALT = "llama-server deals each model out over all GPUs; -dev and CUDA_VISIBLE_DEVICES change that."
+TOGETHER = "Models run concurrently as long as they fit into this memory; idle models are unloaded first."
+DEALT = "llama-server distributes each model over all GPUs; -dev and CUDA_VISIBLE_DEVICES change that."
 
 
 @dataclass(frozen=True, slots=True)

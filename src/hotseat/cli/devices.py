@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hotseat.hardware.measurement import Reading
     from hotseat.identifiers import DeviceName
 
-UNKNOWN = "not told"
+UNKNOWN = "unknown"
 
 
 def devices(server: Server, as_json: bool) -> None:

@@ -61,7 +61,7 @@ def understood(config: Sequence[Path]) -> tuple[Loaded | None, Iterable[Finding]
     """The configuration, or what is wrong with it."""
     if not any(path.exists() for path in config):
         named = ", ".join(map(str, config))
-        return None, [Finding("configuration", State.FAIL, f"there is no {named}", "`hotseat init` writes one")]
+        return None, [Finding("configuration", State.FAIL, f"{named} does not exist", "create one with `hotseat init`")]
     try:
         return read(config, environ=os.environ, find_devices=devices_for_models), ()
     except ConfigError as error:

@@ -67,7 +67,7 @@ def complaints(loaded: Loaded) -> Iterator[Finding]:
     yield Finding("configuration", State.OK, f"{len(loaded.catalog.models)} models in {files}")
     for complaint in loaded.complaints:
         if complaint.severity is Severity.WARNING:
-            yield Finding("configuration", State.WARN, str(complaint), "`hotseat check` shows the same")
+            yield Finding("configuration", State.WARN, str(complaint), "see `hotseat check`")
 
 
 def programs(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Finding]:
@@ -94,9 +94,9 @@ def model_files(loaded: Loaded) -> Iterator[Finding]:
         if word.endswith(".gguf") and os.path.isabs(word) and not _in_container(spec) and not os.path.exists(word)
     ]
     for model, path in missing:
-        yield Finding("model files", State.FAIL, f"{path}, which {model} needs, is not there", "correct cmd")
+        yield Finding("model files", State.FAIL, f"{path} does not exist; needed by {model}", "correct cmd")
     if not missing:
-        yield Finding("model files", State.OK, "every file that a command names is there")
+        yield Finding("model files", State.OK, "every file named in a command exists")
 
 
 def _in_container(spec: ModelSpec) -> bool:
@@ -109,13 +109,13 @@ def _in_container(spec: ModelSpec) -> bool:
 def exposure(settings: Settings) -> Iterator[Finding]:
     host, port = settings.listen
     if sentence := refuse_open(settings):
-        yield Finding("exposure", State.FAIL, f"serve will refuse this address: {sentence}")
+        yield Finding("exposure", State.FAIL, f"`hotseat serve` will refuse this address: {sentence}")
     elif is_loopback(host):
-        yield Finding("exposure", State.OK, f"only this machine reaches {host}:{port}")
+        yield Finding("exposure", State.OK, f"{host}:{port} is reachable from this machine only")
     elif settings.access.api_keys:
-        yield Finding("exposure", State.OK, f"{host}:{port} is open to other machines and asks for keys")
+        yield Finding("exposure", State.OK, f"{host}:{port} is open to other machines and requires API keys")
     else:
-        said = f"everybody who reaches {host}:{port} may use and stop your models"
+        said = f"anyone who can reach {host}:{port} can use and stop your models"
         yield Finding("exposure", State.WARN, said, "add apiKeys")
 
 
@@ -128,10 +128,12 @@ def address(settings: Settings, server: Server) -> Iterator[Finding]:
         return
     owner = owner_of(door, port)
     if (owner and SERVING.search(_command_line(owner))) or _is_hotseat(server):
-        yield Finding("address", State.OK, f"a hotseat answers on {host}:{port}")
+        yield Finding("address", State.OK, f"hotseat is running on {host}:{port}")
         return
     who = told(owner) if owner else "another program"
-    yield Finding("address", State.FAIL, f"{host}:{port} is taken by {who}", "stop it, or choose another with listen")
+    yield Finding(
+        "address", State.FAIL, f"{host}:{port} is in use by {who}", "stop it, or choose another address with listen"
+    )
 
 
 def _is_answered(host: str, port: int) -> bool:
@@ -162,14 +164,16 @@ def graphics(pci: Path = PCI, drivers: Mapping[str, Path] = DRIVERS) -> Iterator
     for vendor in sorted(vendors):
         name, sign = NAMES[vendor], drivers[vendor]
         if not sign.exists():
-            said = f"there is an {name} card, and its driver is not loaded"
-            yield Finding("GPU", State.WARN, said, "install the driver, or models run on the processor")
+            said = f"an {name} GPU is present, but its driver is not loaded"
+            yield Finding("GPU", State.WARN, said, "install the driver; until then models run on the CPU")
         elif not os.access(sign, os.R_OK):
-            yield Finding("GPU", State.WARN, f"{sign} may not be used by this user", "join the groups render and video")
+            yield Finding(
+                "GPU", State.WARN, f"{sign} is not accessible to this user", "join the groups render and video"
+            )
         else:
             yield Finding("GPU", State.OK, f"{name}: {_first_line(sign) or sign}")
     if not vendors:
-        yield Finding("GPU", State.OK, "no NVIDIA or AMD card is seen: models run on the processor")
+        yield Finding("GPU", State.OK, "no NVIDIA or AMD GPU found: models run on the CPU")
 
 
 def _cards(pci: Path) -> Iterator[Path]:
@@ -188,9 +192,9 @@ def descriptors() -> Iterator[Finding]:
     """hotseat raises its own limit as far as the hard limit allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard >= ENOUGH_DESCRIPTORS:
-        yield Finding("open files", State.OK, f"up to {hard}" if hard > 0 else "without limit")
+        yield Finding("open files", State.OK, f"up to {hard}" if hard > 0 else "unlimited")
     else:
-        said = f"at most {hard}, and every stream takes two"
+        said = f"at most {hard}, and every stream needs two"
         yield Finding("open files", State.WARN, said, f"raise it: ulimit -n {ENOUGH_DESCRIPTORS * 4}, or LimitNOFILE=")
 
 
@@ -198,11 +202,11 @@ def disk(settings: Settings) -> Iterator[Finding]:
     """Large uploads stay in an unlinked file until their model is ready."""
     folder, largest = tempfile.gettempdir(), settings.limits.body
     free = shutil.disk_usage(folder).free
-    said = f"{size_text(free)} free in {folder}, where uploads of up to {size_text(largest)} rest"
+    said = f"{size_text(free)} free in {folder}, which stores uploads of up to {size_text(largest)}"
     if free >= largest:
         yield Finding("disk", State.OK, said)
     else:
-        yield Finding("disk", State.WARN, said, "make room, point TMPDIR elsewhere, or lower limits.body")
+        yield Finding("disk", State.WARN, said, "free disk space, set TMPDIR to another folder, or lower limits.body")
 
 
 def orphans() -> Iterator[Finding]:
@@ -210,10 +214,10 @@ def orphans() -> Iterator[Finding]:
     ours = ancestry(os.getpid())
     left = [pid for pid in processes() if pid not in ours and marker_of(pid) and not _is_guarded(pid)]
     for pid in left:
-        said = f"{told(pid)} was started by a hotseat that is gone"
-        yield Finding("orphans", State.WARN, said, f"end it: kill {pid}")
+        said = f"{told(pid)} was started by a hotseat process that no longer runs"
+        yield Finding("orphans", State.WARN, said, f"stop it: kill {pid}")
     if not left:
-        yield Finding("orphans", State.OK, "no model server was left behind")
+        yield Finding("orphans", State.OK, "no orphaned model servers")
 
 
 def _is_guarded(pid: int) -> bool:

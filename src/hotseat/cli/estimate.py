@@ -100,9 +100,9 @@ def _totals(found: Estimate) -> list[str]:
 def _total(found: Estimate, where: Where) -> str:
     said = f"{where.value}: {size_text(found.needed(where))}"
     if mapped := found.backed(where, Backing.MAPPED):
-        said += f", of which {size_text(mapped)} are pages of files"
+        said += f", of which {size_text(mapped)} is mapped from files"
     if spare := found.backed(where, Backing.READ_ONCE):
-        said += f"; {size_text(spare)} more were only read to load and may go"
+        said += f"; another {size_text(spare)} is only needed while loading"
     return said
 
 

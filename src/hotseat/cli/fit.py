@@ -26,7 +26,7 @@ EMBEDDED_AT_ONCE = 8192
 DRIVER = GIB // 2
 """What a driver takes on each GPU beyond the estimate."""
 
-ASSUMED = "its file does not say how tokens become one vector: the mean is assumed"
+ASSUMED = "its file does not specify the pooling type: mean is assumed"
 
 ONLY = {Role.EMBEDDING: ("--embeddings",), Role.RERANK: ("--reranking",)}
 
@@ -52,11 +52,11 @@ def fitted(model: Found, devices: Sequence[Device], drafting: tuple[str, ...] = 
         options = (*_llama_options(model, context, drafting), *_layers(devices))
         needed = _needed(options, devices)
         if needed is None:
-            return Fitted(options, None, "how much memory it takes could not be read from its file")
+            return Fitted(options, None, "its memory use could not be read from its file")
         if needed <= budget:
             return Fitted(options, needed, ASSUMED if _pooling(model) else "")
     options = _llama_options(model, _contexts(model)[-1], drafting)
-    return Fitted(options, None, "larger than the memory there is: it will be slow")
+    return Fitted(options, None, "larger than the available memory: it will be slow")
 
 
 def _contexts(model: Found) -> list[int]:

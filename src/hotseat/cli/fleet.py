@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from hotseat.cli.client import Server
 
 HOSTS = ("HOST", "STANDING", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "VERSION", "ADDRESS")
-CLAIMS = ("MODEL", "WILL BE LOADED ON", "BECAUSE")
-ABSENT = ("NOT THERE", "ORDERS THAT WAIT FOR IT")
-APART = "NATS is away: what is told of the others is what was last heard, and nothing can be ordered or moved."
+CLAIMS = ("MODEL", "WILL LOAD ON", "BECAUSE")
+ABSENT = ("ABSENT HOST", "PENDING ORDERS")
+APART = "NATS is unreachable: other hosts are shown with their last known state, and nothing can be changed or moved."
 
 
 def status(server: Server, as_json: bool) -> None:
@@ -28,7 +28,7 @@ def status(server: Server, as_json: bool) -> None:
     if fleet["absent"]:
         print("\n" + table(ABSENT, [(host["host"], orders(host)) for host in fleet["absent"]]))
     if fleet["standing"] == "apart":
-        print(f"\n{fleet['host']} is apart from the fleet. {APART}")
+        print(f"\n{fleet['host']} is disconnected from the fleet. {APART}")
     return None
 
 
@@ -55,7 +55,7 @@ def standing(host: dict[str, Any]) -> str:
     """`here`, or how long ago the host was last heard of."""
     if host["standing"] == "here":
         return "here"
-    heard = f"heard {duration(host['heard_s'])} ago"
+    heard = f"last seen {duration(host['heard_s'])} ago"
     return heard if host["standing"] == "heard" else f"{host['standing']}, {heard}"
 
 

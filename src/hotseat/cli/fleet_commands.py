@@ -10,7 +10,7 @@ from hotseat.cli.client import Server
 from hotseat.cli.shared_options import HERE, AsJson, Key, Model, Url, told_here
 
 app = typer.Typer(
-    help="See the hosts of a fleet, close them, and move models between them.",
+    help="Show the hosts of a fleet, cordon or drain them, and move models between them.",
     epilog="Example: hotseat fleet status",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -23,12 +23,12 @@ def hosts_here(context: typer.Context, incomplete: str) -> list[str]:
     return [host["host"] for host in hosts if host["host"].startswith(incomplete)]
 
 
-Host = Annotated[str, typer.Argument(help="A host's name.", autocompletion=hosts_here)]
+Host = Annotated[str, typer.Argument(help="Name of a host.", autocompletion=hosts_here)]
 
 
 @app.command("status", epilog="Example: hotseat fleet status --json")
 def show(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Show the hosts, what is on them and how they stand, as far as the one that is asked knows."""
+    """Show the hosts, their models and their state, as known to the queried host."""
     from hotseat.cli.fleet import status
 
     status(Server(url, api_key), as_json)
@@ -36,7 +36,7 @@ def show(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
 
 @app.command(epilog="Example: hotseat fleet cordon gpu2")
 def cordon(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Place nothing new on a host; what is there goes on serving."""
+    """Stop placing new models on a host; its models keep serving."""
     from hotseat.cli.fleet import give
 
     give(Server(url, api_key), host, "cordon")
@@ -44,7 +44,7 @@ def cordon(host: Host, url: Url = HERE, api_key: Key = None) -> None:
 
 @app.command(epilog="Example: hotseat fleet uncordon gpu2")
 def uncordon(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Let models be placed on a host again."""
+    """Allow new models on a host again."""
     from hotseat.cli.fleet import take_back
 
     take_back(Server(url, api_key), host, "cordon")
@@ -52,7 +52,7 @@ def uncordon(host: Host, url: Url = HERE, api_key: Key = None) -> None:
 
 @app.command(epilog="Example: hotseat fleet drain gpu2")
 def drain(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Send a host no new requests and let its models go as they fall idle, as before a restart."""
+    """Stop sending requests to a host and stop its models when they are idle, for example before a restart."""
     from hotseat.cli.fleet import give
 
     give(Server(url, api_key), host, "drain")
@@ -60,7 +60,7 @@ def drain(host: Host, url: Url = HERE, api_key: Key = None) -> None:
 
 @app.command(epilog="Example: hotseat fleet undrain gpu2")
 def undrain(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Let a host serve again."""
+    """End the drain of a host."""
     from hotseat.cli.fleet import take_back
 
     take_back(Server(url, api_key), host, "drain")
@@ -68,7 +68,7 @@ def undrain(host: Host, url: Url = HERE, api_key: Key = None) -> None:
 
 @app.command(epilog="Example: hotseat fleet move qwen gpu2")
 def move(model: Model, host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Load a model on a host, then stop it where it was; returns when both is done."""
+    """Load a model on a host, then stop it on its previous host; returns when both are done."""
     from hotseat.cli.fleet import move
 
     move(Server(url, api_key), model, host)

@@ -87,7 +87,7 @@ def must_be_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     beside = [each.name for each in folder.parent.iterdir() if each.is_dir()] if folder.parent.is_dir() else []
-    raise Problem(f"{folder} is no folder.{did_you_mean(folder.name, beside)}")
+    raise Problem(f"{folder} is not a folder.{did_you_mean(folder.name, beside)}")
 
 
 def runnable(shelf: Shelf, programs: Mapping[Engine, str]) -> Shelf:
@@ -100,16 +100,16 @@ def runnable(shelf: Shelf, programs: Mapping[Engine, str]) -> Shelf:
 
 def obstacle(model: Found, programs: Mapping[Engine, str]) -> str:
     if model.engine is not Engine.LLAMA and model.engine not in programs:
-        return f"{model.path} needs {model.engine.value}, which is not on the PATH"
+        return f"{model.path} needs {model.engine.value}, which is not on PATH"
     if any(sign in str(model.path) for sign in UNFIT_FOR_YAML):
         return f"{str(model.path)!r} cannot be written in a configuration"
     return ""
 
 
 def nothing_found(places: Sequence[Path], shelf: Shelf) -> str:
-    looked = ", ".join(map(str, places)) or "none of the usual places, which do not exist here"
+    looked = ", ".join(map(str, places)) or "no folder, because none of the usual ones exists"
     why = "".join(f"\n  {told}" for told in remarks(shelf))
-    return f"no model was found; looked into {looked}. Name the folder of your models: hotseat init FOLDER{why}"
+    return f"no models found; searched {looked}. Name the folder with your models: hotseat init FOLDER{why}"
 
 
 # Writing
@@ -133,7 +133,7 @@ def must_be_valid(file: Path) -> None:
         read([file], environ=os.environ)
     except ConfigError as error:
         complaints = "\n".join(map(str, error.complaints))
-        raise Problem(f"what would be written is wrong; please report it:\n{complaints}") from None
+        raise Problem(f"the generated configuration is invalid; please report this:\n{complaints}") from None
 
 
 # Summary
@@ -148,15 +148,15 @@ def summary(shelf: Shelf, programs: Mapping[Engine, str], target: Path) -> str:
         told.append(f"  and {len(shelf.models) - MOST_TOLD} more")
     told += remarks(shelf)
     if Engine.LLAMA not in programs and any(named.model.engine is Engine.LLAMA for named in shelf.models):
-        told.append("llama-server is not on the PATH: install it, or name it under macros in the file")
+        told.append("llama-server is not on PATH: install it, or set its path under macros in the file")
     return "\n".join(without_escapes(line) for line in [*told, f"next: hotseat serve{config_option(target)}"])
 
 
 def remarks(shelf: Shelf) -> Iterator[str]:
     for left in shelf.left_out[:MOST_TOLD]:
-        yield f"left out: {left.why}"
+        yield f"skipped: {left.why}"
     if len(shelf.left_out) > MOST_TOLD:
-        yield f"left out: {len(shelf.left_out) - MOST_TOLD} more"
+        yield f"skipped: {len(shelf.left_out) - MOST_TOLD} more"
     yield from shelf.unseen
 
 

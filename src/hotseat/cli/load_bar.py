@@ -40,7 +40,7 @@ def told(model: dict[str, Any]) -> tuple[float | None, str]:
     if model["phase"] != "loading":
         return None, model["why"] or model["phase"]
     usual, share = model["load_s"], model["progress"]
-    usually = f", usually {duration(usual)} in all" if usual else ""
+    usually = f", usually {duration(usual)} in total" if usual else ""
     if share is not None and share < 1:
         return share, f"reading{usually}"
     if usual:

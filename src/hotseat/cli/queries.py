@@ -31,9 +31,9 @@ def ps(server: Server, as_json: bool) -> None:
     if house["devices"]:
         print("\n" + table(DEVICES, [device_row(device) for device in house["devices"]]))
     if house["making_way"]:
-        print(f"\nmodels make way: {house['making_way']}")
+        print(f"\nmemory is yielded: {house['making_way']}")
     if (fleet := house["fleet"]) and fleet["standing"] == "apart":
-        print(f"\n{fleet['host']} is apart from its fleet; `hotseat fleet status` says what it knows")
+        print(f"\n{fleet['host']} is disconnected from its fleet; see `hotseat fleet status`")
     return None
 
 
@@ -155,7 +155,7 @@ def sentences(story: dict[str, Any]) -> list[str]:
 def on_another(seen: dict[str, Any]) -> str:
     """The state on another host, with that host's reason."""
     if not seen["why"]:
-        return f"it is {seen['phase']} on {seen['host']}, which did not say why"
+        return f"it is {seen['phase']} on {seen['host']}, which gave no reason"
     return f"it is {seen['phase']} on {seen['host']}: {seen['why']}"
 
 

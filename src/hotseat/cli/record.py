@@ -84,12 +84,12 @@ class Watched:
         names = {client.client for client in trace.clients}
         told = [
             f"{file}: {len(self.recording.requests)} requests of {len(names)} clients"
-            f" for {len(trace.models)} models; {loops} clients waited for each answer"
+            f" for {len(trace.models)} models; {loops} clients waited for each response"
         ]
         if guessed := self.recording.unmeasured():
-            told.append(f"never seen loading, so their load time is a guess: {', '.join(guessed)}")
+            told.append(f"load time estimated, because no load was observed: {', '.join(guessed)}")
         if self._left_unserved:
-            told.append(f"left out, because they ended before they were served: {self._left_unserved}")
+            told.append(f"skipped, because they ended before they were served: {self._left_unserved}")
         if self._missed:
-            told.append(f"missed, because they came faster than they could be written: {self._missed}")
+            told.append(f"missed, because they arrived faster than they could be written: {self._missed}")
         return "\n".join(told)

@@ -15,7 +15,7 @@ USUAL_CONFIG = Path("config.yaml")
 
 Url = Annotated[str, typer.Option("--url", envvar="HOTSEAT_URL", help="Address of the running hotseat.")]
 Key = Annotated[
-    str | None, typer.Option("--api-key", envvar="HOTSEAT_API_KEY", help="A key, where the server asks for one.")
+    str | None, typer.Option("--api-key", envvar="HOTSEAT_API_KEY", help="API key, if the server requires one.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 COMPLETION_S = 1.0
@@ -42,7 +42,9 @@ def models_here(context: typer.Context, incomplete: str) -> list[str]:
 Model = Annotated[str, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]
 OneModel = Annotated[str | None, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]
 ConfigFiles = Annotated[
-    list[Path] | None, typer.Option("--config", help="Configuration file; may be given again. [default: config.yaml]")
+    list[Path] | None, typer.Option("--config", help="Configuration file; repeatable. [default: config.yaml]")
 ]
-ConfigDir = Annotated[Path | None, typer.Option("--config-dir", help="Folder whose *.yaml and *.yml are read as well.")]
-Lenient = Annotated[bool, typer.Option("--lenient", help="Unknown keys are warnings, not errors.")]
+ConfigDir = Annotated[
+    Path | None, typer.Option("--config-dir", help="Folder whose *.yaml and *.yml files are also read.")
+]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Treat unknown keys as warnings, not errors.")]

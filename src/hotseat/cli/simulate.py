@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hotseat.simulation.run_log import Run
     from hotseat.simulation.trace import Trace
 
-AS_IT_IS = "as it is"
+AS_IT_IS = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def read_trace(file: Path) -> Trace:
     except OSError as error:
         raise Problem(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise Problem(f"{file} is no trace: it is not UTF-8") from None
+        raise Problem(f"{file} is not a trace: it is not UTF-8") from None
     except TraceError as error:
         raise Problem("\n".join(f"{file}, {complaint}" for complaint in error.complaints)) from None
 
@@ -84,7 +84,7 @@ def configured(files: list[Path], trace: Trace) -> Catalog:
     missing = [model.name for model in trace.models if model.name not in catalog.models]
     if missing:
         names = ", ".join(missing)
-        raise BadConfig(f"the trace has {names}, which {files[0]} does not define: add it there, or record anew")
+        raise BadConfig(f"the trace has {names}, which {files[0]} does not define: add it there, or record a new trace")
     return catalog
 
 
@@ -92,10 +92,10 @@ def budgets(catalog: Catalog, wished: tuple[str, ...]) -> dict[str, int]:
     devices = dict(map(device_and_size, wished))
     known = [place.device for place in catalog.budgets]
     for device in (device for device in devices if known and device and device not in known):
-        raise Problem(f"--memory {device}=…: there is no such device, only {', '.join(known)}")
+        raise Problem(f"--memory {device}=…: no such device; available: {', '.join(known)}")
     unsized = [name for name, spec in catalog.models.items() if spec.footprint is None]
     if unsized:
-        print(f"of unknown size, so each takes a whole device: {', '.join(unsized)}", file=sys.stderr)
+        print(f"of unknown size, so each counts as a whole device: {', '.join(unsized)}", file=sys.stderr)
     return devices
 
 
@@ -129,9 +129,9 @@ ROWS = (
     ("p95 latency, s", "p95_s", ",.1f"),
     ("p99 latency, s", "p99_s", ",.1f"),
     ("longest wait, s", "longest_wait_s", ",.1f"),
-    ("worst-off client's mean, s", "worst_client_s", ",.1f"),
-    ("fairness, 1 is even", "fairness", ".2f"),
-    ("stalled, nothing ran though somebody waited", "stalled", ".0%"),
+    ("slowest client's mean, s", "worst_client_s", ",.1f"),
+    ("fairness (1 = even)", "fairness", ".2f"),
+    ("stalled (requests waiting, nothing running)", "stalled", ".0%"),
 )
 
 

@@ -10,20 +10,22 @@ import typer
 from hotseat.cli.shared_options import USUAL_CONFIG
 
 app = typer.Typer(
-    help="Run hotseat as a service of systemd.",
+    help="Run hotseat as a systemd service.",
     epilog="Example: hotseat systemd install --user",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-UnitConfig = Annotated[Path, typer.Option("--config", help="The configuration that the service reads.")]
-ForUser = Annotated[bool, typer.Option("--user", help="A unit of your own, without root.")]
-WithSocket = Annotated[bool, typer.Option("--socket", help="Let systemd hold the address: a restart refuses nobody.")]
+UnitConfig = Annotated[Path, typer.Option("--config", help="Configuration file of the service.")]
+ForUser = Annotated[bool, typer.Option("--user", help="A user unit, without root.")]
+WithSocket = Annotated[
+    bool, typer.Option("--socket", help="Use socket activation: connections are not refused during a restart.")
+]
 
 
 @app.command("print", epilog="Example: hotseat systemd print --config /etc/hotseat/config.yaml")
 def print_units(config: UnitConfig = USUAL_CONFIG, user: ForUser = False, socket: WithSocket = False) -> None:
-    """Print the unit."""
+    """Print the unit file."""
     from hotseat.cli.systemd_unit import Wishes, show
 
     show(Wishes(config, user, socket))
@@ -34,9 +36,9 @@ def install_units(
     config: UnitConfig = USUAL_CONFIG,
     user: ForUser = False,
     socket: WithSocket = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write the unit where systemd looks for it; nothing is started."""
+    """Install the unit file; nothing is started."""
     from hotseat.cli.systemd_unit import Wishes, install
 
     install(Wishes(config, user, socket), force)

@@ -23,7 +23,7 @@ SYSTEM_UNITS = Path("/etc/systemd/system")
 
 SERVICE = """\
 [Unit]
-Description=hotseat, one address for all models
+Description=hotseat, model-swapping inference proxy
 After=network.target
 
 [Service]
@@ -31,9 +31,9 @@ Type=notify
 {identity}ExecStart={command}
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=on-failure
-# The loop says twice a minute that it turns.
+# hotseat notifies systemd twice a minute that its event loop runs.
 WatchdogSec=60
-# Streams may finish first, then every model server is stopped; the servers are hotseat's to stop.
+# Streams may finish first, then hotseat stops every model server itself.
 TimeoutStopSec=90
 KillMode=mixed
 LimitNOFILE=65536
@@ -55,7 +55,7 @@ OF_SYSTEM_UNIT = """\
 StateDirectory=hotseat
 CacheDirectory=hotseat
 Environment=XDG_CACHE_HOME=%C/hotseat
-# Models may lie below /home; where a server writes there, add ReadWritePaths=.
+# Models may be below /home; if a server writes there, add ReadWritePaths=.
 ProtectSystem=strict
 ProtectHome=read-only
 PrivateTmp=yes
@@ -73,13 +73,13 @@ AmbientCapabilities=
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged
 SystemCallErrorNumber=EPERM
-# Left out on purpose: PrivateDevices, because model servers need their GPUs, and MemoryDenyWriteExecute, because some
-# compile as they go.
+# Omitted on purpose: PrivateDevices, because model servers need their GPUs, and MemoryDenyWriteExecute, because some
+# compile code at run time.
 """
 
 SOCKET = """\
 [Unit]
-Description=the address of hotseat
+Description=hotseat socket
 
 [Socket]
 {listens}
@@ -152,7 +152,7 @@ def install(wishes: Wishes, force: bool) -> None:
         for name, text in fresh.items():
             (folder / name).write_text(text)
     except OSError as error:
-        hint = "" if wishes.for_user else "; use sudo, or --user for a unit of your own"
+        hint = "" if wishes.for_user else "; use sudo, or --user for a user unit"
         raise Problem(f"{error.filename} cannot be written: {error.strerror}{hint}") from None
     print(*(f"wrote {folder / name}" for name in fresh), *next_steps(wishes, list(fresh)), sep="\n")
 
@@ -161,7 +161,7 @@ def next_steps(wishes: Wishes, names: Sequence[str]) -> Iterator[str]:
     systemctl = "systemctl --user" if wishes.for_user else "systemctl"
     yield f"next: {systemctl} daemon-reload && {systemctl} enable --now {names[-1]}"
     if wishes.for_user:
-        yield "to keep it running without a login: loginctl enable-linger"
+        yield "to keep it running after logout: loginctl enable-linger"
 
 
 def user_units() -> Path:

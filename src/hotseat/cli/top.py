@@ -87,9 +87,8 @@ def drawn(server: Server, seen: dict[str, Any]) -> RenderableType:
     from rich.text import Text
 
     alive = sum(is_alive(model) for model in seen["models"])
-    head = (
-        f"{server.url}  {alive} of {len(seen['models'])} models alive, {len(seen['waiting'])} requests wait  (q leaves)"
-    )
+    models, waiting = len(seen["models"]), len(seen["waiting"])
+    head = f"{server.url}  {alive} of {models} models running, {waiting} requests waiting  (q quits)"
     parts: list[RenderableType] = [Text(head, style="bold"), Text(), _grid(MODELS, model_rows(seen))]
     if seen["waiting"]:
         parts += [Text(), _grid(LINE, line_rows(seen))]

@@ -47,7 +47,9 @@ class CrossCheck:
             owner[alias] = path
         elif owner[alias][1] != model:
             taken = owner[alias]
-            self._notebook.error(path, f'"{alias}" is already {dotted(taken)}, line {self._notebook.spot(taken).line}')
+            self._notebook.error(
+                path, f'"{alias}" is already used by {dotted(taken)}, line {self._notebook.spot(taken).line}'
+            )
 
     def _default_model(self, owner: Mapping[str, Path]) -> None:
         wanted = self._config.default_model
@@ -61,7 +63,7 @@ class CrossCheck:
         wished, descriptors = self._config.limits.connections, highest_file_limit()
         fits = most_connections(descriptors)
         if wished != Limits().connections and fits is not None and wished > fits:
-            text = f"{wished} do not fit into {descriptors} file descriptors, so there are {fits} at most"
+            text = f"{wished} need more than {descriptors} file descriptors, so the limit is {fits}"
             self._notebook.warn(("limits", "connections"), text, "Raise the limit, with LimitNOFILE= or ulimit -n")
 
     # Groups
@@ -70,7 +72,7 @@ class CrossCheck:
         given = self._config.model_fields_set
         old = [key for key in ("groups", "matrix") if key in given]
         if len(old) == 2:
-            self._notebook.error(("matrix",), "groups and matrix exclude each other", "Keep one of them")
+            self._notebook.error(("matrix",), "groups and matrix cannot be combined", "Keep one of them")
         if old and "routing" in given and "router" in self._config.routing.model_fields_set:
             hint = f"Move {old[0]} to routing.router.settings"
             self._notebook.error((old[0],), "cannot be used together with routing.router", hint)

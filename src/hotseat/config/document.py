@@ -80,12 +80,12 @@ class _Parse:
         if root is None or (isinstance(root, ScalarNode) and root.tag == yaml12.NULL):
             return self._document
         if not isinstance(root, MappingNode):
-            self._complain(self._spot(root), (), "the file must hold a mapping, as in `models: …`")
+            self._complain(self._spot(root), (), "the file must contain a mapping, as in `models: …`")
             return None
         try:
             value = self._mapping(root, ())
         except _TooMuch:
-            self._complain(self._spot(root), (), f"aliases expand to more than {MAX_VALUES:,} values or without end")
+            self._complain(self._spot(root), (), f"aliases expand to more than {MAX_VALUES:,} values, or endlessly")
             return None
         read = self._document
         shelves = frozenset(_shelves(root, tree.aliases))
@@ -137,13 +137,13 @@ class _Parse:
     def _key(self, key: Node, path: Path) -> str | None:
         if isinstance(key, ScalarNode):
             return str(key.value)
-        self._complain(self._spot(key), path, "a key must be a word, not a list or a mapping")
+        self._complain(self._spot(key), path, "a key must be a scalar, not a list or a mapping")
         return None
 
     def _refuse_duplicate(self, name: str, key: Node, own: dict[str, tuple[Node, Node]], path: Path) -> None:
         if first := own.get(name):
             line = self._spot(first[0]).line
-            self._complain(self._spot(key), (*path, name), f"duplicate key, first written in line {line}")
+            self._complain(self._spot(key), (*path, name), f"duplicate key, first defined in line {line}")
 
     def _sequence(self, node: SequenceNode, path: Path) -> list[Any]:
         self._refuse_tag(node, yaml12.SEQ, path)
@@ -163,7 +163,7 @@ class _Parse:
         if isinstance(value, float) and not isfinite(value):
             return node.value
         if "\0" in node.value:
-            self._complain(self._spot(node), path, "must not hold a NUL")
+            self._complain(self._spot(node), path, "must not contain a NUL")
         if not isinstance(value, str):
             self._document.written[path] = node.value
         return value
@@ -219,7 +219,7 @@ class _Parse:
 def _syntax_hint(said: str) -> str:
     if "'\\t'" in said:
         return "Indent with spaces"
-    return "Inside [ ] and { }, texts with ${…} need quotes" if "got '{'" in said else ""
+    return "Inside [ ] and { }, quote strings with ${…}" if "got '{'" in said else ""
 
 
 def _shelves(root: MappingNode, aliases: list[tuple[int, Node]]) -> Iterator[str]:

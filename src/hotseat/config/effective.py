@@ -295,8 +295,8 @@ def together(catalog: Catalog) -> list[str]:
 
 def _matrix_sentences(matrix: Matrix, catalog: Catalog) -> Iterator[str]:
     shown = [" + ".join(members) for members in matrix.sets[:MOST_SETS]]
-    more = f", and {len(matrix.sets) - MOST_SETS} sets more" if len(matrix.sets) > MOST_SETS else ""
-    yield f"These may run together: {', '.join(shown)}{more}; what is outside the cheapest of them has to go."
+    more = f", and {len(matrix.sets) - MOST_SETS} more sets" if len(matrix.sets) > MOST_SETS else ""
+    yield f"These may run together: {', '.join(shown)}{more}; models outside the cheapest matching set are unloaded."
     if alone := matrix.alone(catalog.models):
         yield f"Models in no set ({_listed(alone)}) run alone."
 

@@ -88,7 +88,7 @@ def _problem(name: str, value: str | None) -> tuple[str, str] | None:
     if value is None:
         return f"environment variable {name} is not set", f"Set {name} before starting hotseat"
     if _LINE_BREAK.search(value):
-        return f"environment variable {name} holds a line break or a NUL", "It must be a single line"
+        return f"environment variable {name} contains a line break or a NUL", "It must be a single line"
     return None
 
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
 
 OPEN_HOSTS = {
-    "*": "accepts every Host, so a web page can make its own name point here and use all that needs no key; "
+    "*": "accepts every Host header, so a malicious web page can use everything that needs no key (DNS rebinding); "
     "list the names that clients use instead"
 }
 OPEN_ORIGINS = {
-    "*": "lets every web page that somebody visits ask your models; list the origins that may instead",
-    "null": "is the origin of every sandboxed page, those of model servers included, so it may only ask models",
+    "*": "lets any web page use your models; list the allowed origins instead",
+    "null": "is the origin of every sandboxed page, including those of model servers, so it may only use models",
 }
 
 
@@ -39,7 +39,7 @@ def refuse_open(settings: Settings) -> str | None:
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return (
         f"{address} can be reached from other machines and no apiKeys are configured. "
-        f"Add apiKeys, listen on 127.0.0.1:{port}, or set allowOpen: true if everybody may use and stop your models."
+        f"Add apiKeys, listen on 127.0.0.1:{port}, or set allowOpen: true to let anyone use and stop your models."
     )
 
 

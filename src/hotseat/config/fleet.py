@@ -39,8 +39,8 @@ class FleetMaker:
             return None
         self._check_logins(form)
         if form.secret is None:
-            said = "secret is missing: without it a host cannot tell the other hosts from anybody else"
-            self._notebook.error(("fleet",), said, "Give all hosts the same: openssl rand -hex 32")
+            said = "secret is missing: without it a host cannot authenticate the other hosts"
+            self._notebook.error(("fleet",), said, "Generate one and use it on all hosts: openssl rand -hex 32")
         return Fleet(
             nats=tuple(form.nats),
             name=HostName(form.name or self._machine()),
@@ -79,8 +79,8 @@ class FleetMaker:
     def _long(self, given: str | SecretForm | None, place: Place) -> str:
         secret = self._read(given, place)
         if 0 < len(secret) < SHORTEST_SECRET:
-            said = f"is short: {len(secret)} characters can be guessed by whoever reads NATS"
-            self._notebook.warn(place, said, "Make a longer one: openssl rand -hex 32")
+            said = f"is too short: anyone who reads NATS can guess {len(secret)} characters"
+            self._notebook.warn(place, said, "Generate a longer one: openssl rand -hex 32")
         return secret
 
     def _secret(self, secret: str | SecretForm | None, key: str) -> str:
@@ -94,14 +94,16 @@ class FleetMaker:
     def _machine(self) -> str:
         name = socket.gethostname()
         if not is_host_name(name):
-            self._notebook.error(("fleet",), f'the machine is called "{name}", which no host can be', "Set fleet.name")
+            self._notebook.error(
+                ("fleet",), f'the name of this machine, "{name}", is not a valid host name', "Set fleet.name"
+            )
         return name
 
     def _check_logins(self, form: FleetForm) -> None:
         ways = {"user": form.user, "token": form.token, "credentials": form.credentials, "nkey": form.nkey}
         given = [way for way, value in ways.items() if value]
         if len(given) > 1:
-            self._notebook.error(("fleet", given[1]), f"{given[0]} and {given[1]} exclude each other", "Keep one")
+            self._notebook.error(("fleet", given[1]), f"{given[0]} and {given[1]} cannot be combined", "Keep one")
         if form.password and not form.user:
             self._notebook.error(("fleet", "password"), "a password needs a user")
         if form.tls.key and not form.tls.cert:
@@ -133,9 +135,9 @@ def at_servers(fleet: Fleet | None, nats: tuple[str, ...]) -> Fleet:
 def refuse_fleet(settings: Settings) -> str | None:
     """Say what to do before this host may join; None if it may."""
     if said := unreachable(settings):
-        return f"{said}. Set fleet.address to where they reach it, such as http://gpu1.lan:{settings.listen[1]}."
+        return f"{said}. Set fleet.address to an address they can reach, such as http://gpu1.lan:{settings.listen[1]}."
     if settings.fleet and not is_host_name(settings.fleet.name):
-        return f'no host can be called "{settings.fleet.name}". Set fleet.name.'
+        return f'"{settings.fleet.name}" is not a valid host name. Set fleet.name.'
     if settings.fleet and not settings.fleet.secrets:
         return "A fleet needs fleet.secret, the same on all of its hosts. Make one with: openssl rand -hex 32"
     return None

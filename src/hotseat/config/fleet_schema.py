@@ -22,7 +22,7 @@ def is_host_name(name: str) -> bool:
 
 def _host_name(name: str) -> str:
     if name and not is_host_name(name):
-        raise ValueError("must be letters, digits, -, _ and dots within")
+        raise ValueError("must consist of letters, digits, -, _ and inner dots")
     return name
 
 
@@ -32,7 +32,7 @@ def nats_url(url: str) -> str:
     if parts.scheme not in ("nats", "tls") or not parts.hostname or parts.path.strip("/"):
         raise ValueError("must be nats://host:port or tls://host:port")
     if parts.username or parts.password:
-        raise ValueError("must not hold a user or a password: write them as fleet.user and fleet.password")
+        raise ValueError("must not contain a user or a password: use fleet.user and fleet.password")
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -54,13 +54,13 @@ def _address(address: str) -> str:
 
 def _secret(secret: str) -> str:
     if not is_key(secret):
-        raise ValueError("a secret must not be empty and must not hold spaces")
+        raise ValueError("a secret must not be empty or contain spaces")
     return secret
 
 
 class SecretForm(Form):
     file: Annotated[str, Field(min_length=1)]
-    """A file that holds nothing else."""
+    """A file that contains only the secret."""
 
 
 SecretText: TypeAlias = Annotated[str, AfterValidator(_secret)]
@@ -70,7 +70,7 @@ Secret: TypeAlias = Annotated[Annotated[SecretText, AsText] | Annotated[SecretFo
 
 def _one_or_two(secrets: tuple[str | SecretForm, ...]) -> tuple[str | SecretForm, ...]:
     if not 1 <= len(secrets) <= MOST_SECRETS:
-        raise ValueError("must be one secret, or two while one takes the place of the other")
+        raise ValueError("must be one secret, or two during a rotation")
     return secrets
 
 
@@ -84,43 +84,43 @@ Secrets: TypeAlias = Annotated[
 
 class FleetTlsForm(Form):
     ca: str = ""
-    """File with the authorities that NATS' certificate is checked against; without it, the machine's."""
+    """File with the CA certificates for NATS. Default: those of the system."""
     cert: str = ""
-    """File with our own certificate, where NATS asks for one (PEM)."""
+    """File with the client certificate, if NATS requires one (PEM)."""
     key: str = ""
-    """File with its key, where that is a file of its own."""
+    """File with the private key, if it is separate."""
 
 
 class FleetForm(Form):
     nats: Annotated[Words, AfterValidator(_nats_urls)]
-    """Servers of NATS through which the hosts know of each other: `nats://host:4222` or `tls://host:4222`, one or a
-    list; the rest of the cluster is found."""
+    """NATS servers that connect the hosts: `nats://host:4222` or `tls://host:4222`, one or a list; other servers of
+    the cluster are discovered."""
     name: Annotated[str, AfterValidator(_host_name)] = ""
-    """What this host is called; no two may have the same. Without it, the machine's name."""
+    """Unique name of this host. Default: the host name of the machine."""
     address: Annotated[str, AfterValidator(_address)] = ""
-    """How the other hosts reach this one: `http://host:port`. Without it, `listen`, which must then name an address
+    """Address at which other hosts reach this one: `http://host:port`. Default: `listen`, which must then be an address
     that they can reach."""
     labels: dict[str, str] = Field(default_factory=dict)
-    """What this host has or is, for `models.*.hosts` to ask for."""
+    """Labels of this host, matched by `models.*.hosts`."""
     secret: Secrets | None = None
-    """By which hosts believe each other, the same on all of them: a text or `{file: …}`. Two of them, in a list, while
-    one takes the place of the other."""
+    """Shared secret with which the hosts authenticate each other: a string or `{file: …}`, the same on all hosts. A
+    list of two during a rotation."""
     user: str = ""
-    """Name with which NATS knows us."""
+    """User name for NATS."""
     password: Secret | None = None
-    """Its password: a text or `{file: …}`."""
+    """Password for NATS: a string or `{file: …}`."""
     token: Secret | None = None
-    """In place of user and password: a text or `{file: …}`."""
+    """Token for NATS, instead of user and password: a string or `{file: …}`."""
     credentials: str = ""
-    """In place of them: file with a JWT and its key, as `nsc` writes it."""
+    """Credentials file for NATS (JWT and key, as written by `nsc`), instead of user and password."""
     nkey: str = ""
-    """In place of them: file with the seed of an NKey."""
+    """File with the seed of an NKey, instead of user and password."""
     tls: FleetTlsForm = FleetTlsForm()
-    """Certificates towards NATS."""
+    """TLS settings for NATS."""
 
 
 class ReplicasForm(Form):
     min: Annotated[int, Field(ge=0)] = 0
-    """On how many hosts of a fleet the model is kept loaded."""
+    """Minimum number of hosts that keep the model loaded."""
     max: Annotated[int, Field(ge=1)] | None = None
-    """On how many it may be loaded at a time; without it, 1 or min."""
+    """Maximum number of hosts that load the model. Default: 1 or min."""

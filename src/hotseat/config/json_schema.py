@@ -16,5 +16,5 @@ def json_schema() -> dict[str, Any]:
         for key, described in form.get("properties", {}).items():
             described["title"] = key
     schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["modelsDir"]}]
-    extensions = {r"^(x-|\.)": {"description": "Yours: hotseat does not look at it."}}
+    extensions = {r"^(x-|\.)": {"description": "For your own use; hotseat ignores it."}}
     return {"$schema": DIALECT, **schema, "title": "hotseat configuration", "patternProperties": extensions}

@@ -127,7 +127,7 @@ def _files(paths: Sequence[FilePath], notebook: Notebook) -> tuple[FilePath, ...
     for file in _each_file(paths):
         real = file.resolve()
         if real in files:
-            notebook.write(Severity.ERROR, Spot(str(file), 1, 1), (), "the file is given twice", "Name it once")
+            notebook.write(Severity.ERROR, Spot(str(file), 1, 1), (), "the file is listed twice", "List it once")
         files.setdefault(real, file)
     return tuple(files.values())
 
@@ -142,7 +142,7 @@ def _each_file(paths: Sequence[FilePath]) -> Iterator[FilePath]:
 
 def _document(files: Sequence[FilePath], environ: Mapping[str, str], notebook: Notebook) -> Document:
     if not files:
-        notebook.error((), "no configuration file was found", "Name a file, or a directory with .yaml files")
+        notebook.error((), "no configuration file found", "Name a file, or a directory with .yaml files")
     documents = [_parsed(file, environ, notebook) for file in files]
     read = [document for document in documents if document]
     if not files or len(read) < len(documents):
@@ -164,7 +164,7 @@ def _text(file: FilePath, notebook: Notebook) -> str | None:
         notebook.write(Severity.ERROR, Spot(str(file), 1, 1), (), f"the file cannot be read: {reason}")
         return None
     if os.geteuid() == 0 and file.stat().st_mode & stat.S_IWOTH:
-        said = "everybody may write this file, and hotseat runs its commands as root"
+        said = "any user may write this file, and hotseat runs its commands as root"
         notebook.write(Severity.WARNING, Spot(str(file), 1, 1), (), said, f"Run chmod o-w {file}")
     return text
 

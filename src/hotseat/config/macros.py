@@ -111,7 +111,7 @@ def resolve(definitions: Definitions, notebook: Notebook) -> dict[str, MacroValu
         usable = _check(name, definition, definitions, resolved, notebook)
         value = expand(definition.value, resolved) if isinstance(definition.value, str) else definition.value
         if isinstance(value, str) and len(value) > MAX_LENGTH:
-            notebook.error(definition.path, f"the macro grows beyond {MAX_LENGTH:,} characters")
+            notebook.error(definition.path, f"the macro expands to more than {MAX_LENGTH:,} characters")
             usable = False
         if name not in RESERVED:
             resolved[name] = value if usable else ""
@@ -133,14 +133,14 @@ def _check(
 
 def _name_problem(name: str) -> str:
     if name in RESERVED:
-        return f"{name} is reserved, choose another name"
+        return f"{name} is reserved; choose another name"
     if len(name) > MAX_NAME or holes("${" + name + "}") != (name,) or "." in name:
         return f"a macro's name has at most {MAX_NAME} letters, digits, _ and -"
     return ""
 
 
 def _value_problem(value: Any) -> str:
-    return "" if isinstance(value, str | int | float) else "a macro must be a text, a number or a boolean"
+    return "" if isinstance(value, str | int | float) else "a macro must be a string, a number or a boolean"
 
 
 def _check_use(
@@ -152,7 +152,7 @@ def _check_use(
     notebook: Notebook,
 ) -> None:
     if used == name:
-        notebook.error(definition.path, "the macro uses itself")
+        notebook.error(definition.path, "the macro refers to itself")
     elif used in definitions and used not in resolved:
         line = notebook.spot(definitions[used].path).line
         notebook.error(definition.path, f"${{{used}}} is declared later, in line {line}", "Move it before this line")
@@ -195,8 +195,8 @@ class _Filler:
             hint = nearest(name, [*self._macros, *self._open])
             self._notebook.error(path, f"unknown macro ${{{name}}}", hint)
         elif path[0] not in ("models", TEMPLATE):
-            self._notebook.error(path, f"${{{name}}} can be used inside a model only")
+            self._notebook.error(path, f"${{{name}}} can only be used inside a model")
         elif name == PID:
-            self._notebook.error(path, "${PID} can be used in cmdStop and sleep only")
+            self._notebook.error(path, "${PID} can only be used in cmdStop and sleep")
         else:
-            self._notebook.warn(path, "${PORT} stays as it is here: the port is known at launch only")
+            self._notebook.warn(path, "${PORT} is not expanded here: the port is only known at launch")

@@ -105,7 +105,7 @@ class MatrixMaker:
         if name not in self._form.sets:
             raise ValueError(f'no set is called "{name}"', nearest(name, self._form.sets))
         if name in self._open:
-            raise ValueError(f"the sets {' → '.join([*self._open, name])} go round in a circle")
+            raise ValueError(f"the sets {' → '.join([*self._open, name])} form a cycle")
         return self._alternatives(name)
 
 
@@ -121,7 +121,7 @@ class Expression:
         """Every set that the expression allows; ValueError says what is wrong with it."""
         found = self._either()
         if self._tokens:
-            raise ValueError(f'"{self._tokens[0]}" does not belong there', "Join names with & or |")
+            raise ValueError(f'"{self._tokens[0]}" is unexpected here', "Join names with & or |")
         return found
 
     def _either(self) -> Alternatives:
@@ -147,7 +147,7 @@ class Expression:
     def _in_brackets(self) -> Alternatives:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise ValueError(f"more than {DEEPEST} brackets are open")
+            raise ValueError(f"more than {DEEPEST} nested brackets")
         found = self._either()
         if not self._take(")"):
             raise ValueError('a ")" is missing')
@@ -167,7 +167,7 @@ def _tokens(text: str) -> list[str]:
         tokens.append(match["sign"] or match["name"])
         end = match.end()
     if rest := text[end:].strip():
-        raise ValueError(f'"{rest[0]}" cannot stand in an expression', "Give the model a short name under vars")
+        raise ValueError(f'"{rest[0]}" cannot be used in an expression', "Give the model a short name under vars")
     return tokens
 
 

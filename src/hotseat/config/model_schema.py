@@ -53,67 +53,67 @@ class Filters(Form):
     strip_params: Words = ""
     """Members removed from JSON bodies, comma-separated or as a list; dots address nested members."""
     old_strip_params: Annotated[Words, Field(alias="strip_params")] = ""
-    """Old spelling of stripParams, used when that is empty."""
+    """Deprecated spelling of stripParams, used when that is empty."""
     set_params: dict[str, Any] = Field(default_factory=dict)
     """Members set in JSON bodies; dots address nested members."""
     set_params_by_id: dict[str, dict[str, Any]] = Field(default_factory=dict, alias="setParamsByID")
-    """Members to set by the name that was asked for; each key becomes a name of the model."""
+    """Members to set depending on the requested name; each key becomes a name of the model."""
 
 
 class TimeoutsForm(Form):
     connect: Duration = 30.0
-    """Time to connect to the server; 0 is none."""
+    """Time limit for connecting to the server; 0: none."""
     keepalive: KeepAlive = 30.0
-    """TCP keep-alive period, 32767 s at most; 0 is off."""
+    """TCP keep-alive interval, at most 32767 s; 0: off."""
     response_header: Duration = 0.0
-    """Time to wait for the head of the answer; 0 is none."""
+    """Time limit for the response head; 0: none."""
     tls_handshake: Duration = 10.0
-    """Time added to connect for the TLS handshake with an https server; 0 is none."""
-    expect_continue: Annotated[Duration, Ignored("The body is sent at once")] = 1.0
-    """Time to wait for a server's word before the body is sent."""
+    """Time added to connect for the TLS handshake with an HTTPS server; 0: none."""
+    expect_continue: Annotated[Duration, Ignored("The body is sent immediately")] = 1.0
+    """Time to wait for 100 Continue before the body is sent."""
     idle_conn: Duration = 90.0
-    """How long an unused connection is kept, 4 s at most: llama-server closes them after 5."""
+    """How long an idle connection is kept, at most 4 s because llama-server closes it after 5 s."""
 
 
 class CapabilitiesForm(Form):
     in_: Annotated[tuple[Modality, ...], Field(alias="in")] = ()
-    """What the model takes: text, audio, image."""
+    """Input modalities: text, audio, image."""
     out: tuple[Modality, ...] = ()
-    """What the model gives: text, audio, image."""
+    """Output modalities: text, audio, image."""
     tools: Switch = False
-    """Whether the model calls tools."""
+    """Whether the model supports tool calls."""
     reranker: Switch = False
-    """Whether the model ranks documents."""
+    """Whether the model is a reranker."""
     context: Annotated[int, Field(ge=0)] = 0
     """Context length in tokens."""
 
 
 class Compat(Form):
     ignore_websockets: Switch = False
-    """WebSockets neither start the model nor keep it."""
+    """WebSockets neither start the model nor keep it loaded."""
 
 
 class ModelForm(Form):
     """A model and how its server is started."""
 
     cmd: Annotated[str, Field(min_length=1)]
-    """Command line of the server, split like a shell would but run without one. May use ${PORT} and macros."""
+    """Command line of the server, split like in a shell but run without one. May use ${PORT} and macros."""
     cmd_stop: str = ""
     """Command that stops the server instead of SIGTERM. May use ${PID}."""
     proxy: str = "http://localhost:${PORT}"
     """Base URL of the server: http, https or unix:/path."""
     check_endpoint: str = "/health"
-    """Path that answers 200 once the server is ready; `none` waits for an open port."""
+    """Path that returns 200 once the server is ready; `none` waits for an open port."""
     health_check_timeout: Duration = 0.0
-    """Time until the server must be ready; 0 is the global value."""
+    """Time limit for the server to become ready; 0: the global value."""
     ttl: Ttl = -1.0
-    """Idle time after which the model is unloaded; -1 is globalTTL, 0 is never."""
+    """Idle time after which the model is unloaded; -1: globalTTL, 0: never."""
     unload_timeout: Duration = 0.0
-    """Time a stopping server has before it is killed; 0 is the global value."""
+    """Time limit for the server to stop before it is killed; 0: the global value."""
     drain_timeout: Duration = 10.0
-    """Time requests in flight have to finish when the model is unloaded by hand."""
+    """Time for requests in flight to finish when an operator unloads the model."""
     max_request_duration: Duration = 0.0
-    """Time one request may use the model before it is cut visibly; 0 is no limit."""
+    """Time limit for one request, after which it is aborted with an error; 0: none."""
     aliases: tuple[str, ...] = ()
     """Other names of the model."""
     name: str = ""
@@ -121,40 +121,40 @@ class ModelForm(Form):
     description: str = ""
     """Text shown in the model list."""
     unlisted: Switch = False
-    """Not in the model list, still usable."""
+    """Hide the model from the model list; it remains usable."""
     env: Environment = ()
-    """Environment of the server: NAME=value entries or a mapping."""
+    """Environment variables of the server: NAME=value entries or a mapping."""
     use_model_name: str = ""
     """Name sent to the server as `model`."""
     filters: Filters = Filters()
-    """Changes to JSON bodies on their way to the server."""
+    """Changes to JSON bodies before they are sent to the server."""
     concurrency_limit: Annotated[int, Field(ge=0)] = 0
-    """Requests sent to the server at a time; the rest wait. 0: as many as come."""
+    """Maximum number of concurrent requests to the server; the rest wait. 0: no limit."""
     max_queue: Annotated[int, Field(ge=0)] = 0
-    """How many requests may wait for this model before new ones get 429; 0: as many as scheduler.maxQueue allows."""
+    """Maximum number of requests waiting for this model, beyond which new ones get 429; 0: scheduler.maxQueue."""
     send_loading_state: LoadingStateName | None = None
-    """What a client that asked for a stream is sent while it waits for the model; without it, the global value."""
+    """What is sent on a stream while the client waits for the model. Default: the global value."""
     macros: dict[str, Any] = Field(default_factory=dict)
-    """Texts for ${name} in this model; they win over global ones."""
+    """Values for ${name} in this model; they override global macros."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """Free values, shown under `meta` in the model list."""
+    """Arbitrary values, shown under `meta` in the model list."""
     capabilities: CapabilitiesForm = CapabilitiesForm()
-    """What the model can do, for the model list."""
+    """Capabilities shown in the model list."""
     timeouts: TimeoutsForm = TimeoutsForm()
-    """Time limits towards the server."""
+    """Time limits for connections to the server."""
     compat: Compat = Compat()
-    """Ways of other programs."""
+    """Compatibility settings."""
     memory: Memory | None = None
-    """Memory it takes: a size on the first device, or a mapping of sizes per device."""
+    """Memory the model uses: a size on the first device, or a mapping of sizes per device."""
     urgency: Annotated[float, Field(gt=0)] = 1.0
-    """How much waiting for this model weighs."""
+    """Weight of requests that wait for this model."""
     pinned: Switch = False
-    """Never unloaded to make room."""
+    """Never unload the model to free memory for others."""
     sleep: SleepOrServer | None = None
-    """How its server sleeps instead of being stopped when others need its room: `vllm`, `llama-server` or a mapping."""
+    """How the server sleeps instead of being stopped when others need memory: `vllm`, `llama-server` or a mapping."""
     replicas: ReplicasForm = ReplicasForm()
-    """On how many hosts of a fleet it runs."""
+    """Number of hosts of a fleet that run the model."""
     hosts: dict[str, str] = Field(default_factory=dict)
-    """Labels that a host of a fleet must have to run it."""
+    """Labels that a host of a fleet must have to run the model."""
     read_ahead: Switch | None = None
-    """Bring its files into the page cache while others make room for it; without it, the global value."""
+    """Read the model's files into the page cache while others are unloaded for it. Default: the global value."""

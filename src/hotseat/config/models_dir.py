@@ -55,17 +55,17 @@ def with_files(document: Document, offer: Offer, notebook: Notebook) -> Document
 def _check(value: Mapping[str, Any], folder: FilePath | None, notebook: Notebook) -> None:
     command = value[KEY].get("cmd")
     if isinstance(command, str) and MODEL_PATH not in holes(command):
-        notebook.error((KEY, "cmd"), "must say ${MODEL_PATH}, or every model would be the same")
+        notebook.error((KEY, "cmd"), "must contain ${MODEL_PATH}, otherwise all models would be the same")
     if "startPort" in value:
-        notebook.error(("startPort",), "counts the models, and modelsDir changes their number", "Leave startPort out")
+        notebook.error(("startPort",), "depends on the number of models, which modelsDir changes", "Remove startPort")
     if folder and not folder.is_dir():
-        notebook.warn((KEY, PATH), f"there is no folder {folder} yet")
+        notebook.warn((KEY, PATH), f"the folder {folder} does not exist yet")
 
 
 def _can_be_said(file: FilePath, notebook: Notebook) -> bool:
     can = "${" not in str(file)
     if not can:
-        notebook.warn((KEY, PATH), f"{file.name} is left out: ${{ has a meaning here", "Rename the file")
+        notebook.warn((KEY, PATH), f"{file.name} is skipped: ${{ is reserved for macros", "Rename the file")
     return can
 
 

@@ -129,7 +129,7 @@ class LeadMaker:
         names = [lead.name for lead in catalog.choices(selector)]
         for name, times in Counter(names).items():
             if times > 1:
-                self._notebook.error(path, f'"{name}" is a target twice', "Each target must be another model")
+                self._notebook.error(path, f'"{name}" is a target twice', "Each target must be a different model")
         own = [lead.name for lead in catalog.choices(selector) if isinstance(lead, ModelSpec)]
         for wanted in dict.fromkeys(own):
             others = [name for name in own if name != wanted]
@@ -151,4 +151,4 @@ class LeadMaker:
 def warn_of_proxies(catalog: Catalog, environ: Mapping[str, str], notebook: Notebook) -> None:
     """Warn that hotseat never uses a proxy; llama-swap would."""
     if catalog.remotes and (found := [name for name in PROXY_VARIABLES if environ.get(name)]):
-        notebook.warn(("peers",), f"{found[0]} is set, but peers are reached directly")
+        notebook.warn(("peers",), f"{found[0]} is set, but has no effect: peers are reached directly")

@@ -134,16 +134,16 @@ class Renewal:
         self._refused = complaints
         self._owner.reloaded(success=False)
         for complaint in complaints:
-            log.error("configuration kept because the new one is invalid complaint=%r", complaint)
+            log.error("reload failed, previous configuration still active complaint=%r", complaint)
         return ReloadResult(complaints=complaints)
 
     def _as_begun(self, settings: Settings) -> Settings:
         """Keep the settings that cannot change while hotseat runs."""
         now = self.settings
         if settings.listen != now.listen:
-            log.warning("listen takes effect at the next start only listen=%r", settings.listen)
+            log.warning("a change of listen takes effect after a restart listen=%r", settings.listen)
         if settings.fleet != now.fleet:  # it has a secret, so it is not shown
-            log.warning("fleet takes effect at the next start only")
+            log.warning("a change of fleet takes effect after a restart")
         return replace(settings, listen=now.listen, fleet=now.fleet)
 
     def _withheld(self, loaded: Loaded) -> frozenset[str]:
@@ -183,7 +183,7 @@ class Renewal:
         try:
             catalog = await asyncio.to_thread(lambda: self._owner.fill(look_again(lambda _: offered)))
         except ConfigError as error:
-            return log.error("models of a folder were not taken up complaint=%r", str(error))
+            return log.error("models of a folder were not added complaint=%r", str(error))
         self.loaded = replace(self.loaded, catalog=catalog)
         change = self._owner.change_catalog(catalog)
         return log.info("models of a folder changed added=%d removed=%d", len(change.added), len(change.removed))

@@ -12,7 +12,7 @@ from hotseat.config.units import Duration, Switch
 
 
 class GroupForm(Form):
-    """Models that are treated alike when another one is loaded."""
+    """Models that are treated the same way when another one is loaded."""
 
     swap: Switch = True
     """Only one member at a time."""
@@ -21,7 +21,7 @@ class GroupForm(Form):
     persistent: Switch = False
     """Other groups cannot stop the members."""
     members: tuple[str, ...] = ()
-    """Names of models; a model is in one group at most."""
+    """Names of models; a model belongs to at most one group."""
 
 
 class MatrixForm(Form):
@@ -30,16 +30,16 @@ class MatrixForm(Form):
     vars: dict[str, str] = Field(default_factory=dict)
     """Short names for models, to use in sets and evict_costs."""
     evict_costs: dict[str, Annotated[int, Field(gt=0)]] = Field(default_factory=dict, alias="evict_costs")
-    """What it costs to stop a model, per model or short name; 1 where nothing is said. The cheapest swap wins."""
+    """Cost of stopping a model, per model or short name; default 1. The cheapest swap is chosen."""
     sets: dict[str, str] = Field(default_factory=dict)
     """Which models may run together: names joined by & (together), | (either), ( ) and +set for another set."""
 
 
 class RouterSettings(Form):
     groups: dict[str, GroupForm] = Field(default_factory=dict)
-    """As the top-level key."""
+    """Same as the top-level key."""
     matrix: MatrixForm = MatrixForm()
-    """As the top-level key."""
+    """Same as the top-level key."""
 
 
 class Router(Form):
@@ -51,7 +51,7 @@ class Router(Form):
 
 class Fifo(Form):
     priority: dict[str, int] = Field(default_factory=dict)
-    """Priority per model or alias, 0 where nothing is said; each step up doubles the model's urgency."""
+    """Priority per model or alias, default 0; each step up doubles the model's urgency."""
 
 
 class QueueSettings(Form):
@@ -70,17 +70,17 @@ class Routing(Form):
     router: Router = Router()
     """Which models run together."""
     scheduler: Queue = Queue()
-    """In which order requests are served."""
+    """Order in which requests are served."""
 
 
 class SelectorSettings(Form):
     spillover: Annotated[int, Field(ge=1)] = 1
-    """Requests per target before the next one is used."""
+    """Requests per target before the next target is used."""
 
 
 class SelectorForm(Form):
     strategy: Literal["warm", "pin", "spillover"]
-    """How a target is chosen."""
+    """How the target is chosen."""
     targets: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of models."""
     settings: SelectorSettings = SelectorSettings()
@@ -90,26 +90,26 @@ class SelectorForm(Form):
     description: str = ""
     """Text shown in the model list."""
     unlisted: Switch = False
-    """Not in the model list, still usable."""
+    """Hide the name from the model list; it remains usable."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """Free values for the model list."""
+    """Arbitrary values for the model list."""
 
 
 class ProfileForm(Form):
     description: str = ""
-    """What the profile is for."""
+    """Purpose of the profile."""
     pins: Annotated[dict[str, str | None], Field(min_length=1)]
-    """Which name leads to which model while the profile is active."""
+    """Maps names to models while the profile is active."""
 
 
 class PeerTimeouts(TimeoutsForm):
     response_header: Duration = 600.0
-    """Time to wait for the head of the answer; long, because the peer may be loading a model."""
+    """Time limit for the response head; long, because the peer may be loading a model."""
 
 
 def _sendable(key: str) -> str:
     if any(sign.isspace() or not sign.isprintable() for sign in key):
-        raise ValueError("a key must not hold spaces")
+        raise ValueError("a key must not contain spaces")
     return key
 
 
@@ -117,10 +117,10 @@ class PeerForm(Form):
     proxy: str
     """Base URL of the peer."""
     api_key: Annotated[str, AfterValidator(_sendable)] = ""
-    """Key sent to the peer, in place of whatever the client sent."""
+    """API key sent to the peer instead of the client's key."""
     models: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Models the peer has."""
+    """Models of the peer."""
     filters: Filters = Filters()
-    """Changes to JSON bodies on their way to the peer."""
+    """Changes to JSON bodies before they are sent to the peer."""
     timeouts: PeerTimeouts = PeerTimeouts()
-    """Time limits towards the peer."""
+    """Time limits for connections to the peer."""

@@ -33,7 +33,7 @@ LONGEST_HOLDER = 64
 
 def _key(secret: str) -> str:
     if not is_key(secret):
-        raise ValueError("a key must not be empty and must not hold spaces")
+        raise ValueError("a key must not be empty or contain spaces")
     return secret
 
 
@@ -42,7 +42,7 @@ def _hash(text: str) -> str:
         raise ValueError("must be sha256: and 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints them")
     if text.lower() == _HASH_OF_NOTHING:
         raise ValueError(
-            "is the hash of an empty key, which opens nothing. Hash the key itself: printf %s KEY | sha256sum"
+            "is the hash of an empty key, which is never accepted. Hash the key itself: printf %s KEY | sha256sum"
         )
     return text
 
@@ -61,7 +61,7 @@ def _host(host: str) -> str:
 
 def _holder(name: str) -> str:
     if not name.isprintable() or len(name) > LONGEST_HOLDER:
-        raise ValueError(f"a name must be printable and no longer than {LONGEST_HOLDER} signs")
+        raise ValueError(f"a name must be printable and have at most {LONGEST_HOLDER} characters")
     return name
 
 
@@ -81,7 +81,7 @@ def _pattern(pattern: str) -> str:
 
 def _client_header(name: str) -> str:
     if name.lower() == "x-request-id":
-        raise ValueError("X-Request-Id names requests, not clients")
+        raise ValueError("X-Request-Id identifies requests, not clients")
     return name
 
 
@@ -92,57 +92,57 @@ class KeyForm(Form):
     key: Annotated[str, AfterValidator(_key)] = ""
     """The secret a client sends; `${env.NAME}` takes it out of the environment, also of model servers."""
     file: str = ""
-    """In place of key: a file that holds nothing else."""
+    """A file that contains only the key; replaces key."""
     hash: Annotated[str, AfterValidator(_hash)] = ""
-    """In place of key: `sha256:` and the digest of the secret, so that the configuration does not hold it."""
+    """`sha256:` and the digest of the key; replaces key, so that the configuration does not contain the secret."""
     name: Annotated[str, AfterValidator(_holder)] = ""
-    """What its holder is called in the log, in metrics and in /hotseat/keys; without it, the digest's first digits."""
+    """Name in the log, in metrics and in /hotseat/keys. Default: the first digits of the digest."""
     role: Literal["inference", "operate", "admin"] = "inference"
-    """What its holder may do."""
+    """Permissions of the key."""
     models: tuple[str, ...] = ()
-    """Models, selectors and peers' models it may ask for; an alias counts as its model. Empty: all."""
+    """Models, selectors and peers' models the key may use; an alias counts as its model. Empty: all."""
     requests_per_minute: Annotated[int, Field(ge=0)] = 0
-    """Requests to models, as many as that at once at most; the next ones get 429. 0: no limit."""
+    """Rate limit of requests to models, also the largest burst; requests beyond it get 429. 0: no limit."""
     concurrency_limit: Annotated[int, Field(ge=0)] = 0
-    """Requests to models that may wait or run at a time; the next ones get 429. 0: no limit."""
+    """Concurrent requests to models, waiting or running; requests beyond it get 429. 0: no limit."""
 
 
 class DeviceForm(Form):
     memory: Size
-    """How much memory the device has."""
+    """Memory of the device."""
     reserve: Size = 0
-    """How much of it hotseat leaves alone."""
+    """Memory that hotseat does not use for models."""
 
 
 class SchedulerForm(Form):
     patience: Annotated[float, Field(ge=0)] = 2.0
-    """How many load times a request waits before the model it waits for takes the seat."""
+    """How long a busy model is protected from a swap, as a multiple of the load times of both models."""
     max_wait: Duration | None = None
-    """Turns are shortened so that a rotation of all models in demand keeps this, where their load times allow it."""
+    """Target for the longest wait: turns are shortened to meet it where load times of the requested models allow."""
     max_queue: Annotated[int, Field(ge=1)] = 512
-    """How many requests may wait before new ones get 429; those of one client have three quarters of it at most."""
+    """Maximum number of waiting requests, beyond which new ones get 429; one client may use at most three quarters."""
 
 
 class LimitsForm(Form):
     header: Size = _LIMITS.header
-    """Largest request head."""
+    """Maximum size of a request head."""
     body: Size = _LIMITS.body
-    """Largest request body."""
+    """Maximum size of a request body."""
     json_body: Size = _LIMITS.json_body
-    """Largest JSON body."""
+    """Maximum size of a JSON body."""
     uploads: Size = _LIMITS.uploads
-    """Largest sum of all bodies that are kept on disk at a time, and twice what one address may have of it; the next
-    ones get 429. 0 is four times `body`."""
+    """Maximum total size of request bodies stored on disk at a time; one address may use half of it. Requests beyond
+    it get 429. 0: four times `body`."""
     connections: Annotated[int, Field(ge=1)] = _LIMITS.connections
-    """Connections of clients at a time, as far as there are file descriptors: two for each."""
+    """Maximum number of client connections, also limited by file descriptors: two for each connection."""
     connections_per_address: Annotated[int, Field(ge=1)] = _LIMITS.per_address
-    """How many of them one address may have; `trustedProxies` may have all."""
+    """Maximum number of connections per address; does not apply to `trustedProxies`."""
     header_timeout: Duration = _LIMITS.header_timeout_s
-    """Time a client has to send its head, and for a TLS handshake."""
+    """Time limit for a client to send the request head, and for the TLS handshake."""
     body_timeout: Duration = _LIMITS.body_timeout_s
-    """Time a client may pause within its body."""
+    """Longest pause of a client within a request body."""
     idle_timeout: Duration = _LIMITS.idle_timeout_s
-    """Time a client may leave a connection, or a stream it should read, alone."""
+    """Time after which an idle connection, or a stream that the client does not read, is closed."""
 
 
 class ReadyForm(Form):
@@ -154,10 +154,10 @@ class ReadyForm(Form):
 
 class ShutdownForm(Form):
     notice: Duration = _DEFAULT.shutdown.notice_s
-    """After SIGTERM: how long clients are still served while /hotseat/ready answers 503, if somebody asked for it
+    """After SIGTERM: how long clients are still served while /hotseat/ready returns 503, if it was requested
     within the last minute."""
     drain: Duration = _DEFAULT.shutdown.drain_s
-    """How long requests under way have to end after that."""
+    """Time after that for requests in progress to finish."""
 
 
 class Startup(Form):
@@ -167,27 +167,27 @@ class Startup(Form):
 
 class Hooks(Form):
     on_startup: Annotated[Startup, Field(alias="on_startup")] = Startup()
-    """What happens when hotseat starts."""
+    """Actions at startup."""
 
 
 class UpstreamForm(Form):
     ignore_paths: tuple[Annotated[str, AfterValidator(_pattern)], ...] = _DEFAULT.ignore_paths
     """Regular expressions; a path under /upstream/{model} that matches never starts the model."""
     trust_pages: Switch = False
-    """Whether web pages of model servers may do what hotseat's own may. Without it they are shown in a sandbox."""
+    """Give web pages of model servers the same rights as hotseat's own pages. Otherwise they are sandboxed."""
 
 
 class Store(Form):
-    path: Annotated[str, Ignored("llama-swap's file has a form of its own and is left alone")] = ""
+    path: Annotated[str, Ignored("llama-swap's file has its own format and is not used")] = ""
     """llama-swap's activity file."""
 
 
 class ActivityForm(Form):
     keep_days: Annotated[float, Field(ge=0)] = 0.0
-    """For how long finished requests are kept on disk, in the state directory: times, models, clients, paths and
-    tokens, never what was said. 0 is not at all."""
+    """Days for which finished requests are stored in the state directory: times, models, clients, paths and tokens,
+    never their contents. 0: not stored."""
     max_rows: Annotated[int, Field(ge=1)] = _DEFAULT.activity.most
-    """How many of them at most; the oldest go first."""
+    """Maximum number of stored requests; the oldest are deleted first."""
 
 
 class Activity(Form):
@@ -195,7 +195,7 @@ class Activity(Form):
         "X-Session-ID",
         "X-Litellm-Session-Id",
     )
-    """Request headers shown as session id."""
+    """Request headers shown as the session id."""
 
 
 class Ui(Form):
@@ -205,16 +205,16 @@ class Ui(Form):
 
 class Performance(Form):
     disabled: Switch = False
-    """Measure no memory: models count as declared or estimated, and what others use is not seen."""
+    """Do not measure memory: models count as declared or estimated, and other programs are not taken into account."""
     every: Annotated[Duration, Field(ge=1)] = _DEFAULT.measuring.every_s
-    """How often memory is measured while a model runs, where `devices` are configured."""
+    """Interval of memory measurements while a model runs and `devices` are configured."""
 
 
 class ModelsDir(ModelForm):
     """What each file of a folder is run with: the keys of a model, where ${MODEL_PATH} is the file."""
 
     path: Annotated[str, Field(min_length=1)]
-    """The folder; ~ is your home."""
+    """The folder; ~ is your home directory."""
 
 
 class Config(Form):
@@ -223,104 +223,104 @@ class Config(Form):
     models: dict[str, ModelForm]
     """The models, by name."""
     models_dir: ModelsDir | None = None
-    """A folder whose GGUF files are models too, each by the name of its file; new ones are seen while hotseat runs.
+    """A folder whose GGUF files are also models, named after their files; new files are detected while hotseat runs.
     Its other keys are those of a model, where ${MODEL_PATH} is the file."""
 
     listen: Listen = _DEFAULT.listen
-    """Address clients connect to."""
+    """Address and port to listen on."""
     allow_open: Switch = False
-    """Allow an address other machines can reach without any key."""
+    """Allow an address that other machines can reach without API keys."""
     allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
-    """Host names clients may use without a key, besides addresses, single words, this machine's own names and names
+    """Host names allowed without a key, besides IP addresses, single words, this machine's own names and names
     under .localhost, .local and .internal; `.example` stands for all names under it, `*` for any."""
     allowed_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = ()
     """Origins of web pages that may use hotseat, such as https://chat.example; without a scheme, any scheme.
-    `*`: pages of any origin may ask models, not manage them, as pages of this machine may anyway."""
+    `*`: pages of any origin may use models but not manage them; pages of this machine may do so anyway."""
     trusted_proxies: tuple[Network, ...] = ()
-    """Addresses of proxies whose word about the client counts."""
+    """Addresses of proxies whose forwarding headers are trusted."""
     client_header: Annotated[str, AfterValidator(_client_header)] = ""
-    """Header that tells clients apart."""
+    """Request header that identifies clients."""
     api_keys: tuple[Annotated[Annotated[Secret, AsText] | Annotated[KeyForm, AsMapping], TextOrMapping], ...] = ()
-    """Keys of clients; a text may do everything, a mapping says what."""
+    """API keys; a string has full access, a mapping defines its permissions."""
     default_model: str = ""
-    """Model of requests that name none."""
+    """Model for requests that do not name one."""
     return_to_default: Switch = False
-    """Load the default model again when another one was unloaded after its ttl and nobody has to go for it."""
+    """Reload the default model after another model was unloaded by its ttl, if no model must be evicted for it."""
     error_format: Literal["auto", "text", "openai"] = "auto"
-    """Shape of error bodies."""
+    """Format of error bodies."""
     metrics: Switch = True
-    """Whether /metrics exists."""
+    """Whether /metrics is served."""
     scheduler: SchedulerForm = SchedulerForm()
-    """How turns are taken."""
+    """Settings of the scheduler."""
     devices: Annotated[
         Annotated[Literal["auto"], AsText] | Annotated[dict[str, DeviceForm], AsMapping], TextOrMapping
     ] = Field(default_factory=dict)
-    """Memory of the devices, or auto; lets models run together as long as they fit."""
+    """Memory of the devices, or auto; models then run concurrently as long as they fit."""
     yield_to: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Names of programs that have precedence (`*` and `?` as in a shell): while one runs, no model does."""
+    """Programs that have precedence (`*` and `?` are wildcards): while one of them runs, no model does."""
     inference_paths: tuple[Annotated[str, AfterValidator(_path)], ...] = ()
-    """Further paths of model servers that keys with the role inference may use, such as /my/generate."""
+    """Additional paths of model servers that keys with the role inference may use, such as /my/generate."""
     limits: LimitsForm = LimitsForm()
-    """What clients may send."""
+    """Limits for clients."""
     activity: ActivityForm = ActivityForm()
-    """Which finished requests `hotseat activity` can show."""
+    """Storage of finished requests for `hotseat activity`."""
     ready: ReadyForm = ReadyForm()
-    """When /hotseat/ready answers 503."""
+    """When /hotseat/ready returns 503."""
     shutdown: ShutdownForm = ShutdownForm()
-    """How much time there is between SIGTERM and the end."""
+    """Timing of a shutdown after SIGTERM."""
     fleet: FleetForm | None = None
-    """The hosts that this one belongs to; without it, it is alone."""
+    """The fleet that this host joins. Default: none."""
 
     health_check_timeout: Duration = 0.0
-    """Time until a server must be ready; 0 is 120 s, and longer for files of more than 6 GB: 20 s for each GB."""
+    """Time limit for a server to become ready; 0: 120 s, or 20 s per GB for files of more than 6 GB."""
     global_ttl: Annotated[Duration, Field(alias="globalTTL")] = 0.0
-    """Idle time after which a model is unloaded; 0 is never."""
+    """Idle time after which a model is unloaded; 0: never."""
     unload_timeout: Duration = 10.0
-    """Time a stopping server has before it is killed."""
+    """Time limit for a server to stop before it is killed."""
     start_port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """First ${PORT}, counted up in the order of the models' names; without it the kernel chooses."""
+    """First ${PORT}; models get consecutive ports in the order of their names. Default: chosen by the kernel."""
     log_level: Literal["debug", "info", "warn", "error"] = "info"
-    """How much is logged."""
+    """Log level."""
     log_time_format: TimeFormat = ""
-    """How log lines show the time; empty is not at all."""
+    """Time format of log lines; empty: no time."""
     log_to_stdout: Literal["proxy", "upstream", "both", "none"] = "proxy"
-    """Whose output goes to stdout."""
+    """Which logs go to stdout: hotseat's (proxy), the model servers' (upstream), both or none."""
     log_format: Literal["auto", "text", "json"] = "auto"
-    """Lines for people or JSON for programs; auto is text on a terminal and in systemd's journal, else JSON."""
+    """Log as text or JSON; auto: text on a terminal and in systemd's journal, otherwise JSON."""
     send_loading_state: LoadingStateName = "off"
-    """What a client that asked for a stream is sent while it waits: off, comments, or reasoning (true)."""
+    """What is sent on a stream while the client waits: off, comments, or reasoning (true)."""
     read_ahead: Switch = True
-    """Bring a model's files into the page cache while others make room for it."""
+    """Read a model's files into the page cache while other models are being unloaded for it."""
     include_aliases_in_list: Switch = False
-    """Aliases as entries of their own in the model list."""
+    """List aliases as separate entries in the model list."""
     macros: dict[str, Any] = Field(default_factory=dict)
-    """Texts for ${name}."""
+    """Values for ${name}."""
     groups: dict[str, GroupForm] = Field(default_factory=dict)
     """Which models run together."""
     matrix: MatrixForm = MatrixForm()
-    """Which models run together, as expressions; in place of groups."""
+    """Which models run together, as expressions; replaces groups."""
     routing: Routing = Routing()
-    """Newer place of groups and matrix."""
+    """Newer location of groups and matrix."""
     selectors: dict[str, SelectorForm] = Field(default_factory=dict)
-    """Names that lead to one of several models."""
+    """Names that resolve to one of several models."""
     profiles: dict[str, ProfileForm] = Field(default_factory=dict)
-    """Sets of names that lead elsewhere while the profile is active; `hotseat profile NAME` activates one."""
+    """Names that resolve to other models while the profile is active; `hotseat profile NAME` activates one."""
     peers: dict[str, PeerForm] = Field(default_factory=dict)
-    """Other servers and the models they have; each is called `peer/model`, or `model` where that is clear."""
+    """Other servers and their models; a model is named `peer/model`, or `model` where that is unambiguous."""
     hooks: Hooks = Hooks()
-    """What happens when."""
+    """Actions at certain events."""
     upstream: UpstreamForm = UpstreamForm()
     """Requests under /upstream/{model}."""
 
-    metrics_max_in_memory: Annotated[int, Field(ge=0), Later("Hotseat bounds its own history")] = 1000
+    metrics_max_in_memory: Annotated[int, Field(ge=0), Later("hotseat limits its own history")] = 1000
     """Requests kept in memory."""
     capture_buffer: Annotated[int, Field(ge=0), Later("Nothing is captured")] = 0
     """Megabytes for captured requests; 0 is off."""
     log_requests: Annotated[Switch, Ignored("It has no effect in llama-swap either")] = False
-    """Without effect."""
+    """No effect."""
     store: Store = Store()
     """llama-swap's history."""
     ui: Ui = Ui()
     """The dashboard."""
     performance: Performance = Performance()
-    """Polling of the machine."""
+    """Memory measurement."""

@@ -41,11 +41,11 @@ class KeyMaker:
     def _key(self, entry: str | KeyForm, position: int) -> ApiKey:
         place: Place = ("apiKeys", position)
         if isinstance(entry, str):
-            self._notebook.note(place, "this key may do everything", "Write {key: …, role: inference} for less")
+            self._notebook.note(place, "this key has full access", "Use {key: …, role: inference} to restrict it")
             self._check_length(entry, place)
             return ApiKey(entry, Role.ADMIN)
         if sum(map(bool, (entry.key, entry.file, entry.hash))) != 1:
-            self._notebook.error(place, "must have one of key, file and hash")
+            self._notebook.error(place, "must have exactly one of key, file and hash")
         secret = secret_in(entry.file, (*place, "file"), self._notebook) if entry.file else entry.key
         self._check_length(secret, (*place, "file" if entry.file else "key"))
         return ApiKey(
@@ -80,10 +80,10 @@ class KeyMaker:
         for there, other in others:
             if (key.secret or key.hashed) and digest_of(key) == digest_of(other):
                 first = self._notebook.spot(there)
-                said = f"the same key is there already, in line {first.line} of {first.file}"
-                self._notebook.error(place, said, "Give each holder a key of their own")
+                said = f"the same key is already defined in line {first.line} of {first.file}"
+                self._notebook.error(place, said, "Give each user a separate key")
         if key.name and any(key.name == other.name for _, other in others):
-            self._notebook.error((*place, "name"), f'another key is called "{key.name}"')
+            self._notebook.error((*place, "name"), f'another key is already named "{key.name}"')
 
 
 # Files
@@ -99,9 +99,9 @@ def secret_in(file: str, place: Place, notebook: Notebook) -> str:
         notebook.error(place, f"the file cannot be read: {reason}")
         return ""
     if not is_key(secret):
-        notebook.error(place, "the file must hold a key and nothing else")
+        notebook.error(place, "the file must contain a key and nothing else")
     if mode & stat.S_IROTH:
-        notebook.warn(place, "everybody on this machine may read this key", f"Run chmod o-r {path}")
+        notebook.warn(place, "any user of this machine may read this key", f"Run chmod o-r {path}")
     return secret
 
 
@@ -111,7 +111,7 @@ def _read(path: Path) -> tuple[str, int]:
     with os.fdopen(descriptor, "rb") as opened:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "it is not a regular file")
         return opened.read(LONGEST_SECRET).decode().rstrip("\r\n"), mode
 
 

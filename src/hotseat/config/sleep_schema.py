@@ -14,31 +14,31 @@ Memory: TypeAlias = Annotated[Annotated[Size, AsText] | Annotated[dict[str, Size
 
 
 class LevelForm(Form):
-    """One way to sleep."""
+    """A sleep level."""
 
     suspend: Words = ""
     """What puts the server to sleep: requests to it such as `POST /sleep`, or commands; one, or a list in order."""
     resume: Words = ""
-    """What wakes it, written in the same way."""
+    """What wakes the server, in the same format."""
     memory: Memory | None = None
-    """Memory it keeps while it sleeps: a size of RAM, or a mapping of sizes per device."""
+    """Memory the server keeps while asleep: a size of RAM, or a mapping of sizes per device."""
     keeps_weights: Switch | None = None
-    """Whether what it has on devices is in RAM meanwhile; counts where memory says nothing and nothing was measured."""
+    """Whether device memory is moved to RAM during sleep; used where memory is neither declared nor measured."""
 
 
 class SleepForm(LevelForm):
     """How the server sleeps instead of being stopped."""
 
     server: ServerName | None = None
-    """A server whose ways are known; what it does not say is filled in."""
+    """A supported server; provides defaults for the other keys."""
     levels: dict[str, LevelForm] = Field(default_factory=dict)
-    """Several ways to sleep, by name, the preferred one first until more is known of them."""
+    """Several sleep levels by name, in order of preference until measurements exist."""
     check: str = ""
-    """Path that answers JSON with is_sleeping, asked until it says what was wished."""
+    """Path that returns JSON with is_sleeping, polled until it has the expected value."""
     timeout: Duration = 120.0
-    """Time to fall asleep, and time to wake."""
+    """Time limit for falling asleep and for waking."""
     ttl: Duration = 0.0
-    """Time asleep after which the server is stopped; 0 is no limit."""
+    """Time asleep after which the server is stopped; 0: no limit."""
 
 
 SleepOrServer: TypeAlias = Annotated[Annotated[ServerName, AsText] | Annotated[SleepForm, AsMapping], TextOrMapping]

@@ -86,8 +86,8 @@ class SleepMaker:
         own, usual = form.levels.get(level, form), server.levels.get(level, LevelForm())
         here: Path = (*path, "levels", level) if level in form.levels else path
         if not own.resume and not usual.resume:
-            hint = f"Known levels: {', '.join(server.levels)}" if server.levels else "Say how it is woken"
-            self._notebook.error((*here, "resume"), "is missing: nothing would wake it", hint)
+            hint = f"Known levels: {', '.join(server.levels)}" if server.levels else "Define how to wake it"
+            self._notebook.error((*here, "resume"), "is missing: nothing would wake the server", hint)
         keeps = usual.keeps_weights if own.keeps_weights is None else own.keeps_weights
         return SleepLevel(
             level,
@@ -105,7 +105,7 @@ class SleepMaker:
             try:
                 steps += [step_of(fill_hole(text, MODEL_ID, sealed(name)))] if text.strip() else []
             except ValueError as error:
-                self._notebook.error(path, str(error), "Write a request such as POST /sleep, or a command")
+                self._notebook.error(path, str(error), "Use a request such as POST /sleep, or a command")
         return tuple(steps)
 
     def _memory(self, own: LevelForm, path: Path) -> Mapping[Place, Bytes] | None:
@@ -127,4 +127,6 @@ class SleepMaker:
         said = f"{model.cmd} {model.env}"
         for word in server.asked_for:
             if word not in said:
-                self._notebook.warn(path, f"its server never sleeps without {word}", "Add it to cmd or env")
+                self._notebook.warn(
+                    path, f"the server does not support sleeping without {word}", "Add it to cmd or env"
+                )

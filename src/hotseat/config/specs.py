@@ -72,7 +72,7 @@ class SpecMaker:
         self._notebook = notebook
         self._sleeps = SleepMaker(budgets, notebook)
         if self._ports and max(self._ports.values()) > 65535:
-            notebook.error(("startPort",), f"{len(self._ports)} models do not find a port each below 65536")
+            notebook.error(("startPort",), f"{len(self._ports)} models need more ports than there are below 65536")
 
     def spec(self, name: str, form: ModelForm) -> ModelSpec:
         path: Path = ("models", name)
@@ -129,7 +129,7 @@ class SpecMaker:
             self._notebook.error(path, f"cannot be split into words: {str(error).lower()}", "Check the quotes")
             return ()
         if not words:
-            self._notebook.error(path, "holds no command")
+            self._notebook.error(path, "contains no command")
         self._warn_of_shell(words, path)
         return tuple(fill_hole(word, MODEL_ID, name) for word in words)
 
@@ -138,11 +138,11 @@ class SpecMaker:
             return None
         if _ASSIGNMENT.fullmatch(words[0]):
             name = words[0].partition("=")[0]  # the value may be a secret
-            self._notebook.warn(path, f'"{name}=…" is taken as the program: no shell is used', "Use env instead")
+            self._notebook.warn(path, f'"{name}=…" would be run as the program: no shell is used', "Use env instead")
         for word in words:
             if _OPERATOR.fullmatch(word) or "$(" in word or "`" in word:
-                hint = "Write sh -c '…' if you need one"
-                return self._notebook.warn(path, f'"{word}" is passed on as it is: no shell is used', hint)
+                hint = "Use sh -c '…' if you need one"
+                return self._notebook.warn(path, f'"{word}" is passed on unchanged: no shell is used', hint)
         return None
 
     def _check_port(self, form: ModelForm, path: Path) -> None:
@@ -181,7 +181,7 @@ class SpecMaker:
 
     def _changes(self, form: ModelForm, path: Path) -> BodyChanges:
         if form.filters.old_strip_params:
-            self._notebook.note((*path, "filters", "strip_params"), "old spelling", "Write stripParams")
+            self._notebook.note((*path, "filters", "strip_params"), "deprecated spelling", "Use stripParams")
         return body_changes(form.filters, form.use_model_name or None) or UNCHANGED
 
 

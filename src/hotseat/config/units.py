@@ -32,7 +32,7 @@ def parse_duration(value: Any) -> float:
     except OverflowError:
         seconds = inf
     if isnan(seconds) or abs(seconds) > CENTURY_S:
-        raise ValueError(f"must be a century at most, not {shown(value)}")
+        raise ValueError(f"must be at most 100 years, not {shown(value)}")
     return seconds
 
 
@@ -59,7 +59,7 @@ def parse_size(value: Any) -> int:
         raise ValueError(f"{shown(value)} is ambiguous: write {binary} or {decimal}")
     size = float(found[1]) * _BYTES[(found[2] or "").lower()]
     if size > LARGEST:
-        raise ValueError(f"must be {size_text(LARGEST)} at most, not {shown(value)}")
+        raise ValueError(f"must be at most {size_text(LARGEST)}, not {shown(value)}")
     return int(size)
 
 

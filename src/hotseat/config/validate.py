@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hotseat.config.document import Document
 
 _WANTED = {
-    "string_type": "a text",
+    "string_type": "a string",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
@@ -167,9 +167,9 @@ def _known_key_hint(path: Path) -> str:
     form, wrong = form_at(Config, path[:-1]), str(path[-1])
     hint = nearest(wrong, form.known_keys()) if form else ""
     if not hint and len(path) == 1 and wrong in ModelForm.known_keys():
-        return f'"{wrong}" is a key of a model: write it under models.<name>'
+        return f'"{wrong}" is a key of a model: move it to models.<name>'
     if not hint and len(path) == 3 and path[0] == "models" and wrong in Config.known_keys():
-        return f'"{wrong}" is a key of the whole file: write it at the top'
+        return f'"{wrong}" is a top-level key: move it to the top level'
     return hint
 
 

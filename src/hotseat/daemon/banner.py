@@ -30,22 +30,22 @@ class Greeting:
         url = self.urls[0]
         rows = [
             ("address", " ".join(self.urls)),
-            ("for clients", f"{url}/v1"),
+            ("base URL", f"{url}/v1"),
             ("models", f"{self.models}, from {', '.join(self.files)}"),
             ("access", self._access()),
             ("dashboard", f"{url}/hotseat/ui/" if self.has_dashboard else ""),
             ("API", f"{url}/swagger"),
         ]
         told = [f"  {what:11}  {said}" for what, said in rows if said]
-        return [f"hotseat {__version__} is ready; Ctrl-C stops it", *told]
+        return [f"hotseat {__version__} is ready (Ctrl-C to stop)", *told]
 
     def _access(self) -> str:
         keys = len(self.access.api_keys)
         if keys:
-            return f"with {keys} key{'s'[: keys > 1]}" + (", from other machines too" if self.is_open else "")
+            return f"{keys} API key{'s'[: keys > 1]} required" + (", open to other machines" if self.is_open else "")
         if self.is_open:
-            return "WARNING: everybody on the network may use and stop your models; apiKeys would end that"
-        return "without keys, from this machine only"
+            return "WARNING: anyone on the network can use and stop your models; configure apiKeys to prevent this"
+        return "this machine only, no API keys"
 
 
 def url_of(scheme: str, host: str, port: int) -> str:

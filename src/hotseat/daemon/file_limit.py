@@ -19,7 +19,7 @@ def raise_file_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (file_limit(soft, hard), hard))
     except (OSError, ValueError) as problem:  # fewer streams, no other effect
-        log.warning("the limit of open files cannot be raised limit=%d error=%r", soft, str(problem))
+        log.warning("the open file limit cannot be raised limit=%d error=%r", soft, str(problem))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 

@@ -53,7 +53,9 @@ def handed_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
     for sock in sockets:
         sock.set_inheritable(False)
         if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
-            raise ValueError(f"{sock.getsockname()!r} was handed to us and is no TCP socket; correct ListenStream=")
+            raise ValueError(
+                f"{sock.getsockname()!r} was passed by systemd but is not a TCP socket; correct ListenStream="
+            )
     return sockets
 
 

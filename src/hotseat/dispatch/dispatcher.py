@@ -163,11 +163,15 @@ class Dispatcher:
         """End a request for an operator: refused if it waits, cut visibly if it is served."""
         visitor = self._visitors.get(ticket)
         if visitor is None:
-            raise UnknownTicket(f"ticket {ticket} is not here any more; GET /hotseat/requests lists those that are")
+            raise UnknownTicket(
+                f"ticket {ticket} is not in progress; GET /hotseat/requests lists the requests that are"
+            )
         if any(waiting.ticket == ticket for waiting in self.view().line):
-            self._inform(ticket, visitor, visitor.refused, Dismissed("an operator ended this request while it waited"))
+            self._inform(
+                ticket, visitor, visitor.refused, Dismissed("an operator cancelled this request while it was waiting")
+            )
         else:
-            self._inform(ticket, visitor, visitor.cut, Dismissed("an operator ended this request"))
+            self._inform(ticket, visitor, visitor.cut, Dismissed("an operator cancelled this request"))
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
         """Return when the model is ready; raise if it fails."""
@@ -193,7 +197,7 @@ class Dispatcher:
             self.tell(ShutdownRequested(force=True))
             longest = max((spec.unload_timeout_s for spec in self.catalog.models.values()), default=0.0)
             if not await self._lives.ended_within(longest + STUCK_S):
-                log.error("upstreams did not end and are left to the guard")
+                log.error("upstreams did not exit and are left to the guard")
         self._set_timer(None)
         await self._lives.aclose()
 
@@ -216,7 +220,7 @@ class Dispatcher:
         try:
             commands = self._scheduler.handle(event, now)
         except Exception as problem:
-            log.exception("an error in hotseat itself event=%r", event)
+            log.exception("internal error event=%r", event)
             return self._undecided(event, problem)
         self.catalog = self._scheduler.catalog
         attempt(self._journal.record, event, commands)
@@ -278,7 +282,7 @@ class Dispatcher:
 
     def _end_broken(self, ticket: TicketId, visitor: Visitor, problem: Exception) -> None:
         """A visitor raised: its state is unknown, so it is ended and gives its lease back."""
-        log.error("an error in hotseat itself ticket=%s", ticket, exc_info=problem)
+        log.error("internal error ticket=%s", ticket, exc_info=problem)
         attempt(visitor.cut, broken(problem))
         self.leave(ticket)
 

@@ -132,7 +132,7 @@ class ProcessLives:
         try:
             started = await self._hands.start(command)
         except Exception as problem:
-            log.exception("an error in hotseat itself starting=%s", command.model)
+            log.exception("internal error starting=%s", command.model)
             started = UpstreamFailed(command.model, command.launch, start_raised(command.model, problem))
             await self._end(command.model, command.launch)
         took = self._clock() - began
@@ -147,12 +147,10 @@ class ProcessLives:
         try:
             exited = await self._hands.watch(ready)
         except Exception as problem:
-            log.exception("an error in hotseat itself watching=%s", ready.model)
+            log.exception("internal error watching=%s", ready.model)
             await self._end(ready.model, ready.launch)
-            exited = UpstreamExited(
-                ready.model, ready.launch, f"was stopped after an error in hotseat: {named(problem)}"
-            )
-        log.info("upstream gone model=%s how=%r", ready.model, with_output(exited.how, exited.output))
+            exited = UpstreamExited(ready.model, ready.launch, f"was stopped after an internal error: {named(problem)}")
+        log.info("upstream exited model=%s how=%r", ready.model, with_output(exited.how, exited.output))
         return exited
 
     async def _learn_slots(self, ready: UpstreamReady) -> None:
@@ -168,14 +166,14 @@ class ProcessLives:
             try:
                 return await self._hands.stop(command)
             except Exception:
-                log.exception("an error in hotseat itself stopping=%s again_in_s=%g", command.model, STOP_AGAIN_S)
+                log.exception("internal error stopping=%s again_in_s=%g", command.model, STOP_AGAIN_S)
                 await asyncio.sleep(STOP_AGAIN_S)
         return None
 
     async def _end(self, model: ModelName, launch: LaunchId) -> None:
         """After a bug: none of its processes may be left when its end is reported."""
         # No journal entry shows the reason of this command.
-        await self._stop(StopUpstream(model, launch, Cause.OPERATOR, "an error in hotseat itself"))
+        await self._stop(StopUpstream(model, launch, Cause.OPERATOR, "internal error"))
 
     async def _take_breath(self, model: ModelName) -> None:
         if (breath_s := self._last_left_at(model) + BREATH_S - self._clock()) > 0:
@@ -189,10 +187,10 @@ class ProcessLives:
         try:
             outcome = await self._hands.put_to_sleep(command)
         except Exception as problem:
-            log.exception("an error in hotseat itself putting_to_sleep=%s", command.model)
+            log.exception("internal error putting_to_sleep=%s", command.model)
             outcome = SleepFailed(command.model, command.launch, named(problem))
         if isinstance(outcome, SleepFailed):
-            log.warning("upstream does not sleep and is stopped model=%s error=%r", command.model, outcome.error)
+            log.warning("upstream failed to sleep and is stopped model=%s error=%r", command.model, outcome.error)
         elif outcome:
             log.info("upstream asleep model=%s took_s=%.2f", command.model, self._clock() - began)
         if outcome:
@@ -203,10 +201,10 @@ class ProcessLives:
         try:
             outcome = await self._hands.wake_up(command)
         except Exception as problem:
-            log.exception("an error in hotseat itself waking=%s", command.model)
+            log.exception("internal error waking=%s", command.model)
             outcome = WakeFailed(command.model, command.launch, named(problem))
         if isinstance(outcome, WakeFailed):
-            log.warning("upstream does not wake and is started anew model=%s error=%r", command.model, outcome.error)
+            log.warning("upstream failed to wake and is restarted model=%s error=%r", command.model, outcome.error)
         elif outcome:
             log.info("upstream awake model=%s took_s=%.2f", command.model, self._clock() - began)
         if outcome:
@@ -214,7 +212,7 @@ class ProcessLives:
 
 
 def start_raised(model: ModelName, problem: Exception) -> LoadFailed:
-    return LoadFailed(f"{model} is not ready: an error in hotseat itself ({named(problem)}). Its log has the details.")
+    return LoadFailed(f"{model} is not ready: internal error ({named(problem)}). See the log of hotseat for details.")
 
 
 def named(problem: Exception) -> str:

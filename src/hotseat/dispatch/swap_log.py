@@ -31,7 +31,11 @@ class SwapDiary:
         )
         self._early += sum(each.is_early for each in swap.evicted)
         if self._early and now - self._warned_at >= BETWEEN_WARNINGS_S:
-            log.warning("models leave before they were worth their load evictions=%d model=%s", self._early, swap.model)
+            log.warning(
+                "thrashing: models are evicted sooner than their load time evictions=%d model=%s",
+                self._early,
+                swap.model,
+            )
             self._warned_at, self._early = now, 0
 
 

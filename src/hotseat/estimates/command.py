@@ -65,7 +65,7 @@ def server_in(argv: tuple[str, ...], env: Mapping[str, str] = NOTHING) -> Server
     if found is None:
         known = " and ".join(engine.value for engine in Engine)
         shown = shlex.join(redacted(argv[:3]))[:80]
-        raise CannotEstimate(f"no server that is known here is started by `{shown} …`: {known} are; set memory by hand")
+        raise CannotEstimate(f"`{shown} …` does not start a known server ({known}); set memory manually")
     return found
 
 

@@ -38,10 +38,12 @@ class Disk:
     def checkpoint(self, path: str) -> Checkpoint:
         folder = self.folder / path
         if not folder.is_dir():
-            raise CannotEstimate(f"{path} is no folder here: a model that is fetched by name cannot be looked into")
+            raise CannotEstimate(
+                f"{path} is not a local folder: a model that is downloaded by name cannot be inspected"
+            )
         weights = sum(_opened(file, weights_size) for file in sorted(folder.glob("*.safetensors")))
         if not weights:
-            raise CannotEstimate(f"{path} holds no *.safetensors file")
+            raise CannotEstimate(f"{path} contains no *.safetensors file")
         config = _opened(folder / "config.json", lambda stream, size, name: stream.read(min(size, LONGEST_CONFIG)))
         return checkpoint_of(config, weights, f"{path}/config.json")
 

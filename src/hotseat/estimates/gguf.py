@@ -80,7 +80,7 @@ def read_head(stream: BinaryIO, size: Bytes, name: str) -> Head:
         raise cursor.broken("does not begin like a GGUF file")
     version = cursor.number("I")
     if version not in VERSIONS:
-        raise cursor.broken(f"has version {version}, and only 2 and 3 (little-endian) are known")
+        raise cursor.broken(f"has version {version}, but only 2 and 3 (little-endian) are supported")
     tensor_count, key_count = cursor.number("Q"), cursor.number("Q")
     cursor.expect(key_count, least=13, what="keys")
     keys = dict(_key(cursor) for _ in range(key_count))
@@ -103,7 +103,7 @@ class _Cursor:
         self._claim(length)
         taken = self._stream.read(length)
         if len(taken) < length:
-            raise self.broken("ended while it was read")
+            raise self.broken("was truncated while it was read")
         return taken
 
     def skip(self, length: int) -> None:
@@ -140,19 +140,19 @@ class _Cursor:
     def expect(self, count: int, least: Bytes, what: str) -> None:
         """Refuse a count that the rest of the file cannot hold, before looping that often."""
         if count * least > self.size - self.at:
-            raise self.broken(f"claims {count} {what}, more than it has room for")
+            raise self.broken(f"claims {count} {what}, more than its size allows")
         self._items += count
         if self._items > MOST_ITEMS:
-            raise self.broken(f"claims {count} {what}, more than any model has")
+            raise self.broken(f"claims {count} {what}, more than any known model")
 
     def broken(self, what: str) -> CannotEstimate:
-        return CannotEstimate(f"{self._name} {what}; is it a whole GGUF file?")
+        return CannotEstimate(f"{self._name} {what}; is it a complete GGUF file?")
 
     def _block(self, at: int) -> bytes:
         self._go_to(at)
         block = self._stream.read(BLOCK)
         if len(block) < LENGTH.size:
-            raise self.broken("is cut off within its vocabulary")
+            raise self.broken("is truncated within its vocabulary")
         return block
 
     def _go_to(self, at: int) -> None:
@@ -161,7 +161,7 @@ class _Cursor:
 
     def _claim(self, length: int) -> None:
         if length > self.size - self.at:
-            raise self.broken(f"is cut off: it ends after {self.size} bytes, within its head")
+            raise self.broken(f"is truncated: it ends after {self.size} bytes, within its header")
         self.at += length
 
 
@@ -231,7 +231,7 @@ def _sized(cursor: _Cursor, listed: list[_Listed], alignment: Value) -> tuple[Te
     for each, tensor in zip(listed, tensors, strict=True):
         if each.offset + tensor.size > room:
             missing = each.offset + tensor.size - room
-            raise cursor.broken(f"is cut off: {missing} bytes are missing at the end of {tensor.name[:80]}")
+            raise cursor.broken(f"is truncated: {missing} bytes are missing at the end of {tensor.name[:80]}")
     return tensors
 
 

@@ -69,7 +69,7 @@ class _Keys:
     def of(head: Head, name: str) -> _Keys:
         architecture = head.keys.get("general.architecture")
         if not isinstance(architecture, str):
-            raise CannotEstimate(f"{name} does not say its architecture; is it a model?")
+            raise CannotEstimate(f"{name} does not specify its architecture; is it a model?")
         prefix = f"{architecture}."
         inner = {key.removeprefix(prefix): value for key, value in head.keys.items() if key.startswith(prefix)}
         return _Keys(architecture, name, inner)
@@ -81,14 +81,14 @@ class _Keys:
         value = self.keys.get(key, default)
         if isinstance(value, int) and value >= 0:
             return int(value)
-        raise CannotEstimate(f"{self.name} does not say {self.architecture}.{key}; is it a whole model?")
+        raise CannotEstimate(f"{self.name} has no {self.architecture}.{key}; is it a complete model?")
 
     @property
     def layers(self) -> int:
         """Without the layers that only predict further tokens: llama-server does not run them by default."""
         layers = self.number("block_count") - self.number("nextn_predict_layers", 0)
         if not 0 < layers < 4096:
-            raise CannotEstimate(f"{self.name} has {layers} layers, which no model has")
+            raise CannotEstimate(f"{self.name} has {layers} layers, which is implausible")
         return layers
 
     def per_layer(self, key: str, default: int) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ def _notes(keys: _Keys) -> Iterator[str]:
         if keys.has(key):
             yield f"{keys.architecture}: {said}."
     if keys.architecture not in KNOWN:
-        yield f'The architecture "{keys.architecture}" is not known here: its cache is counted by the general formula.'
+        yield f'The architecture "{keys.architecture}" is unknown: its cache is estimated with the general formula.'
 
 
 # Layers

@@ -20,14 +20,14 @@ USUAL_PROMPT_CACHE = 8192
 
 FILES = {Role.MODEL: ("model", "fetched"), Role.DRAFT: ("draft", "fetched_draft")}
 
-NOT_FETCHED = "{} names a model that llama-server fetches by itself: name its file with -m, or set memory by hand"
+NOT_FETCHED = "{} names a model that llama-server downloads itself: name its file with -m, or set memory manually"
 ON_DEVICE = (
-    "The driver's own memory on the device, a few hundred MiB with CUDA, is not in the sum.",
-    "Sizes on a device are counted as on the host; they were not measured.",
+    "The driver's own memory on the device, a few hundred MiB with CUDA, is not included.",
+    "Sizes on a device are calculated as on the host; they are not measured.",
 )
-PROMPT_CACHE = "llama-server keeps finished prompts in {} of host memory more (--cache-ram)."
-PROJECTOR = "The working memory of the multimodal projector depends on its images and is not in the sum."
-FITTED = "No -ngl is given: without a device everything lies on the host, with one llama-server moves there what fits."
+PROMPT_CACHE = "llama-server also uses {} of host memory as a prompt cache (--cache-ram)."
+PROJECTOR = "The working memory of the multimodal projector depends on the images and is not included."
+FITTED = "-ngl is not set: without a GPU everything is in host memory, with one llama-server offloads what fits."
 
 
 def llama_estimate(server: Server, files: Files, gpu: Gpu) -> Estimate:
@@ -46,7 +46,7 @@ def _part(server: Server, files: Files, flags: LlamaFlags, gpu: Gpu, role: Role,
     """Only older versions let a draft have its own context; otherwise it has its model's."""
     path, fetched = (flags.text(what) for what in FILES[role])
     if path is None:
-        raise CannotEstimate(NOT_FETCHED.format(fetched) if fetched else "no model file is named: -m FILE is missing")
+        raise CannotEstimate(NOT_FETCHED.format(fetched) if fetched else "no model file: -m FILE is missing")
     head = files.gguf(server.outside(path))
     model = anatomy_of(head, path)
     own = flags.number("draft_context", 0) if role is Role.DRAFT else flags.context(model.trained_context)

@@ -131,7 +131,9 @@ class LlamaFlags:
     def quant(self, what: str) -> Quant:
         said = self.values.get(what, "f16").lower()
         if said not in BY_NAME:
-            raise CannotEstimate(f"{VALUES[what][-1]} {said[:40]!r} is no format of a cache; f16, q8_0 and q4_0 are")
+            raise CannotEstimate(
+                f"{VALUES[what][-1]} {said[:40]!r} is not a cache type; use for example f16, q8_0 or q4_0"
+            )
         return BY_NAME[said]
 
     # Derived values

@@ -57,7 +57,7 @@ class Part:
         yield from self._compute()
         vocabulary = self.model.vocabulary * (PER_TOKEN + FLOAT * self.flags.slots) + self.model.merges * PER_MERGE
         program = PROGRAM if self.role is Role.MODEL else 0
-        yield Line(f"vocabulary and bookkeeping{self._suffix}", program + vocabulary, Kind.OVERHEAD)
+        yield Line(f"vocabulary and metadata{self._suffix}", program + vocabulary, Kind.OVERHEAD)
 
     @property
     def placement(self) -> Placement:
@@ -89,8 +89,8 @@ class Part:
             yield self._weight_line("", copied + as_they_are, Backing.ANONYMOUS)
             return
         yield self._weight_line("", as_they_are, Backing.MAPPED)
-        yield self._weight_line(", reordered for this processor", copied, Backing.ANONYMOUS)
-        yield self._weight_line(", in their old order", originals, Backing.READ_ONCE)
+        yield self._weight_line(", repacked for this CPU", copied, Backing.ANONYMOUS)
+        yield self._weight_line(", in their original layout", originals, Backing.READ_ONCE)
 
     def _weight_line(self, which: str, size: Bytes, backing: Backing) -> Line:
         return Line(f"weights of {self.name}{which}", size, self._kind(Kind.WEIGHTS), backing=backing)
@@ -140,7 +140,7 @@ class Part:
     def _compute(self) -> Iterator[Line]:
         cache, tokens = self._cache(), self._tokens()
         size = compute_size(self.model, cache, tokens, self.flags.attention)
-        what = f"working memory for {tokens} tokens at once{self._suffix}"
+        what = f"compute buffers for {tokens} tokens at once{self._suffix}"
         if not self.placement.uses_device:
             yield Line(what, size, self._kind(Kind.COMPUTE))
             return

@@ -34,12 +34,14 @@ def weights_size(stream: BinaryIO, size: Bytes, name: str) -> Bytes:
     start = stream.read(8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
     if length > min(size - 8, LONGEST_HEAD):
-        raise CannotEstimate(f"{name} has no head that fits into it; is it a whole safetensors file?")
+        raise CannotEstimate(f"{name} has no valid header; is it a complete safetensors file?")
     head = _object(stream.read(length), name)
     ends = [_end(entry, name) for key, entry in head.items() if key != "__metadata__"]
     weights = max(ends, default=0)
     if weights > size - 8 - length:
-        raise CannotEstimate(f"{name} is cut off: {weights - (size - 8 - length)} bytes are missing; fetch it again")
+        raise CannotEstimate(
+            f"{name} is truncated: {weights - (size - 8 - length)} bytes are missing; download it again"
+        )
     return weights
 
 
@@ -47,7 +49,7 @@ def _end(entry: Any, name: str) -> int:
     match entry:
         case {"data_offsets": [int(), int(end)]} if end >= 0:
             return end
-    raise CannotEstimate(f"{name} has a tensor without its place; is it a whole safetensors file?")
+    raise CannotEstimate(f"{name} has a tensor without offsets; is it a complete safetensors file?")
 
 
 def checkpoint_of(config: bytes, weights: Bytes, name: str) -> Checkpoint:
@@ -69,14 +71,14 @@ class _Config:
         value = default if value is None else value
         if isinstance(value, int) and value >= 0:
             return value
-        raise CannotEstimate(f"{self.name} does not say {key}; is it the configuration of a language model?")
+        raise CannotEstimate(f"{self.name} has no {key}; is it the configuration of a language model?")
 
 
 def _anatomy(config: _Config) -> Anatomy:
     heads, width = config.number("num_attention_heads"), config.number("hidden_size")
     count = config.number("num_hidden_layers")
     if heads < 1 or not 0 < count < 4096:
-        raise CannotEstimate(f"{config.name} has {count} layers with {heads} heads, which no model has")
+        raise CannotEstimate(f"{config.name} has {count} layers with {heads} heads, which is implausible")
     head = config.number("head_dim", width // heads)
     used = config.number("num_experts_per_tok", 0)
     return Anatomy(
@@ -113,7 +115,7 @@ def _object(text: bytes, name: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise CannotEstimate(f"{name} holds no JSON where it should; is it whole?") from None
+        raise CannotEstimate(f"{name} contains invalid JSON; is it complete?") from None
     if not isinstance(value, dict):
-        raise CannotEstimate(f"{name} holds no JSON object where it should; is it whole?")
+        raise CannotEstimate(f"{name} does not contain a JSON object; is it complete?")
     return value

@@ -20,9 +20,9 @@ BLOCK = 16
 """Tokens per block of vLLM's cache."""
 NARROW = ("fp8", "int8")
 
-NO_MODEL = "no model is named: `vllm serve FOLDER` names one"
-SHARE = "vLLM takes {:.0%} of each of its {} (--gpu-memory-utilization), whatever the model needs: plan with that."
-LEAST = "The cache is the least it starts with, one request of {} tokens; activations and graphs are not in the sum."
+NO_MODEL = "no model is given: use `vllm serve FOLDER`"
+SHARE = "vLLM takes {:.0%} of each of its {} (--gpu-memory-utilization), regardless of the model: plan with that."
+LEAST = "The cache is the minimum for a start, one request of {} tokens; activations and graphs are not included."
 
 
 def vllm_estimate(server: Server, files: Files) -> Estimate:

@@ -72,7 +72,7 @@ class Desk:
         found = self._roster.resolve(model)
         if found is None:
             names = [name for name, _ in self._roster.names()]
-            raise UnknownModel(f'no host of the fleet has a model called "{model}".{did_you_mean(model, names)}')
+            raise UnknownModel(f'no host of the fleet has a model named "{model}".{did_you_mean(model, names)}')
         return await self._mover.move(found, self._known(to))
 
     # Models on other hosts
@@ -98,5 +98,5 @@ class Desk:
         name = HostName(host)
         if self._roster.host(name) is None and self._roster.wish(name) == NO_WISH:
             names = [member.name for member in self._roster.hosts()]
-            raise UnknownHost(f'no host of the fleet is called "{host}".{did_you_mean(host, names)}')
+            raise UnknownHost(f'the fleet has no host named "{host}".{did_you_mean(host, names)}')
         return name

@@ -50,11 +50,11 @@ class Envoy:
         try:
             status, said = await self._ask("DELETE", host, address, f"/upstream/{in_path(model)}", STOP_S)
         except (OSError, ValueError) as problem:
-            raise HostSilent(f"{address} did not answer ({str(problem) or 'no answer in time'})") from problem
+            raise HostSilent(f"{address} did not respond ({str(problem) or 'timeout'})") from problem
         if status == HTTPStatus.CONFLICT:
             raise NotRunning(str(said.get("error")))
         if status != HTTPStatus.OK:
-            raise HostSilent(f"{address} answered {status}: {said.get('error')}")
+            raise HostSilent(f"{address} responded {status}: {said.get('error')}")
 
     async def _ask(
         self, method: str, host: HostName, url: str, path: str, within: Seconds
@@ -63,7 +63,7 @@ class Envoy:
         answer = await fetch(address, path, self._dialler, method=method, lines=lines, within=within, most=MOST_BYTES)
         said = parsed(answer.body)
         if not isinstance(said, dict):
-            raise ValueError("the answer was none of a hotseat")
+            raise ValueError("the response did not come from a hotseat server")
         return answer.status, said
 
     def _proof(self, method: str, host: HostName, path: str) -> bytes:

@@ -109,16 +109,18 @@ class ProofChecker:
         """Raises HostUnproven with the reason and the remedy."""
         stamp, _, signed = proof.rpartition(b" ")
         if not self._secret.believes(_message(self._me, said, stamp), signed):
-            text = f"{host} passed this on to {self._me} without proof that it knows our fleet.secret"
-            raise HostUnproven(f"{text}. Give all hosts the same fleet.secret, each its own fleet.name and address.")
+            text = f"{host} forwarded this request to {self._me} without proof that it knows fleet.secret"
+            raise HostUnproven(
+                f"{text}. Give all hosts the same fleet.secret, and each host its own fleet.name and address."
+            )
         apart = int(stamp.partition(b" ")[0]) / 1000 - self._clock()
         if abs(apart) > MOST_SKEW_S:
             text = (
-                f"the clock of {host} is {apart:+.0f} s from that of {self._me}, which is more than {MOST_SKEW_S:g} s"
+                f"the clock of {host} differs by {apart:+.0f} s from that of {self._me}; the limit is {MOST_SKEW_S:g} s"
             )
-            raise HostUnproven(f"{text}. Let both take their time from NTP.")
+            raise HostUnproven(f"{text}. Synchronize both with NTP.")
         if stamp in self._seen or stamp in self._seen_before:
-            raise HostUnproven(f"{self._me} had this very request of {host} before, and takes none twice.")
+            raise HostUnproven(f"{self._me} has already received this request from {host} and rejects replays.")
         self._remember(stamp)
 
     def _remember(self, stamp: bytes) -> None:

@@ -97,7 +97,7 @@ class Guide:
 
     def disbelieved(self, host: HostName, because: str) -> None:
         if self._warnings.lets_through(host):
-            log.warning("a host does not believe this one and serves nothing for it host=%s reason=%r", host, because)
+            log.warning("a host does not trust this one and rejects its requests host=%s reason=%r", host, because)
 
     def turned_away(self, host: HostName) -> None:
         self.tally.turned_away[host] += 1
@@ -131,7 +131,7 @@ class Guide:
             log.info("chose host=%s to load model=%s because=%r", agreed.claim.host, model, agreed.claim.because)
             if agreed.revision is None:  # disconnected: our own decision is final
                 return self._at(decision.host)
-        raise NowhereToGo(f"{model} cannot be placed: those who were chosen to load it do not answer. Ask again.")
+        raise NowhereToGo(f"{model} cannot be placed: the hosts chosen to load it do not respond. Try again.")
 
     def _where(self, decision: Decision) -> Where:
         if isinstance(decision, Nowhere):
@@ -143,7 +143,7 @@ class Guide:
             return HERE
         member = self._roster.host(host)
         if member is None:
-            raise NowhereToGo(f"{host} was chosen and is gone. Ask again.")
+            raise NowhereToGo(f"{host} was chosen but has left the fleet. Try again.")
         return Elsewhere(host, self._address(member.record.address))
 
     def _address(self, url: str) -> Address:

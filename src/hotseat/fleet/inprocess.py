@@ -165,7 +165,7 @@ class InProcess:
     async def remove(self, bucket: Bucket, key: str, last: Revision | None = None) -> None:
         found = self._standing(bucket).get(checked(key))
         if last is not None and (found is None or found.revision != last):
-            raise Conflict(f"{bucket.value}/{key} was written since")
+            raise Conflict(f"{bucket.value}/{key} was changed in the meantime")
         self._board.remove(bucket, key)
 
     async def read(self, bucket: Bucket, key: str) -> Written | None:
@@ -190,7 +190,7 @@ class InProcess:
     def _write_after(self, bucket: Bucket, key: str, value: bytes, last: Revision | None) -> Revision:
         found = self._standing(bucket).get(checked(key))
         if (found.revision if found else None) != last:
-            raise Conflict(f"{bucket.value}/{key} was written since")
+            raise Conflict(f"{bucket.value}/{key} was changed in the meantime")
         return self._board.write(bucket, key, value)
 
     async def _sitting(self, bucket: Bucket) -> AsyncIterator[Change]:

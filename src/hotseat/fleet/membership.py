@@ -118,7 +118,9 @@ class Membership:
         holder = _holder(found)
         if holder is None or not self._is_ours(holder, record):
             address = holder.address if holder else "unknown"
-            said = f'another host of the fleet is called "{record.name}" (at {address}). Choose another fleet.name.'
+            said = (
+                f'another host of the fleet is already named "{record.name}" (at {address}). Choose another fleet.name.'
+            )
             raise NameTaken(said, found.revision)
         return await self._store.replace(Bucket.HOSTS, record.name, value, found.revision)
 
@@ -170,9 +172,9 @@ class Membership:
             return
         self.standing = standing
         if standing is Standing.APART:
-            log.warning("apart from the fleet error=%r", because)
+            log.warning("disconnected from the fleet error=%r", because)
         else:
-            log.info("in the fleet name=%s", self._describe().name)
+            log.info("connected to the fleet name=%s", self._describe().name)
         self._turned(standing)
 
     # Receiving

@@ -62,7 +62,7 @@ class Mover:
             await self._until_ready(model, to)
         source = self._one_too_many(model, to)
         if source is None:
-            return f"{model} is ready on {to}; no other host has one too many"
+            return f"{model} is ready on {to}; no surplus copy on another host"
         await self._stop(model, source, to)
         return f"{model} is ready on {to} and has stopped on {source.name}"
 
@@ -72,21 +72,23 @@ class Mover:
         member = self._roster.host(to)
         offer = self._roster.offer(member, model) if member else None
         if member is None or offer is None:
-            raise CannotMove(f"{to} has no {model} in its configuration. Add it there first.")
+            raise CannotMove(f"{to} does not have {model} in its configuration. Add it there first.")
         if obstacle := obstacle_to_loading(self._roster, member, offer, self._clock()):
             raise CannotMove(f"{model} cannot move to {to}, which is {obstacle.value}. First {HELP[obstacle]}.")
 
     async def _claim(self, model: ModelName, to: HostName) -> None:
         replica = sum(1 for _ in self._roster.residences(model))
         while True:
-            agreed = await self._guide.decide(Load(model, to, replica, "an operator moves it here"), unasked=True)
+            agreed = await self._guide.decide(Load(model, to, replica, "moved here by an operator"), unasked=True)
             if agreed.revision is None:
-                raise FleetApart(f"{model} stays where it is: without NATS, {to} cannot be told. Ask again later.")
+                raise FleetApart(
+                    f"{model} was not moved: NATS is unreachable, so {to} cannot be instructed. Try again later."
+                )
             if agreed.claim.host == to:
                 return
             if not self._roster.shows(agreed.claim):
                 chosen = f"{agreed.claim.host} was chosen to load it a moment ago ({agreed.claim.because})"
-                raise CannotMove(f"{model} cannot move to {to} yet: {chosen}. Ask again when it is ready.")
+                raise CannotMove(f"{model} cannot move to {to} yet: {chosen}. Try again when it is ready.")
             replica += 1  # that claim was acted on and is about to end
 
     async def _until_ready(self, model: ModelName, to: HostName) -> None:
@@ -104,10 +106,10 @@ class Mover:
     async def _failure(self, model: ModelName, to: HostName) -> LoadFailed | HostSilent:
         member = self._roster.host(to)
         if member is None:
-            return HostSilent(f"{to} left the fleet before {model} was ready there; elsewhere nothing was stopped")
+            return HostSilent(f"{to} left the fleet before {model} was ready there; nothing was stopped on other hosts")
         story = await self._envoy.story(to, member.record.address, model) or {}
-        why = story.get("last_error") or story.get("why") or f"{to} did not say why"
-        return LoadFailed(f"{model} did not become ready on {to}, and elsewhere nothing was stopped: {why}")
+        why = story.get("last_error") or story.get("why") or f"{to} gave no reason"
+        return LoadFailed(f"{model} did not become ready on {to}, and nothing was stopped on other hosts: {why}")
 
     # The source
 

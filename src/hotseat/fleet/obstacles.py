@@ -27,17 +27,17 @@ class Obstacle(Enum):
     SUSPECT = "not answering"
     DRAINED = "drained"
     CORDONED = "cordoned"
-    LABELS = "labelled otherwise"
+    LABELS = "missing the required labels"
     TOO_SMALL = "too small for it"
-    NO_ROOM = "full of what may not leave"
+    NO_ROOM = "full of models that cannot be unloaded"
 
 
 HELP = {
     Obstacle.LEAVING: "start another host",
-    Obstacle.SUSPECT: "see whether it can be reached",
-    Obstacle.DRAINED: "take the drain back",
-    Obstacle.CORDONED: "take the cordon back",
-    Obstacle.LABELS: "label a host as the model demands",
+    Obstacle.SUSPECT: "check that it is reachable",
+    Obstacle.DRAINED: "undrain it",
+    Obstacle.CORDONED: "uncordon it",
+    Obstacle.LABELS: "label a host as the model requires",
     Obstacle.TOO_SMALL: "choose a smaller quantisation",
     Obstacle.NO_ROOM: "unpin a model",
 }
@@ -74,10 +74,10 @@ def obstacles_in_words(model: ModelName, roster: Roster, hindered: Iterable[tupl
     for obstacle, member in hindered:
         by_kind.setdefault(obstacle, []).append(member)
     if not by_kind:
-        return f"{model} cannot be placed: no host that is there has it. Start a host whose configuration has it."
+        return f"{model} cannot be placed: no available host has it. Start a host whose configuration has it."
     kinds = [kind for kind in Obstacle if kind in by_kind]
     why = "; ".join(f"{_names(by_kind[kind])} {kind.value}{_figures(kind, model, roster, by_kind)}" for kind in kinds)
-    return f"{model} cannot be placed: {why}. To have it, {' or '.join(HELP[kind] for kind in kinds)}."
+    return f"{model} cannot be placed: {why}. To fix this, {' or '.join(HELP[kind] for kind in kinds)}."
 
 
 def _names(members: list[Member]) -> str:

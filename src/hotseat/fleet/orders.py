@@ -32,8 +32,8 @@ async def change(store: Store, host: HostName, by: HostName, to: Callable[[Order
             except Conflict:
                 continue
     except StoreError as problem:
-        raise FleetApart(f"nothing was changed for {host}: {problem}. Ask again when NATS is back.") from problem
-    raise FleetApart(f"nothing was changed for {host}: others change it all the time. Ask again.", retry_after=1)
+        raise FleetApart(f"nothing was changed for {host}: {problem}. Try again when NATS is back.") from problem
+    raise FleetApart(f"nothing was changed for {host}: too many concurrent changes. Try again.", retry_after=1)
 
 
 async def _write(store: Store, host: HostName, found: Written | None, orders: Orders, by: HostName) -> None:

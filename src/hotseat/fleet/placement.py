@@ -107,17 +107,17 @@ def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
 
 def _to_ready(model: ModelName, client: ClientId, ready: list[Member], roster: Roster) -> Serve:
     if len(ready) == 1:
-        return Serve(ready[0].name, "it is ready there alone")
+        return Serve(ready[0].name, "it is ready on that host only")
     ready = rightful(model, ready, roster)
     free = [member for member in ready if member.load(model) < member.slots(model)]
     if free and client:
         best = max(free, key=lambda member: liking(f"{client}\0{model}", member.name))
         return Serve(
-            best.name, f"it is ready there with a free slot, as on {len(free)} of {len(ready)}, and it is yours"
+            best.name, f"it is ready there with a free slot, as on {len(free)} of {len(ready)}, and it is this host"
         )
     best = min(ready, key=lambda member: (member.load_per_slot(model), member.name != roster.me, member.name))
     return Serve(
-        best.name, f"it is ready on {len(ready)} hosts, and {best.load(model)} requests there are fewest per slot"
+        best.name, f"it is ready on {len(ready)} hosts, and {best.load(model)} requests per slot are the fewest there"
     )
 
 
@@ -133,7 +133,7 @@ def _to_coming(model: ModelName, coming: list[tuple[int, Member]], roster: Roste
         return steps, member.load_per_slot(model), member.name != roster.me, member.name
 
     steps, best = min(coming, key=distance)
-    return Serve(best.name, f"it is {COMING[steps]} there" if best.has(model) else "it was chosen to load it")
+    return Serve(best.name, f"it is {COMING[steps]} there" if best.has(model) else "it was already chosen to load it")
 
 
 # Loads
@@ -190,7 +190,7 @@ def _best(
     free = [each.member for each in some if has_free_room(each.member, each.offer, each.due)]
     if free:
         best = min(free, key=_by_calm(model, roster))
-        return best, f"{best.name} has free room for it"
+        return best, f"{best.name} has enough free memory"
     found = _cheapest(model, some, roster, now, means.sparing)
     if found and found[1].price <= means.dearest:
         return found[0], _costs_least(*found, now)
@@ -244,6 +244,9 @@ def _at_a_glance(able: list[Candidate], roster: Roster, now: Instant) -> list[Ca
 
 def _costs_least(member: Member, room: Clearing, now: Instant) -> str:
     unused = min((member.unused_s(each, now) for each in room.leave if not member.load(each.model)), default=None)
-    names = ", ".join(each.model for each in room.leave) or "others that were there first"
-    since = "in use" if unused is None else f"unused for {unused:.0f} s"
-    return f"no host has free room, and it costs least on {member.name}, where {names} ({since}) may make way"
+    names = ", ".join(each.model for each in room.leave) or "others that were loaded earlier"
+    since = "in use" if unused is None else f"idle for {unused:.0f} s"
+    return (
+        f"no host has enough free memory, and the cost is lowest on {member.name},"
+        f" where {names} ({since}) can be unloaded"
+    )

@@ -124,6 +124,6 @@ class Errands:
         try:
             await errand(model)
         except HotseatError as problem:
-            log.warning("an errand for the fleet failed model=%s error=%r", model, problem.message)
+            log.warning("an order of the fleet failed model=%s error=%r", model, problem.message)
         finally:
             self._under_way.discard(model)

@@ -53,7 +53,7 @@ def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
         return None
     count = len({member.name for member, _ in roster.residences(model)}.union(member.name for _, member in coming))
     found = _woken(model, asleep, count) if asleep else _added(model, count, roster, now)
-    waits = f"its requests wait for {wait_s:.0f} s on all {len(ready)} hosts that have it, loading takes {load_s:.0f} s"
+    waits = f"its requests wait {wait_s:.0f} s on all {len(ready)} hosts that have it, loading takes {load_s:.0f} s"
     return found and replace(found, because=f"{waits}; {found.because}")
 
 
@@ -83,7 +83,7 @@ def _kept(model: ModelName, least: int, roster: Roster, now: Instant) -> Load | 
     found = load(model, roster, now, replica=count, means=Means(LONG_UNUSED, roster.kept))
     if not isinstance(found, Load):
         return None
-    return replace(found, because=f"{least} replicas are always wanted, {count} are there; {found.because}")
+    return replace(found, because=f"{least} replicas are required, {count} exist; {found.because}")
 
 
 def _guardian(model: ModelName, roster: Roster, now: Instant) -> HostName:
@@ -115,7 +115,9 @@ def _spared(me: Member, residence: Residence, roster: Roster, now: Instant) -> S
     if len(ready) <= least or min(unused, key=lambda member: liking(model, member.name), default=None) is not me:
         return None
     unused_s = me.unused_s(residence, now)
-    return Spare(model, f"unused for {unused_s:.0f} s here, and ready on {len(ready)} hosts where {least} would do")
+    return Spare(
+        model, f"unused for {unused_s:.0f} s here, and ready on {len(ready)} hosts although {least} would be enough"
+    )
 
 
 def too_many(roster: Roster, now: Instant) -> list[Spare]:
@@ -134,7 +136,7 @@ def _crowded_out(me: Member, residence: Residence, roster: Roster, now: Instant)
     ready, _ = replicas(model, roster, now)
     if me not in ready or me in rightful(model, ready, roster):
         return None
-    return Spare(model, f"ready on {len(ready)} hosts, and {roster.most(model)} may have it")
+    return Spare(model, f"ready on {len(ready)} hosts, but at most {roster.most(model)} may have it")
 
 
 def _is_unused(member: Member, residence: Residence, now: Instant) -> bool:

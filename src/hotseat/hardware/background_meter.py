@@ -49,7 +49,7 @@ class Gauge:
         done, _ = await asyncio.wait([answer], timeout=self._limit_s)
         if done:
             return answer.result()
-        log.warning("the memory of the devices cannot be read, a driver does not answer limit_s=%g", self._limit_s)
+        log.warning("device memory cannot be read because a driver does not respond limit_s=%g", self._limit_s)
         self._stuck += 1
         answer.add_done_callback(self._came_late)
         return unknown

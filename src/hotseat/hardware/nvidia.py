@@ -37,7 +37,7 @@ def library(driver: str = "libnvidia-ml.so.1") -> Nvml | None:
         pynvml.nvmlInit()
         pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
-        log.info("the NVIDIA driver does not answer error=%r", str(error))
+        log.info("the NVIDIA driver does not respond error=%r", str(error))
         return None
     return pynvml
 
@@ -50,7 +50,7 @@ def cards(nvml: Nvml, ram: Device, proc: Path = PROC) -> list[NvidiaCard]:
             whole = nvml.nvmlDeviceGetHandleByIndex(index)
             found += [NvidiaCard(nvml, handle, whole, part, ram, proc) for part, handle in parts(nvml, whole)]
         except nvml.NVMLError as error:
-            log.info("an NVIDIA card does not answer and is left out index=%d error=%r", index, str(error))
+            log.info("an NVIDIA GPU does not respond and is ignored index=%d error=%r", index, str(error))
     return found
 
 

@@ -82,7 +82,7 @@ class PatientHands:
         freed = await self._freed(command)
         if freed is None or freed.missing:
             return started
-        log.info("memory came back late, starting once more model=%s", command.model)
+        log.info("memory was freed late, retrying the start model=%s", command.model)
         return await self._try(command)
 
     async def _try(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
@@ -157,7 +157,7 @@ class PatientHands:
         freed = await until_free(self._gauge, wanted, self._within_s)
         for device, lack in freed.missing.items():
             log.warning(
-                "memory was not given back model=%s device=%s needed=%r free=%r missing=%r waited_s=%.1f",
+                "memory was not released model=%s device=%s needed=%r free=%r missing=%r waited_s=%.1f",
                 model,
                 device,
                 in_gib(wanted[device]),
@@ -178,6 +178,6 @@ def verdict(spec: ModelSpec, freed: Freed) -> LoadFailed | None:
     )
     return LoadFailed(
         f"{spec.name} needs {in_gib(needed)} of {device} ({footprint.source.value}), but only"
-        f" {in_gib(freed.free[device])} are free there {freed.took_s:.0f} s after another server left."
-        " See with hotseat devices who uses it."
+        f" {in_gib(freed.free[device])} is free {freed.took_s:.0f} s after another server exited."
+        " Run `hotseat devices` to see what uses it."
     )

@@ -117,7 +117,10 @@ class MemoryWatch:
                 self._warned.add(seen.name)
                 sizes = (in_gib(bytes_), in_gib(declared))
                 log.warning(
-                    "takes more memory than declared model=%s device=%s took=%r declared=%r", seen.name, place, *sizes
+                    "model uses more memory than declared model=%s device=%s took=%r declared=%r",
+                    seen.name,
+                    place,
+                    *sizes,
                 )
 
     # Others
@@ -133,7 +136,12 @@ class MemoryWatch:
         before = self._house.catalog.limits
         if any(differs(size, before[place]) for place, size in most.items()):
             for place, size in most.items():
-                log.info("others leave device=%s left=%r budget=%r", place, in_gib(size), in_gib(budgets[place]))
+                log.info(
+                    "other programs use device memory device=%s left=%r budget=%r",
+                    place,
+                    in_gib(size),
+                    in_gib(budgets[place]),
+                )
             self._house.tell(DevicesChanged(most))
 
 

@@ -58,7 +58,7 @@ class Precedence:
     async def look(self) -> None:
         patterns = tuple(self._patterns())
         found = await asyncio.to_thread(self._look, patterns, tuple(self._ours())) if patterns else ()
-        self._needed = WayMade(f"{found[0].name} runs (pid {found[0].pid})") if found else None
+        self._needed = WayMade(f"{found[0].name} is running (pid {found[0].pid})") if found else None
         self._decide()
 
     def _decide(self) -> None:
@@ -68,7 +68,7 @@ class Precedence:
             return None
         self._told = way
         if way is None:
-            log.info("models may come back")
+            log.info("models may load again")
             return self._tell(WayRegained())
-        log.info("models make way because=%r", way.because)
+        log.info("yielding memory, models are unloaded because=%r", way.because)
         return self._tell(way)

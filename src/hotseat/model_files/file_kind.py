@@ -26,7 +26,7 @@ RANK = 4
 """llama.cpp's number for pooling that ranks documents."""
 CLASSIFIERS = ("cls.weight", "cls.output.weight")
 """Tensors that only a reranker has; older files have no other sign."""
-KINDS = {"adapter": "an adapter", "imatrix": "a table for quantising", "vocab": "a vocabulary only"}
+KINDS = {"adapter": "an adapter", "imatrix": "an importance matrix", "vocab": "only a vocabulary"}
 """Values of general.type that are no model."""
 
 QUANT = re.compile(
@@ -45,7 +45,7 @@ def read_gguf(path: Path, stem: str = "") -> Found:
     head = HERE.gguf(str(path))
     kind = head.keys.get("general.type", "model")
     if kind in KINDS:
-        raise CannotEstimate(f"{path} is {KINDS[str(kind)]}, no model")
+        raise CannotEstimate(f"{path} is {KINDS[str(kind)]}, not a model")
     stem = stem or _stem(path, head)
     found = Found(path, stem, Role.CHAT, Engine.LLAMA, head.size, quant=_quant(stem, head))
     if head.keys.get("general.architecture") == "clip" or kind in ("mmproj", "projector"):
@@ -128,5 +128,5 @@ def read_whisper(path: Path) -> Found:
         raise CannotEstimate(f"{path} cannot be read: {error.strerror}") from None
     magic, words = struct.unpack("<4si", head) if len(head) == 8 else (b"", 0)
     if magic != WHISPER_MAGIC or words not in WHISPER_WORDS:
-        raise CannotEstimate(f"{path} does not begin like a model of whisper.cpp")
+        raise CannotEstimate(f"{path} is not a whisper.cpp model")
     return Found(path, f"whisper-{path.stem.removeprefix('ggml-')}", Role.SPEECH, Engine.WHISPER, size)

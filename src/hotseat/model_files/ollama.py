@@ -33,7 +33,7 @@ def blobs(store: Path, manifest: Path) -> tuple[Path, Path | None]:
     layers = _layers(manifest)
     model, projector = (_blob(store, layers, kind) for kind in (MODEL, PROJECTOR))
     if model is None:
-        raise CannotEstimate(f"{manifest} names no model file that is here")
+        raise CannotEstimate(f"{manifest} refers to no model file that exists")
     return model, projector
 
 
@@ -50,7 +50,7 @@ def _layers(manifest: Path) -> list[Any]:
         with manifest.open("rb") as stream:
             layers = parsed(stream.read(LONGEST_MANIFEST))["layers"]
     except (OSError, ValueError, LookupError, TypeError):
-        raise CannotEstimate(f"{manifest} is no manifest of Ollama") from None
+        raise CannotEstimate(f"{manifest} is not an Ollama manifest") from None
     return layers if isinstance(layers, list) else []
 
 

@@ -37,7 +37,7 @@ class _Search:
     def read(self, paths: Iterable[Path], reader: Callable[[Path], Found]) -> None:
         for path in paths:
             if self.bounds.are_reached():
-                self.unseen.append(f"Time was up before {path} was read; name fewer folders.")
+                self.unseen.append(f"The search timed out before {path} was read; name fewer folders.")
                 return
             try:
                 self.found.append(reader(path))

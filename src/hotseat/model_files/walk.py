@@ -74,7 +74,7 @@ class _Walk:
         while waiting:
             folder, depth = waiting.popleft()
             if self._bounds.are_reached():
-                self.sight.unseen.append(f"The look into {top} ended early, at {folder}: it holds too much.")
+                self.sight.unseen.append(f"The search of {top} stopped early, at {folder}: it contains too many files.")
                 return
             inner = self._in(folder)
             if depth < self._bounds.deepest:

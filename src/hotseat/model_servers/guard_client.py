@@ -69,7 +69,7 @@ class Guard:
         return self._link
 
     def _lost(self) -> None:
-        log.error("the guard process was lost, ending all upstreams")
+        log.error("the guard process was lost, stopping all upstreams")
         link, self._link = self._link, None
         if link:
             self._burials.start(link.bury(), "bury the guard")

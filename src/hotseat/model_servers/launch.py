@@ -171,7 +171,7 @@ class Launch:
         except Trouble:
             if not await self._lost_its_port():
                 raise
-        log.info("another process took the port, trying once more with another one model=%s", self._spec.name)
+        log.info("another process took the port, retrying with another port model=%s", self._spec.name)
         return await self._start_on_loan()
 
     async def _start_on_loan(self) -> Upstream:
@@ -200,7 +200,7 @@ class Launch:
         address = await self._until_ready(child, recipe)
         stranger = None if address.unix_path else stranger_on(address.host, address.port, child.pid, child.marker)
         if stranger:
-            raise Trouble(f"{address} is answered by another process, {told(stranger)}")
+            raise Trouble(f"{address} is in use by another process, {told(stranger)}")
         self._address = address
         return Upstream(address, child.pid)
 
@@ -268,7 +268,7 @@ class Launch:
     def _late(self, recipe: FilledRecipe, readiness: Readiness) -> str:
         asked = f"{recipe.address}{recipe.check_endpoint or ''}"
         seconds = f"health check timed out after {self._deadline_s:g} seconds"
-        return f"{seconds} ({asked}: {readiness.last_answer}). Raise healthCheckTimeout if it needs longer"
+        return f"{seconds} ({asked}: {readiness.last_answer}). Raise healthCheckTimeout if it needs more time"
 
 
 async def outcome_of(doing: Coroutine[Any, Any, None]) -> Exception | None:
@@ -294,7 +294,7 @@ async def refuse_if_taken(address: Address) -> None:
     for door in doors(address):
         if (door.unix_path or is_loopback(door.host)) and await accepts(door, Dialler()):
             owner = None if door.unix_path else owner_of(door.host, door.port)
-            raise Trouble(f"{door} is already answered by another process{f', {told(owner)}' if owner else ''}")
+            raise Trouble(f"{door} is already in use by another process{f', {told(owner)}' if owner else ''}")
 
 
 def last_resort(recipe: FilledRecipe, env: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -23,5 +23,5 @@ def find_program(name: str, env: Mapping[str, str]) -> str:
     if os.sep not in name:
         raise FileNotFoundError(f'no program named "{name}" on PATH')
     if not os.path.exists(name):
-        raise FileNotFoundError(f'there is no file "{name}"')
-    raise PermissionError(f'"{name}" is not a program that may be run: chmod +x makes it one')
+        raise FileNotFoundError(f'the file "{name}" does not exist')
+    raise PermissionError(f'"{name}" is not executable: run chmod +x')

@@ -111,7 +111,7 @@ class Liveness:
         try:
             self.look()
         except Exception:  # the next check may work
-            log.exception("servers could not be checked for signs of life")
+            log.exception("servers could not be health-checked")
 
     def look(self) -> None:
         now = self._clock()

@@ -24,7 +24,7 @@ def private_folder(path: Path | None) -> str:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
-        log.warning("a record of processes cannot be kept folder=%s error=%r", path, str(problem))
+        log.warning("the process record cannot be written folder=%s error=%r", path, str(problem))
         return ""
     return str(path)
 
@@ -33,7 +33,7 @@ def end_leftovers(records: str = "") -> None:
     """Kill them before anything starts that needs their memory."""
     suspects = {pid for pid in processes() if marker_of(pid)} | (recorded(records) if records else set())
     if found := sorted(pid for pid in suspects if is_abandoned(pid)):
-        log.warning("ending what an earlier hotseat left behind pids=%s", ",".join(map(str, found)))
+        log.warning("stopping model servers left by an earlier hotseat pids=%s", ",".join(map(str, found)))
         kill_each(found)
 
 

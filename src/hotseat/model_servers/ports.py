@@ -40,7 +40,7 @@ class Ports:
                 self._lent.add(loan.port)
                 return loan
             loan.vacate()
-        raise OSError(f"no free port from {preferred} on")
+        raise OSError(f"no free port at or above {preferred}")
 
     def take_back(self, port: int) -> None:
         self._lent.discard(port)

@@ -16,7 +16,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25
 PART = 0.02
 """Of the elapsed time: the average delay until readiness is noticed is half of it."""
 OK = 200
-UNANSWERED = "it took the connection, but did not answer the health check"
+UNANSWERED = "it accepted the connection, but did not answer the health check"
 
 
 class Readiness:
@@ -26,7 +26,7 @@ class Readiness:
         self._dialler = dialler or Dialler()
         self._doors = doors(address)
         self._check_endpoint = check_endpoint
-        self.last_answer = "nothing listened there"
+        self.last_answer = "nothing is listening there"
         self.server = ""
         """The `Server` header of the answer."""
 
@@ -55,10 +55,10 @@ class Readiness:
         except (ConnectionRefusedError, FileNotFoundError, TimeoutError):
             return False
         except (OSError, ValueError) as problem:
-            self.last_answer = f"it did not answer properly ({problem})"
+            self.last_answer = f"it sent an invalid response ({problem})"
         else:
             self.server = answer.fields.get("server", "")
-            self.last_answer = f"the last answer was {answer.status}"
+            self.last_answer = f"the last response was {answer.status}"
             return answer.status == OK
         return False
 

@@ -51,7 +51,7 @@ class Child:
                 self._ward.signal(signal.SIGCONT)  # a stopped process handles no other signal
                 await self.exited()
         except TimeoutError:
-            log.warning("upstream did not end when asked and is killed pid=%s", self.pid)
+            log.warning("upstream did not exit in time and is killed pid=%s", self.pid)
         finally:
             self.kill()
 
@@ -79,6 +79,6 @@ def describe(status: int) -> str:
     if code >= 0:
         return f"exited with code {code}"
     try:
-        return f"was ended by {signal.Signals(-code).name}"
+        return f"was terminated by {signal.Signals(-code).name}"
     except ValueError:  # a real-time signal has no name
-        return f"was ended by signal {-code}"
+        return f"was terminated by signal {-code}"

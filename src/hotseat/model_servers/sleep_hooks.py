@@ -79,5 +79,5 @@ async def is_sleeping(address: Address, path: str) -> bool:
     try:
         told = parsed(await body_of(address, path))["is_sleeping"]
     except (ValueError, TypeError, LookupError) as problem:
-        raise StepFailed(f"GET {path} does not say whether it sleeps ({problem})") from problem
+        raise StepFailed(f"GET {path} does not report the sleep state ({problem})") from problem
     return bool(told)

@@ -62,7 +62,7 @@ async def fetch(
 def _question(address: Address, path: str, method: str, lines: bytes, body: bytes) -> bytes:
     target = f"{address.prefix}{path}"
     if " " in target or not target.isprintable():
-        raise ValueError(f"{target!r} cannot be asked for: it holds a space or a control character")
+        raise ValueError(f"{target!r} cannot be requested: it contains a space or a control character")
     head = f"{method} {target} HTTP/1.1\r\nHost: {address.authority}\r\nConnection: close\r\n"
     length = f"Content-Length: {len(body)}\r\n" if body or method != "GET" else ""
     return f"{head}{length}".encode() + lines + b"\r\n" + body
@@ -101,13 +101,13 @@ async def _answer(reader: asyncio.StreamReader, most: Bytes) -> Answer:
 async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     version, status, *_ = (await reader.readline()).decode("latin-1").split() or ("", "")
     if not version.startswith("HTTP/1."):
-        raise ValueError("the answer was not HTTP" if version else "it hung up without an answer")
+        raise ValueError("the response was not HTTP" if version else "it closed the connection without a response")
     fields: dict[str, str] = {}
     size = 0
     while (line := await reader.readline()).strip():
         size += len(line)
         if size > LONGEST_HEAD:
-            raise ValueError("the head of the answer is too large")
+            raise ValueError("the response head is too large")
         name, _, value = line.decode("latin-1").partition(":")
         fields[name.strip().lower()] = value.strip()
     return int(status), fields

@@ -247,14 +247,14 @@ class Relay:
         """Apply new rules, also to requests in progress whose key is gone or no longer allows them."""
         self.rules = rules
         if ended := sum(self._judged_again(client) for client in tuple(self._clients)):
-            log.warning("requests were ended whose keys no longer allow them count=%d", ended)
+            log.warning("requests were aborted because their keys no longer allow them count=%d", ended)
 
     def _judged_again(self, client: ClientConnection) -> int:
         """How many of its requests ended. One that cannot be checked is cut, so that the others still are."""
         try:
             return client.judge_again()
         except Exception:
-            log.exception("an error in hotseat itself client=%s", client.peer)
+            log.exception("internal error client=%s", client.peer)
             return int(attempt(client.abort))
 
     def known_requests(self) -> Memory[KnownRequest]:

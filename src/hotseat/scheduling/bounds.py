@@ -17,15 +17,15 @@ def reached_bound(state: State, model: ModelState, client: ClientId) -> str | No
     """Return the limit that refuses another request of this client, as text."""
     line, name = state.line, model.spec.name
     if bound := _reached(len(line), line.of_client(client), state.catalog.policy.max_queue):
-        return f"{bound} wait already (scheduler.maxQueue)"
+        return f"{bound} already waiting (scheduler.maxQueue)"
     if model.spec.max_queue is None:
         return None
     if bound := _reached(line.count(name), line.of_client(client, name), model.spec.max_queue):
-        return f"{bound} wait for it already (its maxQueue)"
+        return f"{bound} already waiting for this model (maxQueue)"
     return None
 
 
 def _reached(waiting: int, own: int, most: int) -> str | None:
     if waiting >= most:
-        return f"{waiting} requests"
-    return f"{own} requests of this client" if own >= SHARE * (most - waiting) else None
+        return "1 request is" if waiting == 1 else f"{waiting} requests are"
+    return f"{own} requests from this client are" if own >= SHARE * (most - waiting) else None

@@ -64,11 +64,12 @@ def _lost_s(state: State, model: ModelState) -> Seconds:
 def price_in_words(state: State, model: ModelState, now: Instant) -> str:
     """Why it was the cheapest, for the swap log."""
     if model.leases or state.line.count(model.name):
-        return f"its turn was over ({len(model.leases)} requests running)"
+        running = len(model.leases)
+        return f"its turn was over ({running} {'request' if running == 1 else 'requests'} running)"
     unused_s = now - model.idle_since
     again_s = next_use_s(model.habit.gaps, unused_s)
     loads = f"loads in {state.load_s(model.name):.1f} s"
-    return f"unused for {unused_s:.1f} s, wanted again in about {again_s:.0f} s, {loads}"
+    return f"idle for {unused_s:.1f} s, next request expected in about {again_s:.0f} s, {loads}"
 
 
 def choose_victims(

@@ -38,9 +38,9 @@ def _room(state: State) -> Iterator[str]:
     if is_as_promised and not within_budget((takes(model, state.catalog) for model in residents), state.catalog):
         yield f"over budget: {[model.name for model in residents]}"
     if not state.may_be_crowded and (excess := Floor(state).then.excess()):
-        yield f"models take {excess} too much, and nobody looks"
+        yield f"models exceed the limits by {excess}, and no check is pending"
     if in_its_way := [model.name for model in residents if stands_in_its_way(state, model)]:
-        yield f"{in_its_way} stay, but way is made: {state.way}"
+        yield f"{in_its_way} are still running although a yield is active: {state.way}"
     awake = [model for model in residents if not model.is_asleep]
     matrix, names = state.catalog.groups.matrix, [model.name for model in awake]
     if matrix is not None and names and matrix.pushed_out(names[0], names[1:]):
@@ -58,7 +58,7 @@ def _books(state: State) -> Iterator[str]:
     if set(state.active) != {model.name for model in state.models.values() if model.phase is not Phase.COLD}:
         yield f"active disagrees: {list(state.active)}"
     if unwanted := [name for name in state.read_ahead if state.claims.of(name) is None]:
-        yield f"{unwanted} are read ahead, and nobody claims them"
+        yield f"{unwanted} are read ahead, but no claim exists for them"
     waiting = [ticket.id for ticket in state.line]
     if len(waiting) != len(state.line) or set(waiting) & set(leased):
         yield f"waiting and leased at once, or counted twice: {waiting}"
@@ -71,13 +71,13 @@ def _model(model: ModelState) -> Iterator[str]:
     if (model.upstream is not None) != _may_be_asked(model):
         yield f"{story} with upstream {model.upstream}"
     if (model.bed is None and model.phase is Phase.ASLEEP) or (model.bed and model.phase not in WITH_A_BED):
-        yield f"{story} with bed {model.bed}"
+        yield f"{story} with sleep level {model.bed}"
     if model.leases and model.phase not in (Phase.READY, Phase.DRAINING):
         yield f"{story} with leases {list(model.leases)}"
     if model.slots_used != sum(map(takes_slot, model.leases.values())):
         yield f"{story} counts {model.slots_used} slots for {len(model.leases)} leases"
     if model.unload_wishes and not model.phase.takes_room:
-        yield f"{story} but {model.unload_wishes} still wait for its end"
+        yield f"{story} but {model.unload_wishes} are still waiting for its exit"
 
 
 def _may_be_asked(model: ModelState) -> bool:
@@ -90,7 +90,7 @@ def _service(state: State) -> Iterator[str]:
         if model.phase is Phase.DRAINING and not model.leases:
             yield f"{model.name} is drained but was not stopped"
         if any(serves_at_once(state, model, ticket.wish) for ticket in state.line.waiting_for(model.name)):
-            yield f"{model.name} is ready but somebody waits for it"
+            yield f"{model.name} is ready, but a request is still waiting for it"
     awake = [model for model in state.with_process() if model.phase is not Phase.ASLEEP]
     if not awake and any(state.models[name].phase in CLAIMABLE for name in state.line.models()):
-        yield f"nothing runs, yet {list(state.line.models())} are waited for"
+        yield f"nothing runs, yet requests wait for {list(state.line.models())}"

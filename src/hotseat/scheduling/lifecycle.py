@@ -43,15 +43,15 @@ class Move(Enum):
     START = "start"
     BECOME_READY = "become ready"
     FAIL = "fail to start"
-    CRASH = "exit unasked"
+    CRASH = "exit unexpectedly"
     DRAIN = "drain"
     STOP = "stop"
-    EXIT = "exit as asked"
-    RECOVER = "rest is over"
+    EXIT = "exit as requested"
+    RECOVER = "backoff ends"
     SUSPEND = "be put to sleep"
     FALL_ASLEEP = "fall asleep"
     WAKE = "be woken"
-    DIE = "die in its sleep"
+    DIE = "exit while asleep"
 
 
 TABLE: dict[tuple[Phase, Move], Phase] = {

@@ -268,17 +268,19 @@ def refusal(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> N
         if bytes_ + used > limit:
             return _lack(spec, place, used, catalog)
     neighbour = catalog.groups.pushed_out(spec.name, [each.name for each in beside])[0]
-    return NeverFits(f"{spec.name} never fits: it may not run beside {neighbour}, which is pinned. {NEVER_FITS_HINT}")
+    return NeverFits(
+        f"{spec.name} never fits: it may not run together with {neighbour}, which is pinned. {NEVER_FITS_HINT}"
+    )
 
 
 def _lack(spec: ModelSpec, place: Place, used: Bytes, catalog: Catalog) -> NeverFits | NoRoom:
     bytes_, budget = needs(spec, catalog)[place], catalog.budgets.get(place, 0)
-    needed = f"it needs {in_gib(bytes_)}{_source(spec)}, the budget of {place} is {in_gib(budget)}"
-    pinned = f", of which {in_gib(used)} are taken for good" if used else ""
+    needed = f"it needs {in_gib(bytes_)}{_source(spec)}, but the budget of {place} is {in_gib(budget)}"
+    pinned = f", of which {in_gib(used)} is reserved by pinned models" if used else ""
     if bytes_ + used > budget:
         return NeverFits(f"{spec.name} never fits: {needed}{pinned}. {NEVER_FITS_HINT}")
-    left = f", and others than models leave {in_gib(catalog.limits[place])} of it"
-    text = f"{spec.name} does not fit at present: {needed}{pinned}{left}. Ask again when they are done."
+    left = f", and other programs leave only {in_gib(catalog.limits[place])} of it"
+    text = f"{spec.name} does not fit right now: {needed}{pinned}{left}. Try again when they have finished."
     return NoRoom(text, retry_after=OTHERS_S)
 
 

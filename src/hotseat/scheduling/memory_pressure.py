@@ -61,7 +61,7 @@ def _may_go(state: State, model: ModelState, excess: Mapping[Place, Bytes]) -> b
 
 def _in_words(excess: Mapping[Place, Bytes], state: State) -> str:
     place, over = max(excess.items(), key=lambda each: each[1])
-    return f"models take {in_gib(over)} more of {place} than the {in_gib(state.catalog.limits[place])} there are"
+    return f"models use {in_gib(over)} more of {place} than the {in_gib(state.catalog.limits[place])} available"
 
 
 # Yield
@@ -72,7 +72,7 @@ def make_way(moves: Moves) -> None:
     state, way = moves.state, moves.state.way
     if way is None:
         return
-    told = MakingWay(f"no model can be loaded at present: {way.because}. Ask again later.", retry_after=OTHERS_S)
+    told = MakingWay(f"no model can be loaded right now: {way.because}. Try again later.", retry_after=OTHERS_S)
     for name in state.line.models():
         if is_in_its_way(state, state.models[name].spec):
             moves.refuse_all(name, told, way.because)

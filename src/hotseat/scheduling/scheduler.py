@@ -63,7 +63,7 @@ AboutLaunch: TypeAlias = (
 )
 
 LONGEST_RETRY_S: Seconds = 60.0
-SHUTTING_DOWN = "hotseat is shutting down. Ask again in a moment."
+SHUTTING_DOWN = "hotseat is shutting down. Try again in a moment."
 # Bound once: in Python 3.11 looking up an enum member takes as long as a call.
 READY, USE, READ = Phase.READY, Wish.USE, Wish.READ
 
@@ -231,7 +231,7 @@ class Scheduler:
             return moves.refuse(ticket.id, removed(ticket.model), "removed from the configuration")
         model = state.models[ticket.model]
         if (bound := reached_bound(state, model, ticket.client)) and not serves_at_once(state, model, ticket.wish):
-            return moves.refuse(ticket.id, self._line_is_full(ticket.model, bound, moves.now), "the line is full")
+            return moves.refuse(ticket.id, self._line_is_full(ticket.model, bound, moves.now), "the queue is full")
         if ticket.wish is Wish.LOAD:
             moves.forgive(model)
         if not state.line.count(ticket.model) and serves_at_once(state, model, ticket.wish):
@@ -239,7 +239,7 @@ class Scheduler:
         return moves.join(ticket)
 
     def _line_is_full(self, name: ModelName, bound: str, now: Instant) -> Busy:
-        text = f"{name} cannot be asked now: {bound}. Ask again later."
+        text = f"the queue for {name} is full: {bound}. Try again later."
         expected_s = newcomer_waits_s(self._state, name, now)
         return Busy(text, retry_after=min(LONGEST_RETRY_S, max(1.0, expected_s)))
 
@@ -253,9 +253,9 @@ class Scheduler:
             return moves.refuse(event.ticket, NotRunning(f"{event.model} is not running"), "not running")
         model.unload_wishes.append(event.ticket)
         if model.phase is Phase.LOADING:
-            stopped = Unloaded(f"{event.model} was stopped by an operator while it was loading. Ask again to load it.")
+            stopped = Unloaded(f"{event.model} was stopped by an operator while it was loading. Try again to load it.")
             moves.refuse_all(event.model, stopped, "stopped while loading")
-        moves.dismiss(model, Cause.OPERATOR, "an operator stops it")
+        moves.dismiss(model, Cause.OPERATOR, "stopped by an operator")
         if model.phase is Phase.DRAINING:
             deadline = moves.now + (0 if event.force else model.spec.drain_timeout_s)
             model.cut_at = deadline if model.cut_at is None else min(model.cut_at, deadline)
@@ -315,7 +315,7 @@ class Scheduler:
         if model.phase is Phase.UNLOADING:
             moves.exit(model)
         elif model.phase is Phase.ASLEEP or (model.bed and model.phase is Phase.LOADING):
-            moves.die_asleep(model, f"{model.name} {event.how} in its sleep")
+            moves.die_asleep(model, f"{model.name} {event.how} while asleep")
         else:
             moves.fail(model, Move.CRASH, f"{model.name} {event.how}", event.output)
         self._follow_catalog(model)
@@ -328,7 +328,7 @@ class Scheduler:
         because = f"{model.name} is unresponsive: it answered neither requests nor its health check"
         because = f"{because} for {event.silent_s:.0f} s"
         moves.dismiss(model, Cause.UNRESPONSIVE, because)
-        moves.cut(model, because, Unresponsive(f"{because}. It is stopped; ask again to start it anew."))
+        moves.cut(model, because, Unresponsive(f"{because}. It is being stopped; try again to restart it."))
 
     def _about_sleep(self, moves: Moves, event: AboutSleep) -> None:
         """If the model was told to stop meanwhile, it has no sleep level and the event is ignored."""
@@ -339,11 +339,11 @@ class Scheduler:
             case UpstreamAsleep() if model.is_falling_asleep:
                 moves.fall_asleep(model)
             case SleepFailed(error=error) if model.is_falling_asleep and model.cause:
-                moves.lie_awake(model, model.cause, f"{model.why}; it could not be put to sleep ({error})")
+                moves.lie_awake(model, model.cause, f"{model.why}; putting it to sleep failed ({error})")
             case UpstreamAwake() if model.phase is Phase.LOADING and model.upstream:
                 moves.become_ready(model, model.upstream)
             case WakeFailed(error=error) if model.phase is Phase.LOADING:
-                moves.lie_awake(model, Cause.SLEEPLESS, f"it could not be woken ({error})")
+                moves.lie_awake(model, Cause.SLEEPLESS, f"waking it failed ({error})")
 
     def _of_launch(self, event: AboutLaunch) -> ModelState | None:
         """The model, if the event is about its current process."""

@@ -15,6 +15,7 @@ from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import may_move_to_bed
 from hotseat.scheduling.memory_pressure import make_way, relieve
 from hotseat.scheduling.plan import Prospect, Step, prospects
+from hotseat.scheduling.queue import Wish
 from hotseat.scheduling.turns import NEVER, slots
 from hotseat.scheduling.wait_reasons import waited_for
 
@@ -55,16 +56,17 @@ def _end_rests(moves: Moves) -> Instant:
             moves.recover(model)
         else:
             wake = min(wake, model.rest_until)
-            moves.refuse_all(model.name, rests(model, moves.now), "it rests after a failure")
+            moves.refuse_all(model.name, rests(model, moves.now), "backing off after a failure")
     return wake
 
 
 def rests(model: ModelState, now: Instant) -> LoadFailed:
     """Uses `why`, not `last_error`: server output may contain other clients' prompts."""
     left: Seconds = model.rest_until - now
+    times = "once" if model.failures == 1 else f"{model.failures} times in a row"
     text = (
-        f"{model.name} is not ready: it failed {model.failures} times in a row and is not started again for"
-        f" {left:.0f} s; `hotseat load {model.name}` tries at once. Last failure: {model.why}"
+        f"{model.name} is not ready: it failed {times} and is backing off, next try in {left:.0f} s"
+        f" (`hotseat load {model.name}` tries now). Last failure: {model.why}"
     )
     return LoadFailed(text, retry_after=left)
 
@@ -90,7 +92,7 @@ def _cut_late_leases(moves: Moves) -> Instant:
         if model.cut_at is None:
             continue
         if model.cut_at <= moves.now:
-            moves.cut(model, f"{model.name} is being stopped and the time to finish is over")
+            moves.cut(model, f"{model.name} is being stopped and its drain timeout has expired")
         else:
             wake = min(wake, model.cut_at)
     return wake
@@ -123,7 +125,7 @@ def _retire_idle(moves: Moves) -> Instant:
 def ttl_in_words(model: ModelState) -> str:
     if model.phase is Phase.ASLEEP and model.spec.sleep:
         return f"asleep for its sleep.ttl of {model.spec.sleep.ttl_s:g} s"
-    return f"unused for its ttl of {model.spec.ttl_s:g} s"
+    return f"idle for its ttl of {model.spec.ttl_s:g} s"
 
 
 # Claims
@@ -142,7 +144,7 @@ def _carry_out(moves: Moves, prospect: Prospect) -> None:
     model = prospect.model
     match prospect.step:
         case Step.REFUSE if prospect.error:
-            moves.refuse_all(model.name, prospect.error, "there is no room for it")
+            moves.refuse_all(model.name, prospect.error, "not enough memory")
         case Step.START if model.phase is Phase.ASLEEP:
             moves.wake(model, reason_to_start(moves.state, model.name))
         case Step.START:
@@ -151,9 +153,9 @@ def _carry_out(moves: Moves, prospect: Prospect) -> None:
             for victim in prospect.others:
                 because = price_in_words(moves.state, victim, moves.now)
                 moves.evict(victim, model, because, prospect.beds.get(victim.name))
-            moves.read_ahead(model, prospect.spec, "others make room for it")
+            moves.read_ahead(model, prospect.spec, "other models are being unloaded for it")
         case Step.LEAVING:
-            moves.read_ahead(model, prospect.spec, "its room is on its way")
+            moves.read_ahead(model, prospect.spec, "memory is being freed for it")
 
 
 def _stop_reading(moves: Moves) -> None:
@@ -161,11 +163,13 @@ def _stop_reading(moves: Moves) -> None:
     state = moves.state
     for name, recipe in [*state.read_ahead.items()]:
         if state.claims.of(name) is None:
-            moves.stop_reading(name, "nobody waits for it any more")
+            moves.stop_reading(name, "no request is waiting for it any more")
         elif state.catalog.models[name].recipe != recipe:
             moves.stop_reading(name, "its configuration changed")
 
 
 def reason_to_start(state: State, name: ModelName) -> str:
     waiting = state.line.count(name)
-    return f"{waiting} {'request waits' if waiting == 1 else 'requests wait'} for it"
+    if waiting and state.line.first(name).wish is Wish.LOAD:
+        return "loaded explicitly (operator or preload)"
+    return f"started for {waiting} {'request' if waiting == 1 else 'requests'}"

@@ -89,7 +89,7 @@ def _tickets(state: State, model: ModelState, wait: Wait) -> Iterator[TicketView
     line = state.line.of(model.name)
     assert line is not None
     for ahead, ticket in enumerate(line.in_order()):
-        reason = f"{wait.why}, {ahead} ahead" if ahead else wait.why
+        reason = f"{wait.why}; {ahead} {'request' if ahead == 1 else 'requests'} ahead" if ahead else wait.why
         expected_s = wait.ready_in_s + served_in_s(state, model, ahead)
         latest = None if ahead else wait.not_later_than
         yield TicketView(ticket.id, ticket.model, ticket.client, ticket.since, reason, expected_s, latest)
@@ -103,8 +103,8 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
             return f"{doing} for {now - model.since:.1f} s of about {state.load_s(model.name):.1f} s: {model.why}"
         case Phase.DRAINING:
             leases = len(model.leases)
-            first = "1 request finishes" if leases == 1 else f"{leases} requests finish"
-            return f"{first} first, then it {'sleeps' if model.bed else 'stops'}: {model.why}"
+            first = "1 request" if leases == 1 else f"{leases} requests"
+            return f"draining {first}, then {'going to sleep' if model.bed else 'stopping'}: {model.why}"
         case Phase.UNLOADING:
             doing = "falling asleep" if model.goes_to_bed else "stopping"
             return f"{doing} for {now - model.since:.1f} s: {model.why}"

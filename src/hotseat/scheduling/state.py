@@ -33,7 +33,7 @@ class ModelState:
     """What the current process was started with; the next one uses the catalog's."""
     phase: Phase = Phase.COLD
     since: Instant = LONG_AGO
-    why: str = "nobody asked for it yet"
+    why: str = "not requested yet"
     """What caused its phase."""
     habit: Habit = field(default_factory=Habit)
     launch: LaunchId | None = None

@@ -204,8 +204,8 @@ class Moves:
             went = Evicted(victim.name, because, self.now - victim.ready_at, load_s, victim.served)
             wanted.evicted_for_it = (*wanted.evicted_for_it, went)
         victim.evicted_at = self.now
-        abandoned = " and nobody waits for it any more" if victim.phase is Phase.LOADING else ""
-        self.dismiss(victim, Cause.EVICTION, f"{wanted.name} needs its room{abandoned}")
+        abandoned = "; no request was waiting for it any more" if victim.phase is Phase.LOADING else ""
+        self.dismiss(victim, Cause.EVICTION, f"unloaded to free memory for {wanted.name}{abandoned}")
         if victim.phase is Phase.DRAINING:
             victim.bed = bed
 

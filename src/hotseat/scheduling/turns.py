@@ -223,8 +223,8 @@ def unkept_max_wait(state: State) -> Iterator[str]:
     if max_wait_s is not None and total_s > max_wait_s:
         names = ", ".join(model.name for model in rivals)
         yield (
-            f"maxWait {max_wait_s:g}s cannot be kept while {len(rivals)} of these models are in use"
-            f" (loading them alone takes {total_s:.0f}s): {names}"
+            f"maxWait {max_wait_s:g}s cannot be met while these {len(rivals)} models are in use"
+            f" (loading all of them takes {total_s:.0f}s): {names}"
         )
 
 

@@ -76,8 +76,8 @@ class _Explainer:
         claim = self._state.claims.of(name)
         assert claim is not None
         first, since = self._before or (name, claim.since)
-        waits = f"its requests wait for {self._now - since:.0f} s"
-        why = f"number {self._number + 1} in the rotation: {first} first ({waits})"
+        place = f"{_ordinal(self._number + 1)} in queue"
+        why = f"{place}{'' if first == name else f', behind {first}'} (waiting for {self._now - since:.0f} s)"
         ready_in_s = self._before_s + self._swap_s(name)
         self._note(name, claim.since, ready_in_s)
         return Wait(why, ready_in_s, latest)
@@ -101,7 +101,7 @@ class _Explainer:
 
     def _loader(self, busy: ModelState, name: ModelName) -> Wait:
         left_s = loads_in_s(self._state, busy, self._now)
-        return Wait(f"the loader is busy with {busy.name} ({left_s:.0f} s left)", left_s + self._swap_s(name))
+        return Wait(f"waiting for {busy.name} to finish loading ({left_s:.0f} s left)", left_s + self._swap_s(name))
 
     def _held(self, hold: Hold, prospect: Prospect) -> Wait:
         load_s = self._state.load_s(prospect.claim.model)
@@ -115,15 +115,17 @@ class _Explainer:
         resident = hold.resident
         match hold.keeps:
             case Keeps.LINGER:
-                return f"{resident.name} is unused, but usually wanted again soon; deciding in {left_s:.1f} s"
+                return (
+                    f"{resident.name} is idle, but its next request is expected soon: protected for {left_s:.1f} s more"
+                )
             case Keeps.OLDER_REQUESTS:
                 older = self._state.line.count(resident.name)
-                return f"{resident.name} first finishes {older} older requests, for {left_s:.1f} s at most"
+                return f"{resident.name} first serves {_counted(older, 'older request')}, for at most {left_s:.1f} s"
             case _:
                 swap_s = load_s + self._state.load_s(resident.name)
-                running = _running(resident)
-                cost = f"a swap there and back costs {swap_s:.0f} s"
-                return f"{resident.name} keeps its turn for {left_s:.1f} s more at most: {running}; {cost}"
+                running = f"{_counted(len(resident.leases), 'request')} running"
+                cost = f"swap cost {swap_s:.0f} s"
+                return f"{resident.name} is protected for at most {left_s:.1f} s more ({running}, {cost})"
 
     def _latest(self, prospect: Prospect) -> Instant | None:
         """Each contender ahead stops, loads and has two turns at most: the bound of docs/design/scheduling.md."""
@@ -165,11 +167,17 @@ def _leaves(model: ModelState, now: Instant) -> str:
     if not model.leases:
         return f"putting {model.name} to sleep" if model.goes_to_bed else f"stopping {model.name}"
     longest_s = max(now - lease.since for lease in model.leases.values())
-    return f"draining {model.name} ({_running(model)} for {longest_s:.0f} s)"
+    return f"draining {model.name} ({_counted(len(model.leases), 'request')} running for {longest_s:.0f} s)"
 
 
-def _running(model: ModelState) -> str:
-    return "1 request running" if len(model.leases) == 1 else f"{len(model.leases)} requests running"
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing if number == 1 else thing + 's'}"
+
+
+def _ordinal(number: int) -> str:
+    """`2nd`: a position in the queue as people write it."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def _resident(state: State, model: ModelState, now: Instant) -> Wait:
@@ -201,8 +209,8 @@ def waited_for(model: ModelState, ticket: Ticket) -> str:
     if ticket.since >= model.ready_at:
         return f"all slots of {model.name} were in use"
     gone = ", ".join(each.model for each in model.evicted_for_it)
-    done = "loaded" if model.fell_asleep_in_s is None else "woken"
-    return f"{model.name} had to be {done}{f', and {gone} had to leave first' if gone else ''}"
+    done = "load" if model.fell_asleep_in_s is None else "wake"
+    return f"waited for {model.name} to {done}{f' after evicting {gone}' if gone else ''}"
 
 
 def newcomer_waits_s(state: State, name: ModelName, now: Instant) -> Seconds:

@@ -204,7 +204,7 @@ class House:
     def _gone(self, stay: Stay) -> None:
         stay.gone = self._now
         self._servers[stay.model].stay = None
-        self._tell(UpstreamExited(stay.model, stay.launch, "stopped as asked"))
+        self._tell(UpstreamExited(stay.model, stay.launch, "stopped as requested"))
 
     # Events and commands
 
@@ -228,7 +228,7 @@ class House:
             case ReportSwap() | ReadAhead() | StopReading():
                 pass  # no log, no files
             case Confirm() | Cut() | PutToSleep() | WakeUp():
-                raise AssertionError(f"nobody operates this house and no server sleeps in it, yet: {command}")
+                raise AssertionError(f"the simulation has neither operators nor sleeping servers, but got: {command}")
             case _:
                 assert_never(command)
 
@@ -239,5 +239,5 @@ class House:
         self._rung = self._rung + 1 if self._now == self._last_rung else 0
         self._last_rung = self._now
         if self._rung > PATIENCE:
-            raise Standstill(f"time stands still at {self._now} s")
+            raise Standstill(f"time does not advance beyond {self._now} s")
         self._tell(ClockReached())

@@ -195,13 +195,13 @@ def _contradictions(lines: list[tuple[int, Line]]) -> list[str]:
     for number, line in lines:
         what = _said_once(line)
         if what and (type(line), what) in first:
-            found.append(f"line {number}: {what} was told before, in line {first[type(line), what]}")
+            found.append(f"line {number}: {what} is already defined in line {first[type(line), what]}")
         first.setdefault((type(line), what), number)
     models = [line.name for _, line in lines if isinstance(line, Model)]
     devices = [device for _, line in lines if isinstance(line, Memory) for device in line.devices]
     for number, line in lines:
         found += [f"line {number}: {sentence}" for sentence in _unknown_names(line, models, devices)]
-    return found if models else [*found, "no model is told: write one line per model"]
+    return found if models else [*found, "no model is defined: write one line per model"]
 
 
 def _said_once(line: Line) -> str:
@@ -221,10 +221,10 @@ def _unknown_names(line: Line, models: list[str], devices: list[str]) -> Iterato
     match line:
         case Open() | Closed() | Pool():
             for name in dict.fromkeys(job.model for job in jobs_of(line) if job.model not in models):
-                yield f"client {line.client} asks for {name}, but no line tells this model.{did_you_mean(name, models)}"
+                yield f"client {line.client} requests {name}, but no line defines it.{did_you_mean(name, models)}"
         case Group():
             for name in (name for name in line.members if name not in models):
-                yield f"group {line.name} has {name}, but no line tells this model.{did_you_mean(name, models)}"
+                yield f"group {line.name} contains {name}, but no line defines it.{did_you_mean(name, models)}"
         case Model(size=dict(size)):
             for device in (device for device in size if device not in devices):
-                yield f"model {line.name} takes room on {device}, but no memory line tells this device"
+                yield f"model {line.name} uses memory on {device}, but no memory line defines this device"

@@ -57,7 +57,7 @@ class Keeper:
             return {"format": FORMAT}
         except (OSError, ValueError) as problem:
             self._is_unreadable = True
-            self._warn("what was learned cannot be read and is learned anew file=%s error=%r", str(problem))
+            self._warn("learned data cannot be read and is discarded file=%s error=%r", str(problem))
         return {"format": FORMAT}
 
     def write(self, kept: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ class Keeper:
             self._set_aside_unreadable()
             beside.replace(self._path)
         except (OSError, ValueError, RecursionError) as problem:
-            self._warn("what was learned cannot be kept file=%s error=%r", str(problem))
+            self._warn("learned data cannot be saved file=%s error=%r", str(problem))
             with suppress(OSError):
                 beside.unlink()
 
@@ -79,7 +79,7 @@ class Keeper:
         if self._is_unreadable and not self._path.is_dir():
             aside = self._path.with_name(f"{self._path.name}.unreadable")
             self._path.replace(aside)
-            log.warning("the unreadable file was set aside file=%s", aside)
+            log.warning("the unreadable file was renamed file=%s", aside)
 
     def _warn(self, sentence: str, reason: str) -> None:
         """Log once: nothing depends on it."""
@@ -94,7 +94,7 @@ def _read(path: Path) -> dict[str, Any]:
     with os.fdopen(descriptor, "rb") as opened:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-            raise ValueError("it is no regular file, or too large")
+            raise ValueError("it is not a regular file, or it is too large")
         kept = parsed(opened.read())
     if not isinstance(kept, dict) or kept.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")

@@ -20,7 +20,7 @@ async def watch_descriptors() -> None:
         if are_left() != were_left:
             were_left = not were_left
             if were_left:
-                log.info("file descriptors are free again")
+                log.info("file descriptors are available again")
             else:
                 log.warning("no file descriptors are left")
         await asyncio.sleep(EVERY_S)

@@ -63,18 +63,18 @@ STANDINGS = (ALONE, *(standing.value for standing in Standing))
 PASSED_ON, TURNED_AWAY = PASSAGES = ("passed on", "turned away")
 
 LABELS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "model": ("a model's configured name, a peer's models included", ()),
-    "status": ("the status towards the client by its first digit; `none` where no answer began", STATUS_CLASSES),
-    "code": ("the `X-Error-Code` of the answer", tuple(sorted(codes()))),
-    "outcome": ("how a start ended; `given up` where the model was stopped meanwhile", OUTCOMES),
+    "model": ("the configured name of a model, including models of peers", ()),
+    "status": ("the first digit of the response status; `none` if no response was started", STATUS_CLASSES),
+    "code": ("the `X-Error-Code` of the response", tuple(sorted(codes()))),
+    "outcome": ("the result of a start; `given up` if the model was stopped meanwhile", OUTCOMES),
     "cause": ("why a server was stopped", tuple(cause.value for cause in Cause)),
-    "phase": ("where a model is in its life", tuple(phase.value for phase in Phase)),
+    "phase": ("the phase of a model", tuple(phase.value for phase in Phase)),
     "key": ("the name of a configured key, never its secret", ()),
-    "host": ("the name of a host of the fleet that is there", ()),
-    "standing": ("of this host towards its fleet; `apart` while NATS is away", STANDINGS),
-    "passage": ("`turned away` where that host could not be reached or would not take it", PASSAGES),
+    "host": ("the name of an available host of the fleet", ()),
+    "standing": ("the connection state of this host to its fleet; `apart` while NATS is unreachable", STANDINGS),
+    "passage": ("`turned away` if that host was unreachable or refused the request", PASSAGES),
     "decided": (
-        "who decided on a load: `made` here, `lost` to a host that was quicker, or `alone` because NATS was away",
+        "who decided on a load: `made` here, `lost` to a faster host, or `alone` because NATS was unreachable",
         tuple(agreement.value for agreement in Agreement),
     ),
     "version": ("hotseat's", ()),
@@ -89,104 +89,98 @@ _MODEL = ("model",)
 
 REQUESTS = Figure("hotseat_requests_total", _COUNTER, "Finished requests to models.", ("model", "status"))
 REQUEST_SECONDS = Figure(
-    "hotseat_request_seconds", _HISTOGRAM, "From a request's arrival to its answer's last byte.", _MODEL
+    "hotseat_request_seconds", _HISTOGRAM, "From the arrival of a request to the last byte of the response.", _MODEL
 )
 WAITING_SECONDS = Figure(
-    "hotseat_request_waiting_seconds", _HISTOGRAM, "From a request's arrival to its lease: line and load.", _MODEL
+    "hotseat_request_waiting_seconds", _HISTOGRAM, "From the arrival of a request to its lease: queue and load.", _MODEL
 )
 FIRST_BYTE_SECONDS = Figure(
-    "hotseat_first_byte_seconds", _HISTOGRAM, "From a request's arrival to its answer's first byte.", _MODEL
+    "hotseat_first_byte_seconds", _HISTOGRAM, "From the arrival of a request to the first byte of the response.", _MODEL
 )
 PROMPT_TOKENS = Figure(
-    "hotseat_prompt_tokens_total", _COUNTER, "Prompt tokens, where the model server's answer says how many.", _MODEL
+    "hotseat_prompt_tokens_total", _COUNTER, "Prompt tokens, if the model server reports them.", _MODEL
 )
 COMPLETION_TOKENS = Figure(
-    "hotseat_completion_tokens_total", _COUNTER, "Generated tokens, where the model server's answer says so.", _MODEL
+    "hotseat_completion_tokens_total", _COUNTER, "Generated tokens, if the model server reports them.", _MODEL
 )
 TOKENS_PER_SECOND = Figure(
     "hotseat_tokens_per_second",
     _HISTOGRAM,
-    "Generated tokens per second of each answer: llama.cpp's own figure, else over the time since its lease.",
+    "Generated tokens per second of each response: llama.cpp's own figure, otherwise over the time since the lease.",
     _MODEL,
 )
 REFUSALS = Figure(
     "hotseat_refusals_total",
     _COUNTER,
-    "Requests that hotseat refused itself, on the way in or instead of a model's answer.",
+    "Requests that hotseat itself refused, on arrival or instead of a model's response.",
     ("code",),
 )
-LOADS = Figure("hotseat_loads_total", _COUNTER, "Ended starts of model servers.", ("model", "outcome"))
+LOADS = Figure("hotseat_loads_total", _COUNTER, "Completed starts of model servers.", ("model", "outcome"))
 STOPS = Figure("hotseat_stops_total", _COUNTER, "Stops of model servers.", ("model", "cause"))
-CRASHES = Figure(
-    "hotseat_crashes_total", _COUNTER, "Ready model servers that ended though nobody told them to.", _MODEL
-)
+CRASHES = Figure("hotseat_crashes_total", _COUNTER, "Ready model servers that exited unexpectedly.", _MODEL)
 EARLY_EVICTIONS = Figure(
     "hotseat_early_evictions_total",
     _COUNTER,
-    "Evictions of models that were ready for less time than they load.",
+    "Evictions of models that were ready for less than their load time.",
     _MODEL,
 )
-LOAD_SECONDS = Figure("hotseat_load_seconds", _HISTOGRAM, "From the start of a model server to its readiness.", _MODEL)
+LOAD_SECONDS = Figure("hotseat_load_seconds", _HISTOGRAM, "From the start of a model server until it is ready.", _MODEL)
 STOP_SECONDS = Figure(
-    "hotseat_stop_seconds", _HISTOGRAM, "From telling a model server to stop to the end of its process.", _MODEL
+    "hotseat_stop_seconds", _HISTOGRAM, "From the stop request to the exit of a model server.", _MODEL
 )
 SLEEPS = Figure(
-    "hotseat_sleeps_total", _COUNTER, "How often model servers fell asleep instead of being stopped.", _MODEL
+    "hotseat_sleeps_total", _COUNTER, "Times that model servers fell asleep instead of being stopped.", _MODEL
 )
 WAKE_SECONDS = Figure(
-    "hotseat_wake_seconds", _HISTOGRAM, "From waking a model server that sleeps to its readiness.", _MODEL
+    "hotseat_wake_seconds", _HISTOGRAM, "From waking a sleeping model server until it is ready.", _MODEL
 )
-WAITING = Figure("hotseat_waiting", _GAUGE, "Requests in the line.", _MODEL)
+WAITING = Figure("hotseat_waiting", _GAUGE, "Requests in the queue.", _MODEL)
 IN_FLIGHT = Figure("hotseat_in_flight", _GAUGE, "Requests that hold a lease.", _MODEL)
 FAILURES_IN_A_ROW = Figure("hotseat_failures_in_a_row", _GAUGE, "Failed starts and crashes in a row.", _MODEL)
-MODEL_PHASE = Figure("hotseat_model_phase", _GAUGE, "1 for the phase a model is in, else 0.", ("model", "phase"))
+MODEL_PHASE = Figure("hotseat_model_phase", _GAUGE, "1 for the current phase of a model, else 0.", ("model", "phase"))
 OLDEST_WAITING = Figure(
-    "hotseat_waiting_oldest_seconds", _GAUGE, "How long the oldest request in the line has waited; 0 for no line."
+    "hotseat_waiting_oldest_seconds", _GAUGE, "Wait of the oldest request in the queue; 0 if the queue is empty."
 )
 LOOP_LAG = Figure(
-    "hotseat_loop_lag_seconds", _GAUGE, "Worst lag of the event loop since the last scrape, whoever scraped."
+    "hotseat_loop_lag_seconds", _GAUGE, "Maximum lag of the event loop since the last scrape by any scraper."
 )
 TASKS = Figure(
     "hotseat_tasks", _GAUGE, "Tasks of the event loop; a few for hotseat itself, none for a request in flight."
 )
-ACTIVITY_LOST = Figure(
-    "hotseat_activity_lost_total", _COUNTER, "Finished requests that should have been kept on disk and could not."
-)
+ACTIVITY_LOST = Figure("hotseat_activity_lost_total", _COUNTER, "Finished requests that could not be stored on disk.")
 LOG_LINES_DROPPED = Figure(
-    "hotseat_log_lines_dropped_total", _COUNTER, "Log lines that were not written because nobody read the output."
+    "hotseat_log_lines_dropped_total", _COUNTER, "Log lines dropped because the output was not read."
 )
-LAST_RELOAD = Figure(
-    "hotseat_config_last_reload_success", _GAUGE, "1 if the configuration in use is the newest, 0 if that one is wrong."
-)
-BUILD_INFO = Figure("hotseat_build_info", _GAUGE, "1, with the version that runs.", ("version",))
+LAST_RELOAD = Figure("hotseat_config_last_reload_success", _GAUGE, "1 if the last reload succeeded, 0 if it failed.")
+BUILD_INFO = Figure("hotseat_build_info", _GAUGE, "1, with the running version.", ("version",))
 
 _KEY = ("key",)
 KEY_REQUESTS = Figure("hotseat_key_requests_total", _COUNTER, "Requests to models by API key.", _KEY)
-KEY_REFUSED = Figure("hotseat_key_refused_total", _COUNTER, "Requests beyond a key's limits.", _KEY)
-KEY_IN_FLIGHT = Figure("hotseat_key_in_flight", _GAUGE, "Requests that wait or run, by key.", _KEY)
+KEY_REFUSED = Figure("hotseat_key_refused_total", _COUNTER, "Requests refused because of a key's limits.", _KEY)
+KEY_IN_FLIGHT = Figure("hotseat_key_in_flight", _GAUGE, "Requests waiting or running, by key.", _KEY)
 KEY_DEVICE_SECONDS = Figure(
     "hotseat_key_device_seconds_total",
     _COUNTER,
-    "Time for which a key had devices to itself; who is served together shares it.",
+    "Device time used by a key; concurrent requests share the time.",
     _KEY,
 )
 
 _HOST = ("host",)
 FLEET_STANDING = Figure(
-    "hotseat_fleet_standing", _GAUGE, "1 for how this host stands towards its fleet, else 0.", ("standing",)
+    "hotseat_fleet_standing", _GAUGE, "1 for the current fleet connection state of this host, else 0.", ("standing",)
 )
-FLEET_HOSTS = Figure("hotseat_fleet_hosts", _GAUGE, "Hosts that this one knows, itself included; 0 where it is alone.")
-FLEET_HEARD = Figure("hotseat_fleet_host_heard_seconds", _GAUGE, "Since the last word of a host.", _HOST)
+FLEET_HOSTS = Figure("hotseat_fleet_hosts", _GAUGE, "Hosts known to this one, including itself; 0: not in a fleet.")
+FLEET_HEARD = Figure("hotseat_fleet_host_heard_seconds", _GAUGE, "Time since the last message of a host.", _HOST)
 FLEET_SHUNNED = Figure(
-    "hotseat_fleet_host_shunned", _GAUGE, "1 for a host that refused connections and is left out for a while.", _HOST
+    "hotseat_fleet_host_shunned", _GAUGE, "1 for a host that gets no requests because it refused connections.", _HOST
 )
 FLEET_READY = Figure("hotseat_fleet_host_ready_models", _GAUGE, "Models that are ready on a host.", _HOST)
 FLEET_REQUESTS = Figure(
     "hotseat_fleet_requests_total", _COUNTER, "Requests that this host sent to another.", ("host", "passage")
 )
-FLEET_CLAIMS = Figure("hotseat_fleet_claims_total", _COUNTER, "Loads that hosts had to agree upon.", ("decided",))
+FLEET_CLAIMS = Figure("hotseat_fleet_claims_total", _COUNTER, "Loads that hosts had to agree on.", ("decided",))
 FLEET_MALFORMED = Figure(
-    "hotseat_fleet_malformed_total", _COUNTER, "Records in NATS that could not be read and were passed over."
+    "hotseat_fleet_malformed_total", _COUNTER, "Records in NATS that could not be read and were skipped."
 )
 
 
@@ -197,10 +191,10 @@ def _process(name: str, kind: Kind, meaning: str) -> Figure:
 PROCESS = (
     _process("virtual_memory_bytes", _GAUGE, "Virtual memory of hotseat itself."),
     _process("resident_memory_bytes", _GAUGE, "Resident memory of hotseat itself."),
-    _process("start_time_seconds", _GAUGE, "When it was started, in Unix time."),
-    _process("cpu_seconds_total", _COUNTER, "CPU time that it has used."),
-    _process("open_fds", _GAUGE, "File descriptors that it has open."),
-    _process("max_fds", _GAUGE, "File descriptors that it may have open."),
+    _process("start_time_seconds", _GAUGE, "Start time in Unix time."),
+    _process("cpu_seconds_total", _COUNTER, "CPU time used."),
+    _process("open_fds", _GAUGE, "Open file descriptors."),
+    _process("max_fds", _GAUGE, "Maximum number of open file descriptors."),
 )
 
 FIGURES = (

@@ -105,9 +105,9 @@ class StdoutWriter:
 
 def report(lines: int, copied: Bytes) -> None:
     if lines:
-        log.warning("log lines were dropped because nobody read the output lines=%d", lines)
+        log.warning("log lines were dropped because the output was not read lines=%d", lines)
     if copied:
-        log.warning("output of model servers was not copied because nobody read the copy bytes=%d", copied)
+        log.warning("output of model servers was dropped because the output was not read bytes=%d", copied)
 
 
 def write_all(fd: int, data: bytes) -> None:

@@ -42,7 +42,7 @@ async def test_a_stream_of_a_removed_key_is_cut(open_house: OpenHouse, caplog: p
     assert not cut.endswith(LAST_CHUNK)
     assert b"a known API key is needed" in cut
     assert whole.body == b"hello"
-    assert "requests were ended whose keys no longer allow them count=1" in caplog.text
+    assert "requests were aborted because their keys no longer allow them count=1" in caplog.text
     assert house.in_flight() == 0
 
 

@@ -158,7 +158,7 @@ async def test_signs_go_on_until_the_model_speaks(room: WaitingRoom) -> None:
     word = await piece(client)
 
     assert size_alone_is_nothing
-    assert before_head == after_head == b": slow: it has the request and has not answered yet\n\n"
+    assert before_head == after_head == b": slow: it has received the request and has not responded yet\n\n"
     assert word == b"data: x\n"
     assert room.alarms.set == []
 

@@ -96,7 +96,7 @@ async def test_an_upstream_that_dies_before_it_answers_is_named(room: WaitingRoo
     client, _ = await room.told()
     (await room.loaded()).hang_up()
 
-    assert "closed the connection before it answered" in only_event(await cut_off(client))["error"]["message"]
+    assert "closed the connection before it responded" in only_event(await cut_off(client))["error"]["message"]
     assert room.status() == 502
 
 
@@ -110,7 +110,7 @@ async def test_an_upstream_that_dies_amid_its_stream_is_named(room: WaitingRoom,
     *_, half, error, rest = (await cut_off(client)).split(b"\n\n")
 
     assert (half, rest) == (b'data: {"half', b"")
-    assert "in the middle of its answer" in only_event(error)["error"]["message"]
+    assert "in the middle of its response" in only_event(error)["error"]["message"]
     assert room.status() == 502
 
 

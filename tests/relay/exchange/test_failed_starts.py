@@ -28,7 +28,7 @@ async def test_without_keys_the_servers_last_line_is_told(house: RelayHouse) -> 
     refused = await house.refusal(chat())
 
     assert refused.status == 503
-    assert refused.body == b'{"error":"alpha exited with code 1 It last wrote: \\"error: no kernel image\\""}'
+    assert refused.body == b'{"error":"alpha exited with code 1 Last output: \\"error: no kernel image\\""}'
     assert len(refused.body) < 400
 
 

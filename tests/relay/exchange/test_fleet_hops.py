@@ -337,7 +337,7 @@ async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
     answered = await client.message()
 
     assert answered.status == 502
-    assert b"far on b closed the connection before it answered" in answered.body
+    assert b"far on b closed the connection before it responded" in answered.body
     assert hosts.turned_away_by == []
 
 

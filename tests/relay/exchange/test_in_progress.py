@@ -61,7 +61,7 @@ async def test_a_request_that_is_dismissed_while_it_waits_gets_a_503(house: Rela
     answer = await client.message()
 
     assert answer.status == 503
-    assert b"an operator ended this request" in answer.body
+    assert b"an operator cancelled this request" in answer.body
     assert house.relay.under_way() == []
 
 

@@ -208,4 +208,4 @@ async def test_whoever_waited_is_told_how_long_and_why(house: RelayHouse) -> Non
 
     assert b"Hotseat-" not in at_once.raw
     assert b"\r\nHotseat-Waited: 7." in waited.raw
-    assert b"\r\nHotseat-Why: beta had to be loaded, and alpha had to leave first\r\n" in waited.raw
+    assert b"\r\nHotseat-Why: waited for beta to load after evicting alpha\r\n" in waited.raw

@@ -184,7 +184,7 @@ async def test_nobody_manages_a_peer_with_our_key(
     answered = await house.refusal(get(f"/upstream/box/far{path}", KEY, method=method))
 
     assert answered.status == 403
-    assert b"is not forwarded to peers: box is asked for inference only" in answered.body
+    assert b"is not forwarded to peers: box is used for inference only" in answered.body
     assert box.lines == []
     assert house.relay.abroad[FAR] == 0
 

@@ -215,7 +215,7 @@ WRONG = {
     "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
     "an endless head": OK + b"X-Long: " + b"a" * 70_000,
     "a huge head": OK + b"X-Long: " + b"a" * 70_000 + b"\r\nContent-Length: 0\r\n\r\n",
-    "a flood of interim answers": b"HTTP/1.1 102 Processing\r\n\r\n" * 17 + HELLO,
+    "a flood of interim responses": b"HTTP/1.1 102 Processing\r\n\r\n" * 17 + HELLO,
     "more than its length": HELLO + b"HTTP/1.1 200 OK\r\n\r\n",
     "a line more than its length": HELLO + b"\r\n",
     "a body where there is none": b"HTTP/1.1 204 No Content\r\n\r\nhello",

@@ -42,7 +42,7 @@ def test_a_body_is_what_has_a_length(fields: list[tuple[bytes, bytes]], has_body
 
 
 def test_an_old_client_does_not_wait_to_be_told() -> None:
-    """HTTP/1.0 knows no interim answers."""
+    """HTTP/1.0 knows no interim responses."""
     head = read_head(b"POST", b"/", "1.0", [(b"Expect", b"100-continue"), (b"Content-Length", b"5")])
 
     assert not head.wants_continue

@@ -118,7 +118,7 @@ async def test_an_upstream_that_closes_without_a_word_is_not_asked_again(house: 
     answered = await client.message()
 
     assert answered.status == 502
-    assert "closed the connection before it answered" in answered.body.decode()
+    assert "closed the connection before it responded" in answered.body.decode()
     assert "hotseat logs alpha" in answered.body.decode()
     assert house.alpha.requests == 1
 
@@ -217,7 +217,7 @@ async def test_a_stream_that_breaks_ends_with_an_error_event(house: RelayHouse) 
     assert end is End.CLOSED
     assert len(event) == int(size, 16) + 2
     error = json.loads(event.strip().removeprefix(b"data: "))["error"]
-    assert "alpha closed the connection in the middle of its answer" in error["message"]
+    assert "alpha closed the connection in the middle of its response" in error["message"]
     assert not client.unread.endswith(b"0\r\n\r\n")
     assert house.notebook.entries[0].status == 502
 

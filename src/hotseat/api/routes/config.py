@@ -10,7 +10,7 @@ from hotseat.api.schemas import ConfigReport
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
 
-@router.get("/config", summary="The configuration in force, resolved, with what there is to complain about")
+@router.get("/config", summary="The active configuration, resolved, with its warnings")
 async def config(here: Here) -> ConfigReport:
     report = here.config()
     return ConfigReport(resolved=report.resolved, complaints=list(report.complaints), refused=list(report.refused))

@@ -25,7 +25,7 @@ assets = StaticFiles(directory=ASSETS)
 @router.get(
     "/swagger",
     tags=["management"],
-    summary="This documentation as a page",
+    summary="The API documentation as a web page",
     response_class=FileResponse,
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}, "description": "An HTML page."}},
 )
@@ -35,7 +35,7 @@ async def swagger() -> FileResponse:
 
 
 # Not async: building the document takes 90 ms, which must not block the event loop.
-@router.get("/hotseat/openapi.json", tags=["hotseat"], summary="This description")
+@router.get("/hotseat/openapi.json", tags=["hotseat"], summary="The OpenAPI description")
 def openapi(request: Request) -> JSONResponse:
     app: FastAPI = request.app
     app.openapi_schema = app.openapi_schema or document(app)

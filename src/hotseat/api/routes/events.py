@@ -30,29 +30,27 @@ EVENTS: Responses = {200: {"content": {"text/event-stream": {"schema": {"type": 
 LOGS: Responses = {
     200: {
         "content": {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "text/event-stream")},
-        "description": "Lines, or a feed of lines with `follow`.",
+        "description": "Lines, or a stream of lines with `follow`.",
     }
 }
 
 
-@router.get(
-    "/events", summary="What happens and what is decided, as it happens", response_class=Response, responses=EVENTS
-)
+@router.get("/events", summary="Events and scheduling decisions, live", response_class=Response, responses=EVENTS)
 async def events(
     here: Here,
-    after: Annotated[int | None, Query(ge=0, description="Begin after this entry instead of now.")] = None,
+    after: Annotated[int | None, Query(ge=0, description="Start after this entry instead of now.")] = None,
     last_event_id: Annotated[int | None, Header(ge=0)] = None,
 ) -> Response:
     # A reconnecting browser repeats its first query; only the header has its real position.
     return LiveStream(journal_feed(here.journal, after if last_event_id is None else last_event_id))
 
 
-@router.get("/logs", summary="What the model servers print", response_class=Response, responses={**LOGS, **UNKNOWN})
+@router.get("/logs", summary="Output of the model servers", response_class=Response, responses={**LOGS, **UNKNOWN})
 async def logs(
     here: Here,
-    model: Annotated[str | None, Query(description="One model; all of them without it.")] = None,
+    model: Annotated[str | None, Query(description="One model; default: all models.")] = None,
     lines: Annotated[int, Query(ge=0, le=100_000)] = 100,
-    follow: Annotated[bool, Query(description="Go on with new lines as server-sent events.")] = False,
+    follow: Annotated[bool, Query(description="Follow new lines as server-sent events.")] = False,
 ) -> Response:
     chosen = chosen_models(here, model)
     if follow:

@@ -20,19 +20,25 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
 
-ALONE: Responses = {409: {"model": Failure, "description": "This host is alone."}}
-UNKNOWN: Responses = {404: {"model": Failure, "description": "No host of the fleet is called so."}}
-APART: Responses = {503: {"model": Failure, "description": "NATS is away; nothing was changed."}}
+ALONE: Responses = {409: {"model": Failure, "description": "This host is not in a fleet."}}
+UNKNOWN: Responses = {404: {"model": Failure, "description": "The fleet has no host with this name."}}
+APART: Responses = {503: {"model": Failure, "description": "NATS is unreachable; nothing was changed."}}
 MOVING: Responses = {
-    404: {"model": Failure, "description": "No host or no model of the fleet is called so."},
-    409: {"model": Failure, "description": "This host is alone, or that one may not load the model."},
-    502: {"model": Failure, "description": "It is ready there, but the host where it was did not stop it."},
-    503: {"model": Failure, "description": "It did not become ready there, or NATS is away; nothing was stopped."},
+    404: {"model": Failure, "description": "The fleet has no such host or no such model."},
+    409: {"model": Failure, "description": "This host is not in a fleet, or the target host may not load the model."},
+    502: {
+        "model": Failure,
+        "description": "The model is ready on the target host, but the source host did not stop it.",
+    },
+    503: {
+        "model": Failure,
+        "description": "The model did not become ready on that host, or NATS is unreachable; nothing was stopped.",
+    },
 }
 ORDERS: Responses = {**ALONE, **UNKNOWN, **APART}
 
 
-@router.get("", summary="The hosts of the fleet and what is on them, as far as this one knows", responses=ALONE)
+@router.get("", summary="The hosts of the fleet and their models, as known to this host", responses=ALONE)
 async def fleet(here: Here) -> Fleet:
     view = desk_of(here).view()
     return Fleet(
@@ -45,44 +51,46 @@ async def fleet(here: Here) -> Fleet:
 
 
 @router.put(
-    "/hosts/{host}/cordon", summary="Place nothing new on a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS]
+    "/hosts/{host}/cordon", summary="Stop placing new models on a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS]
 )
 async def cordon(host: str, here: Here) -> Result:
     await desk_of(here).give(host, Order.CORDON)
-    return Result(message=f"nothing new is placed on {host}")
+    return Result(message=f"{host} is cordoned: no new models are placed on it")
 
 
 @router.delete(
     "/hosts/{host}/cordon",
-    summary="Let models be placed on a host again",
+    summary="Allow new models on a host again",
     responses=ORDERS,
     dependencies=[FOR_ALL_MODELS],
 )
 async def uncordon(host: str, here: Here) -> Result:
     await desk_of(here).take_back(host, Order.CORDON)
-    return Result(message=f"{host} is not cordoned any more")
+    return Result(message=f"{host} is no longer cordoned")
 
 
 @router.put(
     "/hosts/{host}/drain",
-    summary="Send a host no requests, and let its models go as they fall idle",
+    summary="Stop sending requests to a host, and stop its models when they are idle",
     responses=ORDERS,
     dependencies=[FOR_ALL_MODELS],
 )
 async def drain(host: str, here: Here) -> Result:
     await desk_of(here).give(host, Order.DRAIN)
-    return Result(message=f"{host} gets no new requests, and its models go as soon as nobody uses them")
+    return Result(message=f"{host} is draining: it gets no new requests, and its models stop when they are idle")
 
 
-@router.delete("/hosts/{host}/drain", summary="Let a host serve again", responses=ORDERS, dependencies=[FOR_ALL_MODELS])
+@router.delete(
+    "/hosts/{host}/drain", summary="End the drain of a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS]
+)
 async def undrain(host: str, here: Here) -> Result:
     await desk_of(here).take_back(host, Order.DRAIN)
-    return Result(message=f"{host} is not drained any more")
+    return Result(message=f"{host} is no longer drained")
 
 
 @router.post(
     "/models/{model:path}/move",
-    summary="Load a model on a host, then stop it where it was; answers when both is done",
+    summary="Load a model on a host, then stop it on its previous host; responds when both are done",
     responses=MOVING,
 )
 async def move(
@@ -96,7 +104,7 @@ async def move(
 def desk_of(here: House) -> FleetDesk:
     desk = here.fleet()
     if desk is None:
-        raise NotInAFleet("this host is alone. `fleet` in its configuration lets it join.")
+        raise NotInAFleet("this host is not in a fleet. Set `fleet` in its configuration to join one.")
     return desk
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
 
-@router.get("/keys", summary="What each API key may do and has used since the start")
+@router.get("/keys", summary="Permissions of each API key, and its usage since the start")
 async def keys(here: Here) -> KeyList:
     return KeyList(keys=[shown(account) for account in here.accounts()])
 

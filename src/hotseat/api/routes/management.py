@@ -19,14 +19,14 @@ Responses = dict[int | str, dict[str, Any]]
 UNKNOWN: Responses = {404: {"model": Failure, "description": "The model is not defined in the configuration."}}
 NOT_RUNNING: Responses = {409: {"model": Failure, "description": "The model is not running."}}
 LOAD_FAILED: Responses = {503: {"model": Failure, "description": "The model failed to start or timed out."}}
-LINE_FULL: Responses = {429: {"model": Failure, "description": "The line is full; see Retry-After."}}
+LINE_FULL: Responses = {429: {"model": Failure, "description": "The queue is full; see Retry-After."}}
 METRICS: Responses = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text."},
-    404: {"model": Failure, "description": "Switched off with `metrics: false`."},
+    404: {"model": Failure, "description": "Disabled with `metrics: false`."},
 }
 
 
-@router.get("/health", summary="Is it well, and which models run?")
+@router.get("/health", summary="Health, and the running models")
 async def health(here: Here) -> Health:
     running = here.dispatcher.view().running()
     return Health(models={m.name: RunningModel(pid=m.upstream.pid if m.upstream else None) for m in running})
@@ -39,7 +39,7 @@ async def running(here: Here) -> Running:
 
 @router.get(
     "/upstream/{model:path}/load",
-    summary="Load a model; answers when it is ready",
+    summary="Load a model; responds when it is ready",
     responses={**UNKNOWN, **LINE_FULL, **LOAD_FAILED},
 )
 async def load(model: str, request: Request, here: Here) -> Result:
@@ -50,7 +50,7 @@ async def load(model: str, request: Request, here: Here) -> Result:
 
 @router.delete(
     "/upstream/{model:path}",
-    summary="Stop a model; answers when its process is gone",
+    summary="Stop a model; responds when its process has exited",
     responses={**UNKNOWN, **NOT_RUNNING},
 )
 async def unload(
@@ -67,5 +67,5 @@ async def unload(
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response, responses=METRICS)
 async def metrics(here: Here) -> Response:
     if not here.settings().metrics:
-        raise HTTPException(HTTPStatus.NOT_FOUND, "metrics are switched off with `metrics: false` in the configuration")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "metrics are disabled with `metrics: false` in the configuration")
     return Response(here.metrics(), media_type=PROMETHEUS_TEXT)

@@ -28,7 +28,7 @@ async def profiles(here: Here) -> Profiles:
     return Profiles(active=catalog.active_profile, profiles=entries)
 
 
-@router.delete("", summary="Let every name lead to its own model again", dependencies=[FOR_ALL_MODELS])
+@router.delete("", summary="Deactivate the active profile", dependencies=[FOR_ALL_MODELS])
 async def deactivate(here: Here) -> Result:
     _activate(here, None)
     return Result(message="no profile is active")
@@ -36,7 +36,7 @@ async def deactivate(here: Here) -> Result:
 
 @router.post(
     "/{name:path}",
-    summary="Activate a profile; it stays active over a reload",
+    summary="Activate a profile; it stays active after a reload",
     responses=UNKNOWN,
     dependencies=[FOR_ALL_MODELS],
 )

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
-GONE: Responses = {404: {"model": Failure, "description": "No such request is under way."}}
+GONE: Responses = {404: {"model": Failure, "description": "No such request is in progress."}}
 
 
-@router.get("/requests", summary="Requests under way, and the last ones that ended")
+@router.get("/requests", summary="Requests in progress, and the most recent finished ones")
 async def requests(
     here: Here,
-    after: Annotated[int, Query(ge=0, description="Only what ended after this number.")] = 0,
+    after: Annotated[int, Query(ge=0, description="Only requests that finished after this number.")] = 0,
 ) -> Requests:
     return Requests(
         at=time.time(),
@@ -35,23 +35,23 @@ async def requests(
     )
 
 
-@router.get("/activity", summary="Requests that have ended, as far back as they are kept", responses=UNKNOWN)
+@router.get("/activity", summary="Finished requests, as far back as they are stored", responses=UNKNOWN)
 async def activity(
     here: Here,
-    model: Annotated[str | None, Query(description="One model; all of them without it.")] = None,
-    since: Annotated[float, Query(ge=0, description="Only what ended after this moment; Unix time.")] = 0,
-    most: Annotated[int, Query(ge=1, le=100_000, description="The newest so many of them.")] = 1000,
+    model: Annotated[str | None, Query(description="One model; default: all models.")] = None,
+    since: Annotated[float, Query(ge=0, description="Only requests that finished after this time; Unix time.")] = 0,
+    most: Annotated[int, Query(ge=1, le=100_000, description="Maximum number of requests, newest first.")] = 1000,
 ) -> History:
     ended = await here.history(since, model and str(here.dispatcher.catalog.resolve(model).name), most)
     return History(kept_s=here.settings().activity.keep_s, requests=[finished(request) for request in ended])
 
 
-@router.delete("/requests/{ticket}", summary="End a request: one that waits, or one in flight", responses=GONE)
+@router.delete("/requests/{ticket}", summary="Cancel a request that is waiting or in flight", responses=GONE)
 async def dismiss(ticket: int, here: Here, asker: Asker) -> Result:
     if asker is not None and asker.models and not any(map(asker.may_use, models_of(ticket, here))):
-        raise Forbidden(f"no request with the ticket {ticket} is for a model that this API key is for")
+        raise Forbidden(f"no request with the ticket {ticket} is for a model that this API key may use")
     here.dispatcher.dismiss(TicketId(ticket))
-    return Result(message=f"ticket {ticket} was ended")
+    return Result(message=f"ticket {ticket} was cancelled")
 
 
 def models_of(ticket: int, here: House) -> list[ModelName]:

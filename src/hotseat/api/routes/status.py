@@ -46,10 +46,10 @@ router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
 STORY = 20
 """How many of the last entries about a model are shown."""
-SILENT: Responses = {502: {"model": Failure, "description": "Only another host knows, and it does not answer."}}
+SILENT: Responses = {502: {"model": Failure, "description": "Only another host knows this, and it does not respond."}}
 
 
-@router.get("/queue", summary="Who waits, for what and why, oldest first")
+@router.get("/queue", summary="Waiting requests and their reasons, oldest first")
 async def queue(here: Here) -> Queue:
     view = here.dispatcher.view()
     return Queue(waiting=[ticket(view, waiting) for waiting in view.line], oldest_s=oldest_s(view))
@@ -71,13 +71,13 @@ async def models(here: Here) -> Models:
 
 @router.get(
     "/models/{name:path}",
-    summary="One model, who waits for it and what happened to it, wherever it is",
+    summary="One model, its waiting requests and its recent history, on whichever host it runs",
     responses={**UNKNOWN, **SILENT},
 )
 async def one_model(
     name: str,
     here: Here,
-    only_here: Annotated[bool, Query(alias="here", description="Ask no other host of the fleet.")] = False,
+    only_here: Annotated[bool, Query(alias="here", description="Query no other host of the fleet.")] = False,
 ) -> ModelStory:
     catalog, desk = here.dispatcher.catalog, None if only_here else here.fleet()
     guest = catalog.fellows.get(name)
@@ -90,39 +90,46 @@ async def one_model(
 
 @router.get(
     "/ready",
-    summary="Should it be sent requests?",
+    summary="Is hotseat ready for requests?",
     response_model_exclude_none=True,
     responses={
-        503: {"model": Failure, "description": "It shuts down, somebody waits far too long, or a server is stuck."}
+        503: {
+            "model": Failure,
+            "description": "It is shutting down, a request has waited too long, or a server is stuck.",
+        }
     },
 )
 async def ready(here: Here) -> Ready:
     if here.is_closing():
-        raise ShuttingDown("hotseat is shutting down; ask another one")
+        raise ShuttingDown("hotseat is shutting down; use another instance")
     if problem := unready(here.dispatcher.view(), here.settings().readiness, here.silent()):
         raise ShuttingDown(problem)
     desk = here.fleet()
     if desk is None:
         return Ready(message="hotseat is ready")
     # Only the store is unreachable. This host still works, so load balancers should keep using it.
-    said = "hotseat is ready, apart from the fleet" if desk.standing is Standing.APART else "hotseat is ready"
+    said = (
+        "hotseat is ready, but disconnected from the fleet" if desk.standing is Standing.APART else "hotseat is ready"
+    )
     return Ready(message=said, fleet=desk.standing)
 
 
 @router.post(
     "/reload",
-    summary="Read the configuration again; models that did not change keep running",
+    summary="Reload the configuration; unchanged models keep running",
     response_model=Reloaded,
-    responses={422: {"model": ReloadFailure, "description": "The configuration is wrong; nothing was changed."}},
+    responses={422: {"model": ReloadFailure, "description": "The configuration is invalid; nothing was changed."}},
 )
 async def reload(here: Here) -> Reloaded | JSONResponse:
     result = await here.reload()
     if result.complaints:
-        message = f"the configuration has {len(result.complaints)} errors; nothing was changed"
+        number = len(result.complaints)
+        errors = "1 error" if number == 1 else f"{number} errors"
+        message = f"the configuration has {errors}; nothing was changed"
         return JSONResponse({**failure(message), "complaints": result.complaints}, 422)
     change = result.change
     return Reloaded(
-        message="the configuration was read again",
+        message="the configuration was reloaded",
         added=list(change.added),
         changed=list(change.changed),
         removed=list(change.removed),
@@ -216,7 +223,7 @@ def unready(view: View, limits: Readiness, silent: Mapping[ModelName, Seconds]) 
     """Why this host should get no requests."""
     if silent:
         model, seconds = next(iter(silent.items()))
-        return f"{model} is unresponsive: its server has answered nobody for {seconds:.0f} s"
+        return f"{model} is unresponsive: its server has not responded for {seconds:.0f} s"
     oldest = oldest_s(view)
     if oldest > limits.oldest_wait_s:
         return f"a request has waited for {oldest:.0f} s (ready.oldestWait); GET /hotseat/queue says why"

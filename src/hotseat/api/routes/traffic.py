@@ -37,15 +37,13 @@ A_DAY_S = 86_400.0
 
 @router.get(
     "/traffic",
-    summary="Every request's times as it ends, and how long loads and stops take",
+    summary="Timings of each request when it finishes, and of loads and stops",
     response_class=Response,
     responses=EVENTS,
 )
 async def traffic(
     here: Here,
-    seconds: Annotated[
-        float, Query(gt=0, le=A_DAY_S, description="The feed ends by itself after that time.")
-    ] = A_DAY_S,
+    seconds: Annotated[float, Query(gt=0, le=A_DAY_S, description="The stream ends after this time.")] = A_DAY_S,
 ) -> Response:
     return LiveStream(traffic_feed(here, seconds))
 

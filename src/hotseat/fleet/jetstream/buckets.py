@@ -73,12 +73,12 @@ async def _spread(js: JetStreamContext, config: api.StreamConfig) -> None:
     try:
         await js.update_stream(config.evolve(num_replicas=REPLICAS))
     except APIError as refused:
-        log.debug("bucket stays as it is stream=%s reason=%r", config.name, refused.description)
+        log.debug("bucket cannot be updated stream=%s reason=%r", config.name, refused.description)
 
 
 def _compare(found: api.StreamConfig, ours: api.StreamConfig) -> None:
     if (found.max_age or 0, found.subject_delete_marker_ttl) != (ours.max_age, ours.subject_delete_marker_ttl):
-        log.warning("a bucket is not as we make it stream=%s lives_s=%s", found.name, found.max_age)
+        log.warning("a bucket has an unexpected configuration stream=%s lives_s=%s", found.name, found.max_age)
 
 
 def _config(bucket: Bucket, lives_s: Seconds | None) -> api.StreamConfig:

@@ -79,7 +79,7 @@ class Link:
             async with asyncio.timeout(CLOSE_S):
                 await asked(self._client.close())
         except PROBLEMS as problem:
-            log.debug("NATS was not closed in peace error=%r", str(problem))
+            log.debug("closing the NATS connection failed error=%r", str(problem))
 
     async def _keep(self, tls: ssl.SSLContext | None) -> None:
         """nats-py reconnects by itself unless the server closed the connection for good; then create a new client."""
@@ -127,7 +127,7 @@ class Link:
         said = str(problem) or type(problem).__name__
         if said != self._said:
             self._said = said
-            log.warning("NATS trouble error=%r", said)
+            log.warning("NATS error error=%r", said)
 
     def _turn(self, *, up: bool) -> None:
         rising, falling = (self.up, self.down) if up else (self.down, self.up)
@@ -156,7 +156,7 @@ def _credentials(file: str) -> RawCredentials:
     """Read here because nats-py loops forever on a file without credentials and blocks the whole program."""
     text = Path(file).read_text()
     if not all(mark in text for mark in ("BEGIN NATS USER JWT", "BEGIN USER NKEY SEED")):
-        raise ValueError(f"{file} holds no credentials of NATS")
+        raise ValueError(f"{file} contains no NATS credentials")
     return RawCredentials(text)
 
 

@@ -119,7 +119,7 @@ class JetStream:
                 return Revision((await self._published(subject, value, headers)).seq)
         except APIError as refused:
             if refused.err_code == _WRONG_LAST:
-                raise Conflict(f"{bucket.value}/{key} was written since") from None
+                raise Conflict(f"{bucket.value}/{key} was changed in the meantime") from None
             raise StoreError(f"{bucket.value}/{key} was not written: {refused.description}") from refused
         except PROBLEMS as problem:
             raise StoreError(f"{bucket.value}/{key} may not have been written: {_said(problem)}") from problem
@@ -149,7 +149,7 @@ class JetStream:
     def _js(self) -> JetStreamContext:
         if not self._link.up.is_set():
             # nats-py would buffer it and send it after reconnecting, when it is outdated.
-            raise StoreError("NATS is away")
+            raise StoreError("NATS is unreachable")
         return self._link.client.jetstream(timeout=self._patience_s)
 
     # Watching
@@ -182,7 +182,7 @@ class JetStream:
             try:
                 await asked(make_buckets(self._js(), self._lives_s))
             except (StoreError, *PROBLEMS) as problem:
-                log.warning("the fleet's buckets cannot be made error=%r", _said(problem))
+                log.warning("the fleet's buckets cannot be created error=%r", _said(problem))
                 await asyncio.sleep(pauses.next())
                 continue
             pauses.forget()

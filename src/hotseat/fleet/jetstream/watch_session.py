@@ -99,7 +99,11 @@ class Sitting:
                     await self._subscription.unsubscribe()
                 await self._js.delete_consumer(stream_of(self._bucket), self._name)
         except PROBLEMS as problem:
-            log.debug("a consumer is left to NATS bucket=%s error=%r", self._bucket.value, str(problem))
+            log.debug(
+                "a consumer could not be deleted and is left to NATS bucket=%s error=%r",
+                self._bucket.value,
+                str(problem),
+            )
 
     def _config(self) -> api.ConsumerConfig:
         return api.ConsumerConfig(
@@ -131,7 +135,7 @@ class Sitting:
             async with asyncio.timeout(MISSED * self._heartbeat_s):
                 return await self._heard.get()
         except TimeoutError:
-            raise Interrupted("NATS fell silent") from None
+            raise Interrupted("NATS stopped sending") from None
 
     async def _answered(self, control: Msg) -> bool:
         """Acknowledge flow control, so that NATS continues. True if the message was a heartbeat."""

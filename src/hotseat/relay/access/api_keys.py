@@ -66,7 +66,7 @@ class Keys:
         """Raises 401 if keys are configured and the caller sent none of them."""
         if self._accounts and verdict.role is None:
             raise Unauthorized(
-                "a known API key is needed: send it as `Authorization: Bearer <key>` or as `x-api-key: <key>`"
+                "a valid API key is required: send it as `Authorization: Bearer <key>` or as `x-api-key: <key>`"
             )
 
     def check_role(self, verdict: Verdict, needed: Role | None) -> None:
@@ -74,7 +74,7 @@ class Keys:
         if needed is None or (verdict.role is None and not self._accounts):
             return
         if verdict.role is None or RANK[verdict.role] < RANK[needed]:
-            raise Forbidden(f"this needs an API key with the role {needed.value}; ask your administrator")
+            raise Forbidden(f"this requires an API key with the role {needed.value}; ask your administrator")
 
     def _account_of(self, secret: bytes | None) -> Account | None:
         """None for an unknown key, and always for an empty one, whatever is configured."""

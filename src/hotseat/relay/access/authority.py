@@ -68,7 +68,7 @@ def reduce_absolute(target: bytes, host: bytes) -> bytes:
         raise ClientError("the request target must be a path or an http URL")
     there, here = parsed(authority), parsed(host)
     if there is None or here is None or not there.is_same(here, default_port):
-        raise ClientError("the request target names another host than the Host header")
+        raise ClientError("the request target and the Host header name different hosts")
     path = rest[len(authority) :]
     return path if path.startswith(b"/") else b"/" + path
 

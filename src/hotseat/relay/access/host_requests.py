@@ -67,7 +67,9 @@ class Fellows:
     def _warn(self, host: str, unproven: HostUnproven) -> None:
         """Not limited per host, since senders can choose any name."""
         if self._warnings.lets_through():
-            log.warning("refused a request that claims to come from a host host=%r reason=%r", host, unproven.message)
+            log.warning(
+                "refused a request that claims to come from a fleet host host=%r reason=%r", host, unproven.message
+            )
 
 
 def said_in(head: RequestHead) -> bytes:

@@ -75,7 +75,7 @@ class Gate:
         is_known = self._any_host or self._is_known(here.name)
         if not is_known and not has_key():
             raise ForeignHost(
-                f'Host "{here.name}" is not known here. If it is a name of this host, add it to allowedHosts '
+                f'Host "{here.name}" is not allowed. If it is a name of this host, add it to allowedHosts '
                 "in the configuration."
             )
         if origin is not None:
@@ -109,7 +109,7 @@ class Gate:
         if not self._origins.may_ask(page, head):
             way_out = f' If you trust them with that, add "{shown}" to allowedOrigins in the configuration.'
             way_out = "" if origin.lower() == SANDBOXED else way_out  # `null` may manage nothing, even if it is allowed
-            raise Forbidden(f'Pages of origin "{shown}" may only ask models here, not manage them.{way_out}')
+            raise Forbidden(f'Pages of origin "{shown}" may only use models, not manage them.{way_out}')
         return page in EVERYTHING
 
 
@@ -144,7 +144,7 @@ def _check_is_page(head: RequestHead) -> None:
 def _check_is_no_plain_form(head: RequestHead) -> None:
     content_type = head.known.get(b"content-type", b"")
     if head.target.startswith(b"/v1/") and content_type.lstrip().lower().startswith(PLAIN_FORMS):
-        raise Forbidden(f'A browser must send application/json here, not "{_quoted(content_type)}".')
+        raise Forbidden(f'A browser must send application/json, not "{_quoted(content_type)}".')
 
 
 def _quoted(raw: bytes) -> str:

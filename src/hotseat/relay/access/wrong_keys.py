@@ -49,7 +49,7 @@ class WrongKeys:
         if self._count(counted_as(peer)) <= MOST_WRONG or isinstance(error, HostUnproven):
             return error  # a host with an invalid proof must learn that, so that it tries another host
         return TooManyWrongKeys(
-            "too many wrong API keys came from this address; a right one is let in at any time",
+            "too many invalid API keys from this address; a valid key is still accepted",
             retry_after=max(1.0, self._ends_at - self._now()),
         )
 
@@ -66,7 +66,7 @@ class WrongKeys:
         """Log each address that sent wrong keys, and reset."""
         counts, self._counts = self._counts, Counter()
         for address, count in counts.items():
-            log.warning("wrong API keys were sent from=%s count=%d in_s=%d", address, count, MINUTE)
+            log.warning("invalid API keys were sent from=%s count=%d in_s=%d", address, count, MINUTE)
 
 
 def counted_as(peer: str) -> str:

@@ -42,16 +42,16 @@ class Bodies:
     def check(self, body: Body, limits: Limits, *, is_proxy: bool) -> None:
         """Raises if bodies take too much. One address may use half of the disk limit, a proxy all of it."""
         if self.in_memory > MOST_IN_MEMORY:
-            raise Busy("too many large requests at once. Ask again in a moment.", retry_after=1)
+            raise Busy("too many large requests at once. Try again in a moment.", retry_after=1)
         if body.is_spooled:
             self._check_disk(self._on_disk_of[body.sender], limits, is_proxy)
 
     def _check_disk(self, of_sender: Bytes, limits: Limits, is_proxy: bool) -> None:
         most = limits.most_uploads
         if self.on_disk > most:
-            raise Busy(f"all uploads together are larger than {most} bytes (limits.uploads). Ask again.", retry_after=1)
+            raise Busy(f"concurrent uploads exceed {most} bytes (limits.uploads). Try again later.", retry_after=1)
         if of_sender > max(most // 2, limits.body) and not is_proxy:
-            raise Busy("the uploads of this address take half of limits.uploads. Ask again.", retry_after=1)
+            raise Busy("the uploads from this address use half of limits.uploads. Try again later.", retry_after=1)
 
     def forget(self, body: Body) -> None:
         self.in_memory -= body.counted

@@ -204,7 +204,7 @@ class ClientConnection(asyncio.Protocol):
     def _refuse_connection(self, excess: Excess) -> None:
         if not excess.may_be_told:
             return self.abort()
-        text = f"too many connections ({excess.limit}). Ask again in a moment."
+        text = f"too many connections ({excess.limit}). Try again in a moment."
         return self._say(self._refusal(Busy(text, retry_after=1), None, keep_alive=False))
 
     def _refusal(
@@ -424,7 +424,7 @@ class ClientConnection(asyncio.Protocol):
             return self.abort()
         if self._stage is OPEN and self._reader.stage in (Reading.HEAD, Reading.BODY):
             part = self._reader.stage.value
-            self._reader.give_up(TooSlow(f"the rest of the request did not come in time ({part})"))
+            self._reader.give_up(TooSlow(f"the rest of the request did not arrive in time ({part})"))
             return self._advance()
         return self._transport.close()
 

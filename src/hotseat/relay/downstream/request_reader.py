@@ -155,7 +155,7 @@ class RequestReader:
 
     def _crashed(self, problem: BaseException) -> None:
         """A bug of ours, not the client's fault: a half-read request ends with a 500."""
-        log.error("an error in hotseat itself client=%s", self._peer, exc_info=problem)
+        log.error("internal error client=%s", self._peer, exc_info=problem)
         self.give_up(broken(problem))
 
     def _feed(self, data: bytes) -> bytes:
@@ -435,7 +435,7 @@ class RequestReader:
         if not parser.should_upgrade():
             return False
         if parser.get_method() == b"CONNECT":
-            self.give_up(NotImplementedHere("hotseat is no tunnel: CONNECT is not understood here"))
+            self.give_up(NotImplementedHere("CONNECT is not supported"))
         return not self._asks_for_websocket()
 
     def _asks_for_websocket(self) -> bool:
@@ -505,6 +505,6 @@ class RequestReader:
 
 
 def _disk_failed(request: Request, problem: OSError) -> HotseatError:
-    log.warning("an upload cannot be kept on disk request=%s error=%r", request.id.decode(), problem.strerror)
-    text = f"the upload cannot be kept on disk: {problem.strerror}."
-    return HotseatError(f"{text} Make room in the folder for temporary files.")
+    log.warning("an upload cannot be stored on disk request=%s error=%r", request.id.decode(), problem.strerror)
+    text = f"the upload cannot be stored on disk: {problem.strerror}."
+    return HotseatError(f"{text} Free space in the folder for temporary files.")

@@ -174,7 +174,7 @@ class EarlyAnswer:
             return event
         kind = head.known.get(b"content-type", b"no content type").decode("latin-1")
         said = one_line(self._kept.decode("utf-8", "replace"), LONGEST_TOLD)
-        told = f"{self._who} answered {head.status} with {kind} instead of an event stream: {said}"
+        told = f"{self._who} responded {head.status} with {kind} instead of an event stream: {said}"
         return stream_error(told, "upstream_failed", self._dialect)
 
 

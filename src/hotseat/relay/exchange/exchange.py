@@ -225,7 +225,7 @@ class Exchange:
     def _why(self) -> str:
         if self._upstream is None and self._spec is not None:
             return self._relay.dispatcher.why(self._spec.name)
-        return "it has the request and has not answered yet"
+        return "it has received the request and has not responded yet"
 
     def under_way(self) -> UnderWay | None:
         """The request's state; None for requests that use no model."""
@@ -358,7 +358,7 @@ class Exchange:
         self._pending = None
         if self.server_is_dying:  # its listener may briefly outlive its connections
             connection.close()
-            return self._not_connected("it is ending")
+            return self._not_connected("it is exiting")
         self._send(connection)
         if self._client.is_full:  # a response that began early
             connection.pause()
@@ -375,7 +375,7 @@ class Exchange:
         spec, is_early = self._spec, now - self._unreachable_since <= UNREACHABLE_S
         # A request that may have reached one server must not be sent to another.
         if not isinstance(spec, ModelSpec) or self._ticket is None or self._was_sent or not is_early:
-            return self._break(UpstreamError(f"{self._who()} cannot be reached: {problem}."))
+            return self._break(UpstreamError(f"{self._who()} is unreachable: {problem}."))
         self._stage = WAITING
         self._pending = self._relay.later(DIAL_AGAIN_S, partial(self._ask_again, spec))
         return None
@@ -411,11 +411,11 @@ class Exchange:
 
     @guarded
     def _is_too_slow(self, limit_s: Seconds) -> None:
-        self._break(UpstreamError(f"{self._who()} did not answer within {limit_s:g} s (timeouts.responseHeader)."))
+        self._break(UpstreamError(f"{self._who()} did not respond within {limit_s:g} s (timeouts.responseHeader)."))
 
     @guarded
     def _takes_too_long(self, limit_s: Seconds) -> None:
-        text = f"{self._who()} was used for {limit_s:g} s, longer than one request may (maxRequestDuration)."
+        text = f"{self._who()} was used for {limit_s:g} s, the limit for one request (maxRequestDuration)."
         self._break(UpstreamError(text))
 
     def _stop_clock(self) -> None:
@@ -541,7 +541,7 @@ class Exchange:
             if self._elsewhere is not None:  # nothing was delivered, so another host may serve it
                 self._was_sent = False
             return self._dial(self._connection.address)
-        when = "before it answered" if self._head is None else "in the middle of its answer"
+        when = "before it responded" if self._head is None else "in the middle of its response"
         return self._break(UpstreamError(f"{self._who()} closed the connection {when}.{self._hint()}"))
 
     # Websockets: bytes both ways, with the lease held
@@ -624,7 +624,7 @@ class Exchange:
 
     def crashed(self, problem: Exception) -> None:
         """A bug of ours: send an error if possible, else cut visibly. The lease is returned in any case."""
-        log.error("an error in hotseat itself request=%s", self.request.id.decode(), exc_info=problem)
+        log.error("internal error request=%s", self.request.id.decode(), exc_info=problem)
         was_over, connection = self._stage is OVER, self._connection
         is_told = attempt(self._break, broken(problem)) and not was_over
         if connection is not None:  # even if it is not used yet
@@ -662,7 +662,7 @@ class Exchange:
             if self._spec is not None:
                 self._note(self._spec.name, status, now)
         except Exception:  # from logs or metrics: the client gets its response anyway
-            log.exception("an error in hotseat itself request=%s", self.request.id.decode())
+            log.exception("internal error request=%s", self.request.id.decode())
 
     def _give_back(self, now: Instant, *, is_answered: bool = False) -> None:
         """Release each resource once, however often this is called, even if releasing another raises."""

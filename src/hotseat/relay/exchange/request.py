@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 MOST_UNDECLARED: Bytes = 16 * MiB
 """Limit for reading JSON back into memory that was not declared as JSON and therefore went to disk."""
-UNSURE = "the body is compressed, or a form that servers read in different ways, so it may name another model than"
+UNSURE = "the body is compressed or is an ambiguous form, so it may name a model other than"
 
 
 @dataclass(slots=True)
@@ -84,8 +84,10 @@ class Request:
     def _refuse_compressed(self) -> None:
         coding = self.head.known[b"content-encoding"].lower()
         if coding != b"identity" and self.must_name_model:
-            text = f"the body is compressed ({coding.decode('latin-1')}), so its model cannot be read. Send it plain"
-            raise UnsupportedEncoding(f"{text}, or name the model in the URL with ?model=.")
+            raise UnsupportedEncoding(
+                f"the body is compressed ({coding.decode('latin-1')}), so its model cannot be read."
+                " Send it uncompressed, or name the model in the URL with ?model=."
+            )
 
     def change_body(self, changes: BodyChanges) -> None:
         """Apply the changes that the model's configuration requires; all other bytes stay as sent."""
@@ -101,11 +103,11 @@ class Request:
         """Put the peer's model name wherever the peer may look for it; raises for paths not sent to peers."""
         if not self.destination.rule.goes_to_peers:
             path = self.destination.target.partition(b"?")[0].decode("latin-1")
-            raise Forbidden(f"{path} is not forwarded to peers: {remote.peer} is asked for inference only")
+            raise Forbidden(f"{path} is not forwarded to peers: {remote.peer} is used for inference only")
         assert remote.changes.model_name is not None
         if self.body.size and not names_one_model(self.head, self.body):
             raise UnsupportedEncoding(
-                f"{UNSURE} {remote.changes.model_name}. {remote.peer} is sent JSON or a plain form."
+                f"{UNSURE} {remote.changes.model_name}. Send JSON or a plain form to {remote.peer}."
             )
         target = with_model_in_query(
             self.destination.target, remote.changes.model_name, needs_one=not self._body_names_model()

@@ -136,15 +136,15 @@ def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -
         if lower not in known:
             known[lower] = value.strip(BLANKS)
         elif lower in SHOWN_ONCE:
-            raise ClientError(f"the field {lower.decode()} is given twice. Send it once.")
+            raise ClientError(f"the header {lower.decode()} is given twice. Send it once.")
     if version not in SPOKEN:
-        raise ClientError(f"HTTP/{version} is not spoken here. Send HTTP/1.1.")
+        raise ClientError(f"HTTP/{version} is not supported. Send HTTP/1.1.")
     http10 = version == "1.0"
     if not http10 and b"host" not in known:
-        raise ClientError("the field Host is missing. HTTP/1.1 needs exactly one.")
+        raise ClientError("the Host header is missing. HTTP/1.1 requires exactly one.")
     chunked = _is_chunked(known.get(b"transfer-encoding"), http10)
     if known.get(b"expect", b"100-continue").lower() != b"100-continue":
-        raise ExpectationFailed("only Expect: 100-continue is understood here")
+        raise ExpectationFailed("only Expect: 100-continue is supported")
     boundary, id_header = boundary_of(known.get(b"content-type", b"")), id_header_for(known, fields)
     return RequestHead(method, target, http10, fields, known, _length(known), chunked, boundary, id_header)
 
@@ -155,7 +155,7 @@ def check_spelling(lines: bytes) -> None:
     if not first.endswith(SPOKEN_AS):
         raise ClientError("the first line does not end with HTTP/1.1. Send HTTP/1.1.")
     if _TAB_IN_FRAMING.search(b"\r\n" + fields):
-        raise ClientError("a tab stands where the length or the coding of the body should. Send a blank.")
+        raise ClientError("a tab precedes the Content-Length or Transfer-Encoding value. Send a space.")
 
 
 SPOKEN_AS = tuple(b" HTTP/%b" % version.encode() for version in SPOKEN)
@@ -168,7 +168,7 @@ def _is_chunked(coding: bytes | None, http10: bool) -> bool:
     if http10:
         raise ClientError("an HTTP/1.0 request cannot have a Transfer-Encoding. Send Content-Length.")
     if coding.lower() != b"chunked":
-        raise NotImplementedHere("the only Transfer-Encoding understood here is chunked")
+        raise NotImplementedHere("the only supported Transfer-Encoding is chunked")
     return True
 
 
@@ -179,7 +179,7 @@ def _length(known: dict[bytes, bytes]) -> int | None:
     if not length.isdigit():
         raise ClientError("the Content-Length is not a number")
     if len(length) > 18:
-        raise TooLarge("the Content-Length is beyond all limits")
+        raise TooLarge("the Content-Length is too large")
     return int(length)
 
 
@@ -300,7 +300,7 @@ def read_response_head(status: int, reason: bytes, fields: list[Field]) -> Respo
     known = {name.lower(): value.strip(BLANKS) for name, value in fields}
     if b"transfer-encoding" in known:
         if b"content-length" in known:
-            raise UpstreamError("the upstream framed its answer twice, by length and by chunks")
+            raise UpstreamError("the upstream sent both Content-Length and Transfer-Encoding")
         if [value.strip(BLANKS).lower() for name, value in fields if name.lower() == b"transfer-encoding"] != CHUNKED:
             raise UpstreamError("the upstream used a transfer coding other than chunked, or several")
     return ResponseHead(status, reason, fields, known)

@@ -11,5 +11,5 @@ def why_not_json(problem: Exception, body: bytes) -> str:
     """The decoder reports the first half of a surrogate pair as the end of the input."""
     if "truncated" in str(problem) and (half := _HALF_PAIR.search(body)):
         where = f"{half.group().decode()} (byte {half.start()})"
-        return f"{where} is half of a surrogate pair, which is no character. Send the other half too, or neither"
+        return f"{where} is half of a surrogate pair, which is not a character. Send both halves or neither"
     return str(problem)

@@ -116,9 +116,9 @@ def _refuse_ambiguous(target: bytes, path: bytes) -> None:
     if not target.startswith(b"/"):
         raise ClientError("the request target must be a path that begins with a slash")
     if _RAW_CONTROL.search(target) or _ODD_BYTE.search(path):
-        raise ClientError("the path holds a control character, a space, a backslash or a `#`; send it without")
+        raise ClientError("the path contains a control character, a space, a backslash or a `#`; remove or encode it")
     if _DOT_SEGMENT.search(path):
-        raise ClientError('the path holds a "." or ".." segment; send the path it stands for')
+        raise ClientError('the path contains a "." or ".." segment; send the resolved path')
 
 
 def _road_to_upstream(method: bytes, target: bytes, path: bytes, catalog: Catalog, paths: PathTable) -> Destination:

@@ -1,8 +1,8 @@
 """One connection to an upstream: serves one exchange at a time and is idle in the pool between them.
 
-Response bytes are relayed as received, in the callback that received them. If the head is cached, the body is counted;
-anything else goes through llhttp (`Answer`). We handle what llhttp cannot know: interim heads are removed before it
-sees them, a response to HEAD ends at its head, and one without framing ends with the connection.
+The bytes of an answer are relayed as they came, in the callback they came in. Where its head was read before, its body
+is counted; what is new goes through llhttp (`Answer`). What llhttp cannot know, we see to: heads of interim responses
+are cut off before it sees them, an answer to HEAD ends at its head, and one without framing ends with the connection.
 """
 
 from __future__ import annotations
@@ -275,13 +275,13 @@ class UpstreamConnection(asyncio.Protocol):
         end = data.find(b"\r\n\r\n") + 4
         is_complete = end >= 4
         if (end if is_complete else len(data)) > LARGEST_HEAD:
-            raise UpstreamError(f"the upstream's head is larger than {LARGEST_HEAD} bytes")
+            raise UpstreamError(f"the upstream's response head is larger than {LARGEST_HEAD} bytes")
         if not is_complete:
             self._held = data
             return
         self._held = b""
         if not data.startswith(FINAL):  # llhttp also accepts blank lines, other protocols and other versions
-            raise UpstreamError("the upstream's answer is malformed: it does not begin like HTTP/1.1")
+            raise UpstreamError("the upstream's response is malformed: it does not begin like HTTP/1.1")
         key, length = split_length(data[:end])
         known = self._pool.known.recall(key) if self.RECALLS else None
         if known is None or length is None or exchange.wants_head_only:
@@ -297,7 +297,7 @@ class UpstreamConnection(asyncio.Protocol):
                 break
             self._interim_heads += 1
             if self._interim_heads > MOST_INTERIM_HEADS:
-                raise UpstreamError(f"the upstream sent more than {MOST_INTERIM_HEADS} interim answers")
+                raise UpstreamError(f"the upstream sent more than {MOST_INTERIM_HEADS} interim responses")
             data = data[end + 4 :]
         return data
 
@@ -323,7 +323,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _switch(self, exchange: Exchange, head: ResponseHead, data: bytes) -> None:
         if not exchange.wants_tunnel:
-            raise UpstreamError("the upstream switched protocols though nobody asked")
+            raise UpstreamError("the upstream switched protocols without being asked")
         self._stage = TUNNEL
         if data:
             self._keep(data)

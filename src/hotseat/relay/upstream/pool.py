@@ -95,7 +95,7 @@ class Pool:
         except UnicodeError as problem:  # raised when an invalid host name is looked up
             return failed(f"no connection to {address}: {problem}")
         except Exception as problem:
-            log.exception("an error in hotseat itself dialling=%s", address)
+            log.exception("internal error dialling=%s", address)
             return failed(f"no connection to {address}: {problem}")
         return connected(connection)
 

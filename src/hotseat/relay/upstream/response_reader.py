@@ -134,7 +134,7 @@ class Answer:
         except httptools.HttpParserError as problem:
             if isinstance(problem, httptools.HttpParserCallbackError) and (cause := problem.__context__):
                 raise cause from None  # a callback raised: extra data, or a bug of ours
-            raise UpstreamError(f"the upstream's answer is malformed: {problem}") from problem
+            raise UpstreamError(f"the upstream's response is malformed: {problem}") from problem
 
     def _follow_chunks(self, data: bytes) -> None:
         """Raise for what llhttp accepts: line ends after the last chunk, and endless data outside of the body."""
@@ -173,4 +173,4 @@ class DechunkedAnswer(Answer):
 
 
 def sent_more() -> UpstreamError:
-    return UpstreamError("the upstream sent more than its answer")
+    return UpstreamError("the upstream sent data after its response")
