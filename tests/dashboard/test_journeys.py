@@ -82,12 +82,13 @@ def test_a_swap_is_shown_without_a_reload(visit: Visit, hotseat: Hotseat) -> Non
 
 
 def test_a_failed_load_shows_the_cause_and_the_last_output(visit: Visit) -> None:
-    """Both are on the Models page; the Logs page is not needed."""
+    """Both are on the Models page, the cause once; the Logs page is not needed."""
     page = visit.go("models")
     page.get_by_role("button", name="Load broken").click()
 
     expect(row(page, "broken").locator(".last-error")).to_contain_text("exited with code 1")
     expect(row(page, "broken").locator(".output")).to_contain_text("/nowhere/model.gguf")
+    expect(row(page, "broken").locator(".why")).to_have_text("")
     expect(page.locator(".notice.trouble")).to_contain_text("broken is not ready")
     # Chromium logs every response with status 400 or above.
     visit.complaints[:] = [each for each in visit.complaints if "status of 503" not in each]

@@ -88,7 +88,8 @@ function ModelRow({ model }: { model: Model }) {
 
 /** Empty where it would repeat the error that is shown below. */
 function reasonOf({ why, last_error }: Model): string {
-  return last_error && why === last_error ? "" : why;
+  const sentence = (text: string) => firstLine(text).cause.replace(/\.$/, "");
+  return sentence(why) === sentence(last_error) ? "" : why;
 }
 
 function Figures({ model }: { model: Model }) {
