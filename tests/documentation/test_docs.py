@@ -1,4 +1,4 @@
-"""Links in the documentation work, and generated pages are current. test_pages.py runs the commands of the pages."""
+"""The documentation is true: links lead somewhere, and generated pages are fresh. test_pages.py follows the rest."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ def all_pages() -> list[Path]:
 
 
 @pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_relative_links_point_to_files(page: Path) -> None:
-    """Every relative link of a page points to a file of the repository."""
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page leads to a file of the repository."""
     targets = [target.partition("#")[0] for target in LINK.findall(page.read_text()) if "://" not in target]
 
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
 
 
 @pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_named_tests_exist(page: Path) -> None:
-    """Every test that a page names exists."""
+def test_tests_that_are_named_exist(page: Path) -> None:
+    """Where a page names a test as its witness, there is one."""
     named = NAMED_TEST.findall(page.read_text())
 
     assert [path for path in named if not (REPOSITORY / path).exists()] == []
 
 
 @pytest.mark.parametrize("name", pages())
-def test_generated_pages_are_current(name: str) -> None:
-    """A page that is generated from the code matches the code."""
+def test_generated_pages_are_fresh(name: str) -> None:
+    """A page that is made from the code says what the code says today."""
     assert (DOCS / name).read_text() == pages()[name], "run `just docs`"
 
 
 def test_every_dependency_is_argued_for() -> None:
-    """The decisions page names each package that hotseat or its tests depend on."""
+    """The decisions page names each package that hotseat or its tests stand on."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     groups = [entry for group in project["dependency-groups"].values() for entry in group if isinstance(entry, str)]
     extras = [entry for extra in project["project"]["optional-dependencies"].values() for entry in extra]
@@ -57,8 +57,8 @@ def test_every_dependency_is_argued_for() -> None:
     assert names - argued == set()
 
 
-def test_every_warning_is_explained() -> None:
-    """The log messages page explains each warning and error that hotseat can log."""
+def test_every_warning_has_a_paragraph() -> None:
+    """Each warning and error that hotseat can log is explained in the how-to."""
     explained = (DOCS / "howto/log-messages.md").read_text()
     sources = "\n".join(path.read_text() for path in sorted((REPOSITORY / "src").rglob("*.py")))
     logged = re.findall(r'log\.(?:warning|error|exception|critical)\(\s*"([^"%=]+?)[ :,]*(?: \w+=|%|")', sources)
@@ -67,6 +67,6 @@ def test_every_warning_is_explained() -> None:
     assert [sentence for sentence in logged if f"`{sentence}" not in explained] == []
 
 
-def test_the_installed_program_is_tested() -> None:
-    """The program under test is installed in the environment that runs the tests."""
+def test_the_command_is_the_installed_one() -> None:
+    """The program under test lies beside the interpreter that runs the tests."""
     assert PROGRAM.exists(), f"install hotseat into the environment of {sys.executable}: `just setup`"

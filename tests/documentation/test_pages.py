@@ -1,4 +1,4 @@
-"""Every command of the README, a tutorial or a how-to is run, or the source says why it is not."""
+"""Pages are followed to the letter: every command of a tutorial or how-to is run, or says in the source why not."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if can_be_followed(page.read_text())], ids=lambda page: page.stem
 )
-def test_the_commands_of_a_page_work(reader: Reader, page: Path) -> None:
-    """With real model servers, every command succeeds and prints what the page shows."""
+def test_a_page_can_be_followed(reader: Reader, page: Path) -> None:
+    """Block by block, with real model servers, it does what it says, and prints what it shows."""
     reader.follow(page.read_text())
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```" in page.read_text()], ids=lambda page: page.stem)
-def test_blocks_that_are_not_run_have_a_reason(page: Path) -> None:
-    """The reason has at least three words, and all commands are in blocks of a known kind."""
+def test_what_is_not_run_says_why(page: Path) -> None:
+    """A reason has words, and commands are in blocks that are known to be commands."""
     blocks = blocks_of(page.read_text())
     reasons = [block.about for block in blocks if block.mark == "not run"]
 
@@ -43,8 +43,8 @@ def test_blocks_that_are_not_run_have_a_reason(page: Path) -> None:
     assert [block.text for block in blocks if block.kind in ("bash", "shell")] == [], f"write {SHELL}"
 
 
-def test_a_console_block_is_split_into_commands_and_outputs() -> None:
-    """A command may span several lines; the lines after it are its output."""
+def test_a_session_is_commands_and_what_they_print() -> None:
+    """A command may go on over lines; what follows it is its output."""
     shown = "$ echo \\\n  one\none\n$ true\n"
 
     assert list(session(shown)) == [("echo \\\n  one\n", "one\n"), ("true\n", "")]
@@ -59,6 +59,6 @@ def test_a_console_block_is_split_into_commands_and_outputs() -> None:
         ("a.c\n", "abc\n", False),
     ],
 )
-def test_shown_and_printed_output_are_compared(shown: str, printed: str, same: bool) -> None:
-    """Words and lines must match, column widths need not, and … matches anything."""
+def test_shown_output_is_compared(shown: str, printed: str, same: bool) -> None:
+    """Words and lines count, widths do not, and … is whatever there is."""
     assert matches(shown, printed) is same

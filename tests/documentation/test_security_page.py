@@ -1,4 +1,4 @@
-"""The tests that SECURITY.md names exist."""
+"""SECURITY.md names the test behind each promise; here they are looked for."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def names_in(file: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_named_tests_exist() -> None:
-    """A renamed or removed test is noticed."""
+def test_the_tests_that_it_names_exist() -> None:
+    """A promise whose test was renamed or taken out would be a promise without one."""
     missing = [f"{file}::{name}" for file, name in NAMED if name not in names_in(file)]
 
     assert missing == []
@@ -26,7 +26,7 @@ def test_named_tests_exist() -> None:
 
 
 def test_every_threat_has_a_test() -> None:
-    """Every row of the table names at least one test."""
+    """No line of the table says something that nothing shows."""
     table = PAGE.partition("| threat |")[2].partition("\n\n")[0].splitlines()[2:]
 
     assert len(table) > 20

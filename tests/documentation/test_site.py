@@ -1,6 +1,6 @@
-"""The documentation website: every page is in the navigation, and the staged copy has working links.
+"""The documentation's site: every page can be found, and the copy that it is built from has links that lead somewhere.
 
-`just site` builds it and treats broken links as errors; these tests cover scripts/make_site.py.
+`just site` builds it, with broken links as errors; here are the parts that are ours.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def pages_in(nav: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
-    """No page is missing, and none is listed twice."""
+    """A page that nobody can find is not written for anybody."""
     site = tomllib.loads((REPOSITORY / "zensical.toml").read_text())
     named = list(pages_in(site["project"]["nav"]))
     written = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} | set(PROJECT.values())
@@ -40,24 +40,24 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert len(named) == len(set(named))
 
 
-def test_links_of_top_level_pages_are_adjusted(staged: Path) -> None:
-    """The changelog's links point to the pages of the site, relative to its new place."""
+def test_pages_beside_the_documentation_find_their_way(staged: Path) -> None:
+    """The changelog's links lead to the pages of the site, from where it stands there."""
     assert "](../howto/dashboard.md)" in (staged / "project/changelog.md").read_text()
 
 
-def test_links_to_files_outside_the_documentation_become_paths(staged: Path) -> None:
-    """A link to a folder of tests becomes its path in the repository."""
+def test_what_is_no_page_is_named_and_not_linked(staged: Path) -> None:
+    """A test's folder is told as a path of the repository."""
     assert "the samples (`tests/config/samples/served`)" in (staged / "howto/from-llama-swap.md").read_text()
 
 
-def test_code_blocks_are_not_changed(staged: Path) -> None:
-    """Text in code blocks that looks like a link or a table stays as it is."""
+def test_code_blocks_stay_as_they_are(staged: Path) -> None:
+    """What looks like a link or a table within code is code."""
     assert (staged / "howto/monday.svg").read_bytes() == (DOCS / "howto/monday.svg").read_bytes()
     assert "```sh\nhotseat serve\n```" in (staged / "tutorial/first-model.md").read_text()
 
 
-def test_an_escaped_pipe_in_code_in_a_table_is_unescaped() -> None:
-    """Pipes elsewhere stay as they are."""
+def test_a_pipe_in_a_table_s_code_loses_its_backslash() -> None:
+    """And nothing else does."""
     row = r"| `a\|b` | c \| d |"
 
     assert with_bare_pipes(row) == r"| `a|b` | c \| d |"
@@ -72,8 +72,8 @@ def test_an_escaped_pipe_in_code_in_a_table_is_unescaped() -> None:
         ('<a href="https://example.org">a link</a><script src="assets/x.js"></script>', []),
     ],
 )
-def test_resources_of_other_hosts_are_found(tmp_path: Path, text: str, fetched: list[str]) -> None:
-    """Scripts and styles of other hosts are found; ordinary links are not."""
+def test_what_a_page_would_fetch_is_found(tmp_path: Path, text: str, fetched: list[str]) -> None:
+    """Scripts and styles of other hosts are; links that one follows by hand are not."""
     (tmp_path / "page.html").write_text(text)
 
     assert foreign(tmp_path) == fetched
