@@ -61,7 +61,7 @@ def test_vllm_is_found(command: str) -> None:
 )
 def test_another_server_is_no_guess(command: str) -> None:
     """Nothing is made up for a server that is not known; the refusal says what to do."""
-    with pytest.raises(CannotEstimate, match="set memory by hand"):
+    with pytest.raises(CannotEstimate, match="set memory manually"):
         server_in(tuple(shlex.split(command)))
 
 
