@@ -78,7 +78,7 @@ def death_mid_stream(house: House, caller: Caller) -> None:
     outcome = caller.stream("dies-mid-stream")
 
     expect(outcome.error is not None, f"took {outcome.text!r} for the whole answer")
-    expect_error(outcome, "in the middle of its answer")
+    expect_error(outcome, "in the middle of its response")
     expect_asked_once(house, "dies-mid-stream")
 
 

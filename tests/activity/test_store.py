@@ -141,7 +141,7 @@ async def test_a_broken_file_is_put_aside(desk: Desk, caplog: pytest.LogCaptureF
     assert await desk.kept_models() == ["qwen"]
     assert desk.archivist.lost == 1
     assert [path.name for path in desk.file.parent.glob("*.broken-*")] == [f"activity.sqlite3.broken-{int(NOW)}"]
-    assert "a broken file of activity was put aside" in caplog.text
+    assert "the corrupt activity file was renamed" in caplog.text
 
 
 async def test_a_file_of_a_newer_hotseat_is_left_alone(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
@@ -173,8 +173,8 @@ async def test_a_full_disk_is_told_once_and_so_is_its_end(desk: Desk, caplog: py
     await desk.archivist.close()
 
     told = [record.getMessage() for record in caplog.records]
-    assert sum("the activity cannot be kept" in line for line in told) == 1
-    assert sum("the activity can be kept again" in line for line in told) == 1
+    assert sum("activity cannot be stored on disk" in line for line in told) == 1
+    assert sum("activity is stored on disk again" in line for line in told) == 1
     assert desk.archivist.lost == 1500
     assert await desk.kept_models() == ["qwen", "qwen"]
 
@@ -203,4 +203,4 @@ async def test_a_folder_that_cannot_be_written_stops_nobody(desk: Desk, caplog: 
 
     assert desk.archivist.lost == 1
     assert await desk.kept_models() == ["qwen"]
-    assert "the activity cannot be kept" in caplog.text
+    assert "activity cannot be stored on disk" in caplog.text

@@ -74,7 +74,7 @@ def test_a_minutes_requests_may_come_at_once_and_then_as_time_allows() -> None:
     account = an_account(per_minute=2)
     account.enter("m", 1000).ended(1000)
     account.enter("m", 1000).ended(1000)
-    with pytest.raises(OverLimit, match="2 times a minute") as refused:
+    with pytest.raises(OverLimit, match="rate limit: 2 requests/min") as refused:
         account.enter("m", 1010)
     account.enter("m", 1030).ended(1030)
 
@@ -86,7 +86,7 @@ def test_only_so_many_requests_are_under_way() -> None:
     """The next one may come when one of them has ended."""
     account = an_account(concurrency=1)
     visit = account.enter("m", 0)
-    with pytest.raises(OverLimit, match="1 requests with this key are under way"):
+    with pytest.raises(OverLimit, match="concurrency limit: 1 at a time"):
         account.enter("m", 0)
     visit.ended(1)
 

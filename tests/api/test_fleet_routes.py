@@ -110,7 +110,7 @@ async def test_a_host_that_nobody_knows_is_not_found(hosts: Served) -> None:
     answer = await hosts.ask("a", "PUT", "/hotseat/fleet/hosts/z/drain")
 
     assert answer.status_code == 404
-    assert answer.json()["error"] == 'no host of the fleet is called "z".'
+    assert answer.json()["error"] == 'the fleet has no host named "z".'
 
 
 async def test_a_model_is_moved_over_http(hosts: Served) -> None:

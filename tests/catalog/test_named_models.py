@@ -66,7 +66,7 @@ def test_a_model_of_other_hosts_has_a_name_here_and_cannot_be_loaded_here() -> N
     ("name", "told"),
     [
         ("best", '"best" is a selector. Name one of its targets: q, llama'),
-        ("far", '"far" is a model of the peer "box": hotseat neither loads nor stops it'),
+        ("far", '"far" is a model of the peer "box": this hotseat cannot load or stop it'),
         ("nobody", 'model "nobody" is not defined in the configuration.'),
     ],
 )

@@ -33,7 +33,7 @@ async def test_each_request_is_a_line(desk: Desk) -> None:
         ["qwen", "me", "POST", "/v1/chat/completions", "200", "0.25s", "0.5s", "1.25s", "4+20", "20.0", "box-7"]
     )
     assert second.split()[-3:] == ["-", "-", "box-7"]
-    assert "activity.keepDays keeps them on disk" in rest[-1]
+    assert "set activity.keepDays to store them on disk" in rest[-1]
 
 
 async def test_one_model_can_be_asked_for(desk: Desk) -> None:

@@ -44,7 +44,7 @@ def test_a_model_is_estimated_by_its_command(typed: Typed) -> None:
     assert "cache of 4096 tokens, f16 and f16 kv host anonymous 16 MiB" in rows
     assert "weights of qwen.gguf weights host mapped 12 MiB" in rows
     assert any(row.startswith("host: ") for row in rows)
-    assert any(row.startswith("note: llama-server keeps finished prompts") for row in rows)
+    assert any(row.startswith("note: llama-server also uses") for row in rows)
 
 
 @pytest.mark.usefixtures("folder")
@@ -72,7 +72,7 @@ def test_with_a_gpu_the_layers_are_there(typed: Typed) -> None:
     ("what", "code", "said"),
     [
         ("qwne", 1, 'Did you mean "qwen"?'),
-        ("whisper", 1, "set memory by hand"),
+        ("whisper", 1, "set memory manually"),
         ("other.gguf", 1, "other.gguf cannot be read: No such file"),
         ("config.yaml", 1, "does not begin like a GGUF file"),
     ],

@@ -86,7 +86,7 @@ async def test_status_says_that_a_host_is_apart(gpu1: Desk, fleet: Company) -> N
     status, ps = await gpu1.type("fleet", "status"), await gpu1.type("ps")
 
     assert "gpu1 is disconnected from the fleet. NATS is away" in status.out
-    assert "gpu1 is apart from its fleet" in ps.out
+    assert "gpu1 is disconnected from its fleet" in ps.out
 
 
 async def test_status_shows_who_was_chosen(gpu1: Desk, fleet: Company) -> None:

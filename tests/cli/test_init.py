@@ -98,7 +98,7 @@ def test_nothing_found_says_where_was_looked(home: Path, typed: Typed) -> None:
     said = typed("init")
 
     assert said.code == 1
-    assert f"looked into {home}/models. Name the folder of your models: hotseat init FOLDER" in said.err
+    assert f"searched {home}/models. Name the folder with your models: hotseat init FOLDER" in said.err
     assert os.listdir() == []
 
 
@@ -119,7 +119,7 @@ def test_without_a_server_the_file_is_written_and_the_lack_is_told(home: Path, t
     said = typed("init")
 
     assert said.code == 0
-    assert "llama-server is not on the PATH" in said.out
+    assert "llama-server is not on PATH" in said.out
     assert f"left out: {home}/models/qwen needs vllm, which is not on PATH" in said.out
     assert list(loaded().catalog.models) == ["m"]
 

@@ -95,7 +95,7 @@ def test_what_cannot_be_written_is_told_with_a_way_out(
     said = typed("systemd", "install")
 
     assert said.code == 1
-    assert "use sudo, or --user for a unit of your own" in said.err
+    assert "use sudo, or --user for a user unit" in said.err
 
 
 @pytest.mark.usefixtures("folder")

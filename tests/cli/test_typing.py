@@ -202,4 +202,4 @@ def test_a_server_that_is_no_hotseat_is_named(typed: Typed, teapot: str) -> None
 
     assert said.code == 1
     assert "418" in said.err
-    assert "is it a hotseat?" in said.err
+    assert "is it a hotseat server?" in said.err

@@ -212,7 +212,7 @@ def test_what_differs_from_llama_swap_is_told(desk: Desk, capsys: pytest.Capture
     assert text.splitlines()[-3:] == [
         "Differences from llama-swap:",
         "config.yaml:1:1: note: healthCheckTimeout: Every value is used; llama-swap waits at least 15 s",
-        "config.yaml:2:32: note: models.a.concurrencyLimit: More requests wait in line instead of getting 429;"
+        "config.yaml:2:32: note: models.a.concurrencyLimit: Further requests wait in the queue instead of getting 429;"
         " 0 is no limit, not 10",
     ]
     assert [each["path"] for each in data["differences"]] == ["healthCheckTimeout", "models.a.concurrencyLimit"]

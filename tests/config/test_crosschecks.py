@@ -128,18 +128,17 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
         ),
         (
             TWO + "allowedHosts: [models.example, '*']",
-            '4:32: warning: allowedHosts[1]: "*" accepts every Host, so a web page can make its own name point here '
-            "and use all that needs no key; list the names that clients use instead",
+            '4:32: warning: allowedHosts[1]: "*" accepts every Host header, so a malicious web page can use everything '
+            "that needs no key (DNS rebinding); list the names that clients use instead",
         ),
         (
             TWO + "allowedOrigins: ['*']",
-            '4:18: warning: allowedOrigins[0]: "*" lets every web page that somebody visits ask your models; '
-            "list the origins that may instead",
+            '4:18: warning: allowedOrigins[0]: "*" lets any web page use your models; list the allowed origins instead',
         ),
         (
             TWO + "allowedOrigins: ['null']",
-            '4:18: warning: allowedOrigins[0]: "null" is the origin of every sandboxed page, those of model servers '
-            "included, so it may only ask models",
+            '4:18: warning: allowedOrigins[0]: "null" is the origin of every sandboxed page, including those of model servers, '
+            "so it may only use models",
         ),
         (
             TWO + "apiKeys: [the-key-of-somebody]",
@@ -214,6 +213,6 @@ def test_more_connections_than_descriptors_allow_are_told(desk: Desk, monkeypatc
     assert desk.warnings(TWO) == []
     assert desk.warnings(TWO + "limits: {connections: 448}") == []
     assert desk.warnings(TWO + "limits: {connections: 449}") == [
-        "config.yaml:4:10: warning: limits.connections: 449 do not fit into 1024 file descriptors, so there are 448 at"
+        "config.yaml:4:10: warning: limits.connections: 449 need more than 1024 file descriptors, so the limit is 448."
         " most. Raise the limit, with LimitNOFILE= or ulimit -n"
     ]

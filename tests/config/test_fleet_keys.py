@@ -140,9 +140,9 @@ fleet: {{nats: n1, secret: {SECRET}}}
         ("fleet: {nats: 'nats://n1:422200'}", "2:9: error: fleet.nats: the port must be a number from 1 to 65535"),
         ("fleet: {nats: 'n..1:4222'}", '2:9: error: fleet.nats: "n..1" is neither an IP address nor a host name'),
         ("peers: {far: {proxy: 'http://gpu1:90004', models: [m]}}", "2:15: error: peers.far.proxy: the port must be"),
-        ("fleet: {nats: n1, secret: 'a b'}", "2:19: error: fleet.secret: a secret must not be empty and must not"),
-        ("fleet: {nats: n1, secret: []}", "2:19: error: fleet.secret: must be one secret, or two while one"),
-        ("fleet: {nats: n1, secret: [a, b, c]}", "2:19: error: fleet.secret: must be one secret, or two while one"),
+        ("fleet: {nats: n1, secret: 'a b'}", "2:19: error: fleet.secret: a secret must not be empty or contain"),
+        ("fleet: {nats: n1, secret: []}", "2:19: error: fleet.secret: must be one secret, or two during a"),
+        ("fleet: {nats: n1, secret: [a, b, c]}", "2:19: error: fleet.secret: must be one secret, or two during a"),
         ("fleet: {nats: n1, secret: [a, '']}", "2:31: error: fleet.secret[1]: a secret must not be empty"),
         ("fleet: {nats: n1, secret: {file: nowhere}}", "2:28: error: fleet.secret.file: the file cannot be read"),
         ("fleet: {nats: n1, password: p}", "2:19: error: fleet.password: a password needs a user"),
@@ -150,7 +150,7 @@ fleet: {{nats: n1, secret: {SECRET}}}
         ("fleet: {nats: n1, tls: {key: f}}", "2:25: error: fleet.tls.key: a key needs its certificate"),
         ("fleet: {nats: n1, color: red}", "2:19: error: fleet.color: unknown key"),
         ("fleet: {nats: n1}", "2:1: error: fleet: secret is missing"),
-        ("fleet: {nats: n1, secret: ''}", "2:19: error: fleet.secret: a secret must not be empty and must not"),
+        ("fleet: {nats: n1, secret: ''}", "2:19: error: fleet.secret: a secret must not be empty or contain"),
     ],
 )
 def test_mistakes_are_told_with_their_place(desk: Desk, text: str, complaint: str) -> None:

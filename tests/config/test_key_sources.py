@@ -81,7 +81,7 @@ def test_limits_and_models_of_a_key(desk: Desk) -> None:
         ("{file: /dev/zero}", "apiKeys[0].file: the file cannot be read: it is not a regular file"),
         (
             "{key: the-key-of-somebody}, {key: the-key-of-somebody}",
-            "apiKeys[1]: the same key is there already, in line 2",
+            "apiKeys[1]: the same key is already defined in line 2",
         ),
         (
             f"{{key: open-sesame-please}}, {{hash: 'sha256:{DIGEST}', role: admin}}",
@@ -89,7 +89,7 @@ def test_limits_and_models_of_a_key(desk: Desk) -> None:
         ),
         (
             f"{{hash: 'sha256:{DIGEST}', role: inference}}, open-sesame-please",
-            "apiKeys[1]: the same key is there already",
+            "apiKeys[1]: the same key is already defined",
         ),
         (
             "a",
@@ -98,7 +98,7 @@ def test_limits_and_models_of_a_key(desk: Desk) -> None:
         ("{key: seven-7, role: admin}", "apiKeys[0].key: the key has fewer than 8 characters and can be guessed"),
         (
             "{key: the-key-of-somebody, name: ann}, {key: the-key-of-another, name: ann}",
-            'apiKeys[1].name: another key is called "ann"',
+            'apiKeys[1].name: another key is already named "ann"',
         ),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_file_that_holds_no_key(desk: Desk, tmp_path: Path, content: bytes) ->
     """An unusable file is an error at once, not a key that never matches."""
     (told,) = desk.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, content)}'}}]")
 
-    assert "must hold a key and nothing else" in told or "it is not UTF-8" in told
+    assert "must contain a key and nothing else" in told or "it is not UTF-8" in told
 
 
 def test_a_pipe_is_not_waited_for(desk: Desk, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_macro_that_explodes_is_refused(desk: Desk) -> None:
     lines = ["macros:", "  m0: xx"] + [f"  m{n}: ${{m{n - 1}}}${{m{n - 1}}}" for n in range(1, 17)]
 
     assert desk.mistakes("\n".join([*lines, "models:", "  m:", BASE])) == [
-        "config.yaml:18:3: error: macros.m16: the macro grows beyond 100,000 characters"
+        "config.yaml:18:3: error: macros.m16: the macro expands to more than 100,000 characters"
     ]
 
 

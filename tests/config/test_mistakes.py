@@ -88,8 +88,8 @@ def test_no_junk_is_too_strange_to_be_complained_about(
 def test_two_mistakes_in_one_list_are_two_complaints(desk: Desk) -> None:
     """The list is removed after the first error, and the second is still reported."""
     assert desk.mistakes("models: {m: {cmd: 's ${PORT}'}}\nallowedHosts: [~, ~]") == [
-        "config.yaml:2:16: error: allowedHosts[0]: must be a text, not nothing",
-        "config.yaml:2:19: error: allowedHosts[1]: must be a text, not nothing",
+        "config.yaml:2:16: error: allowedHosts[0]: must be a string, not nothing",
+        "config.yaml:2:19: error: allowedHosts[1]: must be a string, not nothing",
     ]
 
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     ("keys", "is_open", "said"),
     [
         ((), False, "this machine only, no API keys"),
-        ((), True, "WARNING: everybody on the network may use and stop your models"),
+        ((), True, "WARNING: anyone on the network can use and stop your models"),
         (("a",), False, "with 1 key"),
-        (("a", "b"), True, "with 2 keys, from other machines too"),
+        (("a", "b"), True, "2 API keys required, open to other machines"),
     ],
 )
 def test_who_may_come_in_is_said(keys: tuple[str, ...], is_open: bool, said: str) -> None:

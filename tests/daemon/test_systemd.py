@@ -119,7 +119,7 @@ def test_a_socket_that_is_not_tcp_is_refused(tmp_path: Path) -> None:
             said = server.stdout.read()
 
     assert code == 3
-    assert "is no TCP socket; correct ListenStream=" in said
+    assert "is not a TCP socket; correct ListenStream=" in said
 
 
 def test_sockets_of_somebody_else_are_left_alone() -> None:

@@ -61,7 +61,7 @@ def test_vllm_is_found(command: str) -> None:
 )
 def test_another_server_is_no_guess(command: str) -> None:
     """An unknown server gives an error that says what to do."""
-    with pytest.raises(CannotEstimate, match="set memory by hand"):
+    with pytest.raises(CannotEstimate, match="set memory manually"):
         server_in(tuple(shlex.split(command)))
 
 

@@ -127,7 +127,7 @@ def test_a_hostile_head_is_refused_at_once(name: str) -> None:
     tracemalloc.start()
     begun = time.perf_counter()
     try:
-        with pytest.raises(CannotEstimate, match=r"^m\.gguf .*is it a whole GGUF file\?$"):
+        with pytest.raises(CannotEstimate, match=r"^m\.gguf .*is it a complete GGUF file\?$"):
             read_bytes(data)
         _, peak = tracemalloc.get_traced_memory()
     finally:

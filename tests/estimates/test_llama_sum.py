@@ -154,7 +154,7 @@ def test_projectors_and_adapters_are_counted() -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("llama-server -hf org/model:Q4_K_M", "org/model:Q4_K_M names a model that llama-server fetches by itself"),
+        ("llama-server -hf org/model:Q4_K_M", "org/model:Q4_K_M names a model that llama-server downloads itself"),
         ("llama-server -c 512", "-m FILE is missing"),
         ("llama-server -m x.gguf", "x.gguf cannot be read"),
     ],

@@ -244,7 +244,7 @@ async def test_a_server_without_jetstream_is_told_of(tmp_path: Path, caplog: pyt
         store = JetStream(fleet_at(server), patience_s=0.5)
         store.open()
         try:
-            await until(lambda: "the fleet's buckets cannot be made" in caplog.text)
+            await until(lambda: "the fleet's buckets cannot be created" in caplog.text)
 
             assert not store.is_connected
         finally:

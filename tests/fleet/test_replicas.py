@@ -136,7 +136,7 @@ def test_exactly_one_host_sees_to_it_that_there_are_enough() -> None:
 
     assert sorted(map(len, found.values())) == [0, 0, 1]
     (load,) = next(loads for loads in found.values() if loads)
-    assert (load.replica, load.because.partition(";")[0]) == (0, "2 replicas are always wanted, 0 are there")
+    assert (load.replica, load.because.partition(";")[0]) == (0, "2 replicas are required, 0 exist")
 
 
 def test_the_second_one_has_the_next_number() -> None:

@@ -66,7 +66,7 @@ async def test_a_stuck_driver_costs_one_wait(caplog: pytest.LogCaptureFixture) -
 
     assert (first, second) == ({}, ({}, Reading()))
     assert asked_meanwhile == 1
-    assert caplog.text.count("a driver does not answer") == 1
+    assert caplog.text.count("a driver does not respond") == 1
 
 
 async def test_a_failing_meter_is_not_our_failure(caplog: pytest.LogCaptureFixture) -> None:

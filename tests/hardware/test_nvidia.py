@@ -140,7 +140,7 @@ def test_a_driver_that_does_not_start_is_told(install: Install, caplog: pytest.L
         found = library("libc.so.6")
 
     assert found is None
-    assert "the NVIDIA driver does not answer" in caplog.text
+    assert "the NVIDIA driver does not respond" in caplog.text
 
 
 def test_a_driver_that_starts_is_used(install: Install) -> None:

@@ -115,7 +115,7 @@ def test_all_of_nats_is_away(hosts: Hosts) -> None:
     spread(hosts)
     for server in hosts.nats:
         server.kill()
-    eventually(lambda: "apart from the fleet" in hosts["a"].log(), within=HEALS_S)
+    eventually(lambda: "disconnected from the fleet" in hosts["a"].log(), within=HEALS_S)
 
     assert [hosts[host].chat(model).status for host in "abc" for model in MODELS] == [200] * 9
     for server in hosts.nats:

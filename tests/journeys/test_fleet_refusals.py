@@ -28,7 +28,7 @@ def test_a_second_host_of_the_same_name_does_not_start(tmp_path: Path) -> None:
             left = second.processes()
 
     assert (code, left) == (3, [])
-    assert f'another host of the fleet is called "gpu1" (at {first.url})' in second.log()
+    assert f'another host of the fleet is already named "gpu1" (at {first.url})' in second.log()
     assert "Traceback" not in second.log()
 
 
@@ -36,6 +36,6 @@ def test_a_host_starts_without_nats_and_says_that_it_is_apart(tmp_path: Path) ->
     """Whoever loses NATS and its host in one power failure gets the host back at least."""
     config = {"models": MODELS, "fleet": {"nats": f"nats://127.0.0.1:{free_port()}", "name": "gpu1", "secret": SECRET}}
     with Hotseat(config, tmp_path) as hotseat:
-        eventually(lambda: "apart from the fleet" in hotseat.log())
+        eventually(lambda: "disconnected from the fleet" in hotseat.log())
 
         assert hotseat.call("GET", "/v1/models").status == 200

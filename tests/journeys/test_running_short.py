@@ -53,8 +53,8 @@ def test_a_full_disk_is_told_and_survived(serve: Callable[..., Hotseat]) -> None
     taken = house.call("POST", "/upstream/a/upload", upload, **{"Content-Type": "application/octet-stream"})
 
     assert refused.status == 500
-    assert "cannot be kept on disk" in refused.json()["error"]
-    assert "an upload cannot be kept on disk" in house.log()
+    assert "cannot be stored on disk" in refused.json()["error"]
+    assert "an upload cannot be stored on disk" in house.log()
     assert taken.status == 404
 
 

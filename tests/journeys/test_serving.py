@@ -186,7 +186,7 @@ def test_a_reload_ends_what_a_removed_key_was_at(tmp_path: Path) -> None:
         feed.close()
 
     assert reloaded.status == 200
-    assert "requests were ended whose keys no longer allow them" in house.log()
+    assert "requests were aborted because their keys no longer allow them" in house.log()
 
 
 def test_a_reload_says_what_needs_a_restart(tmp_path: Path) -> None:

@@ -112,8 +112,8 @@ async def test_memory_that_never_comes_back() -> None:
 
     assert 5 <= took < 6
     assert str(refused.value) == (
-        "llama needs 20 GiB of gpu0 (declared), but only 2 GiB are free there 5 s after another server left."
-        " See with hotseat devices who uses it."
+        "llama needs 20 GiB of gpu0 (declared), but only 2 GiB is free 5 s after another server exited."
+        " Run `hotseat devices` to see what uses it."
     )
 
 

@@ -31,7 +31,7 @@ async def test_a_stranger_who_took_the_port_does_not_become_ready(stage: Stage) 
         error = await starting
 
     stranger = f"{name_of(os.getpid())} (pid {os.getpid()})"
-    assert f"http://127.0.0.1:{port} is answered by another process, {stranger}" in error
+    assert f"http://127.0.0.1:{port} is in use by another process, {stranger}" in error
 
 
 async def test_a_server_started_by_a_script_is_ours(stage: Stage) -> None:

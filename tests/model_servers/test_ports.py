@@ -102,7 +102,7 @@ async def test_a_fixed_port_that_is_answered_already_is_not_started_on(stage: St
         spec = model("", argv=played_by("dutiful", str(port)), proxy=f"http://localhost:{port}")
         error = await stage.failed(spec)
 
-    assert f"http://127.0.0.1:{port} is already answered by another process, " in error
+    assert f"http://127.0.0.1:{port} is already in use by another process, " in error
     assert "(pid " in error
     assert stage.output.written == 0
 

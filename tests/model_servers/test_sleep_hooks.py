@@ -160,7 +160,7 @@ async def test_a_server_that_does_not_say_whether_it_sleeps(stage: Stage) -> Non
     fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
 
     assert isinstance(fell, SleepFailed)
-    assert fell.error.startswith("GET /health does not say whether it sleeps")
+    assert fell.error.startswith("GET /health does not report the sleep state")
     await stage.end(ready)
 
 

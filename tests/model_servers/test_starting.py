@@ -65,7 +65,7 @@ async def test_a_program_that_does_not_exist_is_named(stage: Stage) -> None:
 async def test_a_file_that_does_not_exist_is_named(stage: Stage) -> None:
     error = await stage.failed(model("dutiful", argv=("/opt/nowhere/llama-server", "${PORT}")))
 
-    assert error == 'qwen is not ready: there is no file "/opt/nowhere/llama-server".'
+    assert error == 'qwen is not ready: the file "/opt/nowhere/llama-server" does not exist.'
 
 
 async def test_a_file_that_may_not_be_run_is_named(stage: Stage, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_a_file_that_may_not_be_run_is_named(stage: Stage, tmp_path: Path)
     program.write_text("#!/bin/sh\n")
     error = await stage.failed(model("dutiful", argv=(str(program), "${PORT}")))
 
-    assert error.startswith(f'qwen is not ready: "{program}" is not a program that may be run')
+    assert error.startswith(f'qwen is not ready: "{program}" is not executable')
 
 
 async def test_a_file_that_is_no_program_is_told_in_the_kernels_words(stage: Stage, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_file_we_do_not_understand_is_an_empty_one(
     section.keep("gemma", 2)
 
     assert recalled == {}
-    assert "cannot be read and is learned anew" in caplog.text
+    assert "cannot be read and is discarded" in caplog.text
     assert json.loads(file.read_text()) == {"format": 1, "memory": {"gemma": 2}}
     assert file.with_name("learned.json.unreadable").read_text() == content
 
@@ -107,7 +107,7 @@ def test_a_start_goes_on_with_a_damaged_file(tmp_path: Path, content: str) -> No
     config = {"models": {"a": {"cmd": "server --port ${PORT}"}}, "devices": {"cpu": {"memory": "1GiB"}}}
     with Hotseat(config, tmp_path, environ={"STATE_DIRECTORY": str(tmp_path)}) as house:
         assert house.call("GET", "/hotseat/models").status == 200
-        assert ("cannot be read and is learned anew" in house.log()) is (content == NESTED)
+        assert ("cannot be read and is discarded" in house.log()) is (content == NESTED)
 
 
 def test_a_section_that_is_none_is_empty(file: Path) -> None:
@@ -126,7 +126,7 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path, caplog: py
     section.keep("qwen", 1)
 
     assert section.recall() == {}
-    assert "what was learned cannot be kept" in caplog.text
+    assert "learned data cannot be saved" in caplog.text
     assert [each.name for each in tmp_path.iterdir()] == ["learned.json"]
 
 

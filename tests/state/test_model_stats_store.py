@@ -89,4 +89,4 @@ def test_a_place_where_nothing_can_be_written(tmp_path: Path, caplog: pytest.Log
         keeper.save()
 
     said = [record.message.partition(" file=")[0] for record in caplog.records]
-    assert said == ["what was learned cannot be read and is learned anew", "what was learned cannot be kept"]
+    assert said == ["learned data cannot be read and is discarded", "learned data cannot be saved"]

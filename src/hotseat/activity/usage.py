@@ -106,9 +106,7 @@ class Account:
         most = self.key.concurrency
         if most is not None and self.in_flight >= most:
             self.refused += 1
-            raise OverLimit(
-                f"concurrency limit: {self.in_flight} requests with this key are in progress", retry_after=1
-            )
+            raise OverLimit(f"concurrency limit: {most} at a time", retry_after=1)
         if self.key.per_minute is not None:
             self._take_one(self.key.per_minute, now)
 

@@ -335,7 +335,7 @@ def test_pages_of_this_machine_may_manage_nothing(origin: str, method: str, path
     ask(gate, origin=origin, content_type="application/json")
 
     for asked, announced in ((method, None), ("OPTIONS", method), ("OPTIONS", None)):
-        with pytest.raises(Forbidden, match=r"may only ask models here, not manage them.* allowedOrigins"):
+        with pytest.raises(Forbidden, match=r"may only use models, not manage them.* allowedOrigins"):
             ask(gate, asked, path, origin=origin, announced=announced)
 
 
@@ -355,7 +355,7 @@ def test_a_star_lets_every_origin_ask_models(origin: str) -> None:
     for method, path in ASKING:
         ask(OPEN, method, path, origin=origin, content_type="application/json")
     for method, path in MANAGING:
-        with pytest.raises(Forbidden, match="may only ask models here"):
+        with pytest.raises(Forbidden, match="may only use models"):
             ask(OPEN, method, path, origin=origin)
 
 
@@ -364,7 +364,7 @@ def test_an_origin_of_sandboxed_pages_may_never_manage() -> None:
     gate = gate_for(Access(allowed_origins=("null",)))
     ask(gate, origin="null", content_type="application/json")
 
-    with pytest.raises(Forbidden, match="may only ask models here"):
+    with pytest.raises(Forbidden, match="may only use models"):
         ask(gate, "GET", "/hotseat/config", origin="null")
 
 

@@ -40,7 +40,7 @@ async def test_a_stream_of_a_removed_key_is_cut(open_house: OpenHouse, caplog: p
     whole = await bobs.message()
 
     assert not cut.endswith(LAST_CHUNK)
-    assert b"a known API key is needed" in cut
+    assert b"a valid API key is required" in cut
     assert whole.body == b"hello"
     assert "requests were aborted because their keys no longer allow them count=1" in caplog.text
     assert house.in_flight() == 0
@@ -88,7 +88,7 @@ async def test_a_key_that_lost_a_model_loses_its_streams_of_it(open_house: OpenH
     await lost.read_until(b"hello\r\n")
     reload(house, ApiKey("anns", Role.INFERENCE, "ann", models=("beta",)))
 
-    assert b"this API key is not for" in await lost.read_to_end()
+    assert b"this API key may not use" in await lost.read_to_end()
 
 
 async def test_a_key_that_lost_its_role_loses_its_feeds(open_house: OpenHouse) -> None:

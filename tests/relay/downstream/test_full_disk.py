@@ -57,7 +57,7 @@ async def test_an_upload_whose_last_bytes_find_no_room_is_answered(house: RelayH
     answered = await client.message()
 
     assert answered.status == 500
-    assert b"cannot be kept on disk" in answered.body
+    assert b"cannot be stored on disk" in answered.body
     assert house.in_flight() == 0
 
 

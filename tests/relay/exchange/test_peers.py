@@ -104,7 +104,7 @@ async def test_a_peer_that_cannot_be_reached_is_named(open_house: OpenHouse) -> 
     answered = await house.refusal(chat("far"))
 
     assert answered.status == 502
-    assert b"box/far cannot be reached" in answered.body
+    assert b"box/far is unreachable" in answered.body
     assert house.relay.abroad[FAR] == 0
 
 
@@ -140,7 +140,7 @@ async def test_a_peer_that_takes_too_long_is_given_up(open_house: OpenHouse, box
     answered = await client.message()
 
     assert answered.status == 502
-    assert b"box/far did not answer within 0.05 s (timeouts.responseHeader)" in answered.body
+    assert b"box/far did not respond within 0.05 s (timeouts.responseHeader)" in answered.body
     await call.ended(PROMPTLY_S)
 
 
@@ -260,7 +260,7 @@ async def test_a_body_that_might_name_another_model_goes_to_no_peer(
     answered = await house.refusal(post(body, *fields, target="/upstream/far/v1/audio/transcriptions"))
 
     assert answered.status == 415
-    assert b"may name another model than far" in answered.body
+    assert b"may name a model other than far" in answered.body
     assert box.lines == []
     assert house.relay.abroad[FAR] == 0
 
@@ -380,7 +380,7 @@ async def test_a_profile_counts_from_the_next_request_on(open_house: OpenHouse) 
     assert before.status == 404
     assert json.loads(call.request.body) == {"model": "alpha:high", "effort": 9}
     assert hidden.status == 404
-    assert b"switched off by the active profile" in hidden.body
+    assert b"disabled by the active profile" in hidden.body
 
 
 # What is said of connections

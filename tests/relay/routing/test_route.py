@@ -194,7 +194,7 @@ async def test_an_upload_that_finds_no_room_on_disk_is_refused(
     answered = await house.refusal(post(FILE, target="/upload?model=beta"))
 
     assert answered.status == 500
-    assert "cannot be kept on disk" in answered.body.decode()
+    assert "cannot be stored on disk" in answered.body.decode()
 
 
 async def test_without_a_name_the_default_model_is_meant(open_house: OpenHouse) -> None:

@@ -69,7 +69,7 @@ def test_line_ends_behind_the_last_chunk_are_an_error_after_a_passed_chunk_too()
     reader = begun()
 
     assert reader.is_whole_chunk(CHUNK)
-    with pytest.raises(UpstreamError, match="more than its answer"):
+    with pytest.raises(UpstreamError, match="data after its response"):
         reader.follow(LAST + b"\r\n")
 
 

@@ -36,7 +36,7 @@ async def test_an_upstream_that_cannot_be_reached_is_named(house: RelayHouse) ->
     answered = await house.refusal(chat())
 
     assert answered.status == 502
-    assert "alpha cannot be reached" in answered.body.decode()
+    assert "alpha is unreachable" in answered.body.decode()
     assert str(house.alpha.address) in answered.body.decode()
     assert house.in_flight() == 0
     assert house.notebook.entries[0].status == 502
