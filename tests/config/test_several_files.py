@@ -72,7 +72,7 @@ def test_a_file_given_twice_is_a_mistake(desk: Desk) -> None:
     """By its own name and by its directory's."""
     file = desk.write("d/1.yaml", "models: {a: {cmd: 's ${PORT}'}}")
 
-    assert mistakes(file, Path("d")) == ["d/1.yaml:1:1: error: the file is listed twice. Name it once"]
+    assert mistakes(file, Path("d")) == ["d/1.yaml:1:1: error: the file is listed twice. List it once"]
 
 
 def test_no_file_at_all_is_a_mistake(desk: Desk) -> None:

@@ -55,7 +55,7 @@ class Yard:
         self._watch = MemoryWatch(dispatcher, footprints, figures, lambda: borrowers)
 
     def see(self, taken_gib: float = 0, used_gib: float = 0, **more: Any) -> None:
-        """So much of the card is taken by qwen, and so much by all together."""
+        """So much of the card is in use by qwen, and so much by all together."""
         devices = {GPU: DeviceReading(24 * GIB, int((24 - used_gib) * GIB))}
         uses = {PID: {GPU: Use(int(taken_gib * GIB))}} if taken_gib else {}
         self._watch.hear(Measured(Reading(devices, uses, **more), {}))
