@@ -98,7 +98,7 @@ def test_only_so_many_requests_are_under_way() -> None:
 def test_a_key_for_some_models_is_for_no_other() -> None:
     """What it may not use does not count as used."""
     account = an_account(models=("qwen",))
-    with pytest.raises(Forbidden, match='not for "llama"'):
+    with pytest.raises(Forbidden, match='may not use the model "llama"'):
         account.enter("llama", 0)
 
     account.enter("qwen", 0)

@@ -45,7 +45,7 @@ async def test_what_happens_is_fed_as_it_happens(house: Management) -> None:
     assert (wish["id"], wish["event"]) == ("1", "LoadRequested")
     told: dict[str, Any] = json.loads(wish["data"])
     assert told["event"]["model"] == "alpha"
-    assert told["commands"][0]["because"] == "started for 1 request"
+    assert told["commands"][0]["because"] == "loaded explicitly (operator or preload)"
     assert (ready["id"], ready["event"]) == ("2", "UpstreamReady")
     assert json.loads(ready["data"])["event"]["upstream"] == {"address": "http://127.0.0.1:40001", "pid": 7001}
     assert [command["type"] for command in json.loads(ready["data"])["commands"]] == ["Confirm"]

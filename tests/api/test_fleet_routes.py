@@ -227,6 +227,6 @@ async def test_a_host_that_is_alone_has_no_fleet(house: Management) -> None:
     ]
 
     assert {answer.status_code for answer in refused} == {409}
-    assert {answer.json()["error"].partition(".")[0] for answer in refused} == {"this host is alone"}
+    assert {answer.json()["error"].partition(".")[0] for answer in refused} == {"this host is not in a fleet"}
     assert (await house.get("/hotseat/ready")).json() == {"status": "ok", "message": "hotseat is ready"}
     assert (await house.get("/hotseat/models")).json()["fleet"] is None

@@ -58,7 +58,7 @@ async def test_what_acts_on_all_models_needs_a_key_for_all_models(house: Managem
     ]
 
     assert (refused.status_code, refused.headers["X-Error-Code"]) == (403, "forbidden")
-    assert "acts on all models" in refused.json()["error"]
+    assert "affects all models" in refused.json()["error"]
     assert allowed.status_code in (200, 404, 409)
 
 

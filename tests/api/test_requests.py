@@ -120,7 +120,7 @@ async def test_a_load_that_waits_can_be_ended_too(house: Management) -> None:
 
     assert waiting.client == OPERATOR
     assert loading.result().status_code == 503
-    assert "ended this request" in loading.result().json()["error"]
+    assert "cancelled this request" in loading.result().json()["error"]
 
 
 async def test_a_key_ends_requests_of_its_own_models_only(house: Management) -> None:

@@ -91,7 +91,7 @@ async def test_a_models_story_has_the_causes(house: Management) -> None:
     story = (await house.get("/hotseat/models/alpha")).json()
 
     assert story["phase"] == "cold"
-    assert story["last_start"]["because"] == "started for 1 request"
+    assert story["last_start"]["because"] == "loaded explicitly (operator or preload)"
     assert story["last_stop"]["because"] == "unloaded to free memory for org/model"
     assert [entry["event"]["type"] for entry in story["history"]][-1] == "UpstreamExited"
 
@@ -102,7 +102,12 @@ async def test_a_story_tells_no_secrets(house: Management) -> None:
     story = await house.get("/hotseat/models/alpha")
 
     [start] = [c for entry in story.json()["history"] for c in entry["commands"] if c["type"] == "StartUpstream"]
-    assert start == {"type": "StartUpstream", "model": "alpha", "launch": 1, "because": "started for 1 request"}
+    assert start == {
+        "type": "StartUpstream",
+        "model": "alpha",
+        "launch": 1,
+        "because": "loaded explicitly (operator or preload)",
+    }
     assert "hush" not in story.text
 
 

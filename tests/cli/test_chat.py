@@ -107,7 +107,7 @@ def test_a_conversation_remembers(
 
     asked = [[message["content"] for message in body["messages"]] for body in parrot.asked]
     assert asked == [["one"], ["one", "1", "fails"], ["one", "1", "two"], ["three"]]
-    assert "/clear forgets the conversation" in capsys.readouterr().out
+    assert "/clear starts a new conversation" in capsys.readouterr().out
 
 
 def test_ctrl_c_at_the_prompt_throws_the_line_away(
@@ -124,7 +124,7 @@ def test_ctrl_c_at_the_prompt_throws_the_line_away(
     monkeypatch.setattr("builtins.input", typed)
     converse(Chat(Server(parrot.url), "m"))
 
-    assert "(/bye leaves)" in capsys.readouterr().out
+    assert "(/bye quits)" in capsys.readouterr().out
     assert parrot.asked == []
 
 

@@ -64,7 +64,7 @@ def test_without_a_configuration_the_next_step_is_told(typed: Typed, config: Pat
     said = typed("doctor")
 
     assert said.code == 1
-    assert "fail  configuration  there is no config.yaml → create one with `hotseat init`" in said.out
+    assert "fail  configuration  config.yaml does not exist → create one with `hotseat init`" in said.out
 
 
 def test_missing_programs_and_files_are_told(typed: Typed, config: Path) -> None:
@@ -91,7 +91,7 @@ def test_an_address_in_use_is_told(typed: Typed, config: Path) -> None:
         said = typed("doctor")
 
     assert said.code == 1
-    assert f"127.0.0.1:{port} is taken by " in said.out
+    assert f"127.0.0.1:{port} is in use by " in said.out
     assert f"(pid {os.getpid()})" in said.out
 
 
@@ -160,4 +160,4 @@ def test_a_server_without_its_guard_is_told() -> None:
         finally:
             left_behind.kill()
 
-    assert [(finding.state, finding.do) for finding in found] == [(State.WARN, f"end it: kill {left_behind.pid}")]
+    assert [(finding.state, finding.do) for finding in found] == [(State.WARN, f"stop it: kill {left_behind.pid}")]

@@ -85,7 +85,7 @@ async def test_status_says_that_a_host_is_apart(gpu1: Desk, fleet: Company) -> N
     await come_true(lambda: fleet["gpu1"].desk.standing.value == "apart")
     status, ps = await gpu1.type("fleet", "status"), await gpu1.type("ps")
 
-    assert "gpu1 is disconnected from the fleet. NATS is away" in status.out
+    assert "gpu1 is disconnected from the fleet. NATS is unreachable" in status.out
     assert "gpu1 is disconnected from its fleet" in ps.out
 
 
@@ -98,7 +98,7 @@ async def test_status_shows_who_was_chosen(gpu1: Desk, fleet: Company) -> None:
     await come_true(lambda: agreed)
     said = (await gpu1.type("fleet", "status")).out
 
-    assert "shunned, heard" in said
+    assert "shunned, last seen" in said
     assert "WILL LOAD ON" in said
 
 
@@ -154,7 +154,7 @@ async def test_a_host_that_is_alone_says_what_to_do(desk: Desk) -> None:
     said = await desk.type("fleet", "status")
 
     assert said.code == 1
-    assert "this host is alone" in said.err
+    assert "this host is not in a fleet" in said.err
 
 
 async def test_the_shell_completes_hosts(gpu1: Desk) -> None:

@@ -88,7 +88,7 @@ def test_print_writes_nothing(home: Path, typed: Typed) -> None:
     said = typed("init", "--print")
 
     assert said.out.startswith("# Written by `hotseat init`")
-    assert "left out" in said.err
+    assert "skipped" in said.err
     assert os.listdir() == []
 
 
@@ -108,7 +108,7 @@ def test_a_folder_that_is_not_there_is_asked_back(home: Path, typed: Typed) -> N
     said = typed("init", str(home / "wieghts"))
 
     assert said.code == 1
-    assert said.err == f'hotseat: {home}/wieghts is no folder. Did you mean "weights"?\n'
+    assert said.err == f'hotseat: {home}/wieghts is not a folder. Did you mean "weights"?\n'
 
 
 def test_without_a_server_the_file_is_written_and_the_lack_is_told(home: Path, typed: Typed) -> None:
@@ -120,7 +120,7 @@ def test_without_a_server_the_file_is_written_and_the_lack_is_told(home: Path, t
 
     assert said.code == 0
     assert "llama-server is not on PATH" in said.out
-    assert f"left out: {home}/models/qwen needs vllm, which is not on PATH" in said.out
+    assert f"skipped: {home}/models/qwen needs vllm, which is not on PATH" in said.out
     assert list(loaded().catalog.models) == ["m"]
 
 

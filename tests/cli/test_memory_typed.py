@@ -79,7 +79,7 @@ async def test_resuming_is_for_all_devices(desk: Desk) -> None:
     said = await desk.type("yield", "--resume", "--device", "gpu0")
 
     assert said.code == 2
-    assert "leave out --device" in said.err
+    assert "omit --device" in said.err
 
 
 def test_check_says_what_models_count_as(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

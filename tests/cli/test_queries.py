@@ -143,7 +143,7 @@ async def test_why_tells_the_story(desk: Desk) -> None:
     phase, started, stopped = said.out.splitlines()
     assert phase == "qwen is cold: unloaded to free memory for org/llama"
     assert started.startswith("last started ")
-    assert started.endswith(": started for 1 request")
+    assert started.endswith(": loaded explicitly (operator or preload)")
     assert stopped.endswith(": unloaded to free memory for org/llama")
 
 

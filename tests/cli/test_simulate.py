@@ -54,8 +54,8 @@ def test_programs_get_every_figure(typed: Typed, trace: Path) -> None:
     """The JSON names both configurations and has the unrounded figures."""
     told = json.loads(typed("simulate", str(trace), "--patience", "0", "--json").out)
 
-    assert list(told) == ["as it is", "patience 0"]
-    assert told["as it is"]["served"] == 20
+    assert list(told) == ["unchanged", "patience 0"]
+    assert told["unchanged"]["served"] == 20
 
 
 def test_the_timeline_is_drawn(typed: Typed, trace: Path, tmp_path: Path) -> None:

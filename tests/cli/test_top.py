@@ -60,5 +60,5 @@ def test_who_waits_is_drawn_with_the_reason() -> None:
     console.print(drawn(Server("http://here"), {"models": [], "waiting": [ticket]}))
 
     shown = console.export_text()
-    assert "0 of 0 models alive, 1 requests wait" in shown
+    assert "0 of 0 models running, 1 requests waiting" in shown
     assert ["7", "qwen", "me", "3s", "it", "is", "loading"] in [line.split() for line in shown.splitlines()]

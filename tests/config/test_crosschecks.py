@@ -34,7 +34,7 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
         (TWO + "startPort: 65535", "4:1: error: startPort: 2 models need more ports than there are below 65536"),
         (
             TWO + "groups: {g: {members: [a, a]}}",
-            '4:27: error: groups.g.members[1]: "a" is already used by in group g, line 4',
+            '4:27: error: groups.g.members[1]: "a" is already in group g, line 4',
         ),
         (
             TWO + "groups: {g: {members: [bee]}}",
@@ -137,8 +137,8 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
         ),
         (
             TWO + "allowedOrigins: ['null']",
-            '4:18: warning: allowedOrigins[0]: "null" is the origin of every sandboxed page, including those of model servers, '
-            "so it may only use models",
+            '4:18: warning: allowedOrigins[0]: "null" is the origin of every sandboxed page, including those of '
+            "model servers, so it may only use models",
         ),
         (
             TWO + "apiKeys: [the-key-of-somebody]",
@@ -214,5 +214,5 @@ def test_more_connections_than_descriptors_allow_are_told(desk: Desk, monkeypatc
     assert desk.warnings(TWO + "limits: {connections: 448}") == []
     assert desk.warnings(TWO + "limits: {connections: 449}") == [
         "config.yaml:4:10: warning: limits.connections: 449 need more than 1024 file descriptors, so the limit is 448."
-        " most. Raise the limit, with LimitNOFILE= or ulimit -n"
+        " Raise the limit, with LimitNOFILE= or ulimit -n"
     ]

@@ -72,7 +72,7 @@ def test_a_file_given_twice_is_a_mistake(desk: Desk) -> None:
     """A file named directly and through its directory is an error."""
     file = desk.write("d/1.yaml", "models: {a: {cmd: 's ${PORT}'}}")
 
-    assert mistakes(file, Path("d")) == ["d/1.yaml:1:1: error: the file is listed twice. Name it once"]
+    assert mistakes(file, Path("d")) == ["d/1.yaml:1:1: error: the file is listed twice. List it once"]
 
 
 def test_no_file_at_all_is_a_mistake(desk: Desk) -> None:

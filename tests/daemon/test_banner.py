@@ -70,6 +70,6 @@ def test_a_terminal_gets_the_greeting(tmp_path: Path) -> None:
     assert first.endswith("is ready (Ctrl-C to stop)")
     assert rest[:3] == [
         f"  address      http://127.0.0.1:{port}",
-        f"  for clients  http://127.0.0.1:{port}/v1",
+        f"  base URL     http://127.0.0.1:{port}/v1",
         f"  models       1, from {config}",
     ]

@@ -91,8 +91,8 @@ def test_vllm_says_what_it_takes_anyway(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("vllm serve", "no model is named"),
-        ("vllm serve Qwen/Qwen3-8B", "fetched by name"),
+        ("vllm serve", "no model is given"),
+        ("vllm serve Qwen/Qwen3-8B", "downloaded by name"),
         ("vllm serve qwen --max-model-len long", "--max-model-len must be a number"),
         ("vllm serve qwen -tp none", "--tensor-parallel-size must be a number"),
         ("vllm serve qwen --gpu-memory-utilization all", "--gpu-memory-utilization must be a number"),
@@ -125,7 +125,7 @@ def test_a_broken_file_is_refused(folder: Path, data: bytes) -> None:
 
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
     """A folder alone is not a model."""
-    with pytest.raises(CannotEstimate, match=r"holds no \*\.safetensors"):
+    with pytest.raises(CannotEstimate, match=r"contains no \*\.safetensors"):
         Disk(tmp_path).checkpoint(".")
 
 

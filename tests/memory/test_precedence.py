@@ -44,7 +44,7 @@ async def test_models_make_way_while_a_program_runs() -> None:
     street.about = []
     await street.precedence.look()
 
-    assert street.told == [WayMade("game.exe runs (pid 4242)"), WayRegained()]
+    assert street.told == [WayMade("game.exe is running (pid 4242)"), WayRegained()]
     assert street.asked[0] == (("game*",), (7, 8))
 
 
@@ -74,8 +74,8 @@ async def test_an_operator_takes_his_wish_back_while_a_program_runs() -> None:
     await street.precedence.look()
     left = street.precedence.resume()
 
-    assert left == "game.exe runs (pid 4242)"
-    assert street.told[-1] == WayMade("game.exe runs (pid 4242)")
+    assert left == "game.exe is running (pid 4242)"
+    assert street.told[-1] == WayMade("game.exe is running (pid 4242)")
 
 
 async def test_programs_are_looked_for_again_and_again() -> None:

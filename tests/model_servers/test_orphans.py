@@ -48,7 +48,7 @@ async def test_what_a_killed_server_leaves_behind_is_ended(stage: Stage, how: st
     os.kill(ready.upstream.pid or 0, signal.SIGKILL)
     exited = await stage.supervisor.watch(ready)
 
-    assert exited.how.startswith("was ended by SIGKILL")
+    assert exited.how.startswith("was terminated by SIGKILL")
     assert not is_alive(grandchild)
 
 
@@ -93,7 +93,7 @@ async def test_a_wanderer_does_not_hold_up_the_end_of_a_launch(stage: Stage) -> 
     how = await stage.end(ready)
     await stage.end(neighbour)
 
-    assert how == "was ended by SIGTERM"
+    assert how == "was terminated by SIGTERM"
     await soon(lambda: not is_alive(wanderer))
 
 
@@ -105,7 +105,7 @@ async def test_a_killed_guard_takes_all_with_it(stage: Stage, how: str) -> None:
     os.kill(await the_guard(), signal.SIGKILL)
     exited = await stage.supervisor.watch(ready)
 
-    assert exited.how.startswith("was ended by SIGKILL")
+    assert exited.how.startswith("was terminated by SIGKILL")
     assert not is_alive(grandchild)
     assert not is_alive(ready.upstream.pid or 0)
     assert is_alive((await stage.ready(model("dutiful"))).upstream.pid or 0)

@@ -121,8 +121,8 @@ def test_the_dead_are_seen_before_their_pid_is_given_back(has_waitid: bool, monk
     [
         (0, "exited with code 0"),
         (1 << 8, "exited with code 1"),
-        (int(signal.SIGKILL), "was ended by SIGKILL"),
-        (int(signal.SIGSEGV) | 0x80, "was ended by SIGSEGV"),
+        (int(signal.SIGKILL), "was terminated by SIGKILL"),
+        (int(signal.SIGSEGV) | 0x80, "was terminated by SIGSEGV"),
         (50, "was terminated by signal 50"),
     ],
 )

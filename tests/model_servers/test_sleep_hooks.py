@@ -210,7 +210,7 @@ async def test_a_server_that_is_told_to_stop_before_it_is_woken(stage: Stage, tm
         await asyncio.sleep(0)
         woken = group.create_task(stage.supervisor.wake_up(wake_up(ready, level)))
 
-    assert (ending.result(), woken.result()) == ("was ended by SIGTERM", None)
+    assert (ending.result(), woken.result()) == ("was terminated by SIGTERM", None)
     assert not note.exists()
 
 

@@ -109,7 +109,7 @@ async def test_a_server_that_goes_into_the_background_is_told_not_to(stage: Stag
 async def test_a_server_that_dies_by_a_signal_says_which(stage: Stage) -> None:
     error = await stage.failed(model("dies_by_signal", str(int(signal.SIGSEGV))))
 
-    assert "it was ended by SIGSEGV while loading" in error
+    assert "it was terminated by SIGSEGV while loading" in error
 
 
 async def test_a_server_that_dies_by_a_nameless_signal_says_its_number(stage: Stage) -> None:

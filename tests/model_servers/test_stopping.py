@@ -53,7 +53,7 @@ async def test_a_server_that_ignores_sigterm_is_killed_at_its_time(stage: Stage)
     began = loop.time()
     how = await stage.end(ready)
 
-    assert how == "was ended by SIGKILL"
+    assert how == "was terminated by SIGKILL"
     assert 0.4 <= loop.time() - began < SOON_S
 
 
@@ -76,7 +76,7 @@ async def test_a_stop_that_is_cancelled_still_ends_the_server(stage: Stage) -> N
     stopping.cancel()
     exited = await stage.supervisor.watch(ready)
 
-    assert exited.how == "was ended by SIGKILL"
+    assert exited.how == "was terminated by SIGKILL"
 
 
 async def test_a_stop_command_is_run_instead_of_sigterm(stage: Stage, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_a_stop_command_that_hangs_ends_with_its_server(stage: Stage) -> N
     how = await stage.end(ready)
     await stage.said("stopping ")
 
-    assert how == "was ended by SIGKILL"
+    assert how == "was terminated by SIGKILL"
 
 
 async def test_a_stop_command_is_not_run_for_a_server_that_is_gone(stage: Stage, tmp_path: Path) -> None:

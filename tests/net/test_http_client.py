@@ -136,7 +136,7 @@ async def test_nobody_is_waited_for_longer_than_said() -> None:
 async def test_a_path_that_would_break_the_head_is_not_asked_for(path: str) -> None:
     """It comes from a configuration, where anything may stand."""
     async with server(OK + b"\r\n") as (address, asked):
-        with pytest.raises(ValueError, match="cannot be asked for"):
+        with pytest.raises(ValueError, match="cannot be requested"):
             await fetch(address, path, Dialler(), within=5)
 
     assert asked == []

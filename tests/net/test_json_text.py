@@ -42,5 +42,5 @@ def test_a_manifest_may_be_nested_as_deeply_as_it_likes(tmp_path: Path) -> None:
     manifest = tmp_path / "manifest"
     manifest.write_text(NESTED)
 
-    with pytest.raises(CannotEstimate, match="no manifest"):
+    with pytest.raises(CannotEstimate, match="not an Ollama manifest"):
         ollama.blobs(tmp_path, manifest)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.events import Event
 
-GAME = WayMade("game.exe runs (pid 4242)")
+GAME = WayMade("game.exe is running (pid 4242)")
 WAYS: list[Event] = [GAME, WayMade("an operator needs gpu0", frozenset({gpu(0)})), WayRegained()]
 
 
@@ -236,10 +236,10 @@ def test_everybody_makes_way(yard: Playbook) -> None:
     yard.with_ready("qwen", 1)
     yard >> GAME << nothing
     yard >> arrives(2, "qwen") << refuses(2, MakingWay)
-    assert yard.error.message == "no model can be loaded right now: game.exe runs (pid 4242). Try again later."
+    assert yard.error.message == "no model can be loaded right now: game.exe is running (pid 4242). Try again later."
 
     yard >> leaves(1) << stops("qwen", cause=Cause.YIELD)
-    assert yard.scheduler.view(yard.now).making_way == "game.exe runs (pid 4242)"
+    assert yard.scheduler.view(yard.now).making_way == "game.exe is running (pid 4242)"
 
 
 def test_a_load_is_given_up_to_make_way(yard: Playbook) -> None:
