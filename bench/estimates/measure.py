@@ -97,7 +97,7 @@ def as_memory(guessed: Estimate) -> Memory:
     return Memory(
         copied=size(Kind.WEIGHTS, Kind.DRAFT, part="weights"),
         cache=size(Kind.KV) + size(Kind.DRAFT, part="cache"),
-        compute=size(Kind.COMPUTE) + size(Kind.DRAFT, part="working"),
+        compute=size(Kind.COMPUTE) + size(Kind.DRAFT, part="compute"),
         anonymous=guessed.backed(Where.HOST, Backing.ANONYMOUS),
         mapped=guessed.backed(Where.HOST, Backing.MAPPED, Backing.READ_ONCE),
     )

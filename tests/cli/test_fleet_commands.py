@@ -51,7 +51,7 @@ async def test_status_shows_the_hosts(gpu1: Desk, fleet: Company) -> None:
 
     assert head.split("  ")[0] == "HOST"
     assert here.split()[:2] == ["gpu1", "here"]
-    assert other.split()[:2] == ["gpu2", "heard"]
+    assert other.split()[:2] == ["gpu2", "last"]
     assert "cordoned" in other
     assert "qwen (ready)" in other
 
@@ -66,9 +66,9 @@ async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: Desk, fleet
     await come_true(lambda: not fleet["gpu1"].desk.view().absent)
     after = (await gpu1.type("fleet", "status")).out
 
-    assert head.startswith("NOT THERE")
+    assert head.startswith("ABSENT HOST")
     assert row.split() == ["gpu2", "drained"]
-    assert "NOT THERE" not in after
+    assert "ABSENT HOST" not in after
 
 
 async def test_status_for_programs(gpu1: Desk) -> None:

@@ -37,7 +37,7 @@ def test_more_memory_is_answered_side_by_side(typed: Typed, trace: Path) -> None
     mean, mean_with_more = map(float, cells(said.out, "mean latency, s"))
 
     assert said.code == 0
-    assert said.out.splitlines()[0].split() == ["as", "it", "is", "memory", "48GiB"]
+    assert said.out.splitlines()[0].split() == ["unchanged", "memory", "48GiB"]
     assert cells(said.out, "requests served") == ["20", "20"]
     assert cells(said.out, "loads")[1] == "2"
     assert mean_with_more < mean

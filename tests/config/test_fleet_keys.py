@@ -96,7 +96,7 @@ def test_a_short_secret_is_told(desk: Desk) -> None:
     """Anybody who can read NATS can try secrets on signed data without limit."""
     said = desk.warnings(f"{MODEL}{LISTEN}allowOpen: true\nfleet: {{nats: n1, secret: [{SECRET}, hush]}}")
 
-    assert [line for line in said if "fleet.secret[1]: is short: 4 characters" in line]
+    assert [line for line in said if "fleet.secret[1]: is too short: anyone who reads NATS" in line]
     assert not [line for line in said if "fleet.secret[0]" in line]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     [
         ((), False, "this machine only, no API keys"),
         ((), True, "WARNING: anyone on the network can use and stop your models"),
-        (("a",), False, "with 1 key"),
+        (("a",), False, "1 API key required"),
         (("a", "b"), True, "2 API keys required, open to other machines"),
     ],
 )

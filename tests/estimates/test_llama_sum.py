@@ -37,7 +37,7 @@ def test_without_a_word_about_devices_everything_is_on_the_host() -> None:
     assert found.needed(Where.DEVICE) == 0
     assert size(found, Kind.WEIGHTS, backing=Backing.MAPPED) == WEIGHTS
     assert size(found, Kind.KV) == 4 * 4096 * 2 * (2 * 64) * 2
-    assert any("No -ngl is given" in note for note in found.notes)
+    assert any("-ngl is not set" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(("options", "gpu"), [("-ngl 99", Gpu.UNSAID), ("-ngl all", Gpu.UNSAID), ("", Gpu.SOME)])
@@ -228,7 +228,7 @@ def test_an_unknown_architecture_is_said() -> None:
     found = guess("-c 4096", shelf)
 
     assert size(found, Kind.KV) == size(guess("-c 4096"), Kind.KV)
-    assert any('"novel" is not known here' in note for note in found.notes)
+    assert any('"novel" is unknown' in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

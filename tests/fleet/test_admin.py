@@ -300,7 +300,7 @@ async def test_a_host_that_does_not_stop_it_is_named() -> None:
 @in_virtual_time
 @pytest.mark.parametrize(
     ("order", "says"),
-    [(Order.CORDON, "is cordoned. First take the cordon"), (Order.DRAIN, "is drained. First take the")],
+    [(Order.CORDON, "is cordoned. First uncordon it"), (Order.DRAIN, "is drained. First undrain it")],
 )
 async def test_a_closed_host_gets_nothing(order: Order, says: str) -> None:
     """The operator must withdraw the order first."""
@@ -315,7 +315,7 @@ async def test_a_closed_host_gets_nothing(order: Order, says: str) -> None:
 async def test_a_host_that_does_not_have_it_gets_nothing() -> None:
     """A model runs only where the configuration has it."""
     async with company("a", "b", models=lambda name: MODELS if name == "a" else MODELS[1:]) as fleet:
-        with pytest.raises(CannotMove, match="b has no qwen in its configuration"):
+        with pytest.raises(CannotMove, match="b does not have qwen in its configuration"):
             await fleet["a"].desk.move("qwen", "b")
 
 

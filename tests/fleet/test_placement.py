@@ -281,7 +281,7 @@ def test_room_is_made_where_it_costs_least() -> None:
         QWEN,
         HostName("a"),
         0,
-        "no host has enough free memory, and the cost is lowest on a, where llama (unused for 100 s) can be unloaded",
+        "no host has enough free memory, and the cost is lowest on a, where llama (idle for 100 s) can be unloaded",
     )
 
 
@@ -417,7 +417,7 @@ def test_pinned_models_stay() -> None:
     heard = Heard().hosts(host("here", pinned), host("a", pinned, gib=None))
 
     assert placed(heard) == Nowhere(
-        "qwen cannot be placed: a, here are full of models that cannot be unloaded. To have it, unpin a model."
+        "qwen cannot be placed: a, here are full of models that cannot be unloaded. To fix this, unpin a model."
     )
 
 
@@ -503,7 +503,7 @@ def test_many_hosts_are_not_all_named() -> None:
 
     assert placed(heard, GEMMA) == Nowhere(
         "gemma cannot be placed: z is shutting down; h0, h1, h2 and 6 more are cordoned."
-        " To have it, start another host or uncordon it."
+        " To fix this, start another host or uncordon it."
     )
 
 

@@ -47,7 +47,7 @@ def test_what_is_no_model_is_left_out_with_a_reason(tmp_path: Path) -> None:
     assert shelf.models == []
     assert [left.why.removeprefix(f"{left.path} ").partition(":")[0] for left in shelf.left_out] == [
         "is an adapter, not a model",
-        "is cut off",
+        "is truncated",
         "does not begin like a GGUF file; is it a complete GGUF file?",
         "is not a whisper.cpp model",
     ]

@@ -50,7 +50,7 @@ def test_an_old_client_does_not_wait_to_be_told() -> None:
 
 def test_an_answer_with_two_framings_is_refused() -> None:
     """Whichever framing the client used, it could be the wrong one."""
-    with pytest.raises(UpstreamError, match="twice"):
+    with pytest.raises(UpstreamError, match="sent both"):
         read_response_head(200, b"OK", [(b"Content-Length", b"5"), (b"Transfer-Encoding", b"chunked")])
 
 
