@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.caller import calling
-from clients.rig import open_house
+from clients.rig import open_rig
 from clients.situations import SITUATIONS, Letdown
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def row(client: Client) -> Row:
     client.install()
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_house(Path(folder)) as house,
-        calling(client.argv, house.url) as caller,
+        open_rig(Path(folder)) as rig,
+        calling(client.argv, rig.url) as caller,
     ):
         letdowns = {}
         for situation in SITUATIONS:
             try:
-                situation(house, caller)
+                situation(rig, caller)
             except Letdown as letdown:
                 letdowns[situation.__name__] = str(letdown)
         return Row(client, caller.version, caller.limit_s, letdowns)

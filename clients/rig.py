@@ -42,7 +42,7 @@ MODELS = {
 HURRIED = (sys.executable, str(REPOSITORY / "clients/fast_clock.py"), str(SPEED))
 
 
-class House:
+class Rig:
     def __init__(self, hotseat: Hotseat, record: Path) -> None:
         self.url = hotseat.url
         self._hotseat = hotseat
@@ -73,11 +73,11 @@ class House:
 
 
 @contextmanager
-def open_house(folder: Path) -> Iterator[House]:
+def open_rig(folder: Path) -> Iterator[Rig]:
     record = folder / "record.jsonl"
     record.touch()
     with Hotseat(config(record), folder, program=HURRIED) as hotseat:
-        yield House(hotseat, record)
+        yield Rig(hotseat, record)
 
 
 def whole_answer(model: str) -> str:

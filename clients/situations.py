@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from clients.caller import Caller, Outcome
-    from clients.rig import House
+    from clients.rig import Rig
 
 NOTICED_WITHIN_S = 1.0
 ONE_MINUTE_S = 60 / SPEED
@@ -22,12 +22,12 @@ class Letdown(AssertionError):
     """The client did not do what its user needs."""
 
 
-def plain_answer(house: House, caller: Caller) -> None:
+def plain_answer(rig: Rig, caller: Caller) -> None:
     """A request without streaming gets the complete response."""
     expect_whole(caller.ask("good"), "good")
 
 
-def streamed_answer(house: House, caller: Caller) -> None:
+def streamed_answer(rig: Rig, caller: Caller) -> None:
     """A streamed response has the same text and arrives in more than one piece."""
     outcome = caller.stream("good")
 
@@ -35,29 +35,29 @@ def streamed_answer(house: House, caller: Caller) -> None:
     expect(outcome.pieces > 1, f"gave the stream in {outcome.pieces} piece")
 
 
-def slow_load(house: House, caller: Caller) -> None:
+def slow_load(rig: Rig, caller: Caller) -> None:
     """The client waits for a model that loads for 3 s with its own time limits and sends one request."""
     expect_whole(caller.ask("slow-to-load"), "slow-to-load")
-    expect_asked_once(house, "slow-to-load")
+    expect_asked_once(rig, "slow-to-load")
 
 
-def two_minutes_of_silence(house: House, caller: Caller) -> None:
+def two_minutes_of_silence(rig: Rig, caller: Caller) -> None:
     """The client waits for a stream whose model loads for two minutes with its own limit and sends one request."""
     limit_s = caller.limit_s and caller.limit_s / SPEED
     expect_whole(caller.stream("two-minutes", limit_s), "two-minutes")
-    expect_asked_once(house, "two-minutes")
+    expect_asked_once(rig, "two-minutes")
 
 
-def two_minutes_of_comments(house: House, caller: Caller) -> None:
+def two_minutes_of_comments(rig: Rig, caller: Caller) -> None:
     """The same with a limit of one minute, which silence would exceed, and `sendLoadingState: comments`."""
     in_silence = caller.stream("two-minutes-and-hurry", ONE_MINUTE_S)
-    gave_up = in_silence.error is not None or house.answers("two-minutes-and-hurry", "4xx") > 0
+    gave_up = in_silence.error is not None or rig.answers("two-minutes-and-hurry", "4xx") > 0
     expect(gave_up, "waited in silence for longer than it was told to")
     expect_whole(caller.stream("two-minutes-and-comments", ONE_MINUTE_S), "two-minutes-and-comments")
-    expect_asked_once(house, "two-minutes-and-comments")
+    expect_asked_once(rig, "two-minutes-and-comments")
 
 
-def unknown_model(house: House, caller: Caller) -> None:
+def unknown_model(rig: Rig, caller: Caller) -> None:
     """The user sees an error with the name that does not exist and the nearest name."""
     outcome = caller.ask("goood")
 
@@ -65,46 +65,46 @@ def unknown_model(house: House, caller: Caller) -> None:
     expect_error(outcome, "Did you mean")
 
 
-def failed_start(house: House, caller: Caller) -> None:
+def failed_start(rig: Rig, caller: Caller) -> None:
     """The user sees why the model did not start, and the client does not retry in vain."""
     expect_error(caller.ask("broken"), "told to exit on start")
-    starts = len(house.noted("broken", "started"))
+    starts = len(rig.noted("broken", "started"))
     expect(starts == 1, f"had the model started {starts} times")
-    expect_asked_once(house, "broken")
+    expect_asked_once(rig, "broken")
 
 
-def death_mid_stream(house: House, caller: Caller) -> None:
+def death_mid_stream(rig: Rig, caller: Caller) -> None:
     """If the model dies during its response, the user sees an error with the reason, never a short response."""
     outcome = caller.stream("dies-mid-stream")
 
     expect(outcome.error is not None, f"took {outcome.text!r} for the whole answer")
     expect_error(outcome, "in the middle of its response")
-    expect_asked_once(house, "dies-mid-stream")
+    expect_asked_once(rig, "dies-mid-stream")
 
 
-def full_line(house: House, caller: Caller) -> None:
+def full_line(rig: Rig, caller: Caller) -> None:
     """A client that is refused because the queue is full retries as told and gets its response."""
-    with house.crowd():
+    with rig.crowd():
         caller.begin("ask", "narrow")
-        eventually(lambda: house.answers("narrow", "4xx"))
+        eventually(lambda: rig.answers("narrow", "4xx"))
 
     expect_whole(caller.outcome(), "narrow")
 
 
-def cancel(house: House, caller: Caller) -> None:
+def cancel(rig: Rig, caller: Caller) -> None:
     """The client closes its stream after three pieces, and the model server notices within a second."""
     outcome = caller.leave("leisurely")
     expect(outcome.error is None, f"failed with {outcome.error}")
     expect(outcome.left_at is not None, "did not leave")
 
     left_at = outcome.left_at or 0
-    while not (gone := house.noted("leisurely", "client_gone")):
+    while not (gone := rig.noted("leisurely", "client_gone")):
         expect(time.monotonic() < left_at + NOTICED_WITHIN_S, "kept the stream open after closing it")
         time.sleep(0.01)
     expect(gone[0]["time"] < left_at + NOTICED_WITHIN_S, f"left after {gone[0]['time'] - left_at:.1f} s")
 
 
-SITUATIONS: tuple[Callable[[House, Caller], None], ...] = (
+SITUATIONS: tuple[Callable[[Rig, Caller], None], ...] = (
     plain_answer,
     streamed_answer,
     slow_load,
@@ -133,7 +133,7 @@ def expect_error(outcome: Outcome, reason: str) -> None:
     expect(reason in (outcome.error or ""), f"hid the reason: {outcome.error}")
 
 
-def expect_asked_once(house: House, model: str) -> None:
+def expect_asked_once(rig: Rig, model: str) -> None:
     # hotseat counts an answer when it has ended: a moment after the client has it.
-    asked = eventually(lambda: house.answers(model))
+    asked = eventually(lambda: rig.answers(model))
     expect(asked == 1, f"asked {asked} times")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-    from hotseat.api.deps import House
+    from hotseat.api.deps import ApiDeps
 
 DOCS = Path(__file__).parents[1] / "docs"
 MADE = "<!-- Made from the code by `just docs`; do not edit. -->"
@@ -74,7 +74,7 @@ def lifecycle() -> str:
         "The phases of a model's server and the legal transitions between them.\n"
         "Any other transition raises `InvalidMove` in the scheduler."
     )
-    room = ", ".join(f"`{phase.value}`" for phase in Phase if phase.takes_room)
+    room = ", ".join(f"`{phase.value}`" for phase in Phase if phase.takes_memory)
     return page("Model lifecycle", about, f"```mermaid\n{diagram()}\n```", f"A model uses memory while it is {room}.")
 
 
@@ -256,7 +256,7 @@ def meaning_of(param: Any) -> str:
 
 def http_api() -> str:
     # Describing the routes calls none of them.
-    described = document(build(cast("House", None)))
+    described = document(build(cast("ApiDeps", None)))
     rows = [
         (f"`{method.upper()} {path}`", operation.get("summary", ""), ", ".join(operation["responses"]))
         for path, methods in described["paths"].items()

@@ -84,7 +84,7 @@ def wrong(told: Told, evidence: Evidence, dying: list[Told]) -> str | None:
                 return None
             return f"broken after {told.text!r} for no reason"
         case End.SILENT | End.UNREACHED:
-            felt = [fault for fault in evidence.injected if fault.house in ("", told.house)]
+            felt = [fault for fault in evidence.injected if fault.rig in ("", told.rig)]
             is_explained = explained(told, felt, DEAFENING)
             return None if is_explained else f"{told.end.value} for no reason, {told.text}"
         case End.TOO_LATE:

@@ -42,22 +42,22 @@ class Told:
     """The model's answer, or the error."""
     began: float
     ended: float
-    house: str = ""
+    rig: str = ""
     """The host that was asked."""
 
 
 class Client:
     """Reuses its connection while it is usable, as SDKs do."""
 
-    def __init__(self, port: int, house: str = "") -> None:
-        self._port, self._house = port, house
+    def __init__(self, port: int, rig: str = "") -> None:
+        self._port, self._rig = port, rig
         self._wire: Wire | None = None
 
-    def go_to(self, port: int, house: str) -> None:
+    def go_to(self, port: int, rig: str) -> None:
         """Ask this host from now on."""
         if port != self._port:
             self.close()
-            self._port, self._house = port, house
+            self._port, self._rig = port, rig
 
     async def ask(self, wish: Wish) -> Told:
         began = time.monotonic()
@@ -71,7 +71,7 @@ class Client:
         # A slow reader may still be reading when the other end is long gone, and would mistake that for silence.
         if end is not End.WHOLE or answer.closes or wish.manner is Manner.SLOW:
             self.close()
-        return Told(wish, end, answer.status, answer.said(), began, time.monotonic(), self._house)
+        return Told(wish, end, answer.status, answer.said(), began, time.monotonic(), self._rig)
 
     async def _converse(self, wish: Wish, answer: Answer) -> End:
         try:

@@ -16,15 +16,15 @@ from tests.support.processes import command_line
 if TYPE_CHECKING:
     import random
 
-    from bench.chaos.hotseat_process import House
+    from bench.chaos.hotseat_process import HotseatProcess
 
 LASTS_S = 1.5
 
 
-class HouseInjector(Injector):
-    def __init__(self, house: House, dice: random.Random) -> None:
+class FaultInjector(Injector):
+    def __init__(self, rig: HotseatProcess, dice: random.Random) -> None:
         super().__init__(dice)
-        self._house = house
+        self._rig = rig
         self._faults = {
             "kill -9 of a server": self._kill_server,
             "SIGSTOP of a server": self._stop_server,
@@ -57,7 +57,7 @@ class HouseInjector(Injector):
         """The processes of a random model that runs."""
         models = [*STUBS, REAL]
         self._dice.shuffle(models)
-        return next((servers for model in models if (servers := self._house.servers(model))), [])
+        return next((servers for model in models if (servers := self._rig.servers(model))), [])
 
     async def _kill_server(self) -> None:
         for pid in self._any_server():
@@ -73,11 +73,11 @@ class HouseInjector(Injector):
 
     async def _mood(self, mood: str, lasts_s: float) -> None:
         model = self._any_stub()
-        self._house.set_mood(model, mood)
-        for pid in self._house.servers(model):
+        self._rig.set_mood(model, mood)
+        for pid in self._rig.servers(model):
             send_signal(pid, signal.SIGKILL)
         await asyncio.sleep(lasts_s)
-        self._house.set_mood(model, "")
+        self._rig.set_mood(model, "")
 
     async def _steal_port(self) -> None:
         """Another process listens on the next server's port and answers health checks."""
@@ -91,10 +91,10 @@ class HouseInjector(Injector):
         thieves = []
         try:
             while True:
-                for port in self._house.stolen_ports():
+                for port in self._rig.stolen_ports():
                     with suppress(OSError):
                         thieves.append(await asyncio.start_server(self._pretend, "127.0.0.1", port))
-                    self._house.tell_taken(port)
+                    self._rig.tell_taken(port)
                 await asyncio.sleep(0.01)
         finally:
             for thief in thieves:
@@ -113,53 +113,53 @@ class HouseInjector(Injector):
 
     async def _unload(self) -> None:
         force = self._dice.choice(["", "?force=true"])
-        await self._house.ask("DELETE", f"/upstream/{self._any_stub()}{force}")
+        await self._rig.ask("DELETE", f"/upstream/{self._any_stub()}{force}")
 
     async def _load(self) -> None:
-        await self._house.ask("GET", f"/upstream/{self._any_stub()}/load")
+        await self._rig.ask("GET", f"/upstream/{self._any_stub()}/load")
 
     async def _reload(self, changed: str = "", without: str = "") -> None:
-        self._house.write(changed, without)
-        self._house.reload()
+        self._rig.write(changed, without)
+        self._rig.reload()
         await asyncio.sleep(self._dice.uniform(0, LASTS_S))
-        self._house.write()
-        self._house.reload()
+        self._rig.write()
+        self._rig.reload()
 
     async def _reload_nonsense(self) -> None:
-        self._house.write_nonsense()
-        self._house.reload()
+        self._rig.write_nonsense()
+        self._rig.reload()
         await asyncio.sleep(0.2)
-        self._house.write()
+        self._rig.write()
 
     # The machine
 
     async def _run_out_of_descriptors(self) -> None:
-        await self._limited(resource.RLIMIT_NOFILE, self._house.descriptors() + 2)
+        await self._limited(resource.RLIMIT_NOFILE, self._rig.descriptors() + 2)
 
     async def _fill_disk(self) -> None:
         """Limit the size of its files: to a writer, that is a full disk."""
         await self._limited(resource.RLIMIT_FSIZE, 1 << 20)
 
     async def _limited(self, what: int, soft: int) -> None:
-        self._house.limit(what, soft)
+        self._rig.limit(what, soft)
         await asyncio.sleep(self._dice.uniform(0.1, LASTS_S))
-        self._house.limit(what, -1)
+        self._rig.limit(what, -1)
 
     # hotseat itself
 
     async def _restart(self) -> None:
-        code = await self._house.end(signal.SIGTERM)
+        code = await self._rig.end(signal.SIGTERM)
         if code != 0:
             self.trouble.append(f"hotseat ended with {code} after SIGTERM")
-        if left := self._house.processes():
+        if left := self._rig.processes():
             self.trouble.append(f"after SIGTERM of hotseat there are still {[command_line(pid) for pid in left]}")
-        await self._house.start()
+        await self._rig.start()
 
     async def _kill_hotseat(self) -> None:
-        await self._house.end(signal.SIGKILL)
-        await self._house.start()
+        await self._rig.end(signal.SIGKILL)
+        await self._rig.start()
 
     async def _kill_guard(self) -> None:
-        for pid in self._house.processes("hotseat.model_servers.guard_process"):
+        for pid in self._rig.processes("hotseat.model_servers.guard_process"):
             send_signal(pid, signal.SIGKILL)
         await asyncio.sleep(0.5)

@@ -9,14 +9,14 @@ import subprocess
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bench.chaos.hotseat_process import House, send_signal, until
+from bench.chaos.hotseat_process import HotseatProcess, send_signal, until
 from bench.chaos.requests import REAL
 from bench.chaos.tcp_links import Wire
 from tests.support.hotseat import PROGRAM
 from tests.support.nats import nats_servers
 
 from hotseat.fleet.jetstream.store import JetStream
-from hotseat.fleet.records import Wish, encoded
+from hotseat.fleet.records import HostOrder, encoded
 from hotseat.fleet.store import Bucket
 from hotseat.identifiers import HostName
 from hotseat.settings import Fleet as FleetSettings
@@ -40,36 +40,36 @@ class Fleet:
         self.nats = nats
         names = string.ascii_lowercase[:count]
         self.has_skew = may_skew_clocks()
-        self.houses = [House(folder / name, self._program(name == names[-1])) for name in names]
-        self.doors = {house.name: Wire(house.port) for house in self.houses}
+        self.rigs = [HotseatProcess(folder / name, self._program(name == names[-1])) for name in names]
+        self.doors = {rig.name: Wire(rig.port) for rig in self.rigs}
         """The links that the other hosts use; clients do not."""
-        self.lines = {house.name: [Wire(server.port) for server in nats] for house in self.houses}
-        for house in self.houses:
-            house.replicas = REPLICAS
-            house.fleet = {
-                "nats": [f"nats://127.0.0.1:{wire.port}" for wire in self.lines[house.name]],
-                "name": house.name,
+        self.lines = {rig.name: [Wire(server.port) for server in nats] for rig in self.rigs}
+        for rig in self.rigs:
+            rig.replicas = REPLICAS
+            rig.fleet = {
+                "nats": [f"nats://127.0.0.1:{wire.port}" for wire in self.lines[rig.name]],
+                "name": rig.name,
                 "secret": "hush",
-                "address": f"http://127.0.0.1:{self.doors[house.name].port}",
+                "address": f"http://127.0.0.1:{self.doors[rig.name].port}",
             }
 
     def _program(self, is_ahead: bool) -> list[str]:
         return [*(AHEAD if is_ahead and self.has_skew else ()), str(PROGRAM)]
 
-    async def mend(self, *houses: House) -> None:
-        for house in houses or self.houses:
-            for wire in (self.doors[house.name], *self.lines[house.name]):
+    async def mend(self, *rigs: HotseatProcess) -> None:
+        for rig in rigs or self.rigs:
+            for wire in (self.doors[rig.name], *self.lines[rig.name]):
                 await wire.mend()
 
     async def until_together(self) -> None:
-        if not await until(lambda: all("in the fleet" in house.log.read_text() for house in self.houses)):
+        if not await until(lambda: all("in the fleet" in rig.log.read_text() for rig in self.rigs)):
             raise AssertionError("the hosts do not find each other")
 
     def end(self) -> None:
-        for house in self.houses:
-            for wire in (self.doors[house.name], *self.lines[house.name]):
+        for rig in self.rigs:
+            for wire in (self.doors[rig.name], *self.lines[rig.name]):
                 wire.cut()
-            for pid in house.processes():
+            for pid in rig.processes():
                 send_signal(pid, signal.SIGCONT)
                 send_signal(pid, signal.SIGKILL)
 
@@ -83,7 +83,7 @@ class Fleet:
             return next((each for each in self.nats if each.name == leader), server)
         return self.nats[0]
 
-    async def wish(self, host: str, wish: Wish | None) -> None:
+    async def wish(self, host: str, wish: HostOrder | None) -> None:
         """Set an operator's order; None withdraws it."""
         store = JetStream(FleetSettings(tuple(server.url for server in self.nats), HostName("operator")))
         store.open()

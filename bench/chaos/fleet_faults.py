@@ -11,13 +11,13 @@ from bench.chaos.injecting import Injector
 from bench.chaos.requests import REAL, STUBS
 from tests.support.processes import command_line
 
-from hotseat.fleet.records import Wish
+from hotseat.fleet.records import HostOrder
 
 if TYPE_CHECKING:
     import random
 
     from bench.chaos.fleet import Fleet
-    from bench.chaos.hotseat_process import House
+    from bench.chaos.hotseat_process import HotseatProcess
     from bench.chaos.tcp_links import Wire
 
 SHORT_S, LEASE_AND_MORE_S = 2.0, 12.0
@@ -49,8 +49,8 @@ class FleetInjector(Injector):
             self._deck = self._dice.sample(list(self._faults), len(self._faults))
         return self._deck.pop()
 
-    def _any_house(self) -> House:
-        return self._dice.choice(self._fleet.houses)
+    def _any_house(self) -> HotseatProcess:
+        return self._dice.choice(self._fleet.rigs)
 
     async def _a_while(self) -> None:
         """Usually shorter than a lease, sometimes longer."""
@@ -59,49 +59,49 @@ class FleetInjector(Injector):
     # Hosts
 
     async def _kill_host(self) -> str:
-        house = self._any_house()
-        await house.end(signal.SIGKILL)
-        self._fleet.doors[house.name].cut()
+        rig = self._any_house()
+        await rig.end(signal.SIGKILL)
+        self._fleet.doors[rig.name].cut()
         await self._a_while()
-        await self._start(house)
-        return house.name
+        await self._start(rig)
+        return rig.name
 
     async def _restart_host(self) -> str:
-        house = self._any_house()
-        code = await house.end(signal.SIGTERM)
-        self._fleet.doors[house.name].cut()
+        rig = self._any_house()
+        code = await rig.end(signal.SIGTERM)
+        self._fleet.doors[rig.name].cut()
         if code != 0:
-            self.trouble.append(f"{house.name} ended with {code} after SIGTERM")
-        if left := house.processes():
-            self.trouble.append(f"after SIGTERM of {house.name} there are still {[command_line(pid) for pid in left]}")
-        await self._start(house)
-        return house.name
+            self.trouble.append(f"{rig.name} ended with {code} after SIGTERM")
+        if left := rig.processes():
+            self.trouble.append(f"after SIGTERM of {rig.name} there are still {[command_line(pid) for pid in left]}")
+        await self._start(rig)
+        return rig.name
 
-    async def _start(self, house: House) -> None:
-        await house.start()
-        await self._fleet.mend(house)
+    async def _start(self, rig: HotseatProcess) -> None:
+        await rig.start()
+        await self._fleet.mend(rig)
 
     async def _stop_host(self) -> None:
-        house = self._any_house()
-        send_signal(house.pid, signal.SIGSTOP)
+        rig = self._any_house()
+        send_signal(rig.pid, signal.SIGSTOP)
         await self._a_while()
-        send_signal(house.pid, signal.SIGCONT)
+        send_signal(rig.pid, signal.SIGCONT)
 
     async def _drain(self) -> None:
-        house = self._any_house()
-        await self._fleet.wish(house.name, Wish(cordoned=True, drained=True, by="the injector"))
+        rig = self._any_house()
+        await self._fleet.wish(rig.name, HostOrder(cordoned=True, drained=True, by="the injector"))
         await self._a_while()
-        await self._fleet.wish(house.name, None)
+        await self._fleet.wish(rig.name, None)
 
     # Links
 
     async def _part(self, wires: dict[str, list[Wire]]) -> None:
-        house = self._any_house()
+        rig = self._any_house()
         is_frozen = self._dice.random() < 0.5
-        for wire in wires[house.name]:
+        for wire in wires[rig.name]:
             wire.freeze() if is_frozen else wire.cut()
         await self._a_while()
-        await self._fleet.mend(house)
+        await self._fleet.mend(rig)
 
     # NATS
 
@@ -124,21 +124,21 @@ class FleetInjector(Injector):
     # Models
 
     async def _kill_server(self) -> None:
-        houses, models = list(self._fleet.houses), [*STUBS, REAL]
-        self._dice.shuffle(houses)
+        rigs, models = list(self._fleet.rigs), [*STUBS, REAL]
+        self._dice.shuffle(rigs)
         self._dice.shuffle(models)
-        found = (servers for house in houses for model in models if (servers := house.servers(model)))
+        found = (servers for rig in rigs for model in models if (servers := rig.servers(model)))
         for pid in next(found, []):
             send_signal(pid, signal.SIGKILL)
 
     async def _reload(self) -> None:
         """Reload all hosts one after the other, as a rollout does, and back."""
         changed = self._dice.choice(list(STUBS))
-        for house in self._fleet.houses:
-            house.write(changed)
-            house.reload()
+        for rig in self._fleet.rigs:
+            rig.write(changed)
+            rig.reload()
             await asyncio.sleep(0.2)
         await self._a_while()
-        for house in self._fleet.houses:
-            house.write()
-            house.reload()
+        for rig in self._fleet.rigs:
+            rig.write()
+            rig.reload()

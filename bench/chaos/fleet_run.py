@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from bench.chaos.fleet import Fleet
-    from bench.chaos.hotseat_process import House
+    from bench.chaos.hotseat_process import HotseatProcess
 
 LEASE_S, LOAD_S = 10.0, 20.0
 HEALS_S = LEASE_S + LOAD_S
@@ -47,21 +47,21 @@ class FleetRun(Run):
     CLIENTS = 24
 
     def __init__(self, fleet: Fleet, seed: int, most: int | None, say: Callable[[str], None]) -> None:
-        super().__init__(fleet.houses, FleetInjector(fleet, random.Random(f"{seed}/injector")), seed, most, say)
+        super().__init__(fleet.rigs, FleetInjector(fleet, random.Random(f"{seed}/injector")), seed, most, say)
         self._fleet = fleet
         self._asked = 0
 
     async def _open(self) -> None:
         await super()._open()
         await self._fleet.until_together()
-        self._say(f"{len(self._houses)} hosts are together")
-        ahead = f"{self._houses[-1].name} is a day ahead" if self._fleet.has_skew else "all the same"
+        self._say(f"{len(self._rigs)} hosts are together")
+        ahead = f"{self._rigs[-1].name} is a day ahead" if self._fleet.has_skew else "all the same"
         self._notes.append(f"monotonic clocks: {ahead}")
 
     # Before: messages between hosts under light and heavy load
 
     async def _calm(self) -> AsyncIterator[str]:
-        await asyncio.gather(*(self._asks("red", house) for house in self._houses))
+        await asyncio.gather(*(self._asks("red", rig) for rig in self._rigs))
         await asyncio.sleep(LEASE_S / 2)  # until all hosts know it
         light = await self._measured(LIGHT_CLIENTS, LIGHT_PAUSE_S)
         heavy = await self._measured(HEAVY_CLIENTS, 0)
@@ -73,20 +73,20 @@ class FleetRun(Run):
         asked, before, began = self._asked, await control_of(self._fleet.nats), time.monotonic()
         async with asyncio.TaskGroup() as group:
             for n in range(clients):
-                group.create_task(self._keep_asking(self._houses[n % len(self._houses)], pause_s))
+                group.create_task(self._keep_asking(self._rigs[n % len(self._rigs)], pause_s))
         took_s = time.monotonic() - began
         told = await control_of(self._fleet.nats)
-        return Control.between(before, told, took_s, len(self._houses), (self._asked - asked) / took_s)
+        return Control.between(before, told, took_s, len(self._rigs), (self._asked - asked) / took_s)
 
-    async def _keep_asking(self, house: House, pause_s: float) -> None:
+    async def _keep_asking(self, rig: HotseatProcess, pause_s: float) -> None:
         began = time.monotonic()
         while time.monotonic() < began + MEASURED_S:
-            await self._asks("red", house)
+            await self._asks("red", rig)
             await asyncio.sleep(pause_s)
 
-    async def _asks(self, model: str, house: House) -> bool:
+    async def _asks(self, model: str, rig: HotseatProcess) -> bool:
         self._asked += 1
-        client = Client(house.port, house.name)
+        client = Client(rig.port, rig.name)
         told = await client.ask(Wish(f"calm-{self._asked}", model, Kind.UNARY, "", Manner.PATIENT, 8, 0))
         client.close()
         self._told.append(told)
@@ -96,23 +96,23 @@ class FleetRun(Run):
 
     async def _healed(self) -> AsyncIterator[str]:
         began = time.monotonic()
-        asked = [(house, model) for house in self._houses for model in (*STUBS, REAL)]
-        healed = await asyncio.gather(*(self._heals(house, model, began + HEALS_S) for house, model in asked))
-        for (house, model), took_s in zip(asked, healed, strict=True):
+        asked = [(rig, model) for rig in self._rigs for model in (*STUBS, REAL)]
+        healed = await asyncio.gather(*(self._heals(rig, model, began + HEALS_S) for rig, model in asked))
+        for (rig, model), took_s in zip(asked, healed, strict=True):
             if took_s is None:
-                yield f"{HEALS_S:.0f} s after the last fault {house.name} does not answer for {model}"
+                yield f"{HEALS_S:.0f} s after the last fault {rig.name} does not answer for {model}"
         longest = max((took_s for took_s in healed if took_s is not None), default=0.0)
         self._notes.append(f"every host answers for every model {longest:.1f} s after the last fault")
         extra = await self._extra(began + HEALS_S)
-        went = sum(house.log.read_text().count(ONE_TOO_MANY) for house in self._houses)
+        went = sum(rig.log.read_text().count(ONE_TOO_MANY) for rig in self._rigs)
         self._notes.append(f"loads too many, after which the replica went again: {went}")
         if extra:
             yield f"{HEALS_S:.0f} s after the last fault these are on more hosts than they may: {extra}"
 
-    async def _heals(self, house: House, model: str, until: float) -> float | None:
+    async def _heals(self, rig: HotseatProcess, model: str, until: float) -> float | None:
         began = time.monotonic()
         while time.monotonic() < until:
-            if await self._asks(model, house):
+            if await self._asks(model, rig):
                 return time.monotonic() - began
             await asyncio.sleep(AGAIN_S)
         return None
@@ -120,7 +120,7 @@ class FleetRun(Run):
     async def _extra(self, until: float) -> dict[str, int]:
         """Models that stay on more hosts than their replicas.max."""
         while True:
-            there = Counter([model for house in self._houses for model in await running(house)])
+            there = Counter([model for rig in self._rigs for model in await running(rig)])
             extra = {model: count for model, count in there.items() if count > REPLICAS.get(model, {}).get("max", 1)}
             if not extra or time.monotonic() > until:
                 return extra

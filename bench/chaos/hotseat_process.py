@@ -30,7 +30,7 @@ START_WITHIN_S = 60.0
 QUIET_WITHIN_S = 30.0
 
 
-class House:
+class HotseatProcess:
     def __init__(self, folder: Path, program: Sequence[str] = (str(PROGRAM),)) -> None:
         self.port = free_port()
         self.name = folder.name

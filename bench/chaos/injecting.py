@@ -24,7 +24,7 @@ class Injected:
     name: str
     began: float
     ended: float
-    house: str = ""
+    rig: str = ""
     """The affected host, if only one can be affected."""
 
     def may_explain(self, began: float, ended: float) -> bool:
@@ -51,8 +51,8 @@ class Injector:
 
     async def inject(self, name: str) -> None:
         began = time.monotonic()
-        house = await self._faults[name]()
-        self.injected.append(Injected(name, began, time.monotonic(), house or ""))
+        rig = await self._faults[name]()
+        self.injected.append(Injected(name, began, time.monotonic(), rig or ""))
 
     def _draw(self) -> str:
         raise NotImplementedError

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from bench.chaos.checker import Evidence, read_record, violations
 from bench.chaos.client import Client, End
-from bench.chaos.faults import HouseInjector
-from bench.chaos.hotseat_process import QUIET_WITHIN_S, House, send_signal, until
+from bench.chaos.faults import FaultInjector
+from bench.chaos.hotseat_process import QUIET_WITHIN_S, HotseatProcess, send_signal, until
 from bench.chaos.requests import REAL, Kind, Manner, Wish, draw
 from tests.support.processes import command_line
 
@@ -52,12 +52,12 @@ class Outcome:
 async def run(seed: int, seconds: float, most: int | None, say: Callable[[str], None]) -> Outcome:
     """Chaos for so many seconds, or until so many requests were made."""
     with tempfile.TemporaryDirectory(prefix="hotseat-chaos-") as folder:
-        house = House(Path(folder))
-        injector = HouseInjector(house, random.Random(f"{seed}/injector"))
+        rig = HotseatProcess(Path(folder))
+        injector = FaultInjector(rig, random.Random(f"{seed}/injector"))
         try:
-            return await Run([house], injector, seed, most, say).play(seconds)
+            return await Run([rig], injector, seed, most, say).play(seconds)
         finally:
-            for pid in house.processes():
+            for pid in rig.processes():
                 send_signal(pid, signal.SIGKILL)
 
 
@@ -65,9 +65,9 @@ class Run:
     CLIENTS = 40
 
     def __init__(
-        self, houses: list[House], injector: Injector, seed: int, most: int | None, say: Callable[[str], None]
+        self, rigs: list[HotseatProcess], injector: Injector, seed: int, most: int | None, say: Callable[[str], None]
     ) -> None:
-        self._houses, self._injector = houses, injector
+        self._rigs, self._injector = rigs, injector
         self._seed, self._most, self._say = seed, most, say
         self._told: list[Told] = []
         self._notes: list[str] = []
@@ -76,28 +76,28 @@ class Run:
     async def play(self, seconds: float) -> Outcome:
         began = time.monotonic()
         await self._open()
-        idle = {house.name: house.descriptors() for house in self._houses}
+        idle = {rig.name: rig.descriptors() for rig in self._rigs}
         reference = await self._reference()
         problems = [problem async for problem in self._calm()]
         await self._storm(seconds)
         problems += [*self._injector.trouble, *[problem async for problem in self._healed()]]
-        for house in self._houses:
-            problems += [problem async for problem in self._left_behind(house, idle[house.name])]
-            problems += bugs(house)
-        record = [line for house in self._houses for line in read_record(house.folder / "moods" / "record")]
+        for rig in self._rigs:
+            problems += [problem async for problem in self._left_behind(rig, idle[rig.name])]
+            problems += bugs(rig)
+        record = [line for rig in self._rigs for line in read_record(rig.folder / "moods" / "record")]
         evidence = Evidence(self._told, record, self._injector.injected, reference)
         found = [*problems, *violations(evidence)]
-        lives = sum(house.lives for house in self._houses)
+        lives = sum(rig.lives for rig in self._rigs)
         return Outcome(self._seed, time.monotonic() - began, lives, evidence, found, self._notes)
 
     async def _open(self) -> None:
-        for house in self._houses:
-            house.write()
-        await asyncio.gather(*(house.start() for house in self._houses))
+        for rig in self._rigs:
+            rig.write()
+        await asyncio.gather(*(rig.start() for rig in self._rigs))
 
     async def _reference(self) -> str:
         """The answer of the real model while no fault is injected."""
-        told = await Client(self._houses[0].port).ask(Wish("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0))
+        told = await Client(self._rigs[0].port).ask(Wish("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0))
         if told.end is not End.WHOLE:
             raise AssertionError(f"the real model does not answer a calm house: {told}")
         return told.text
@@ -128,13 +128,13 @@ class Run:
 
     async def _be_client(self, n: int) -> None:
         dice = random.Random(f"{self._seed}/{n}")
-        client = Client(self._houses[0].port, self._houses[0].name)
+        client = Client(self._rigs[0].port, self._rigs[0].name)
         for count in itertools.count():
             if self._is_over.is_set():
                 break
             if dice.random() < RESTLESSNESS:
-                house = dice.choice(self._houses)
-                client.go_to(house.port, house.name)
+                rig = dice.choice(self._rigs)
+                client.go_to(rig.port, rig.name)
             told = await client.ask(draw(dice, f"{n}-{count}"))
             self._told.append(told)
             if self._most is not None and len(self._told) >= self._most:
@@ -149,41 +149,41 @@ class Run:
 
     # Afterwards
 
-    async def _left_behind(self, house: House, idle: int) -> AsyncIterator[str]:
+    async def _left_behind(self, rig: HotseatProcess, idle: int) -> AsyncIterator[str]:
         """No request waits or runs, no descriptor is left open, and no process outlives hotseat."""
-        if problem := await unquiet(house):
+        if problem := await unquiet(rig):
             yield problem
-        for model in await running(house):
-            await house.ask("DELETE", f"/upstream/{model}")
-        spare = SPARE_DESCRIPTORS * len(self._houses)
-        if not await until(lambda: house.descriptors() <= idle + spare):
-            yield f"{house.descriptors()} descriptors are open in quiet {house.name}, {idle} were at its start"
-        code = await house.end(signal.SIGTERM)
+        for model in await running(rig):
+            await rig.ask("DELETE", f"/upstream/{model}")
+        spare = SPARE_DESCRIPTORS * len(self._rigs)
+        if not await until(lambda: rig.descriptors() <= idle + spare):
+            yield f"{rig.descriptors()} descriptors are open in quiet {rig.name}, {idle} were at its start"
+        code = await rig.end(signal.SIGTERM)
         if code != 0:
-            yield f"{house.name} ended with {code} at last"
-        if left := house.processes():
-            yield f"these outlived {house.name}: {[command_line(pid) for pid in left]}"
+            yield f"{rig.name} ended with {code} at last"
+        if left := rig.processes():
+            yield f"these outlived {rig.name}: {[command_line(pid) for pid in left]}"
 
 
-async def unquiet(house: House) -> str | None:
+async def unquiet(rig: HotseatProcess) -> str | None:
     queue = models = None
     begun = time.monotonic()
     while time.monotonic() < begun + QUIET_WITHIN_S:
-        queue, models = await house.ask("GET", "/hotseat/queue"), await house.ask("GET", "/hotseat/models")
+        queue, models = await rig.ask("GET", "/hotseat/queue"), await rig.ask("GET", "/hotseat/models")
         if queue and models and not queue["waiting"] and not any(m["in_flight"] for m in models["models"]):
             return None
         await asyncio.sleep(0.1)
-    return f"{house.name} does not come to rest: {queue} {models}"
+    return f"{rig.name} does not come to rest: {queue} {models}"
 
 
-async def running(house: House) -> list[str]:
-    return list((await house.ask("GET", "/running"))["running"])
+async def running(rig: HotseatProcess) -> list[str]:
+    return list((await rig.ask("GET", "/running"))["running"])
 
 
-def bugs(house: House) -> Iterator[str]:
+def bugs(rig: HotseatProcess) -> Iterator[str]:
     """Log lines that only a bug can have written."""
-    lines = house.log.read_text(errors="replace").splitlines()
+    lines = rig.log.read_text(errors="replace").splitlines()
     for n, line in enumerate(lines):
         if line.startswith(BUGS):
             end = next((m for m in range(n + 1, len(lines)) if not lines[m].startswith(" ")), len(lines))
-            yield f"in the log of {house.name}: " + " | ".join(lines[max(n, end - LINES_SHOWN) : end + 1])
+            yield f"in the log of {rig.name}: " + " | ".join(lines[max(n, end - LINES_SHOWN) : end + 1])

@@ -16,7 +16,7 @@ from bench.fleet_simulation.host import GIB, GPU
 from bench.fleet_simulation.workload import SLOTS, workload
 
 from hotseat.fleet.placement import Load, Serve, place
-from hotseat.fleet.records import HostRecord, Residence, Room, encoded
+from hotseat.fleet.records import DeviceBudget, HostRecord, Residence, encoded
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import Bucket, Revision, Written
 from hotseat.identifiers import ClientId, HostName, ModelName
@@ -99,7 +99,7 @@ def record_of(work: Workload, number: int) -> bytes:
             boot="1",
             catalog=DIGEST,
             labels={"site": machine.site} if machine.site else {},
-            devices={GPU: Room(machine.gib * GIB, 0)},
+            devices={GPU: DeviceBudget(machine.gib * GIB, 0)},
             residents=residents,
         )
     )

@@ -228,13 +228,13 @@ class Fleet:
         self.tally.could_come_back += last is not None
         self.tally.came_back_to += last == name
         self._last[client] = name
-        self._rosters[request.group].told(name, model, host.in_line(model))
+        self._rosters[request.group].note_load(name, model, host.in_line(model))
 
     def ended(self, host: Host, request: Request) -> None:
         model, name = request.ask.model.name, host.machine.name
         self.tally.served += 1
         self._rosters[request.group].came_back(name, model)
-        self._rosters[request.group].told(name, model, host.in_line(model))
+        self._rosters[request.group].note_load(name, model, host.in_line(model))
 
     def refused(self, host: Host, request: Request) -> None:
         self.tally.refused += 1

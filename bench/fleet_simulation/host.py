@@ -16,7 +16,7 @@ from bench.fleet_simulation.workload import SLOTS, STOP_S
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import TOGETHER, Groups
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
-from hotseat.fleet.records import HostRecord, Residence, Room
+from hotseat.fleet.records import DeviceBudget, HostRecord, Residence
 from hotseat.identifiers import LOCAL_HOST, Address, ClientId, DeviceName, Place, TicketId, Upstream
 from hotseat.scheduling.commands import Grant, Refuse, StartUpstream, StopUpstream, WakeAt
 from hotseat.scheduling.events import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 GPU = DeviceName("gpu0")
-HERE = Place(LOCAL_HOST, GPU)
+THIS_HOST = Place(LOCAL_HOST, GPU)
 NO_PROCESS = LaunchRecipe(argv=("simulated",), proxy="http://simulated")
 NOWHERE = Upstream(Address("simulated", 0))
 GROUPS = Groups(default=TOGETHER)
@@ -51,7 +51,7 @@ POLICY = Policy(max_queue=64)
 """An eighth of the default: a request that would wait for minutes is refused, and may try another host."""
 KNOWN = 24
 """The number of models in a host's catalog above which unused ones are removed."""
-TAKES_ROOM = (Phase.LOADING, Phase.READY, Phase.DRAINING, Phase.UNLOADING)
+TAKES_MEMORY = (Phase.LOADING, Phase.READY, Phase.DRAINING, Phase.UNLOADING)
 
 
 @dataclass(slots=True)
@@ -153,14 +153,14 @@ class Host:
 
     def _catalog(self) -> Catalog:
         self._specs = {name: self._specs.get(name) or spec_of(model) for name, model in self._models.items()}
-        return Catalog(self._specs, GROUPS, {HERE: self.machine.gib * GIB}, POLICY)
+        return Catalog(self._specs, GROUPS, {THIS_HOST: self.machine.gib * GIB}, POLICY)
 
     # Its record. The scheduler's view would also explain every wait, which takes ten times as long.
 
     def record(self) -> HostRecord:
         state = self._scheduler._state
-        residents = [self._residence(model) for model in state.active.values() if model.phase in TAKES_ROOM]
-        residents += [self._residence(state.models[name]) for name in state.line.models() if name not in state.active]
+        residents = [self._residence(model) for model in state.active.values() if model.phase in TAKES_MEMORY]
+        residents += [self._residence(state.models[name]) for name in state.queue.models() if name not in state.active]
         self.shown = {residence.model for residence in residents}
         taken = sum(residence.memory.get(GPU, 0) for residence in residents if residence.phase != "cold")
         budget = self.machine.gib * GIB
@@ -170,7 +170,7 @@ class Host:
             boot=str(self.boot),
             catalog=self._digest,
             labels={"site": self.machine.site} if self.machine.site else {},
-            devices={GPU: Room(budget, budget - taken)},
+            devices={GPU: DeviceBudget(budget, budget - taken)},
             residents=residents,
             version="simulated",
         )
@@ -187,14 +187,14 @@ class Host:
             slots=SLOTS,
             idle_s=0.0 if is_used else round(now - model.idle_since, 1),
             load_s=round(self._scheduler.habits.load_s(model.name), 1),
-            oldest_wait_s=round(now - self._scheduler._state.line.oldest(model.name), 1) if waiting else 0.0,
+            oldest_wait_s=round(now - self._scheduler._state.queue.oldest(model.name), 1) if waiting else 0.0,
         )
 
     def _state(self, model: ModelName) -> ModelState | None:
         return self._scheduler._state.models.get(model)
 
     def _line_of(self, model: ModelName) -> int:
-        return self._scheduler._state.line.count(model)
+        return self._scheduler._state.queue.count(model)
 
     # Its servers
 
@@ -206,7 +206,7 @@ class Host:
     def _look_for_drains(self) -> None:
         """Draining is not a command, so look for it; models drain only while a request waits."""
         state = self._scheduler._state
-        if not state.line.model_of:
+        if not state.queue.model_of:
             return
         draining = [model.name for model in state.active.values() if model.phase is Phase.DRAINING]
         if draining != self._draining:
@@ -288,4 +288,4 @@ class Host:
 
 
 def spec_of(model: Model) -> ModelSpec:
-    return ModelSpec(model.name, NO_PROCESS, concurrency_limit=SLOTS, memory={HERE: model.gib * GIB})
+    return ModelSpec(model.name, NO_PROCESS, concurrency_limit=SLOTS, memory={THIS_HOST: model.gib * GIB})

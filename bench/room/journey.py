@@ -94,11 +94,11 @@ def play(folder: Path, models: Mapping[str, Path], asked: Sequence[str], budget:
     """Send the requests one after the other, so that with one model at a time each change of model is a load."""
     folder.mkdir()
     models_in = str(next(iter(models.values())).parent)
-    with Hotseat(configuration(models, budget), folder) as house, Scales(models_in) as scales:
+    with Hotseat(configuration(models, budget), folder) as rig, Scales(models_in) as scales:
         began = time.monotonic()
-        waits = converse(house, asked)
+        waits = converse(rig, asked)
         took_s = time.monotonic() - began
-        loads = house.log().count("starting upstream")
+        loads = rig.log().count("starting upstream")
     return Outcome(
         requests=len(waits),
         problems=[problem for problem, _ in waits if problem],
@@ -111,12 +111,12 @@ def play(folder: Path, models: Mapping[str, Path], asked: Sequence[str], budget:
     )
 
 
-def converse(house: Hotseat, asked: Sequence[str]) -> list[tuple[str, Seconds]]:
+def converse(rig: Hotseat, asked: Sequence[str]) -> list[tuple[str, Seconds]]:
     """For each request what was wrong with the answer, if anything, and how long it took."""
     told = []
     for model in asked:
         began = time.monotonic()
-        answer = house.call("POST", "/completion", {"model": model, "prompt": "abc", "n_predict": 2})
+        answer = rig.call("POST", "/completion", {"model": model, "prompt": "abc", "n_predict": 2})
         problem = "" if answer.status == 200 else f"{model}: {answer.status} {answer.body.decode()}"
         told.append((problem, time.monotonic() - began))
     return told

@@ -55,12 +55,12 @@ def costs(*, is_quick: bool) -> list[Cost]:
 
 def ready_path() -> Cost:
     """A request that finds its model ready while no other waits, and ends."""
-    house = Filled(models=1, resident=1)
+    rig = Filled(models=1, resident=1)
     events = 50_000
     begun = time.process_time()
     for n in range(events // 2):
-        house.scheduler.handle(RequestArrived(TicketId(n + 10), house.names[0], SOMEBODY), float(n))
-        house.scheduler.handle(RequestLeft(TicketId(n + 10)), n + 0.5)
+        rig.scheduler.handle(RequestArrived(TicketId(n + 10), rig.names[0], SOMEBODY), float(n))
+        rig.scheduler.handle(RequestLeft(TicketId(n + 10)), n + 0.5)
     return Cost("ready path", 1, 1, 0, (time.process_time() - begun) / events * 1e6)
 
 
@@ -92,12 +92,12 @@ class Timed:
 
 def crowded(models: int, resident: int, waiting: int) -> Cost:
     """Arrivals and departures, of resident and of missing models, at this load."""
-    house = Filled(models, resident)
-    waits = house.fill_line(waiting)
-    probes = list(house.probes())
+    rig = Filled(models, resident)
+    waits = rig.fill_line(waiting)
+    probes = list(rig.probes())
     begun = time.process_time()
     for event in probes:
-        house.scheduler.handle(event, 1.0)
+        rig.scheduler.handle(event, 1.0)
     spent = time.process_time() - begun
     return Cost("crowded", models, resident, waits, spent / len(probes) * 1e6, wished=waiting)
 

@@ -102,12 +102,12 @@ def served(trace: Trace) -> tuple[list[float], Watched]:
     """The latency of every request, and the loads and stops that hotseat reported."""
     watched = Watched()
     with tempfile.TemporaryDirectory() as folder:
-        with Hotseat(config_of(trace), Path(folder)) as house:
-            recorder = threading.Thread(target=watch, args=(house.url, watched))
+        with Hotseat(config_of(trace), Path(folder)) as rig:
+            recorder = threading.Thread(target=watch, args=(rig.url, watched))
             recorder.start()
             while not watched.recording.models:
                 time.sleep(0.01)
-            latencies = asyncio.run(asked_of(house.port, trace))
+            latencies = asyncio.run(asked_of(rig.port, trace))
         recorder.join()
     return latencies, watched
 

@@ -24,7 +24,7 @@ from bench.swap.__main__ import server_version
 from bench.swap.cache import make_warm
 from bench.swap.sides import BIG, TINY, first_byte
 from tests.support.llama import command, model_file
-from tests.support.supervisor_rig import Stage
+from tests.support.supervisor_rig import SupervisorRig
 
 from hotseat.catalog.sleeping import SleepLevel, step_of
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
@@ -82,7 +82,7 @@ async def all_trips(models: list[str], pairs: int) -> list[Trip]:
 
 async def in_pairs(model: str, pairs: int) -> AsyncIterator[Trip]:
     async with open_supervisor(os.environ) as supervisor:
-        stage = Stage(supervisor)
+        stage = SupervisorRig(supervisor)
         sleeper = await stage.ready(spec(model, "--sleep-idle-seconds 1"))
         for pair in range(-1, pairs):  # the first pair warms other caches
             make_warm(model_file(model))
@@ -93,7 +93,7 @@ async def in_pairs(model: str, pairs: int) -> AsyncIterator[Trip]:
         await stage.end(sleeper)
 
 
-async def nap(stage: Stage, ready: UpstreamReady, model: str) -> Trip:
+async def nap(stage: SupervisorRig, ready: UpstreamReady, model: str) -> Trip:
     await ask(ready, model)
     before, began = own_memory(ready), time.time()
     fell = await stage.supervisor.put_to_sleep(PutToSleep(ready.model, ready.launch, LEVEL, "it is measured"))
@@ -105,7 +105,7 @@ async def nap(stage: Stage, ready: UpstreamReady, model: str) -> Trip:
     return Trip(model, SLEEP, left - began, back - left, await ask(ready, model) - back, kept, before)
 
 
-async def restart(stage: Stage, model: str) -> Trip:
+async def restart(stage: SupervisorRig, model: str) -> Trip:
     first = await stage.ready(spec(model))
     await ask(first, model)
     began = time.time()

@@ -41,8 +41,8 @@ LOOKS = 120
 
 def main() -> int:
     options = parse_options()
-    with tempfile.TemporaryDirectory() as folder, Hotseat(CONFIG, Path(folder)) as house:
-        outcome = asyncio.run(watched(house, options.minutes * 60, options.seed))
+    with tempfile.TemporaryDirectory() as folder, Hotseat(CONFIG, Path(folder)) as rig:
+        outcome = asyncio.run(watched(rig, options.minutes * 60, options.seed))
     text = page(outcome)
     print(text)
     if options.json:
@@ -53,20 +53,20 @@ def main() -> int:
     return 0 if outcome.holds else 1
 
 
-async def watched(house: Hotseat, seconds: float, seed: int) -> Outcome:
+async def watched(rig: Hotseat, seconds: float, seed: int) -> Outcome:
     began = time.monotonic()
     samples: list[Sample] = []
     ends: Counter[str] = Counter()
     wrong: list[str] = []
-    async with Company(house.port, seed) as company:
+    async with Company(rig.port, seed) as company:
         for n in range(1, LOOKS + 1):
             await asyncio.sleep(began + n * seconds / LOOKS - time.monotonic())
             account = company.take_account()
-            samples.append(await asyncio.to_thread(look, house, time.monotonic() - began, account))
+            samples.append(await asyncio.to_thread(look, rig, time.monotonic() - began, account))
             add(ends, wrong, account)
     add(ends, wrong, company.take_account())
-    spent_s = cpu_s(house.process.pid)
-    loads = await asyncio.to_thread(loads_of, house)
+    spent_s = cpu_s(rig.process.pid)
+    loads = await asyncio.to_thread(loads_of, rig)
     return Outcome(seed, samples, dict(ends.most_common()), wrong, trends(samples), loads, spent_s)
 
 
@@ -75,8 +75,8 @@ def add(ends: Counter[str], wrong: list[str], account: Account) -> None:
     wrong.extend(account.wrong)
 
 
-def loads_of(house: Hotseat) -> int:
-    page = house.call("GET", "/metrics").body.decode()
+def loads_of(rig: Hotseat) -> int:
+    page = rig.call("GET", "/metrics").body.decode()
     return sum(gauge(page, f'hotseat_loads_total{{model="{name}",outcome="ready"}}') for name in CONFIG["models"])
 
 

@@ -35,15 +35,15 @@ class Sample:
     requests: int
 
 
-def look(house: Hotseat, at_s: float, account: Account) -> Sample:
-    pid = house.process.pid
+def look(rig: Hotseat, at_s: float, account: Account) -> Sample:
+    pid = rig.process.pid
     answered = sorted(account.answered_s) or [0.0]
     return Sample(
         at_s=at_s,
         own_mb=own_kb(pid) / 1024,
         open_files=len(os.listdir(f"/proc/{pid}/fd")),
         threads=len(os.listdir(f"/proc/{pid}/task")),
-        tasks=gauge(house.call("GET", "/metrics").body.decode(), "hotseat_tasks"),
+        tasks=gauge(rig.call("GET", "/metrics").body.decode(), "hotseat_tasks"),
         p50_ms=statistics.median(answered) * 1000,
         p95_ms=answered[ceil(0.95 * len(answered)) - 1] * 1000,
         requests=sum(account.ends.values()),

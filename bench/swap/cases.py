@@ -69,15 +69,15 @@ ALL = {**CASES, BEHIND_DRAIN.name: BEHIND_DRAIN}
 def behind_drain(case: Case, pairs: int) -> Iterator[Swap]:
     """The small model is in use and drains; one hotseat reads the next model's file meanwhile, the other does not."""
     with ExitStack() as stack:
-        houses = {
+        rigs = {
             side: stack.enter_context(House(folder_for(stack), {**AT_ONCE, "readAhead": side == AHEAD}))
             for side in (WAITING, AHEAD)
         }
         for pair in range(-1, pairs):
-            for side, house in houses.items():
+            for side, rig in rigs.items():
                 case.prepare(model_file(case.model))
-                spans, words = house.swap_behind_drain(case.model, DRAIN_S)
-                house.swap_to(REST)
+                spans, words = rig.swap_behind_drain(case.model, DRAIN_S)
+                rig.swap_to(REST)
                 if pair >= 0:
                     yield Swap(case.name, side, spans, words)
 

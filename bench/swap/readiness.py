@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.support.supervisor_rig import Stage, model
+from tests.support.supervisor_rig import SupervisorRig, model
 
 from hotseat.model_servers.supervisor import open_supervisor
 
@@ -41,11 +41,11 @@ def notice_all(starts: int) -> list[Noticed]:
 async def _notice_all(starts: int) -> list[Noticed]:
     dice = random.Random(1)
     async with open_supervisor(os.environ) as supervisor:
-        stage = Stage(supervisor)
+        stage = SupervisorRig(supervisor)
         return [await _notice(stage, SHORTEST_S * (LONGEST_S / SHORTEST_S) ** dice.random()) for _ in range(starts)]
 
 
-async def _notice(stage: Stage, load_s: Seconds) -> Noticed:
+async def _notice(stage: SupervisorRig, load_s: Seconds) -> Noticed:
     began = time.monotonic()
     ready = await stage.ready(model("slow_to_load", str(load_s)))
     noticed = time.monotonic()

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat import __version__, dashboard
 from hotseat.activity.recent import Activity
-from hotseat.activity.store import Archive, Archivist
+from hotseat.activity.store import ActivityStore, StoreWriter
 from hotseat.activity.usage import Accounts
 from hotseat.api.app import build
-from hotseat.api.deps import House
+from hotseat.api.deps import ApiDeps
 from hotseat.api.server import served
 from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.options import ServeOptions, load
 from hotseat.config.problems import ConfigError
-from hotseat.config.reload import Renewal
+from hotseat.config.reload import Reloader
 from hotseat.config.units import is_loopback
-from hotseat.daemon.banner import Greeting, url_of
+from hotseat.daemon.banner import Banner, url_of
 from hotseat.daemon.file_limit import most_connections, raise_file_limit
-from hotseat.daemon.shutdown import Leaving
+from hotseat.daemon.shutdown import ShutdownSequence
 from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed
-from hotseat.dispatch.default_model import Homecoming
+from hotseat.dispatch.default_model import DefaultModelLoader
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HotseatError
@@ -41,21 +41,21 @@ from hotseat.fleet.node import joined
 from hotseat.fleet.store import StoreError
 from hotseat.hardware.ram import Ram
 from hotseat.identifiers import Address
-from hotseat.memory.manager import Steward
-from hotseat.model_files.folder import Stock
+from hotseat.memory.manager import MemoryManager
+from hotseat.model_files.folder import ModelFolders
 from hotseat.model_servers.liveness import Liveness
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.stdout_copy import Echo
 from hotseat.model_servers.supervisor import Supervisor, open_supervisor
 from hotseat.net.listeners import bound, tls_context
-from hotseat.relay.access.host_requests import Fellows
-from hotseat.relay.access.policy import Rules
+from hotseat.relay.access.host_requests import HostVerifier
+from hotseat.relay.access.policy import Policy
 from hotseat.relay.server import Relay
 from hotseat.scheduling.events import CatalogChanged, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.state.learned_store import LEARNED, Keeper, state_directory
-from hotseat.state.model_stats_store import HabitKeeper
+from hotseat.state.learned_store import LEARNED, LearnedStore, state_directory
+from hotseat.state.model_stats_store import ModelStatsStore
 from hotseat.tasks import Tasks
 from hotseat.telemetry import logs
 from hotseat.telemetry.descriptors import watch_descriptors
@@ -72,12 +72,12 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncGenerator, Coroutine, Iterable
 
-    from hotseat.activity.recent import UnderWay
+    from hotseat.activity.recent import InProgress
     from hotseat.catalog.catalog import Catalog, CatalogChange
     from hotseat.config.load import Loaded
     from hotseat.dispatch.journal import Entry
-    from hotseat.fleet.admin import Desk
-    from hotseat.fleet.node import Fellowship
+    from hotseat.fleet.admin import FleetAdmin
+    from hotseat.fleet.node import FleetNode
     from hotseat.identifiers import ModelName, Seconds
     from hotseat.settings import Settings
 
@@ -96,7 +96,7 @@ def serve(options: ServeOptions) -> int:
 
 
 def open_and_run(options: ServeOptions, writer: StdoutWriter) -> int:
-    stock, systemd = Stock(), Systemd(os.environ)
+    model_folders, systemd = ModelFolders(), Systemd(os.environ)
     try:
         handed = handed_sockets(os.environ)
     except ValueError as unfit:
@@ -104,7 +104,7 @@ def open_and_run(options: ServeOptions, writer: StdoutWriter) -> int:
     if handed:
         options = replace(options, listen=most_exposed(handed))
     try:
-        loaded = load(options, stock)
+        loaded = load(options, model_folders)
     except ConfigError as error:
         return complain(*map(str, error.complaints))
     if problem := refuse_to_serve(loaded.settings):
@@ -124,7 +124,7 @@ def open_and_run(options: ServeOptions, writer: StdoutWriter) -> int:
         )
         return FAILED
     try:
-        return run(Program(options, loaded, sockets, tls, stock, systemd, writer).run())
+        return run(Program(options, loaded, sockets, tls, model_folders, systemd, writer).run())
     except (NameTaken, StoreError) as refused:
         return complain(f"cannot join the fleet: {refused}")
 
@@ -152,33 +152,33 @@ class Program:
         loaded: Loaded,
         sockets: list[socket.socket],
         tls: ssl.SSLContext | None,
-        stock: Stock,
+        model_folders: ModelFolders,
         systemd: Systemd,
         writer: StdoutWriter,
     ) -> None:
         self._options = options
         self._writer = writer
-        self._stock = stock
+        self._model_folders = model_folders
         self._systemd = systemd
-        self._renewal = Renewal(loaded, stock, self)
+        self._reloader = Reloader(loaded, model_folders, self)
         self._sockets = sockets
         self._tls = tls
         self._tasks = Tasks()
         self._complaints: list[str] = []
         """What the scheduler cannot meet, as far as logged."""
-        self._leaving = Leaving()
+        self._leaving = ShutdownSequence()
         self._accounts = Accounts()
-        self._fellows = Fellows(loaded.settings.fleet)
-        self._fellowship: Fellowship | None = None
+        self._host_verifier = HostVerifier(loaded.settings.fleet)
+        self._node: FleetNode | None = None
         """None: not in a fleet."""
 
     @property
     def settings(self) -> Settings:
-        return self._renewal.settings
+        return self._reloader.settings
 
     @property
     def _loaded(self) -> Loaded:
-        return self._renewal.loaded
+        return self._reloader.loaded
 
     async def run(self) -> int:
         async with AsyncExitStack() as stack:
@@ -190,10 +190,10 @@ class Program:
             await self._leaving.wished.wait()
             log.info("shutting down in_flight=%d", sum(model.in_flight for model in self._dispatcher.view().models))
             self._systemd.tell("STOPPING=1")
-            if self._fellowship is not None:
-                self._fellowship.tell()
-            is_one_of_many = self._fellowship is not None
-            await self._leaving.give_notice(self.settings.shutdown.notice_s, to_fellows=is_one_of_many)
+            if self._node is not None:
+                self._node.tell()
+            is_one_of_many = self._node is not None
+            await self._leaving.give_notice(self.settings.shutdown.notice_s, to_hosts=is_one_of_many)
             await self._close(self.settings.shutdown.drain_s)
         return 0
 
@@ -214,16 +214,16 @@ class Program:
         # After the guard has started: model servers keep the original limit.
         fits = most_connections(raise_file_limit())
         self._journal = Journal()
-        learned = Keeper(state_directory(os.environ) / LEARNED)
-        self._memory = Steward(learned, self._supervisor.pids, lambda: self.settings)
-        self._scheduler = Scheduler(await self._renewal.fill())
-        keeper = HabitKeeper(learned.section("habits"), self._scheduler.habits)
-        keeper.recall()
-        self._journal.listen(keeper.watch)
+        learned = LearnedStore(state_directory(os.environ) / LEARNED)
+        self._memory = MemoryManager(learned, self._supervisor.pids, lambda: self.settings)
+        self._scheduler = Scheduler(await self._reloader.fill())
+        learned_store = ModelStatsStore(learned.section("habits"), self._scheduler.habits)
+        learned_store.recall()
+        self._journal.listen(learned_store.watch)
         self._journal.listen(self._check_promises)
-        stack.callback(keeper.save)
-        hands = self._memory.hands(self._supervisor, lambda: self._scheduler.catalog)
-        self._dispatcher = Dispatcher(self._scheduler, hands, self._journal)
+        stack.callback(learned_store.save)
+        launcher = self._memory.launcher(self._supervisor, lambda: self._scheduler.catalog)
+        self._dispatcher = Dispatcher(self._scheduler, launcher, self._journal)
         self._liveness = Liveness(self._scheduler.in_use, self._last_pieces, self._dispatcher.tell)
         self._memory.watch_over(self._dispatcher, self._tasks)
         self._journal.listen(lambda entry: self._memory.hear(entry.event))
@@ -232,12 +232,12 @@ class Program:
         self._metrics.include(KeyPage(self._accounts.all))
         self._metrics.include(LoopPage())
         self._metrics.include(LogPage(lambda: self._writer.lines_dropped))
-        self._metrics.include(FleetPage(lambda: desk.view() if (desk := self._fleet_desk()) else None))
+        self._metrics.include(FleetPage(lambda: fleet_admin.view() if (fleet_admin := self._fleet_admin()) else None))
         self._journal.listen(self._metrics.watch)
-        self._journal.listen(Homecoming(self._dispatcher, self._tasks).watch)
+        self._journal.listen(DefaultModelLoader(self._dispatcher, self._tasks).watch)
         self._activity = Activity(self._metrics)
-        archive = Archive(state_directory(os.environ) / "activity.sqlite3")
-        self._archivist = Archivist(self._activity, archive, lambda: self.settings.activity)
+        archive = ActivityStore(state_directory(os.environ) / "activity.sqlite3")
+        self._archivist = StoreWriter(self._activity, archive, lambda: self.settings.activity)
         stack.push_async_callback(self._archivist.close)
         stack.push_async_callback(self._tasks.aclose)
         self._tasks.start(lag.watch(), "loop lag")
@@ -252,17 +252,17 @@ class Program:
         self._relay = Relay(self._dispatcher, rules, management, self._activity, most_connections=fits)
         stack.push_async_callback(self._relay.aclose)
         if self.settings.fleet is not None:
-            self._fellowship = await stack.enter_async_context(
+            self._node = await stack.enter_async_context(
                 joined(self.settings.fleet, self._dispatcher, self._leaving.wished.is_set)
             )
-            self._journal.listen(self._fellowship.watch)
-            self._relay.hosts = self._fellowship.guide
+            self._journal.listen(self._node.watch)
+            self._relay.hosts = self._node.host_selector
         self._tasks.start(self._liveness.watch(), "liveness")
         await self._relay.listen(self._sockets, self._tls)
         self._tasks.start(self._preload(), "preload")
         if self._options.watches:
-            self._tasks.start(self._renewal.watch_files(self._options.config), "watch the configuration")
-        self._tasks.start(self._renewal.watch_folder(), "watch the folder of models")
+            self._tasks.start(self._reloader.watch_files(self._options.config), "watch the configuration")
+        self._tasks.start(self._reloader.watch_folder(), "watch the folder of models")
 
     def _check_promises(self, entry: Entry) -> None:
         """A load changes what is known about limits that can be met."""
@@ -294,8 +294,8 @@ class Program:
             await asyncio.gather(closing, return_exceptions=True)
             await self._dispatcher.shut_down(0)
 
-    def _house(self) -> House:
-        return House(
+    def _house(self) -> ApiDeps:
+        return ApiDeps(
             dispatcher=self._dispatcher,
             journal=self._journal,
             settings=lambda: self.settings,
@@ -303,8 +303,8 @@ class Program:
             activity=self._activity,
             under_way=self._under_way,
             history=self._archivist.read,
-            config=self._renewal.report,
-            reload=self._renewal.reload,
+            config=self._reloader.report,
+            reload=self._reloader.reload,
             precedence=self._memory.precedence,
             accounts=self._accounts.all,
             metrics=self._metrics.render,
@@ -312,16 +312,16 @@ class Program:
             started_at=time.time(),
             share_read=self._supervisor.share_taken_in,
             silent=self._liveness.silent,
-            fleet=self._fleet_desk,
+            fleet=self._fleet_admin,
         )
 
-    def _fleet_desk(self) -> Desk | None:
-        return None if self._fellowship is None else self._fellowship.desk
+    def _fleet_admin(self) -> FleetAdmin | None:
+        return None if self._node is None else self._node.fleet_admin
 
     def _last_pieces(self, model: ModelName) -> list[object]:
         return self._relay.last_pieces(model)  # likewise
 
-    def _under_way(self) -> list[UnderWay]:
+    def _under_way(self) -> list[InProgress]:
         return self._relay.under_way()  # the relay is created later
 
     # Signals
@@ -330,12 +330,12 @@ class Program:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._leaving.wish)
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.start(self._renewal.reload(), "reload"))
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.start(self._reloader.reload(), "reload"))
 
     # Called by a reload of the configuration
 
     def load(self) -> Loaded:
-        loaded = load(self._options, self._stock)
+        loaded = load(self._options, self._model_folders)
         return replace(loaded, catalog=self.fill(loaded.catalog))
 
     def fill(self, catalog: Catalog) -> Catalog:
@@ -356,14 +356,16 @@ class Program:
         self._supervisor.withhold(loaded.withheld_env)
         self._relay.change_rules(self._rules(loaded.settings))
 
-    def _rules(self, settings: Settings) -> Rules:
+    def _rules(self, settings: Settings) -> Policy:
         """Counts and memory of clients and other hosts survive a reload."""
-        return Rules(settings, self._accounts, self._fellows)
+        return Policy(settings, self._accounts, self._host_verifier)
 
     def change_catalog(self, catalog: Catalog) -> CatalogChange:
         """Keeps what files do not define: the active profile, and models of other hosts."""
         now = self._dispatcher.catalog
-        return self._dispatcher.change_catalog(catalog.with_profile(now.active_profile).with_fellows(now.fellows))
+        return self._dispatcher.change_catalog(
+            catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models)
+        )
 
     def reloaded(self, *, success: bool) -> None:
         self._metrics.reloaded(success=success)
@@ -379,7 +381,7 @@ class Program:
             and logs.is_text(self.settings.logging)
             and self.settings.logging.to_stdout in ("proxy", "both")
         ):
-            self._writer.put_line("\n".join(self._greeting().lines()))
+            self._writer.put_line("\n".join(self._banner().lines()))
             return
         files = ", ".join(str(file) for file in self._loaded.files)
         log.info("hotseat %s serves %d models from %s", __version__, len(self._loaded.catalog.models), files)
@@ -389,14 +391,14 @@ class Program:
             log.info(
                 "listening on %s://%s:%d (dashboard at /hotseat/ui/, API at /swagger, Ctrl-C stops)", scheme, host, port
             )
-        most, _ = self._relay.arrivals.bounds(self.settings.limits)
+        most, _ = self._relay.connection_count.bounds(self.settings.limits)
         if most < self.settings.limits.connections:
             log.info("connections are bounded by file descriptors connections=%d", most)
 
-    def _greeting(self) -> Greeting:
+    def _banner(self) -> Banner:
         scheme = self._relay.scheme.decode()
         places = [sock.getsockname()[:2] for sock in self._sockets]
-        return Greeting(
+        return Banner(
             urls=[url_of(scheme, host, port) for host, port in places],
             files=[str(file) for file in self._loaded.files],
             models=len(self._loaded.catalog.models),

@@ -210,7 +210,7 @@ class Busy(HotseatError):
     retry_helps = True
 
 
-class NoRoom(HotseatError):
+class NoMemory(HotseatError):
     """It would fit, but other programs use the device at present."""
 
     status = 503
@@ -242,7 +242,7 @@ class FleetApart(HotseatError):
     retry_helps = True
 
 
-class MakingWay(HotseatError):
+class Yielding(HotseatError):
     """Models must yield memory to somebody with precedence."""
 
     status = 503

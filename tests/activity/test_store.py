@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.activity.recent import KEPT, Activity, Tokens
-from hotseat.activity.store import FORMAT, Archive, Archivist
+from hotseat.activity.store import FORMAT, ActivityStore, StoreWriter
 from hotseat.errors import HotseatError
 from hotseat.identifiers import ClientId, ModelName
 from hotseat.settings import ActivityKept
@@ -45,7 +45,7 @@ class Desk:
         self.now = NOW
         self.kept = ActivityKept(30 * A_DAY_S)
         self.activity = Activity(Ledger(), lambda: self.now)
-        self.archivist = Archivist(self.activity, Archive(self.file, lambda: self.now), lambda: self.kept)
+        self.archivist = StoreWriter(self.activity, ActivityStore(self.file, lambda: self.now), lambda: self.kept)
 
     def finish(self, model: ModelName = QWEN, tokens: Tokens | None = None) -> None:
         self.activity.finished(model, 200, 0.25, 0.5, 1.25, SOMEONE, Head(), b"box-7", tokens)

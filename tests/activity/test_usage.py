@@ -61,10 +61,10 @@ def test_waiting_costs_no_device_time() -> None:
 def test_a_server_that_died_was_used_too() -> None:
     """A request that is granted once more is charged for both servers."""
     account, meter = an_account(), Meter()
-    visit = account.enter("m", 0)
-    visit.granted(meter, 1, 0)
-    visit.granted(meter, 1, 5)
-    visit.ended(7)
+    key_use = account.enter("m", 0)
+    key_use.granted(meter, 1, 0)
+    key_use.granted(meter, 1, 5)
+    key_use.ended(7)
 
     assert account.device_s == 7
 
@@ -85,10 +85,10 @@ def test_a_minutes_requests_may_come_at_once_and_then_as_time_allows() -> None:
 def test_only_so_many_requests_are_under_way() -> None:
     """The next one may come when one of them has ended."""
     account = an_account(concurrency=1)
-    visit = account.enter("m", 0)
+    key_use = account.enter("m", 0)
     with pytest.raises(OverLimit, match="concurrency limit: 1 at a time"):
         account.enter("m", 0)
-    visit.ended(1)
+    key_use.ended(1)
 
     account.enter("m", 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import Puppets, catalog, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.management import Management, management
 
 if TYPE_CHECKING:
@@ -22,6 +22,6 @@ MODELS = catalog(
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Management]:
-    async with management(tmp_path / "socket", MODELS, Puppets(slow=("slow",), broken=("dud",))) as house:
-        yield house
+async def rig(tmp_path: Path) -> AsyncIterator[Management]:
+    async with management(tmp_path / "socket", MODELS, FakeLauncher(slow=("slow",), broken=("dud",))) as rig:
+        yield rig

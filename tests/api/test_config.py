@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from tests.support.management import Management
 
 
-async def test_the_configuration_is_told_with_its_complaints(house: Management) -> None:
+async def test_the_configuration_is_told_with_its_complaints(rig: Management) -> None:
     """What is in force, what is doubtful about it, and why a newer one was refused."""
-    house.config_report = ConfigReport({"models": {"alpha": {"ttl": 5}}}, ("a warning",), ("an error",))
-    told = (await house.get("/hotseat/config")).json()
+    rig.config_report = ConfigReport({"models": {"alpha": {"ttl": 5}}}, ("a warning",), ("an error",))
+    told = (await rig.get("/hotseat/config")).json()
 
     assert told == {
         "resolved": {"models": {"alpha": {"ttl": 5}}},
@@ -22,6 +22,6 @@ async def test_the_configuration_is_told_with_its_complaints(house: Management) 
     }
 
 
-async def test_the_configuration_cannot_be_written(house: Management) -> None:
+async def test_the_configuration_cannot_be_written(rig: Management) -> None:
     """It comes from its file and from nowhere else."""
-    assert (await house.client.put("/hotseat/config", json={})).status_code == 405
+    assert (await rig.client.put("/hotseat/config", json={})).status_code == 405

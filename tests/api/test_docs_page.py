@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from tests.support.management import Management
 
 
-async def test_the_page_needs_nothing_from_elsewhere(house: Management) -> None:
+async def test_the_page_needs_nothing_from_elsewhere(rig: Management) -> None:
     """Everything the page fetches is served here, and it holds no inline script."""
-    page = await house.get("/swagger")
+    page = await rig.get("/swagger")
     fetched = re.findall(r'(?:src|href)="([^"]+)"', page.text)
-    answers = {path: (await house.get(path)).status_code for path in fetched}
+    answers = {path: (await rig.get(path)).status_code for path in fetched}
 
     assert page.headers["content-type"].startswith("text/html")
     assert len(answers) == 5
@@ -26,11 +26,11 @@ async def test_the_page_needs_nothing_from_elsewhere(house: Management) -> None:
     assert "default-src 'self'" in page.headers["content-security-policy"]
 
 
-async def test_files_may_be_kept_by_browsers(house: Management) -> None:
+async def test_files_may_be_kept_by_browsers(rig: Management) -> None:
     """Assets are revalidated, not fetched anew; nothing outside their folder is served."""
-    first = await house.get("/hotseat/assets/swagger-ui.css")
-    again = await house.get("/hotseat/assets/swagger-ui.css", headers={"If-None-Match": first.headers["etag"]})
-    outside = await house.get("/hotseat/assets/%2e%2e/app.py")
+    first = await rig.get("/hotseat/assets/swagger-ui.css")
+    again = await rig.get("/hotseat/assets/swagger-ui.css", headers={"If-None-Match": first.headers["etag"]})
+    outside = await rig.get("/hotseat/assets/%2e%2e/app.py")
 
     assert "no-store" not in first.headers.get("cache-control", "")
     assert again.status_code == 304
@@ -49,9 +49,9 @@ def test_the_vendored_files_are_the_ones_that_were_reviewed() -> None:
     assert found == listed
 
 
-async def test_the_description_has_every_endpoint_of_the_contract(house: Management) -> None:
+async def test_the_description_has_every_endpoint_of_the_contract(rig: Management) -> None:
     """Inference is served by the relay and described here all the same."""
-    document = (await house.get("/hotseat/openapi.json")).json()
+    document = (await rig.get("/hotseat/openapi.json")).json()
     described = {(method, path) for path, methods in document["paths"].items() for method in methods}
 
     assert document["openapi"].startswith("3.1")
@@ -69,9 +69,9 @@ async def test_the_description_has_every_endpoint_of_the_contract(house: Managem
     }
 
 
-async def test_the_description_tells_the_answers_that_really_come(house: Management) -> None:
+async def test_the_description_tells_the_answers_that_really_come(rig: Management) -> None:
     """Statuses and fields are those of the contract, not a framework's."""
-    document = (await house.get("/hotseat/openapi.json")).json()
+    document = (await rig.get("/hotseat/openapi.json")).json()
     chat = document["paths"]["/v1/chat/completions"]["post"]
     fields = document["components"]["schemas"]["ChatRequest"]["properties"]
 

@@ -31,15 +31,15 @@ async def next_event(lines: AsyncIterator[str]) -> dict[str, str]:
     raise AssertionError(f"the feed ended after {fields}")
 
 
-async def subscribed(house: Management) -> None:
-    await come_true(lambda: house.journal._subscribers)
+async def subscribed(rig: Management) -> None:
+    await come_true(lambda: rig.journal._subscribers)
 
 
-async def test_what_happens_is_fed_as_it_happens(house: Management) -> None:
+async def test_what_happens_is_fed_as_it_happens(rig: Management) -> None:
     """A watcher sees the request, the start and the readiness, numbered, with causes."""
-    async with house.feed("/hotseat/events") as lines:
-        await subscribed(house)
-        await house.get("/upstream/alpha/load")
+    async with rig.feed("/hotseat/events") as lines:
+        await subscribed(rig)
+        await rig.get("/upstream/alpha/load")
         wish, ready = await next_event(lines), await next_event(lines)
 
     assert (wish["id"], wish["event"]) == ("1", "LoadRequested")
@@ -51,49 +51,49 @@ async def test_what_happens_is_fed_as_it_happens(house: Management) -> None:
     assert [command["type"] for command in json.loads(ready["data"])["commands"]] == ["Confirm"]
 
 
-async def test_a_returning_watcher_gets_what_it_missed(house: Management) -> None:
+async def test_a_returning_watcher_gets_what_it_missed(rig: Management) -> None:
     """Last-Event-ID wins over the query that an EventSource repeats."""
-    await house.get("/upstream/alpha/load")
-    async with house.feed("/hotseat/events?after=0", headers={"Last-Event-ID": "1"}) as lines:
+    await rig.get("/upstream/alpha/load")
+    async with rig.feed("/hotseat/events?after=0", headers={"Last-Event-ID": "1"}) as lines:
         first = await next_event(lines)
 
     assert first["id"] == "2"
 
 
-async def test_the_past_can_be_asked_for(house: Management) -> None:
+async def test_the_past_can_be_asked_for(rig: Management) -> None:
     """after=0 begins at the beginning."""
-    await house.get("/upstream/alpha/load")
-    async with house.feed("/hotseat/events?after=0") as lines:
+    await rig.get("/upstream/alpha/load")
+    async with rig.feed("/hotseat/events?after=0") as lines:
         first = await next_event(lines)
 
     assert first["id"] == "1"
 
 
-async def test_a_feed_that_was_left_is_forgotten(house: Management) -> None:
+async def test_a_feed_that_was_left_is_forgotten(rig: Management) -> None:
     """A watcher who goes away is noticed though nothing happens."""
-    async with house.feed("/hotseat/events"):
-        await subscribed(house)
+    async with rig.feed("/hotseat/events"):
+        await subscribed(rig)
 
-    await come_true(lambda: not house.journal._subscribers)
+    await come_true(lambda: not rig.journal._subscribers)
 
 
-async def test_a_quiet_feed_shows_that_it_lives(house: Management, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quiet_feed_shows_that_it_lives(rig: Management, monkeypatch: pytest.MonkeyPatch) -> None:
     """Comments keep proxies from closing a connection on which nothing happens."""
     monkeypatch.setattr(events, "HEARTBEAT_S", 0.01)
-    async with house.feed("/hotseat/events") as lines:
+    async with rig.feed("/hotseat/events") as lines:
         beat = await next_event(lines)
 
     assert beat == {"": "still here"}
 
 
-async def test_a_slow_watcher_is_told_of_the_gap(house: Management, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_watcher_is_told_of_the_gap(rig: Management, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does not read loses entries and learns of it; nobody buffers for him without end."""
     monkeypatch.setattr(journal_module, "BEHIND", 4)
     many = CatalogChanged(catalog(*(spec(f"model-{n}" * 200) for n in range(200))))
-    async with house.feed("/hotseat/events") as lines:
-        await subscribed(house)
+    async with rig.feed("/hotseat/events") as lines:
+        await subscribed(rig)
         for _ in range(100):
-            house.journal.record(many, [])
+            rig.journal.record(many, [])
         events = [await next_event(lines)]
         while events[-1]["event"] != "gap":
             events.append(await next_event(lines))
@@ -114,39 +114,39 @@ def test_what_is_no_longer_kept_is_a_gap() -> None:
     assert missed_since(journal, journal.n + 1) == Gap(journal.n)
 
 
-async def test_the_last_lines_of_a_model(house: Management) -> None:
+async def test_the_last_lines_of_a_model(rig: Management) -> None:
     """One model's output is plain text, as long as was asked for."""
     for n in range(5):
-        house.papers.write("alpha", f"line {n}")
-    answer = await house.get("/hotseat/logs?model=al&lines=2")
+        rig.papers.write("alpha", f"line {n}")
+    answer = await rig.get("/hotseat/logs?model=al&lines=2")
 
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.text == "line 3\nline 4\n"
 
 
-async def test_the_lines_of_all_models_say_whose_they_are(house: Management) -> None:
+async def test_the_lines_of_all_models_say_whose_they_are(rig: Management) -> None:
     """Without a model each line begins with the name of its speaker."""
-    house.papers.write("alpha", "hello")
-    house.papers.write("dud", "oh no")
+    rig.papers.write("alpha", "hello")
+    rig.papers.write("dud", "oh no")
 
-    assert (await house.get("/hotseat/logs")).text == "alpha | hello\ndud | oh no\n"
+    assert (await rig.get("/hotseat/logs")).text == "alpha | hello\ndud | oh no\n"
 
 
-async def test_the_output_of_all_models_is_followed_at_once(house: Management) -> None:
+async def test_the_output_of_all_models_is_followed_at_once(rig: Management) -> None:
     """A follower gets the last lines, then new ones of every model, and is forgotten when it leaves."""
-    house.papers.write("alpha", "old")
-    house.papers.write("dud", "older")
-    async with house.feed("/hotseat/logs?follow=true&lines=1") as lines:
+    rig.papers.write("alpha", "old")
+    rig.papers.write("dud", "older")
+    async with rig.feed("/hotseat/logs?follow=true&lines=1") as lines:
         past = [await next_event(lines), await next_event(lines)]
-        await come_true(lambda: house.papers.readers("alpha") and house.papers.readers("dud"))
-        house.papers.write("dud", "new")
+        await come_true(lambda: rig.papers.readers("alpha") and rig.papers.readers("dud"))
+        rig.papers.write("dud", "new")
         news = await next_event(lines)
 
     assert past == [{"data": "alpha | old"}, {"data": "dud | older"}]
     assert news == {"data": "dud | new"}
-    await come_true(lambda: not house.papers.readers("alpha") and not house.papers.readers("dud"))
+    await come_true(lambda: not rig.papers.readers("alpha") and not rig.papers.readers("dud"))
 
 
-async def test_logs_of_an_unknown_model_are_404(house: Management) -> None:
+async def test_logs_of_an_unknown_model_are_404(rig: Management) -> None:
     """A mistyped name is an error, not an empty page."""
-    assert (await house.get("/hotseat/logs?model=nobody")).status_code == 404
+    assert (await rig.get("/hotseat/logs?model=nobody")).status_code == 404

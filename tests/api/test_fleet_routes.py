@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from tests.support.fake_launcher import Puppets, come_true
+from tests.support.fake_launcher import FakeLauncher, come_true
 from tests.support.fleet_in_process import MODELS, Company, company
 from tests.support.management import Management, application, around, served
 
@@ -54,22 +54,22 @@ async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
             company(
                 *urls,
                 models=lambda name: MODELS[1:] if name == "c" else MODELS[:1],
-                puppets=lambda name: Puppets(broken=("qwen",) if name == "b" else ()),
+                launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ()),
                 address=urls.__getitem__,
                 has_no_sockets=False,
             )
         )
-        house = Served(fleet, {}, {})
+        rig = Served(fleet, {}, {})
         for name, sock in sockets.items():
             client = await stack.enter_async_context(httpx2.AsyncClient(base_url=urls[name], timeout=15))
             host = fleet[name]
-            parts: Management = around(host.dispatcher, host.journal, host.puppets, client, tmp_path / name)
-            parts.fleet = host.desk
-            house.doors[name] = client
-            door = house.stack[name] = await stack.enter_async_context(AsyncExitStack())
+            parts: Management = around(host.dispatcher, host.journal, host.launcher, client, tmp_path / name)
+            parts.fleet = host.fleet_admin
+            rig.doors[name] = client
+            door = rig.stack[name] = await stack.enter_async_context(AsyncExitStack())
             await door.enter_async_context(served(application(parts), fd=sock.fileno()))
             door.callback(sock.close)
-        yield house
+        yield rig
 
 
 async def test_the_fleet_is_told(hosts: Served) -> None:
@@ -96,10 +96,10 @@ async def test_orders_come_and_go(hosts: Served, order: str, key: str) -> None:
         return bool((await hosts.get("c", "/hotseat/fleet"))["hosts"][1][key])
 
     given = await hosts.ask("a", "PUT", f"/hotseat/fleet/hosts/b/{order}")
-    await come_true(lambda: hosts.fleet["c"].desk.view().hosts[1].orders)
+    await come_true(lambda: hosts.fleet["c"].fleet_admin.view().hosts[1].orders)
     during = await is_ordered()
     taken = await hosts.ask("c", "DELETE", f"/hotseat/fleet/hosts/b/{order}")
-    await come_true(lambda: not hosts.fleet["c"].desk.view().hosts[1].orders)
+    await come_true(lambda: not hosts.fleet["c"].fleet_admin.view().hosts[1].orders)
 
     assert (given.status_code, given.json()["status"], taken.status_code) == (200, "ok", 200)
     assert (during, await is_ordered()) == (True, False)
@@ -116,7 +116,7 @@ async def test_a_host_that_nobody_knows_is_not_found(hosts: Served) -> None:
 async def test_a_model_is_moved_over_http(hosts: Served) -> None:
     """Asked of the host that it leaves for another; and of a third, which has to ask the others."""
     fleet = hosts.fleet
-    fleet["b"].puppets.broken = ()
+    fleet["b"].launcher.broken = ()
     await fleet["a"].dispatcher.load(QWEN)
     await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
     moved = await hosts.ask("c", "POST", "/hotseat/fleet/models/q/move?to=b")
@@ -143,7 +143,7 @@ async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
     """It serves what it can, so balancers keep sending; nothing that needs agreement is promised."""
     before = await hosts.ask("a", "GET", "/hotseat/ready")
     hosts.fleet["a"].store.cut_off()
-    await come_true(lambda: hosts.fleet["a"].desk.standing.value == "apart")
+    await come_true(lambda: hosts.fleet["a"].fleet_admin.standing.value == "apart")
     after = await hosts.ask("a", "GET", "/hotseat/ready")
     order = await hosts.ask("a", "PUT", "/hotseat/fleet/hosts/b/drain")
 
@@ -157,7 +157,7 @@ async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
 async def test_why_is_told_across_hosts(hosts: Served) -> None:
     """A model that is here and elsewhere has its own report and a reason from each other host."""
     fleet = hosts.fleet
-    fleet["b"].puppets.broken = ()
+    fleet["b"].launcher.broken = ()
     await fleet["b"].dispatcher.load(QWEN)
     await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
     story = await hosts.get("a", "/hotseat/models/q")
@@ -171,7 +171,7 @@ async def test_why_is_told_across_hosts(hosts: Served) -> None:
 
 async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
     """The host that has a model reports on it, loaded or not."""
-    await come_true(lambda: "llama" in hosts.fleet["a"].dispatcher.catalog.fellows)
+    await come_true(lambda: "llama" in hosts.fleet["a"].dispatcher.catalog.fleet_models)
     cold = await hosts.get("a", "/hotseat/models/llama")
     await hosts.fleet["c"].dispatcher.load(LLAMA)
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
@@ -185,7 +185,7 @@ async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
 async def test_a_silent_host_is_named(hosts: Served) -> None:
     """The client does not wait for the silent host, and still learns where the model is."""
     fleet = hosts.fleet
-    fleet["b"].puppets.broken = ()
+    fleet["b"].launcher.broken = ()
     await fleet["b"].dispatcher.load(QWEN)
     await fleet["c"].dispatcher.load(LLAMA)
     await come_true(lambda: fleet["a"].phases_seen("b") and fleet["a"].phases_seen("c"))
@@ -199,12 +199,12 @@ async def test_a_silent_host_is_named(hosts: Served) -> None:
     assert llama.json()["error"] == "llama is ready on c, which gave no reason"
 
 
-async def test_a_key_moves_the_models_that_it_is_for(house: Management) -> None:
+async def test_a_key_moves_the_models_that_it_is_for(rig: Management) -> None:
     """As it loads and unloads them."""
-    house.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",))])
+    rig.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",))])
     as_holder = {HELD: sha256(b"sesame").hexdigest()}
     own, other = [
-        await house.client.post(f"/hotseat/fleet/models/{model}/move?to=b", headers=as_holder)
+        await rig.client.post(f"/hotseat/fleet/models/{model}/move?to=b", headers=as_holder)
         for model in ("alpha", "slow")
     ]
 
@@ -212,10 +212,10 @@ async def test_a_key_moves_the_models_that_it_is_for(house: Management) -> None:
     assert (other.status_code, other.headers["X-Error-Code"]) == (403, "forbidden")
 
 
-async def test_a_host_that_is_alone_has_no_fleet(house: Management) -> None:
+async def test_a_host_that_is_alone_has_no_fleet(rig: Management) -> None:
     """Each route reports it, with advice; readiness and the model list do not mention a fleet."""
     refused = [
-        await house.client.request(method, f"/hotseat/fleet{path}")
+        await rig.client.request(method, f"/hotseat/fleet{path}")
         for method, path in (
             ("GET", ""),
             ("PUT", "/hosts/b/cordon"),
@@ -228,5 +228,5 @@ async def test_a_host_that_is_alone_has_no_fleet(house: Management) -> None:
 
     assert {answer.status_code for answer in refused} == {409}
     assert {answer.json()["error"].partition(".")[0] for answer in refused} == {"this host is not in a fleet"}
-    assert (await house.get("/hotseat/ready")).json() == {"status": "ok", "message": "hotseat is ready"}
-    assert (await house.get("/hotseat/models")).json()["fleet"] is None
+    assert (await rig.get("/hotseat/ready")).json() == {"status": "ok", "message": "hotseat is ready"}
+    assert (await rig.get("/hotseat/models")).json()["fleet"] is None

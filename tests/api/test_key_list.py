@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tests.support.management import Management
 
 
-async def test_keys_are_listed_with_what_they_used(house: Management) -> None:
+async def test_keys_are_listed_with_what_they_used(rig: Management) -> None:
     """Limits that nobody set are null."""
-    ann, _ = house.accounts.open([ApiKey("sesame", Role.INFERENCE, "ann", per_minute=9), ApiKey("other")])
+    ann, _ = rig.accounts.open([ApiKey("sesame", Role.INFERENCE, "ann", per_minute=9), ApiKey("other")])
     ann.enter("qwen", 0)
-    listed = (await house.get("/hotseat/keys")).json()["keys"]
+    listed = (await rig.get("/hotseat/keys")).json()["keys"]
 
     assert listed[0] == {
         "name": "ann",
@@ -49,12 +49,11 @@ FOR_ALL_MODELS = [
 
 
 @pytest.mark.parametrize(("method", "path"), FOR_ALL_MODELS)
-async def test_what_acts_on_all_models_needs_a_key_for_all_models(house: Management, method: str, path: str) -> None:
+async def test_what_acts_on_all_models_needs_a_key_for_all_models(rig: Management, method: str, path: str) -> None:
     """A key with a list of models stops, hides or moves no others."""
-    house.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",)), ApiKey("open", Role.OPERATE)])
+    rig.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",)), ApiKey("open", Role.OPERATE)])
     refused, allowed = [
-        await house.client.request(method, path, headers={HELD: sha256(key).hexdigest()})
-        for key in (b"sesame", b"open")
+        await rig.client.request(method, path, headers={HELD: sha256(key).hexdigest()}) for key in (b"sesame", b"open")
     ]
 
     assert (refused.status_code, refused.headers["X-Error-Code"]) == (403, "forbidden")
@@ -62,12 +61,12 @@ async def test_what_acts_on_all_models_needs_a_key_for_all_models(house: Managem
     assert allowed.status_code in (200, 404, 409)
 
 
-async def test_metrics_have_one_label_per_configured_key(house: Management) -> None:
+async def test_metrics_have_one_label_per_configured_key(rig: Management) -> None:
     """A client cannot make a new time series, and no secret becomes a label."""
-    house.metrics.include(KeyPage(house.accounts.all))
-    ann, _ = house.accounts.open([ApiKey("sesame", name="ann"), ApiKey("other")])
+    rig.metrics.include(KeyPage(rig.accounts.all))
+    ann, _ = rig.accounts.open([ApiKey("sesame", name="ann"), ApiKey("other")])
     ann.enter("qwen", 0).ended(1)
-    page = (await house.get("/metrics")).text
+    page = (await rig.get("/metrics")).text
 
     assert 'hotseat_key_requests_total{key="ann"} 1.0' in page
     assert page.count("hotseat_key_device_seconds_total{") == 2

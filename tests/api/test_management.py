@@ -20,44 +20,44 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Upstream
 
 
-async def test_nothing_runs_at_first(house: Management) -> None:
+async def test_nothing_runs_at_first(rig: Management) -> None:
     """A fresh instance is healthy and runs nothing."""
-    health, running = await house.get("/health"), await house.get("/running")
+    health, running = await rig.get("/health"), await rig.get("/running")
 
     assert health.json() == {"status": "ok", "models": {}}
     assert running.json() == {"running": []}
 
 
-async def test_a_loaded_model_is_reported_with_its_pid(house: Management) -> None:
+async def test_a_loaded_model_is_reported_with_its_pid(rig: Management) -> None:
     """A load answers when the model is ready; then health knows its process."""
-    answer = await house.get("/upstream/alpha/load")
+    answer = await rig.get("/upstream/alpha/load")
 
     assert (answer.status_code, answer.json()) == (200, {"status": "ok", "message": "alpha is ready"})
     assert answer.headers["cache-control"] == "no-store"
-    assert (await house.get("/running")).json() == {"running": ["alpha"]}
-    assert (await house.get("/health")).json()["models"] == {"alpha": {"status": "running", "pid": 7001}}
+    assert (await rig.get("/running")).json() == {"running": ["alpha"]}
+    assert (await rig.get("/health")).json()["models"] == {"alpha": {"status": "running", "pid": 7001}}
 
 
 @pytest.mark.parametrize("name", ["org/model", "org%2Fmodel"])
-async def test_a_name_with_a_slash_is_understood(house: Management, name: str) -> None:
+async def test_a_name_with_a_slash_is_understood(rig: Management, name: str) -> None:
     """Slashes in names may come plain or encoded."""
-    loaded, stopped = await house.get(f"/upstream/{name}/load"), await house.delete(f"/upstream/{name}")
+    loaded, stopped = await rig.get(f"/upstream/{name}/load"), await rig.delete(f"/upstream/{name}")
 
     assert loaded.json() == {"status": "ok", "message": "org/model is ready"}
     assert stopped.json() == {"status": "ok", "message": "org/model has stopped"}
 
 
-async def test_an_alias_loads_its_model(house: Management) -> None:
+async def test_an_alias_loads_its_model(rig: Management) -> None:
     """Responses name the model, not the alias."""
-    answer = await house.get("/upstream/first/load")
+    answer = await rig.get("/upstream/first/load")
 
     assert answer.json()["message"] == "alpha is ready"
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/upstream/alpah/load"), ("DELETE", "/upstream/alpah")])
-async def test_an_unknown_model_is_404_with_the_nearest_name(house: Management, method: str, path: str) -> None:
+async def test_an_unknown_model_is_404_with_the_nearest_name(rig: Management, method: str, path: str) -> None:
     """The error suggests the nearest name."""
-    answer = await house.client.request(method, path)
+    answer = await rig.client.request(method, path)
 
     assert answer.status_code == 404
     assert answer.json()["status"] == "error"
@@ -66,17 +66,17 @@ async def test_an_unknown_model_is_404_with_the_nearest_name(house: Management, 
     assert 'Did you mean "alpha"?' in answer.json()["error"]
 
 
-async def test_a_model_that_is_not_running_cannot_be_stopped(house: Management) -> None:
+async def test_a_model_that_is_not_running_cannot_be_stopped(rig: Management) -> None:
     """Stopping what does not run is a conflict that names the model."""
-    answer = await house.delete("/upstream/alpha")
+    answer = await rig.delete("/upstream/alpha")
 
     assert answer.status_code == 409
     assert answer.json() == {"status": "error", "message": "alpha is not running", "error": "alpha is not running"}
 
 
-async def test_a_failed_load_is_503_with_its_cause(house: Management) -> None:
+async def test_a_failed_load_is_503_with_its_cause(rig: Management) -> None:
     """A failed load reports the cause, and that a retry does not help."""
-    answer = await house.get("/upstream/dud/load")
+    answer = await rig.get("/upstream/dud/load")
 
     assert answer.status_code == 503
     assert answer.json()["status"] == "error"
@@ -84,21 +84,21 @@ async def test_a_failed_load_is_503_with_its_cause(house: Management) -> None:
     assert answer.headers["x-should-retry"] == "false"
 
 
-async def test_a_client_that_leaves_takes_its_load_ticket_along(house: Management) -> None:
+async def test_a_client_that_leaves_takes_its_load_ticket_along(rig: Management) -> None:
     """A load leaves the queue when its operator disconnects."""
     with pytest.raises(httpx2.ReadTimeout):
-        await house.get("/upstream/slow/load", timeout=0.1)
+        await rig.get("/upstream/slow/load", timeout=0.1)
 
-    await come_true(lambda: not house.dispatcher.view().line)
+    await come_true(lambda: not rig.dispatcher.view().queue)
 
 
-async def test_a_patient_client_gets_its_slow_load(house: Management) -> None:
+async def test_a_patient_client_gets_its_slow_load(rig: Management) -> None:
     """A load has no time limit of its own."""
     async with asyncio.TaskGroup() as group:
-        loading = group.create_task(house.get("/upstream/slow/load"))
-        await come_true(lambda: house.puppets.is_starting("slow"))
-        before = (await house.get("/running")).json()
-        house.puppets.become_ready("slow")
+        loading = group.create_task(rig.get("/upstream/slow/load"))
+        await come_true(lambda: rig.launcher.is_starting("slow"))
+        before = (await rig.get("/running")).json()
+        rig.launcher.become_ready("slow")
 
     assert before == {"running": []}
     assert loading.result().json()["message"] == "slow is ready"
@@ -117,40 +117,40 @@ class Guest:
         self.was_cut.set()
 
 
-async def test_force_cuts_requests_in_flight(house: Management) -> None:
+async def test_force_cuts_requests_in_flight(rig: Management) -> None:
     """With force, a stop does not wait for anybody."""
-    await house.get("/upstream/alpha/load")
+    await rig.get("/upstream/alpha/load")
     guest = Guest()
-    ticket = house.dispatcher.ask(house.dispatcher.catalog.resolve("alpha").name, OPERATOR, guest)
+    ticket = rig.dispatcher.ask(rig.dispatcher.catalog.resolve("alpha").name, OPERATOR, guest)
     async with asyncio.TaskGroup() as group:
-        stopping = group.create_task(house.delete("/upstream/alpha?force=true"))
+        stopping = group.create_task(rig.delete("/upstream/alpha?force=true"))
         await guest.was_cut.wait()
-        house.dispatcher.leave(ticket)
+        rig.dispatcher.leave(ticket)
 
     assert stopping.result().json()["message"] == "alpha has stopped"
 
 
-async def test_a_misspelt_query_is_400_in_one_sentence(house: Management) -> None:
+async def test_a_misspelt_query_is_400_in_one_sentence(rig: Management) -> None:
     """A wrong parameter is reported as the caller's mistake, in our own format."""
-    answer = await house.delete("/upstream/alpha?force=perhaps")
+    answer = await rig.delete("/upstream/alpha?force=perhaps")
 
     assert answer.status_code == 400
     assert answer.json()["error"].startswith("force: ")
 
 
-async def test_an_unknown_path_is_404_in_our_shape(house: Management) -> None:
+async def test_an_unknown_path_is_404_in_our_shape(rig: Management) -> None:
     """No response has a framework's own format."""
-    answer = await house.get("/hotseat/nowhere")
+    answer = await rig.get("/hotseat/nowhere")
 
     assert answer.status_code == 404
     assert answer.json()["error"].startswith("GET /hotseat/nowhere: Not Found.")
 
 
-async def test_metrics_can_be_switched_off(house: Management) -> None:
+async def test_metrics_can_be_switched_off(rig: Management) -> None:
     """Without metrics the page does not exist, also if a reload disabled them."""
-    shown = await house.get("/metrics")
-    house.settings = replace(house.settings, metrics=False)
-    hidden = await house.get("/metrics")
+    shown = await rig.get("/metrics")
+    rig.settings = replace(rig.settings, metrics=False)
+    hidden = await rig.get("/metrics")
 
     assert shown.status_code == 200
     assert shown.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -160,28 +160,28 @@ async def test_metrics_can_be_switched_off(house: Management) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/running", "/v1/models", "/metrics", "/swagger", "/hotseat/ready"])
-async def test_head_is_answered_wherever_get_is(house: Management, path: str) -> None:
+async def test_head_is_answered_wherever_get_is(rig: Management, path: str) -> None:
     """Uptime probes that only look at the head get one."""
-    answer = await house.client.head(path)
+    answer = await rig.client.head(path)
 
     assert (answer.status_code, answer.content) == (200, b"")
 
 
-async def test_head_of_a_load_starts_nothing(house: Management) -> None:
+async def test_head_of_a_load_starts_nothing(rig: Management) -> None:
     """HEAD is safe by definition: it must not load a model."""
-    answer = await house.client.head("/upstream/alpha/load")
+    answer = await rig.client.head("/upstream/alpha/load")
 
     assert answer.status_code == 405
-    assert house.journal.n == 0
+    assert rig.journal.n == 0
 
 
-async def test_sdk_callers_get_their_error_shape_under_v1_only(house: Management) -> None:
+async def test_sdk_callers_get_their_error_shape_under_v1_only(rig: Management) -> None:
     """SDKs hide plain text, so they get an object; management responses stay as the contract defines."""
     sdk = {"x-stainless-lang": "python"}
-    plain, spoken = await house.get("/v1/models/nobody"), await house.get("/v1/models/nobody", headers=sdk)
-    managing = await house.get("/upstream/nobody/load", headers=sdk)
-    house.settings = replace(house.settings, error_format=ErrorFormat.TEXT)
-    pinned = await house.get("/v1/models/nobody", headers=sdk)
+    plain, spoken = await rig.get("/v1/models/nobody"), await rig.get("/v1/models/nobody", headers=sdk)
+    managing = await rig.get("/upstream/nobody/load", headers=sdk)
+    rig.settings = replace(rig.settings, error_format=ErrorFormat.TEXT)
+    pinned = await rig.get("/v1/models/nobody", headers=sdk)
 
     assert isinstance(plain.json()["error"], str)
     assert spoken.json()["error"]["code"] == "model_not_found"
@@ -190,11 +190,11 @@ async def test_sdk_callers_get_their_error_shape_under_v1_only(house: Management
 
 
 async def test_a_failure_inside_hotseat_is_told_with_the_usual_headers(
-    house: Management, monkeypatch: pytest.MonkeyPatch
+    rig: Management, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is neither kept by a cache nor taken for something else than JSON."""
-    monkeypatch.setattr(house.dispatcher, "view", None)
-    answer = await house.get("/running")
+    monkeypatch.setattr(rig.dispatcher, "view", None)
+    answer = await rig.get("/running")
 
     assert (answer.status_code, answer.json()["status"]) == (500, "error")
     assert answer.headers["x-content-type-options"] == "nosniff"

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 QWEN = ModelName("qwen")
 GUESS = Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)
-HOUSE = with_budget(model("qwen", estimated=GUESS.memory, learned=GUESS), model("llama", gib=8), model("unknown"))
+RIG = with_budget(model("qwen", estimated=GUESS.memory, learned=GUESS), model("llama", gib=8), model("unknown"))
 
 
 @pytest.fixture
 async def roomy(tmp_path: Path) -> AsyncIterator[Management]:
-    async with management(tmp_path / "socket", HOUSE) as house:
-        yield house
+    async with management(tmp_path / "socket", RIG) as rig:
+        yield rig
 
 
 async def test_every_figure_says_where_it_comes_from(roomy: Management) -> None:
@@ -58,7 +58,7 @@ async def test_what_was_measured_is_shown_with_the_devices(roomy: Management) ->
 async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
     """The feed has the estimate and the total budget too, with devices by name."""
     await roomy.dispatcher.load(QWEN)
-    told = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS.memory, HOUSE.budgets)
+    told = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS.memory, RIG.budgets)
     roomy.dispatcher.tell(told)
     history = (await roomy.get("/hotseat/models/qwen")).json()["history"]
 

@@ -55,12 +55,12 @@ def test_the_program_keeps_its_socket_in_a_folder_of_its_own(tmp_path: Path) -> 
     """The folder lets nobody in either, and nothing of it is left."""
     folder = tmp_path / "temporary"
     folder.mkdir()
-    with Hotseat({"models": {}}, tmp_path, environ={"TMPDIR": str(folder)}) as house:
+    with Hotseat({"models": {}}, tmp_path, environ={"TMPDIR": str(folder)}) as rig:
         (private,) = folder.iterdir()
         rights, door = private.stat(), (private / "api").stat()
-        with socket.socket(socket.AF_UNIX) as visitor:
-            visitor.connect(str(private / "api"))
-        answer = house.call("GET", "/health")
+        with socket.socket(socket.AF_UNIX) as waiter:
+            waiter.connect(str(private / "api"))
+        answer = rig.call("GET", "/health")
 
     assert (stat.S_IMODE(rights.st_mode), rights.st_uid) == (0o700, os.geteuid())
     assert (stat.S_IMODE(door.st_mode), door.st_uid) == (0o600, os.geteuid())

@@ -19,9 +19,9 @@ PROFILES = {
 
 
 @pytest.fixture
-def profiled(house: Management) -> Management:
-    house.dispatcher.change_catalog(replace(house.dispatcher.catalog, profiles=PROFILES))
-    return house
+def profiled(rig: Management) -> Management:
+    rig.dispatcher.change_catalog(replace(rig.dispatcher.catalog, profiles=PROFILES))
+    return rig
 
 
 async def test_no_profile_is_active_at_first(profiled: Management) -> None:

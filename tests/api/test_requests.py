@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.fake_launcher import come_true
 
-from hotseat.activity.recent import Tokens, UnderWay
+from hotseat.activity.recent import InProgress, Tokens
 from hotseat.activity.usage import HELD
 from hotseat.api.routes.requests import path_of
 from hotseat.dispatch.dispatcher import OPERATOR
@@ -40,11 +40,11 @@ class Guest:
         self.told.append(f"cut: {error}")
 
 
-async def test_what_ended_is_listed_without_its_query(house: Management) -> None:
+async def test_what_ended_is_listed_without_its_query(rig: Management) -> None:
     """People put keys into queries, so those are kept to ourselves."""
     head = read_head(b"POST", b"/v1/chat/completions?key=hush", "1.1", [(b"Host", b"box")])
-    house.activity.finished(ALPHA, 200, 0.5, 0.75, 1.5, SOMEONE, head, b"box-7", Tokens(4, 3, None))
-    answer = await house.get("/hotseat/requests")
+    rig.activity.finished(ALPHA, 200, 0.5, 0.75, 1.5, SOMEONE, head, b"box-7", Tokens(4, 3, None))
+    answer = await rig.get("/hotseat/requests")
 
     [ended] = answer.json()["finished"]
     assert (ended["n"], ended["model"], ended["client"], ended["status"]) == (1, "alpha", "someone", 200)
@@ -55,17 +55,17 @@ async def test_what_ended_is_listed_without_its_query(house: Management) -> None
     assert "hush" not in answer.text
 
 
-async def test_only_news_is_sent_to_who_asks_for_news(house: Management) -> None:
+async def test_only_news_is_sent_to_who_asks_for_news(rig: Management) -> None:
     """`after` is the last number that the asker has seen."""
     head = read_head(b"GET", b"/slots", "1.1", [(b"Host", b"box")])
     for _ in range(3):
-        house.activity.finished(ALPHA, 200, 0.0, None, 0.0, SOMEONE, head, b"box-7")
-    news = (await house.get("/hotseat/requests?after=2")).json()
+        rig.activity.finished(ALPHA, 200, 0.0, None, 0.0, SOMEONE, head, b"box-7")
+    news = (await rig.get("/hotseat/requests?after=2")).json()
 
     assert [ended["n"] for ended in news["finished"]] == [3]
 
 
-async def test_what_is_under_way_says_how_far_it_is(house: Management) -> None:
+async def test_what_is_under_way_says_how_far_it_is(rig: Management) -> None:
     """Waiting, sent or answering, with the times so far."""
     known = {
         "id": b"box-7",
@@ -76,73 +76,73 @@ async def test_what_is_under_way_says_how_far_it_is(house: Management) -> None:
         "waited_s": 1.0,
         "seconds": 2.0,
     }
-    house.under_way = [
-        UnderWay(ticket=TicketId(1), first_byte_s=None, is_waiting=True, **known),  # type: ignore[arg-type]  # mixed on purpose
-        UnderWay(ticket=TicketId(2), first_byte_s=None, is_waiting=False, **known),  # type: ignore[arg-type]
-        UnderWay(ticket=TicketId(3), first_byte_s=1.5, is_waiting=False, **known),  # type: ignore[arg-type]
+    rig.under_way = [
+        InProgress(ticket=TicketId(1), first_byte_s=None, is_waiting=True, **known),  # type: ignore[arg-type]  # mixed on purpose
+        InProgress(ticket=TicketId(2), first_byte_s=None, is_waiting=False, **known),  # type: ignore[arg-type]
+        InProgress(ticket=TicketId(3), first_byte_s=1.5, is_waiting=False, **known),  # type: ignore[arg-type]
     ]
-    told = (await house.get("/hotseat/requests")).json()
+    told = (await rig.get("/hotseat/requests")).json()
 
     assert [request["state"] for request in told["under_way"]] == ["waiting", "sent", "answering"]
     assert told["under_way"][0]["path"] == "/x"
 
 
-async def test_a_request_that_waits_is_refused(house: Management) -> None:
+async def test_a_request_that_waits_is_refused(rig: Management) -> None:
     """A dismissed request leaves the queue with an error, and no longer causes a load."""
     guest = Guest()
-    ticket = house.dispatcher.ask(ModelName("slow"), SOMEONE, guest)
-    answer = await house.delete(f"/hotseat/requests/{ticket}")
-    house.dispatcher.leave(ticket)
+    ticket = rig.dispatcher.ask(ModelName("slow"), SOMEONE, guest)
+    answer = await rig.delete(f"/hotseat/requests/{ticket}")
+    rig.dispatcher.leave(ticket)
 
     assert answer.json() == {"status": "ok", "message": f"ticket {ticket} was cancelled"}
     assert guest.told == ["refused: an operator cancelled this request while it was waiting"]
-    assert (await house.get("/hotseat/queue")).json()["waiting"] == []
+    assert (await rig.get("/hotseat/queue")).json()["waiting"] == []
 
 
-async def test_a_request_in_flight_is_cut(house: Management) -> None:
+async def test_a_request_in_flight_is_cut(rig: Management) -> None:
     """A request in flight is cut, because its status was already sent."""
-    await house.get("/upstream/alpha/load")
+    await rig.get("/upstream/alpha/load")
     guest = Guest()
-    ticket = house.dispatcher.ask(ALPHA, SOMEONE, guest)
-    await house.delete(f"/hotseat/requests/{ticket}")
-    house.dispatcher.leave(ticket)
+    ticket = rig.dispatcher.ask(ALPHA, SOMEONE, guest)
+    await rig.delete(f"/hotseat/requests/{ticket}")
+    rig.dispatcher.leave(ticket)
 
     assert guest.told == ["cut: an operator cancelled this request"]
 
 
-async def test_a_load_that_waits_can_be_ended_too(house: Management) -> None:
+async def test_a_load_that_waits_can_be_ended_too(rig: Management) -> None:
     """An operator's load waits in the same queue."""
     async with asyncio.TaskGroup() as group:
-        loading = group.create_task(house.get("/upstream/slow/load"))
-        await come_true(lambda: house.dispatcher.view().line)
-        [waiting] = house.dispatcher.view().line
-        await house.delete(f"/hotseat/requests/{waiting.ticket}")
+        loading = group.create_task(rig.get("/upstream/slow/load"))
+        await come_true(lambda: rig.dispatcher.view().queue)
+        [waiting] = rig.dispatcher.view().queue
+        await rig.delete(f"/hotseat/requests/{waiting.ticket}")
 
     assert waiting.client == OPERATOR
     assert loading.result().status_code == 503
     assert "cancelled this request" in loading.result().json()["error"]
 
 
-async def test_a_key_ends_requests_of_its_own_models_only(house: Management) -> None:
+async def test_a_key_ends_requests_of_its_own_models_only(rig: Management) -> None:
     """Also one that waits; what nobody knows is nobody's."""
-    house.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",))])
+    rig.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",))])
     as_holder = {HELD: sha256(b"sesame").hexdigest()}
     guests = {model: Guest() for model in ("slow", "alpha")}
-    tickets = {model: house.dispatcher.ask(ModelName(model), SOMEONE, guest) for model, guest in guests.items()}
+    tickets = {model: rig.dispatcher.ask(ModelName(model), SOMEONE, guest) for model, guest in guests.items()}
     answers = [
-        await house.client.delete(f"/hotseat/requests/{ticket}", headers=as_holder)
+        await rig.client.delete(f"/hotseat/requests/{ticket}", headers=as_holder)
         for ticket in (*tickets.values(), 4711)
     ]
     for ticket in tickets.values():
-        house.dispatcher.leave(ticket)
+        rig.dispatcher.leave(ticket)
 
     assert [answer.status_code for answer in answers] == [403, 200, 403]
     assert guests["slow"].told == []
 
 
-async def test_a_ticket_that_is_gone_cannot_be_ended(house: Management) -> None:
+async def test_a_ticket_that_is_gone_cannot_be_ended(rig: Management) -> None:
     """The error names the route that lists requests."""
-    answer = await house.delete("/hotseat/requests/4711")
+    answer = await rig.delete("/hotseat/requests/4711")
 
     assert answer.status_code == 404
     assert "GET /hotseat/requests" in answer.json()["error"]

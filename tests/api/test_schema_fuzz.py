@@ -29,9 +29,9 @@ def test_the_program_answers_as_it_is_described(tmp_path: Path) -> None:
     """Every status, type and shape is one that the OpenAPI document names, and nothing is a server error."""
     words = ["run", "--phases=coverage,fuzzing", "--max-examples=20", "--seed=1", "--no-shrink", "--request-timeout=10"]
     words += [f"--checks={','.join(CHECKS)}", f"--exclude-path-regex={NOT_OURS}"]
-    with Hotseat({"models": {"alpha": stub("alpha"), "beta": stub("beta")}}, tmp_path) as house:
+    with Hotseat({"models": {"alpha": stub("alpha"), "beta": stub("beta")}}, tmp_path) as rig:
         done = subprocess.run(
-            [SCHEMATHESIS, *words, f"{house.url}/hotseat/openapi.json"],
+            [SCHEMATHESIS, *words, f"{rig.url}/hotseat/openapi.json"],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-async def waiting_house(house: Management) -> AsyncIterator[Management]:
+async def waiting_rig(rig: Management) -> AsyncIterator[Management]:
     """`slow` loads, and somebody waits for it."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(house.get("/upstream/slow/load"))
-        await come_true(lambda: house.puppets.is_starting("slow"))
-        yield house
-        house.puppets.become_ready("slow")
+        group.create_task(rig.get("/upstream/slow/load"))
+        await come_true(lambda: rig.launcher.is_starting("slow"))
+        yield rig
+        rig.launcher.become_ready("slow")
 
 
-async def test_who_waits_is_told_why(waiting_house: Management) -> None:
+async def test_who_waits_is_told_why(waiting_rig: Management) -> None:
     """The queue names the model, the client and one reason."""
-    queue = (await waiting_house.get("/hotseat/queue")).json()
+    queue = (await waiting_rig.get("/hotseat/queue")).json()
 
     [ticket] = queue["waiting"]
     assert (ticket["model"], ticket["client"]) == ("slow", "operator")
@@ -43,15 +43,15 @@ async def test_who_waits_is_told_why(waiting_house: Management) -> None:
     assert queue["oldest_s"] == ticket["waited_s"] >= 0
 
 
-async def test_nobody_waits_in_an_empty_house(house: Management) -> None:
+async def test_nobody_waits_in_an_empty_house(rig: Management) -> None:
     """An empty line has no oldest ticket."""
-    assert (await house.get("/hotseat/queue")).json() == {"waiting": [], "oldest_s": 0.0}
+    assert (await rig.get("/hotseat/queue")).json() == {"waiting": [], "oldest_s": 0.0}
 
 
-async def test_a_model_shows_phase_and_upstream(house: Management) -> None:
+async def test_a_model_shows_phase_and_upstream(rig: Management) -> None:
     """Process, port and the end of its ttl are known while a model runs."""
-    await house.get("/upstream/alpha/load")
-    models = {model["model"]: model for model in (await house.get("/hotseat/models")).json()["models"]}
+    await rig.get("/upstream/alpha/load")
+    models = {model["model"]: model for model in (await rig.get("/hotseat/models")).json()["models"]}
 
     alpha = models["alpha"]
     assert (alpha["phase"], alpha["pid"], alpha["port"]) == ("ready", 7001, 40001)
@@ -61,21 +61,21 @@ async def test_a_model_shows_phase_and_upstream(house: Management) -> None:
     assert models["hidden"]["phase_s"] is None
 
 
-async def test_a_loading_model_shows_how_much_it_has_read(waiting_house: Management) -> None:
+async def test_a_loading_model_shows_how_much_it_has_read(waiting_rig: Management) -> None:
     """The progress is in the row, in the model's details and in the model list; other models have none."""
-    waiting_house.shares_read |= {"slow": 0.41666, "alpha": 1.0}
-    rows = {row["model"]: row for row in (await waiting_house.get("/hotseat/models")).json()["models"]}
-    story = (await waiting_house.get("/hotseat/models/slow")).json()
-    listed = (await waiting_house.get("/v1/models/slow")).json()
+    waiting_rig.shares_read |= {"slow": 0.41666, "alpha": 1.0}
+    rows = {row["model"]: row for row in (await waiting_rig.get("/hotseat/models")).json()["models"]}
+    story = (await waiting_rig.get("/hotseat/models/slow")).json()
+    listed = (await waiting_rig.get("/v1/models/slow")).json()
 
     assert (rows["slow"]["progress"], rows["alpha"]["progress"]) == (0.417, None)
     assert story["progress"] == 0.417
     assert listed["status"] == {"value": "loading", "progress": 0.417}
 
 
-async def test_the_models_come_with_what_they_may_take_and_a_clock(house: Management) -> None:
+async def test_the_models_come_with_what_they_may_take_and_a_clock(rig: Management) -> None:
     """Who shows durations needs our time, and who kept numbers must learn that we were started anew."""
-    told = (await house.get("/hotseat/models")).json()
+    told = (await rig.get("/hotseat/models")).json()
 
     assert told["started_at"] == STARTED_AT
     assert told["at"] > STARTED_AT
@@ -84,11 +84,11 @@ async def test_the_models_come_with_what_they_may_take_and_a_clock(house: Manage
     assert not any(model["pinned"] for model in told["models"])
 
 
-async def test_a_models_story_has_the_causes(house: Management) -> None:
+async def test_a_models_story_has_the_causes(rig: Management) -> None:
     """Why it started and why it stopped can be read afterwards."""
-    await house.get("/upstream/alpha/load")
-    await house.get("/upstream/org/model/load")
-    story = (await house.get("/hotseat/models/alpha")).json()
+    await rig.get("/upstream/alpha/load")
+    await rig.get("/upstream/org/model/load")
+    story = (await rig.get("/hotseat/models/alpha")).json()
 
     assert story["phase"] == "cold"
     assert story["last_start"]["because"] == "loaded explicitly (operator or preload)"
@@ -96,10 +96,10 @@ async def test_a_models_story_has_the_causes(house: Management) -> None:
     assert [entry["event"]["type"] for entry in story["history"]][-1] == "UpstreamExited"
 
 
-async def test_a_story_tells_no_secrets(house: Management) -> None:
+async def test_a_story_tells_no_secrets(rig: Management) -> None:
     """The environment of a model server stays inside."""
-    await house.get("/upstream/alpha/load")
-    story = await house.get("/hotseat/models/alpha")
+    await rig.get("/upstream/alpha/load")
+    story = await rig.get("/hotseat/models/alpha")
 
     [start] = [c for entry in story.json()["history"] for c in entry["commands"] if c["type"] == "StartUpstream"]
     assert start == {
@@ -111,26 +111,26 @@ async def test_a_story_tells_no_secrets(house: Management) -> None:
     assert "hush" not in story.text
 
 
-async def test_a_slashed_name_has_a_story_too(house: Management) -> None:
+async def test_a_slashed_name_has_a_story_too(rig: Management) -> None:
     """The rest of the path is the name."""
-    assert (await house.get("/hotseat/models/org%2Fmodel")).json()["model"] == "org/model"
+    assert (await rig.get("/hotseat/models/org%2Fmodel")).json()["model"] == "org/model"
 
 
-async def test_readiness_ends_with_the_shutdown(house: Management) -> None:
+async def test_readiness_ends_with_the_shutdown(rig: Management) -> None:
     """A balancer in front stops sending before we stop answering."""
-    before = await house.get("/hotseat/ready")
-    house.is_closing = True
-    after = await house.get("/hotseat/ready")
+    before = await rig.get("/hotseat/ready")
+    rig.is_closing = True
+    after = await rig.get("/hotseat/ready")
 
     assert before.status_code == 200
     assert after.status_code == 503
     assert "shutting down" in after.json()["error"]
 
 
-async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_house: Management) -> None:
+async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_rig: Management) -> None:
     """A queue that does not move is not ready for more."""
-    waiting_house.settings = Settings(readiness=Readiness(oldest_wait_s=0.0))
-    answer = await waiting_house.get("/hotseat/ready")
+    waiting_rig.settings = Settings(readiness=Readiness(oldest_wait_s=0.0))
+    answer = await waiting_rig.get("/hotseat/ready")
 
     assert answer.status_code == 503
     assert "/hotseat/queue" in answer.json()["error"]
@@ -138,7 +138,7 @@ async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_house: Ma
 
 def test_readiness_ends_when_a_server_answers_nobody() -> None:
     """The model is named."""
-    told = status.unready(View(now=0.0, models=(), line=()), Readiness(), {ModelName("qwen"): 16.0})
+    told = status.unready(View(now=0.0, models=(), queue=()), Readiness(), {ModelName("qwen"): 16.0})
 
     assert told == "qwen is unresponsive: its server has not responded for 16 s"
 
@@ -147,15 +147,15 @@ def test_readiness_ends_when_a_server_answers_nobody() -> None:
 def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None) -> None:
     """Its memory is not free, whatever was done to it."""
     stuck = ModelView(ModelName("qwen"), Phase.UNLOADING, since=0.0, upstream=None, in_flight=0, waiting=0, why="")
-    told = status.unready(View(now=for_s, models=(stuck,), line=()), Readiness(), {})
+    told = status.unready(View(now=for_s, models=(stuck,), queue=()), Readiness(), {})
 
     assert told == (says and f"{says} (ready.longestUnload)")
 
 
-async def test_a_reload_tells_what_it_touched(house: Management) -> None:
+async def test_a_reload_tells_what_it_touched(rig: Management) -> None:
     """The answer names added, changed and removed models."""
-    house.reload_result = ReloadResult(CatalogChange(added=(ModelName("new"),), removed=(ModelName("dud"),)))
-    answer = await house.client.post("/hotseat/reload")
+    rig.reload_result = ReloadResult(CatalogChange(added=(ModelName("new"),), removed=(ModelName("dud"),)))
+    answer = await rig.client.post("/hotseat/reload")
 
     assert answer.json() == {
         "status": "ok",
@@ -166,16 +166,16 @@ async def test_a_reload_tells_what_it_touched(house: Management) -> None:
     }
 
 
-async def test_a_reload_of_a_wrong_file_changes_nothing_and_says_why(house: Management) -> None:
+async def test_a_reload_of_a_wrong_file_changes_nothing_and_says_why(rig: Management) -> None:
     """Each error is reported with its position in the file."""
-    house.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
-    answer = await house.client.post("/hotseat/reload")
+    rig.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
+    answer = await rig.client.post("/hotseat/reload")
 
     assert answer.status_code == 422
     assert answer.json()["status"] == "error"
     assert answer.json()["complaints"] == ["config.yaml:5:5: models.qwen.tll: unknown key"]
 
 
-async def test_reading_is_no_way_to_reload(house: Management) -> None:
+async def test_reading_is_no_way_to_reload(rig: Management) -> None:
     """A reload has an effect, so a GET cannot cause it."""
-    assert (await house.get("/hotseat/reload")).status_code == 405
+    assert (await rig.get("/hotseat/reload")).status_code == 405

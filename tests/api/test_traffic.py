@@ -41,21 +41,21 @@ async def next_item(lines: AsyncIterator[str]) -> dict[str, Any]:
     raise AssertionError("the feed has ended")
 
 
-async def use(house: Management, model: ModelName, client: str) -> None:
+async def use(rig: Management, model: ModelName, client: str) -> None:
     guest = Guest()
-    ticket = house.dispatcher.ask(model, ClientId(client), guest)
+    ticket = rig.dispatcher.ask(model, ClientId(client), guest)
     await guest.is_granted.wait()
-    house.dispatcher.leave(ticket)
+    rig.dispatcher.leave(ticket)
 
 
-async def test_the_feed_tells_the_house_then_its_traffic(house: Management) -> None:
+async def test_the_feed_tells_the_house_then_its_traffic(rig: Management) -> None:
     """What may run, how long a load took, who asked for what and when, how long a stop took."""
-    async with house.feed("/hotseat/traffic") as lines:
+    async with rig.feed("/hotseat/traffic") as lines:
         told = await next_item(lines)
-        await come_true(lambda: house.dispatcher.traffic.is_watched)
-        await use(house, ALPHA, "ann")
+        await come_true(lambda: rig.dispatcher.traffic.is_watched)
+        await use(rig, ALPHA, "ann")
         load, request = await next_item(lines), await next_item(lines)
-        await house.dispatcher.unload(ALPHA)
+        await rig.dispatcher.unload(ALPHA)
         stop = await next_item(lines)
 
     assert (told["t"], told["patience"], told["devices"]) == ("house", 2.0, {})
@@ -66,27 +66,27 @@ async def test_the_feed_tells_the_house_then_its_traffic(house: Management) -> N
     assert (stop["t"], stop["model"]) == ("stop", "alpha")
 
 
-async def test_the_feed_holds_no_secrets(house: Management) -> None:
+async def test_the_feed_holds_no_secrets(rig: Management) -> None:
     """Commands and environments of models stay out of it."""
-    async with house.feed("/hotseat/traffic") as lines:
+    async with rig.feed("/hotseat/traffic") as lines:
         told = await next_item(lines)
 
     assert "hush" not in json.dumps(told)
     assert set(told["models"][0]) == {"name", "load_s", "slots", "memory", "ttl_s", "urgency", "pinned"}
 
 
-async def test_the_feed_ends_when_its_time_is_up(house: Management) -> None:
+async def test_the_feed_ends_when_its_time_is_up(rig: Management) -> None:
     """Then nobody watches any more, and nothing is noted."""
-    async with house.feed("/hotseat/traffic?seconds=0.05") as lines:
+    async with rig.feed("/hotseat/traffic?seconds=0.05") as lines:
         rest = [line async for line in lines if line.startswith("data:")]
 
     assert len(rest) == 1
-    assert not house.dispatcher.traffic.is_watched
+    assert not rig.dispatcher.traffic.is_watched
 
 
-async def test_a_feed_that_was_left_costs_nothing(house: Management) -> None:
+async def test_a_feed_that_was_left_costs_nothing(rig: Management) -> None:
     """A recorder that goes away is noticed though nothing happens."""
-    async with house.feed("/hotseat/traffic") as lines:
+    async with rig.feed("/hotseat/traffic") as lines:
         await next_item(lines)
 
-    await come_true(lambda: not house.dispatcher.traffic.is_watched)
+    await come_true(lambda: not rig.dispatcher.traffic.is_watched)

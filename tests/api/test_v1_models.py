@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from tests.support.management import Management
 
 
-async def test_every_listed_model_has_one_stable_row(house: Management) -> None:
+async def test_every_listed_model_has_one_stable_row(rig: Management) -> None:
     """The list holds the configured names, never the unlisted, and says the same twice."""
-    first, second = await house.get("/v1/models"), await house.get("/v1/models")
+    first, second = await rig.get("/v1/models"), await rig.get("/v1/models")
 
     assert first.json()["object"] == "list"
     assert [row["id"] for row in first.json()["data"]] == ["alpha", "org/model", "slow", "dud"]
     assert first.json() == second.json()
 
 
-async def test_a_row_has_the_contract_fields_and_ours(house: Management) -> None:
+async def test_a_row_has_the_contract_fields_and_ours(rig: Management) -> None:
     """Name and description are there where they are set."""
-    rows = {row["id"]: row for row in (await house.get("/v1/models")).json()["data"]}
+    rows = {row["id"]: row for row in (await rig.get("/v1/models")).json()["data"]}
 
     assert rows["alpha"] == {
         "id": "alpha",
@@ -48,49 +48,49 @@ async def test_a_row_has_the_contract_fields_and_ours(house: Management) -> None
     assert rows["org/model"].keys() == {"id", "object", "created", "owned_by", "status", "meta"}
 
 
-async def test_the_status_follows_the_model(house: Management) -> None:
+async def test_the_status_follows_the_model(rig: Management) -> None:
     """A row says unloaded, loading, loaded as it comes true."""
 
     async def status() -> str:
-        return str((await house.get("/v1/models/slow")).json()["status"]["value"])
+        return str((await rig.get("/v1/models/slow")).json()["status"]["value"])
 
     seen = [await status()]
     async with asyncio.TaskGroup() as group:
-        group.create_task(house.get("/upstream/slow/load"))
-        await come_true(lambda: house.puppets.is_starting("slow"))
+        group.create_task(rig.get("/upstream/slow/load"))
+        await come_true(lambda: rig.launcher.is_starting("slow"))
         seen.append(await status())
-        house.puppets.become_ready("slow")
+        rig.launcher.become_ready("slow")
     seen.append(await status())
 
     assert seen == ["unloaded", "loading", "loaded"]
 
 
-async def test_aliases_are_listed_on_demand(house: Management) -> None:
+async def test_aliases_are_listed_on_demand(rig: Management) -> None:
     """With includeAliasesInList an alias is a row beside its model."""
-    house.settings = replace(house.settings, include_aliases_in_list=True)
-    rows = (await house.get("/v1/models")).json()["data"]
+    rig.settings = replace(rig.settings, include_aliases_in_list=True)
+    rows = (await rig.get("/v1/models")).json()["data"]
 
     assert [row["id"] for row in rows][:3] == ["alpha", "first", "al"]
 
 
-async def test_one_model_is_found_by_name_alias_or_with_a_slash(house: Management) -> None:
+async def test_one_model_is_found_by_name_alias_or_with_a_slash(rig: Management) -> None:
     """SDKs ask for one model by the name they will use."""
-    found = [(await house.get(f"/v1/models/{name}")).json()["id"] for name in ("alpha", "al", "org/model", "hidden")]
+    found = [(await rig.get(f"/v1/models/{name}")).json()["id"] for name in ("alpha", "al", "org/model", "hidden")]
 
     assert found == ["alpha", "al", "org/model", "hidden"]
 
 
-def offering(house: Management, **known: Any) -> None:
+def offering(rig: Management, **known: Any) -> None:
     """Change the offered models; models that stay are left alone."""
-    house.dispatcher.change_catalog(replace(house.dispatcher.catalog, **known))
+    rig.dispatcher.change_catalog(replace(rig.dispatcher.catalog, **known))
 
 
-async def test_what_the_configuration_says_of_a_model_is_shown(house: Management) -> None:
+async def test_what_the_configuration_says_of_a_model_is_shown(rig: Management) -> None:
     """Free values stand where llama-swap's clients look for them, capabilities where others do."""
     able = Capabilities(takes=("text", "image"), gives=("text",), tools=True, context=4096)
     known = spec("seer", metadata={"family": "x", "type": "mine"}, capabilities=able)
-    offering(house, models={known.name: known})
-    row = (await house.get("/v1/models/seer")).json()
+    offering(rig, models={known.name: known})
+    row = (await rig.get("/v1/models/seer")).json()
 
     assert row["context_length"] == 4096
     assert row["capabilities"] == {
@@ -107,15 +107,15 @@ async def test_what_the_configuration_says_of_a_model_is_shown(house: Management
     assert row["meta"]["hotseat"] == {"type": "model", "aliases": [], "metadata": {"family": "x", "type": "mine"}}
 
 
-async def test_selectors_and_models_of_peers_are_listed(house: Management) -> None:
+async def test_selectors_and_models_of_peers_are_listed(rig: Management) -> None:
     """A selector is as warm as its warmest target; of a peer's model nobody here knows."""
     far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
     best = Selector("best", Strategy.WARM, ("org/model", "al", "far"), title="Best", metadata={"k": 1})
     away = Selector("away", Strategy.PIN, ("far",))
     remotes = {"box/far": far, "far": far}
-    offering(house, remotes=remotes, selectors={"best": best, "away": away, "secret": replace(best, unlisted=True)})
-    await house.dispatcher.load(ModelName("alpha"))
-    rows = {row["id"]: row for row in (await house.get("/v1/models")).json()["data"]}
+    offering(rig, remotes=remotes, selectors={"best": best, "away": away, "secret": replace(best, unlisted=True)})
+    await rig.dispatcher.load(ModelName("alpha"))
+    rows = {row["id"]: row for row in (await rig.get("/v1/models")).json()["data"]}
 
     assert list(rows)[-3:] == ["best", "away", "box/far"]
     assert (rows["best"]["name"], rows["best"]["status"]) == ("Best", {"value": "loaded"})
@@ -127,12 +127,12 @@ async def test_selectors_and_models_of_peers_are_listed(house: Management) -> No
     assert rows["box/far"]["meta"]["llamaswap"] == {"type": "peer", "peerID": "box"}
 
 
-async def test_other_names_are_listed_on_demand_with_what_they_mean(house: Management) -> None:
+async def test_other_names_are_listed_on_demand_with_what_they_mean(rig: Management) -> None:
     """Bare names of peers' models count as other names."""
     far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
-    offering(house, remotes={"box/far": far, "far": far})
-    house.settings = replace(house.settings, include_aliases_in_list=True)
-    rows = {row["id"]: row for row in (await house.get("/v1/models")).json()["data"]}
+    offering(rig, remotes={"box/far": far, "far": far})
+    rig.settings = replace(rig.settings, include_aliases_in_list=True)
+    rows = {row["id"]: row for row in (await rig.get("/v1/models")).json()["data"]}
 
     assert rows["al"]["meta"]["llamaswap"] == {"type": "alias", "modelID": "alpha"}
     assert "far" in rows
@@ -141,21 +141,21 @@ async def test_other_names_are_listed_on_demand_with_what_they_mean(house: Manag
 # Keys
 
 
-async def test_a_key_for_some_models_is_shown_those(house: Management) -> None:
+async def test_a_key_for_some_models_is_shown_those(rig: Management) -> None:
     """What would be refused is not offered; names that are asked for one by one are refused as requests would be."""
-    house.accounts.open([ApiKey("sesame", models=("alpha",))])
+    rig.accounts.open([ApiKey("sesame", models=("alpha",))])
     as_holder = {HELD: sha256(b"sesame").hexdigest()}
-    rows = (await house.get("/v1/models", headers=as_holder)).json()["data"]
-    by_alias = await house.get("/v1/models/al", headers=as_holder)
-    other = await house.get("/v1/models/slow", headers=as_holder)
+    rows = (await rig.get("/v1/models", headers=as_holder)).json()["data"]
+    by_alias = await rig.get("/v1/models/al", headers=as_holder)
+    other = await rig.get("/v1/models/slow", headers=as_holder)
 
     assert [row["id"] for row in rows] == ["alpha"]
     assert by_alias.status_code == 200
     assert (other.status_code, other.headers["X-Error-Code"]) == (403, "forbidden")
 
 
-async def test_a_key_that_was_taken_back_meanwhile_is_shown_nothing(house: Management) -> None:
+async def test_a_key_that_was_taken_back_meanwhile_is_shown_nothing(rig: Management) -> None:
     """Its request was let in by the old configuration and is answered by the new one."""
-    answered = await house.get("/v1/models", headers={HELD: "00"})
+    answered = await rig.get("/v1/models", headers={HELD: "00"})
 
     assert answered.status_code == 403

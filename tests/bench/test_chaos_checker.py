@@ -65,7 +65,7 @@ def test_what_must_not_happen_is_found(one: Told, record: list[dict[str, Any]], 
 @pytest.mark.parametrize(("killed", "found"), [("a", 0), ("b", 1)])
 def test_only_who_asked_the_killed_host_may_be_left_without_a_word(killed: str, found: int) -> None:
     """All other clients get a response, whichever host served them."""
-    asked_a = Told(WISH, End.SILENT, 0, "", began=10.0, ended=11.0, house="a")
+    asked_a = Told(WISH, End.SILENT, 0, "", began=10.0, ended=11.0, rig="a")
     killing = Injected("kill -9 of a host", 9.0, 9.5, killed)
 
     assert len(violations(Evidence([asked_a], [], [killing], reference="hello"))) == found

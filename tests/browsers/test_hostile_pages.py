@@ -140,44 +140,44 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     """Shared by the tests whose attacks are all rejected, because those leave no state behind."""
-    with Hotseat({"models": MODELS}, tmp_path_factory.mktemp("house")) as house:
-        yield house
+    with Hotseat({"models": MODELS}, tmp_path_factory.mktemp("house")) as rig:
+        yield rig
 
 
 @pytest.fixture
 def asked_house(tmp_path: Path) -> Iterator[Hotseat]:
     """For a test whose page may send requests to models: some may still be in progress when it ends."""
-    with Hotseat({"models": MODELS}, tmp_path) as house:
-        yield house
+    with Hotseat({"models": MODELS}, tmp_path) as rig:
+        yield rig
 
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     """With a model server that serves pages of all content types; shared, because the tests only read."""
     folder = tmp_path_factory.mktemp("typed")
-    with Hotseat(hostile(folder, TYPED_SERVER), folder) as house:
-        house.load("hostile")
-        yield house
+    with Hotseat(hostile(folder, TYPED_SERVER), folder) as rig:
+        rig.load("hostile")
+        yield rig
 
 
 @pytest.fixture(scope="module")
 def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     """Like `typed`, with trusted pages."""
     folder = tmp_path_factory.mktemp("trusting")
-    with Hotseat(hostile(folder, TYPED_SERVER, upstream={"trustPages": True}), folder) as house:
-        house.load("hostile")
-        yield house
+    with Hotseat(hostile(folder, TYPED_SERVER, upstream={"trustPages": True}), folder) as rig:
+        rig.load("hostile")
+        yield rig
 
 
-def state(house: Hotseat) -> dict[str, Any]:
+def state(rig: Hotseat) -> dict[str, Any]:
     """The state that attacks could change."""
-    models = house.call("GET", "/hotseat/models").json()["models"]
+    models = rig.call("GET", "/hotseat/models").json()["models"]
     return {
         "pids": {model["model"]: model["pid"] for model in models},
-        "requests": house.call("GET", "/hotseat/requests").json()["finished"],
-        "actions": house.log().count('"message": "audit"'),
+        "requests": rig.call("GET", "/hotseat/requests").json()["finished"],
+        "actions": rig.log().count('"message": "audit"'),
     }
 
 
@@ -189,7 +189,7 @@ class Attack:
     """Statuses of hotseat's responses."""
 
 
-def attacked(browser: Browser, house: Hotseat, url: str, page: str | None = None) -> Attack:
+def attacked(browser: Browser, rig: Hotseat, url: str, page: str | None = None) -> Attack:
     """Open the hostile page at this URL; `page` replaces its content."""
     context = browser.new_context()
     attack = Attack([], Counter())
@@ -197,7 +197,7 @@ def attacked(browser: Browser, house: Hotseat, url: str, page: str | None = None
         visit = context.new_page()
         if page is not None:
             visit.route(url, lambda route: route.fulfill(body=page, content_type="text/html"))
-        at_us = f":{house.port}/"
+        at_us = f":{rig.port}/"
         context.on("response", lambda answer: attack.statuses.update([answer.status] if at_us in answer.url else []))
         visit.goto(url)
         attack.readable = visit.evaluate("window.outcome")
@@ -209,17 +209,17 @@ def attacked(browser: Browser, house: Hotseat, url: str, page: str | None = None
 
 
 @pytest.mark.parametrize("host", [EVIL, "beta.localhost"])
-def test_a_page_from_another_origin_can_do_nothing(house: Hotseat, browser: Browser, host: str) -> None:
+def test_a_page_from_another_origin_can_do_nothing(rig: Hotseat, browser: Browser, host: str) -> None:
     """Fetches, forms, tags, frames, beacons, WebSockets, event streams and windows are all rejected without effect."""
-    house.load("alpha")
-    before = state(house)
-    with serving(lure(house.url)) as site:
-        attack = attacked(browser, house, f"http://{host}:{site.port}/")
+    rig.load("alpha")
+    before = state(rig)
+    with serving(lure(rig.url)) as site:
+        attack = attacked(browser, rig, f"http://{host}:{site.port}/")
 
     assert attack.readable == []
     assert set(attack.statuses) == {403}
     assert attack.statuses[403] > MANY
-    assert state(house) == before
+    assert state(rig) == before
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
@@ -227,11 +227,11 @@ def test_a_page_from_another_server_on_this_machine_can_only_use_models(
     asked_house: Hotseat, browser: Browser, host: str
 ) -> None:
     """It can list models and read their responses; it cannot load, unload, manage or read anything else."""
-    house = asked_house
-    house.load("alpha")
-    before = state(house)
-    with serving(lure(house.url)) as site:
-        attack = attacked(browser, house, f"http://{host}:{site.port}/")
+    rig = asked_house
+    rig.load("alpha")
+    before = state(rig)
+    with serving(lure(rig.url)) as site:
+        attack = attacked(browser, rig, f"http://{host}:{site.port}/")
 
     assert {each.partition(":")[0] for each in attack.readable} == {
         "GET /v1/models",
@@ -240,65 +240,65 @@ def test_a_page_from_another_server_on_this_machine_can_only_use_models(
         "POST /upstream/beta/v1/chat/completions",
     }
     assert attack.statuses[403] > MANY // 2
-    assert state(house)["actions"] == before["actions"]
+    assert state(rig)["actions"] == before["actions"]
 
 
-def test_the_dashboard_may_use_every_name_of_this_machine(house: Hotseat, browser: Browser) -> None:
+def test_the_dashboard_may_use_every_name_of_this_machine(rig: Hotseat, browser: Browser) -> None:
     """A page from localhost may call 127.0.0.1, although these are two origins to a browser."""
-    house.load("alpha")
+    rig.load("alpha")
     context = browser.new_context()
     page = context.new_page()
     asked = """async (base) => [(await fetch(base + "/hotseat/config")).status,
         (await fetch(base + "/upstream/alpha", {method: "DELETE"})).status]"""
     page.route("**/swagger", lambda route: route.fulfill(body="<title>ours</title>", content_type="text/html"))
-    page.goto(f"http://localhost:{house.port}/swagger")  # without the policy of that page, which allows 'self' only
-    statuses = page.evaluate(asked, f"http://127.0.0.1:{house.port}")
+    page.goto(f"http://localhost:{rig.port}/swagger")  # without the policy of that page, which allows 'self' only
+    statuses = page.evaluate(asked, f"http://127.0.0.1:{rig.port}")
     context.close()
 
     assert statuses == [200, 200]
 
 
-def test_a_page_that_uses_dns_rebinding_can_do_nothing(house: Hotseat, browser: Browser) -> None:
+def test_a_page_that_uses_dns_rebinding_can_do_nothing(rig: Hotseat, browser: Browser) -> None:
     """The browser sees one origin; hotseat rejects the requests because of the host name."""
-    house.load("alpha")
-    before = state(house)
-    attack = attacked(browser, house, f"http://{REBOUND}:{house.port}/lure", lure(""))
+    rig.load("alpha")
+    before = state(rig)
+    attack = attacked(browser, rig, f"http://{REBOUND}:{rig.port}/lure", lure(""))
     del attack.statuses[200]  # the attacker's own page
 
     assert attack.readable == []
     assert set(attack.statuses) == {403}
     assert attack.statuses[403] > MANY
-    assert state(house) == before
+    assert state(rig) == before
 
 
-def test_a_link_from_another_site_loads_nothing(house: Hotseat, browser: Browser) -> None:
+def test_a_link_from_another_site_loads_nothing(rig: Hotseat, browser: Browser) -> None:
     """Following a link is a navigation, which browsers do not block for local addresses."""
-    before = state(house)
-    with serving(f'<a id="link" href="{house.url}/upstream/beta/load">kittens</a>') as site:
+    before = state(rig)
+    with serving(f'<a id="link" href="{rig.url}/upstream/beta/load">kittens</a>') as site:
         context = browser.new_context()
         page = context.new_page()
         page.goto(f"http://{EVIL}:{site.port}/")
-        with page.expect_response(f"{house.url}/upstream/beta/load") as answer:
+        with page.expect_response(f"{rig.url}/upstream/beta/load") as answer:
             page.click("#link")
         status = answer.value.status
         context.close()
 
     assert status == 403
-    assert state(house) == before
+    assert state(rig) == before
 
 
 def test_a_page_from_an_allowed_origin_can_do_everything(tmp_path: Path, browser: Browser) -> None:
     """`allowedOrigins` is for browser apps. This also proves that the attacks work where they are allowed."""
     with serving() as site:
         origin = f"http://{EVIL}:{site.port}"
-        with Hotseat({"allowedOrigins": [origin], "models": MODELS}, tmp_path) as house:
-            house.load("alpha")
-            site.page = lure(house.url)
-            attack = attacked(browser, house, f"{origin}/")
+        with Hotseat({"allowedOrigins": [origin], "models": MODELS}, tmp_path) as rig:
+            rig.load("alpha")
+            site.page = lure(rig.url)
+            attack = attacked(browser, rig, f"{origin}/")
 
     tried = {each.partition(":")[0] for each in attack.readable}
     assert {"GET /v1/models", "GET /upstream/beta/load", "POST /v1/chat/completions", "events"} <= tried
-    assert '"did": "DELETE /upstream/alpha"' in house.log()
+    assert '"did": "DELETE /upstream/alpha"' in rig.log()
 
 
 def hostile(tmp_path: Path, server: str = WEB_SERVER, **more: Any) -> dict[str, Any]:
@@ -321,10 +321,10 @@ def title_of(browser: Browser, url: str) -> str:
 
 def test_a_page_from_a_model_server_can_do_nothing(tmp_path: Path, browser: Browser) -> None:
     """It has the same origin as hotseat, but runs in a sandbox: it cannot list or unload models."""
-    with Hotseat(hostile(tmp_path), tmp_path) as house:
-        pid = house.load("hostile")
-        worked = title_of(browser, f"{house.url}/upstream/hostile/")
-        after = house.call("GET", "/health").json()["models"]
+    with Hotseat(hostile(tmp_path), tmp_path) as rig:
+        pid = rig.load("hostile")
+        worked = title_of(browser, f"{rig.url}/upstream/hostile/")
+        after = rig.call("GET", "/health").json()["models"]
 
     assert worked == "false false false"
     assert after["hostile"]["pid"] == pid
@@ -332,9 +332,9 @@ def test_a_page_from_a_model_server_can_do_nothing(tmp_path: Path, browser: Brow
 
 def test_a_trusted_page_from_a_model_server_can_use_the_api(tmp_path: Path, browser: Browser) -> None:
     """`upstream.trustPages: true` gives it the same access as the dashboard."""
-    with Hotseat(hostile(tmp_path, upstream={"trustPages": True}), tmp_path) as house:
-        house.load("hostile")
-        worked = title_of(browser, f"{house.url}/upstream/hostile/")
+    with Hotseat(hostile(tmp_path, upstream={"trustPages": True}), tmp_path) as rig:
+        rig.load("hostile")
+        worked = title_of(browser, f"{rig.url}/upstream/hostile/")
 
     assert worked == "true true true"
 
@@ -397,6 +397,6 @@ def test_a_page_from_a_model_server_cannot_install_a_service_worker(
     typed: Hotseat, trusting: Hotseat, browser: Browser
 ) -> None:
     """A service worker could answer in place of hotseat until it is removed; only a trusted page can install one."""
-    became = [title_of(browser, f"{house.url}/upstream/hostile/register") for house in (typed, trusting)]
+    became = [title_of(browser, f"{rig.url}/upstream/hostile/register") for rig in (typed, trusting)]
 
     assert became == ["refused", "registered"]

@@ -21,45 +21,45 @@ FAR = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChan
 BEST = Selector("best", Strategy.WARM, ("q", "llama", "far"))
 NIGHT = Profile("night", "", {"qwen": "llama", "big": "best", "cloud": "far", "llama": "", "q": "q"})
 
-HOUSE = Catalog(
+RIG = Catalog(
     {spec.name: spec for spec in (QWEN, LLAMA)},
     remotes={"box/far": FAR, "far": FAR},
     selectors={"best": BEST},
     profiles={"night": NIGHT},
 )
-ASLEEP = HOUSE.with_profile("night")
+ASLEEP = RIG.with_profile("night")
 
 
 def test_a_name_may_bring_changes_of_its_own() -> None:
     """The model is the same, what is asked of it is not."""
-    high = HOUSE.resolve("qwen:high")
+    high = RIG.resolve("qwen:high")
 
     assert (high.name, dict(high.changes.set)) == ("qwen", {"effort": 9})
-    assert HOUSE.resolve("q").changes is UNCHANGED
-    assert HOUSE.models[ModelName("qwen")].changes is UNCHANGED
+    assert RIG.resolve("q").changes is UNCHANGED
+    assert RIG.models[ModelName("qwen")].changes is UNCHANGED
 
 
 def test_a_client_may_ask_for_any_name() -> None:
     """Models, their aliases, selectors and models of peers are all one namespace."""
-    assert HOUSE.lead("far") is HOUSE.lead("box/far") is FAR
-    assert HOUSE.lead("best") is BEST
-    assert list(HOUSE.names()) == ["q", "qwen:high", "qwen", "llama", "best", "box/far", "far"]
+    assert RIG.named_model("far") is RIG.named_model("box/far") is FAR
+    assert RIG.named_model("best") is BEST
+    assert list(RIG.names()) == ["q", "qwen:high", "qwen", "llama", "best", "box/far", "far"]
 
 
 def test_a_target_is_told_its_own_name() -> None:
     """What a selector chooses is not called by the selector's name upstream."""
-    assert [lead.changes.model_name for lead in HOUSE.choices(BEST)] == ["q", "llama-3", "far"]
+    assert [named_model.changes.model_name for named_model in RIG.choices(BEST)] == ["q", "llama-3", "far"]
 
 
 def test_a_model_of_other_hosts_has_a_name_here_and_cannot_be_loaded_here() -> None:
     """A client may request it, unless a local model has the name; an operator is told where to look."""
-    house = HOUSE.with_fellows({name: FleetModel(ModelName("distant")) for name in ("distant", "best", "far")})
+    rig = RIG.with_fleet_models({name: FleetModel(ModelName("distant")) for name in ("distant", "best", "far")})
 
-    assert house.follow("distant") == FleetModel(ModelName("distant"))
-    assert house.follow("best") is HOUSE.follow("best")
-    assert house.follow("far") is HOUSE.follow("far")
+    assert rig.follow("distant") == FleetModel(ModelName("distant"))
+    assert rig.follow("best") is RIG.follow("best")
+    assert rig.follow("far") is RIG.follow("far")
     with pytest.raises(UnknownModel, match=r'"distant" is a model of other hosts'):
-        house.resolve("distant")
+        rig.resolve("distant")
 
 
 @pytest.mark.parametrize(
@@ -73,24 +73,24 @@ def test_a_model_of_other_hosts_has_a_name_here_and_cannot_be_loaded_here() -> N
 def test_what_is_no_model_of_ours_cannot_be_loaded(name: str, told: str) -> None:
     """An operator is told what the name is instead."""
     with pytest.raises(UnknownModel) as refusal:
-        HOUSE.resolve(name)
+        RIG.resolve(name)
 
     assert refusal.value.message == told
 
 
 def test_under_a_profile_names_lead_elsewhere() -> None:
     """To a model, a selector or a peer; a model receives its own name."""
-    qwen = ASLEEP.lead("qwen")
+    qwen = ASLEEP.named_model("qwen")
 
     assert isinstance(qwen, ModelSpec)
     assert (qwen.name, qwen.changes.model_name) == ("llama", "llama-3")
-    assert ASLEEP.lead("big") is BEST
-    assert ASLEEP.lead("cloud") is FAR
+    assert ASLEEP.named_model("big") is BEST
+    assert ASLEEP.named_model("cloud") is FAR
 
 
 def test_a_pin_to_a_model_without_a_name_of_its_own_renames_it() -> None:
     """The server hears the name that was meant."""
-    pinned = replace(HOUSE, profiles={"p": Profile("p", "", {"gpt": "q"})}, active_profile="p").lead("gpt")
+    pinned = replace(RIG, profiles={"p": Profile("p", "", {"gpt": "q"})}, active_profile="p").named_model("gpt")
 
     assert isinstance(pinned, ModelSpec)
     assert (pinned.name, pinned.changes.model_name) == ("qwen", "q")
@@ -107,13 +107,13 @@ def test_a_name_that_is_switched_off_is_unknown() -> None:
 def test_operators_and_selectors_do_not_see_the_profile() -> None:
     """A model can be stopped by its own name regardless of the profile."""
     assert ASLEEP.resolve("llama") is LLAMA
-    assert [lead.name for lead in ASLEEP.choices(BEST)] == ["qwen", "llama", "box/far"]
+    assert [named_model.name for named_model in ASLEEP.choices(BEST)] == ["qwen", "llama", "box/far"]
 
 
 def test_a_profile_that_is_gone_is_not_active() -> None:
     """A reload may take it away."""
-    assert HOUSE.with_profile("day").active_profile is None
-    assert HOUSE.with_profile(None) is HOUSE
+    assert RIG.with_profile("day").active_profile is None
+    assert RIG.with_profile(None) is RIG
 
 
 def test_a_key_is_not_shown() -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from tests.support.command_line import Desk, Said, Typed
-from tests.support.fake_launcher import Puppets, catalog, spec
+from tests.support.command_line import CommandLine, Said, Typed
+from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.management import application, furnished, served
 
 from hotseat.cli import main
@@ -40,9 +40,9 @@ def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-async def desk(typed: Typed, tmp_path: Path) -> AsyncIterator[Desk]:
+async def command_line(typed: Typed, tmp_path: Path) -> AsyncIterator[CommandLine]:
     async with httpx2.AsyncClient() as client:
-        house = furnished(MODELS, Puppets(broken=("dud",)), client, tmp_path)
-        async with served(application(house), host="127.0.0.1", port=0) as port:
-            yield Desk(house, f"http://127.0.0.1:{port}", typed)
-        await house.dispatcher.shut_down(within=0)
+        rig = furnished(MODELS, FakeLauncher(broken=("dud",)), client, tmp_path)
+        async with served(application(rig), host="127.0.0.1", port=0) as port:
+            yield CommandLine(rig, f"http://127.0.0.1:{port}", typed)
+        await rig.dispatcher.shut_down(within=0)

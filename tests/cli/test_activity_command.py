@@ -9,23 +9,23 @@ from hotseat.activity.recent import Tokens
 from hotseat.identifiers import ClientId, ModelName
 
 if TYPE_CHECKING:
-    from tests.support.command_line import Desk
+    from tests.support.command_line import CommandLine
 
 
 class Head:
     method, target = b"POST", b"/v1/chat/completions"
 
 
-def finish(desk: Desk, model: str, tokens: Tokens | None = None) -> None:
+def finish(command_line: CommandLine, model: str, tokens: Tokens | None = None) -> None:
     about = (ClientId("me"), Head(), b"box-7", tokens)
-    desk.house.activity.finished(ModelName(model), 200, 0.25, 0.5, 1.25, *about)
+    command_line.rig.activity.finished(ModelName(model), 200, 0.25, 0.5, 1.25, *about)
 
 
-async def test_each_request_is_a_line(desk: Desk) -> None:
+async def test_each_request_is_a_line(command_line: CommandLine) -> None:
     """Each line has the tokens, if known, and the source of the record."""
-    finish(desk, "qwen", Tokens(4, 20, None))
-    finish(desk, "org/llama")
-    said = await desk.type("activity")
+    finish(command_line, "qwen", Tokens(4, 20, None))
+    finish(command_line, "org/llama")
+    said = await command_line.type("activity")
 
     head, first, second, *rest = said.out.splitlines()
     assert head.split()[:3] == ["ENDED", "MODEL", "CLIENT"]
@@ -36,20 +36,20 @@ async def test_each_request_is_a_line(desk: Desk) -> None:
     assert "set activity.keepDays to store them on disk" in rest[-1]
 
 
-async def test_one_model_can_be_asked_for(desk: Desk) -> None:
+async def test_one_model_can_be_asked_for(command_line: CommandLine) -> None:
     """It is selected by its name, with --json; an unknown name is an error."""
-    finish(desk, "qwen")
-    finish(desk, "org/llama")
-    told = json.loads((await desk.type("activity", "--model", "org/llama", "--json")).out)
+    finish(command_line, "qwen")
+    finish(command_line, "org/llama")
+    told = json.loads((await command_line.type("activity", "--model", "org/llama", "--json")).out)
 
     assert [request["model"] for request in told["requests"]] == ["org/llama"]
     assert told["kept_s"] == 0
-    assert "nobody" in (await desk.type("activity", "--model", "nobody")).err
+    assert "nobody" in (await command_line.type("activity", "--model", "nobody")).err
 
 
-async def test_what_is_older_is_left_out(desk: Desk) -> None:
+async def test_what_is_older_is_left_out(command_line: CommandLine) -> None:
     """--since limits the age; an invalid duration is an error."""
-    finish(desk, "qwen")
+    finish(command_line, "qwen")
 
-    assert json.loads((await desk.type("activity", "--since", "0s", "--json")).out)["requests"] == []
-    assert "must be a duration" in (await desk.type("activity", "--since", "yesterday")).err
+    assert json.loads((await command_line.type("activity", "--since", "0s", "--json")).out)["requests"] == []
+    assert "must be a duration" in (await command_line.type("activity", "--since", "yesterday")).err

@@ -13,7 +13,7 @@ from hotseat.hardware.measurement import DeviceReading, Reading, Use
 from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:
-    from tests.support.command_line import Desk, Typed
+    from tests.support.command_line import CommandLine, Typed
 
 GPU, RAM = DeviceName("gpu0"), DeviceName("ram")
 SEEN = Reading(
@@ -42,10 +42,10 @@ def test_a_server_on_another_machine_says_nothing_of_this_one(typed: Typed, url:
     assert (said.code, "models" in json.loads(said.out)[-1]) == (0, False)
 
 
-async def test_a_running_server_adds_its_models(desk: Desk) -> None:
+async def test_a_running_server_adds_its_models(command_line: CommandLine) -> None:
     """A model whose process does not exist takes nothing."""
-    await desk.type("load", "qwen")
-    said = await desk.type("devices", "--json")
+    await command_line.type("load", "qwen")
+    said = await command_line.type("devices", "--json")
     ram = json.loads(said.out)[-1]
 
     assert (ram["device"], ram["models"]) == ("ram", {})

@@ -24,7 +24,7 @@ from hotseat.settings import Access, ApiKey, Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.command_line import Desk, Typed
+    from tests.support.command_line import CommandLine, Typed
 
 
 @pytest.fixture
@@ -95,12 +95,14 @@ def test_an_address_in_use_is_told(typed: Typed, config: Path) -> None:
     assert f"(pid {os.getpid()})" in said.out
 
 
-async def test_a_hotseat_on_its_address_is_as_it_should_be(desk: Desk, typed: Typed, config: Path) -> None:
+async def test_a_hotseat_on_its_address_is_as_it_should_be(
+    command_line: CommandLine, typed: Typed, config: Path
+) -> None:
     """It is recognised by its answer if its process does not show what it is."""
-    config.write_text(f"listen: {desk.url.removeprefix('http://')}\nmodels: {{}}\n")
+    config.write_text(f"listen: {command_line.url.removeprefix('http://')}\nmodels: {{}}\n")
     said = await asyncio.to_thread(typed, "doctor")
 
-    assert f"ok    address        hotseat is running on {desk.url.removeprefix('http://')}" in said.out
+    assert f"ok    address        hotseat is running on {command_line.url.removeprefix('http://')}" in said.out
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from tests.support.command_line import Desk, completed
+from tests.support.command_line import CommandLine, completed
 from tests.support.fake_launcher import come_true
 from tests.support.fleet_in_process import Company, company
 from tests.support.management import application, around, served
@@ -31,21 +31,21 @@ async def fleet() -> AsyncIterator[Company]:
 
 
 @pytest.fixture
-async def gpu1(fleet: Company, typed: Typed, tmp_path: Path) -> AsyncIterator[Desk]:
+async def gpu1(fleet: Company, typed: Typed, tmp_path: Path) -> AsyncIterator[CommandLine]:
     """A command line for one of two hosts."""
     host = fleet["gpu1"]
     async with httpx2.AsyncClient() as client:
-        house = around(host.dispatcher, host.journal, host.puppets, client, tmp_path)
-        house.fleet = host.desk
-        async with served(application(house), host="127.0.0.1", port=0) as port:
-            yield Desk(house, f"http://127.0.0.1:{port}", typed)
+        rig = around(host.dispatcher, host.journal, host.launcher, client, tmp_path)
+        rig.fleet = host.fleet_admin
+        async with served(application(rig), host="127.0.0.1", port=0) as port:
+            yield CommandLine(rig, f"http://127.0.0.1:{port}", typed)
 
 
-async def test_status_shows_the_hosts(gpu1: Desk, fleet: Company) -> None:
+async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: Company) -> None:
     """One row per host has its state, its orders and its models."""
     await fleet["gpu2"].dispatcher.load(QWEN)
     await gpu1.type("fleet", "cordon", "gpu2")
-    await come_true(lambda: fleet["gpu1"].desk.view().hosts[1].orders and fleet["gpu1"].phases_seen("gpu2"))
+    await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].orders and fleet["gpu1"].phases_seen("gpu2"))
     said = await gpu1.type("fleet", "status")
     head, here, other = said.out.splitlines()
 
@@ -56,14 +56,14 @@ async def test_status_shows_the_hosts(gpu1: Desk, fleet: Company) -> None:
     assert "qwen (ready)" in other
 
 
-async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: Desk, fleet: Company) -> None:
+async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: CommandLine, fleet: Company) -> None:
     """Orders wait for the host, and can be withdrawn meanwhile."""
     await gpu1.type("fleet", "drain", "gpu2")
-    await fleet["gpu2"].fellowship.leave()
-    await come_true(lambda: len(fleet["gpu1"].desk.view().hosts) == 1)
+    await fleet["gpu2"].node.leave()
+    await come_true(lambda: len(fleet["gpu1"].fleet_admin.view().hosts) == 1)
     *_, head, row = (await gpu1.type("fleet", "status")).out.splitlines()
     await gpu1.type("fleet", "undrain", "gpu2")
-    await come_true(lambda: not fleet["gpu1"].desk.view().absent)
+    await come_true(lambda: not fleet["gpu1"].fleet_admin.view().absent)
     after = (await gpu1.type("fleet", "status")).out
 
     assert head.startswith("ABSENT HOST")
@@ -71,7 +71,7 @@ async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: Desk, fleet
     assert "ABSENT HOST" not in after
 
 
-async def test_status_for_programs(gpu1: Desk) -> None:
+async def test_status_for_programs(gpu1: CommandLine) -> None:
     """--json prints the API's answer."""
     said = json.loads((await gpu1.type("fleet", "status", "--json")).out)
 
@@ -79,22 +79,22 @@ async def test_status_for_programs(gpu1: Desk) -> None:
     assert said["standing"] == "together"
 
 
-async def test_status_says_that_a_host_is_apart(gpu1: Desk, fleet: Company) -> None:
+async def test_status_says_that_a_host_is_apart(gpu1: CommandLine, fleet: Company) -> None:
     """`hotseat ps` says so too, since people look there first."""
     fleet["gpu1"].store.cut_off()
-    await come_true(lambda: fleet["gpu1"].desk.standing.value == "apart")
+    await come_true(lambda: fleet["gpu1"].fleet_admin.standing.value == "apart")
     status, ps = await gpu1.type("fleet", "status"), await gpu1.type("ps")
 
     assert "gpu1 is disconnected from the fleet. NATS is unreachable" in status.out
     assert "gpu1 is disconnected from its fleet" in ps.out
 
 
-async def test_status_shows_who_was_chosen(gpu1: Desk, fleet: Company) -> None:
+async def test_status_shows_who_was_chosen(gpu1: CommandLine, fleet: Company) -> None:
     """An agreed load that has not begun is shown with its reason; a host that refused is shown as shunned."""
-    guide = fleet["gpu1"].fellowship.guide
-    guide.turned_away(HostName("gpu2"))
+    host_selector = fleet["gpu1"].node.host_selector
+    host_selector.turned_away(HostName("gpu2"))
     agreed: list[object] = []
-    guide.agree(QWEN, "somebody", agreed.append)  # type: ignore[arg-type]  # a client's name in plain text
+    host_selector.claim_and_select(QWEN, "somebody", agreed.append)  # type: ignore[arg-type]  # a client's name in plain text
     await come_true(lambda: agreed)
     said = (await gpu1.type("fleet", "status")).out
 
@@ -103,11 +103,11 @@ async def test_status_shows_who_was_chosen(gpu1: Desk, fleet: Company) -> None:
 
 
 @pytest.mark.parametrize(("give", "take", "order"), [("cordon", "uncordon", "cordon"), ("drain", "undrain", "drain")])
-async def test_orders_are_typed(gpu1: Desk, fleet: Company, give: str, take: str, order: str) -> None:
+async def test_orders_are_typed(gpu1: CommandLine, fleet: Company, give: str, take: str, order: str) -> None:
     """Each order can be withdrawn."""
 
     def orders() -> list[str]:
-        return [order.value for order in fleet["gpu2"].desk.view().hosts[1].orders]
+        return [order.value for order in fleet["gpu2"].fleet_admin.view().hosts[1].orders]
 
     given = await gpu1.type("fleet", give, "gpu2")
     await come_true(lambda: orders() == [order])
@@ -118,7 +118,7 @@ async def test_orders_are_typed(gpu1: Desk, fleet: Company, give: str, take: str
     assert "gpu2" in given.out
 
 
-async def test_a_model_is_moved_by_a_command(gpu1: Desk, fleet: Company) -> None:
+async def test_a_model_is_moved_by_a_command(gpu1: CommandLine, fleet: Company) -> None:
     """The command returns when the model is ready on the new host and gone from the old one."""
     await fleet["gpu1"].dispatcher.load(QWEN)
     said = await gpu1.type("fleet", "move", "q", "gpu2")
@@ -126,7 +126,7 @@ async def test_a_model_is_moved_by_a_command(gpu1: Desk, fleet: Company) -> None
     assert (said.code, said.out) == (0, "qwen is ready on gpu2 and has stopped on gpu1\n")
 
 
-async def test_a_near_miss_is_told_what_may_be_meant(gpu1: Desk) -> None:
+async def test_a_near_miss_is_told_what_may_be_meant(gpu1: CommandLine) -> None:
     """This holds for hosts and models; the exit code says that nothing was done."""
     host = await gpu1.type("fleet", "drain", "gpu22")
     model = await gpu1.type("fleet", "move", "qwem", "gpu2")
@@ -136,7 +136,7 @@ async def test_a_near_miss_is_told_what_may_be_meant(gpu1: Desk) -> None:
     assert 'Did you mean "qwen"?' in model.err
 
 
-async def test_why_names_the_other_hosts(gpu1: Desk, fleet: Company) -> None:
+async def test_why_names_the_other_hosts(gpu1: CommandLine, fleet: Company) -> None:
     """This host's reason comes first, then each other host's, or that it gave none."""
     await fleet["gpu2"].dispatcher.load(QWEN)
     await come_true(lambda: fleet["gpu1"].phases_seen("gpu2"))
@@ -149,15 +149,15 @@ async def test_why_names_the_other_hosts(gpu1: Desk, fleet: Company) -> None:
     assert silent[-1] == "it is ready on gpu2, which gave no reason"
 
 
-async def test_a_host_that_is_alone_says_what_to_do(desk: Desk) -> None:
+async def test_a_host_that_is_alone_says_what_to_do(command_line: CommandLine) -> None:
     """The message says that there is no fleet to show."""
-    said = await desk.type("fleet", "status")
+    said = await command_line.type("fleet", "status")
 
     assert said.code == 1
     assert "this host is not in a fleet" in said.err
 
 
-async def test_the_shell_completes_hosts(gpu1: Desk) -> None:
+async def test_the_shell_completes_hosts(gpu1: CommandLine) -> None:
     """Hosts of the running server's fleet that begin as typed; nothing if no server answers."""
     known = await asyncio.to_thread(completed, "hotseat fleet drain gpu", gpu1.url)
     nobody = await asyncio.to_thread(completed, "hotseat fleet drain gpu", "http://127.0.0.1:9")

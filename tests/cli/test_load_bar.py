@@ -9,10 +9,10 @@ import pytest
 from tests.support.fake_launcher import come_true
 
 from hotseat.cli.client import Refused, Server
-from hotseat.cli.load_bar import load_with_bar, told
+from hotseat.cli.load_bar import load_with_bar, progress_text
 
 if TYPE_CHECKING:
-    from tests.support.command_line import Desk
+    from tests.support.command_line import CommandLine
 
 
 def model(**known: Any) -> dict[str, Any]:
@@ -34,18 +34,20 @@ def model(**known: Any) -> dict[str, Any]:
 )
 def test_the_best_that_is_known_is_shown(seen: dict[str, Any], share: float | None, said: str) -> None:
     """Bytes read, else the usual duration, else only that it loads; before that, why it waits."""
-    assert told(seen) == (share, said)
+    assert progress_text(seen) == (share, said)
 
 
-async def test_a_load_is_waited_for(desk: Desk) -> None:
+async def test_a_load_is_waited_for(command_line: CommandLine) -> None:
     """The model is ready, and the server's message is the result."""
-    said = await asyncio.to_thread(load_with_bar, Server(desk.url), "q")
+    said = await asyncio.to_thread(load_with_bar, Server(command_line.url), "q")
 
     assert said == "qwen is ready"
-    await come_true(lambda: desk.house.dispatcher.is_running(desk.house.dispatcher.catalog.resolve("q").name))
+    await come_true(
+        lambda: command_line.rig.dispatcher.is_running(command_line.rig.dispatcher.catalog.resolve("q").name)
+    )
 
 
-async def test_a_load_that_fails_is_raised(desk: Desk) -> None:
+async def test_a_load_that_fails_is_raised(command_line: CommandLine) -> None:
     """The error has the server's message."""
     with pytest.raises(Refused, match="dud exited with code 1"):
-        await asyncio.to_thread(load_with_bar, Server(desk.url), "dud")
+        await asyncio.to_thread(load_with_bar, Server(command_line.url), "dud")

@@ -13,7 +13,7 @@ from hotseat.scheduling.events import DevicesChanged
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.command_line import Desk, Typed
+    from tests.support.command_line import CommandLine, Typed
 
 GiB = 1 << 30
 
@@ -47,14 +47,14 @@ def test_ps_says_what_a_model_counts_as(footprint: dict[str, object] | None, wor
     assert memory_in_words(footprint) == words
 
 
-async def test_ps_says_what_the_devices_have(desk: Desk) -> None:
+async def test_ps_says_what_the_devices_have(command_line: CommandLine) -> None:
     """The budget, what other programs leave of it, and what the models take; and for whom models yield."""
-    desk.house.dispatcher.change_catalog(with_budget(model("qwen", gib=8)))
-    desk.house.dispatcher.tell(DevicesChanged({gpu(0): 20 * GiB}))
-    await desk.type("load", "qwen")
-    shown = await desk.type("ps")
-    await desk.type("yield")
-    without = await desk.type("ps")
+    command_line.rig.dispatcher.change_catalog(with_budget(model("qwen", gib=8)))
+    command_line.rig.dispatcher.tell(DevicesChanged({gpu(0): 20 * GiB}))
+    await command_line.type("load", "qwen")
+    shown = await command_line.type("ps")
+    await command_line.type("yield")
+    without = await command_line.type("ps")
 
     assert "gpu0 8.0 GiB (declared)" in shown.out
     assert [" ".join(line.split()) for line in shown.out.splitlines()[-2:]] == [
@@ -64,19 +64,21 @@ async def test_ps_says_what_the_devices_have(desk: Desk) -> None:
     assert without.out.endswith("\nmemory is yielded: an operator needs the memory\n")
 
 
-async def test_models_make_way_until_somebody_resumes(desk: Desk) -> None:
+async def test_models_make_way_until_somebody_resumes(command_line: CommandLine) -> None:
     """Each of the two commands prints one sentence."""
-    await desk.type("load", "qwen")
-    made, refused, back = [await desk.type(*words) for words in (("yield",), ("load", "qwen"), ("yield", "--resume"))]
+    await command_line.type("load", "qwen")
+    made, refused, back = [
+        await command_line.type(*words) for words in (("yield",), ("load", "qwen"), ("yield", "--resume"))
+    ]
 
     assert made.out == "all models are being unloaded\n"
     assert "no model can be loaded right now: an operator needs the memory" in refused.err
     assert back.out == "models may load again\n"
 
 
-async def test_resuming_is_for_all_devices(desk: Desk) -> None:
+async def test_resuming_is_for_all_devices(command_line: CommandLine) -> None:
     """A device together with --resume is an error."""
-    said = await desk.type("yield", "--resume", "--device", "gpu0")
+    said = await command_line.type("yield", "--resume", "--device", "gpu0")
 
     assert said.code == 2
     assert "omit --device" in said.err

@@ -18,14 +18,14 @@ from hotseat.config.reload import ReloadResult
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
-    from tests.support.command_line import Desk, Typed
+    from tests.support.command_line import CommandLine, Typed
 
 
-async def test_ps_shows_what_is_alive(desk: Desk) -> None:
+async def test_ps_shows_what_is_alive(command_line: CommandLine) -> None:
     """One row per model that has a process or waiting requests."""
-    before = await desk.type("ps")
-    await desk.type("load", "qwen")
-    after = await desk.type("ps")
+    before = await command_line.type("ps")
+    await command_line.type("load", "qwen")
+    after = await command_line.type("ps")
 
     assert before.out.split() == [
         "MODEL",
@@ -43,27 +43,27 @@ async def test_ps_shows_what_is_alive(desk: Desk) -> None:
     assert after.out.splitlines()[1].split() == ["qwen", "ready", "7001", "40001", "0", "0", "-", "5m00s", "0s"]
 
 
-async def test_the_shell_completes_models(desk: Desk) -> None:
+async def test_the_shell_completes_models(command_line: CommandLine) -> None:
     """Names and aliases of the running server that begin as typed; nothing if no server answers."""
-    known = await asyncio.to_thread(completed, "hotseat load q", desk.url)
+    known = await asyncio.to_thread(completed, "hotseat load q", command_line.url)
     nobody = await asyncio.to_thread(completed, "hotseat stop q", "http://127.0.0.1:9")
 
     assert known.split() == ["qwen", "q"]
     assert nobody.split() == []
 
 
-async def test_ps_as_json(desk: Desk) -> None:
+async def test_ps_as_json(command_line: CommandLine) -> None:
     """Programs get the same as JSON."""
-    await desk.type("load", "qwen")
-    said = await desk.type("ps", "--json")
+    await command_line.type("load", "qwen")
+    said = await command_line.type("ps", "--json")
 
     [model] = json.loads(said.out)
     assert (model["model"], model["phase"], model["pid"]) == ("qwen", "ready", 7001)
 
 
-async def test_list_shows_every_model(desk: Desk) -> None:
+async def test_list_shows_every_model(command_line: CommandLine) -> None:
     """Models that do not run are listed too, with their aliases."""
-    said = await desk.type("list")
+    said = await command_line.type("list")
 
     assert said.out.splitlines() == [
         "MODEL      ALIASES  STATUS  DESCRIPTION",
@@ -73,9 +73,13 @@ async def test_list_shows_every_model(desk: Desk) -> None:
     ]
 
 
-async def test_load_and_stop_name_the_model(desk: Desk) -> None:
+async def test_load_and_stop_name_the_model(command_line: CommandLine) -> None:
     """An alias and a slash are valid; the answer has the model's name."""
-    said = [await desk.type("load", "q"), await desk.type("stop", "q"), await desk.type("load", "org/llama")]
+    said = [
+        await command_line.type("load", "q"),
+        await command_line.type("stop", "q"),
+        await command_line.type("load", "org/llama"),
+    ]
 
     assert [(each.code, each.out) for each in said] == [
         (0, "qwen is ready\n"),
@@ -84,49 +88,49 @@ async def test_load_and_stop_name_the_model(desk: Desk) -> None:
     ]
 
 
-async def test_a_failed_load_exits_1_with_its_cause(desk: Desk) -> None:
+async def test_a_failed_load_exits_1_with_its_cause(command_line: CommandLine) -> None:
     """The cause goes to standard error, in one sentence."""
-    said = await desk.type("load", "dud")
+    said = await command_line.type("load", "dud")
 
     assert (said.code, said.out, said.err) == (1, "", "hotseat: dud exited with code 1\n")
 
 
-async def test_a_mistyped_model_shows_the_nearest(desk: Desk) -> None:
+async def test_a_mistyped_model_shows_the_nearest(command_line: CommandLine) -> None:
     """The message suggests it."""
-    said = await desk.type("load", "qwne")
+    said = await command_line.type("load", "qwne")
 
     assert said.code == 1
     assert 'Did you mean "qwen"?' in said.err
 
 
-async def test_stop_all_stops_all(desk: Desk) -> None:
+async def test_stop_all_stops_all(command_line: CommandLine) -> None:
     """Models that do not run are skipped."""
-    await desk.type("load", "qwen")
-    said = await desk.type("stop", "--all")
+    await command_line.type("load", "qwen")
+    said = await command_line.type("stop", "--all")
 
     assert (said.code, said.out) == (0, "qwen has stopped\n")
-    assert not desk.house.dispatcher.view().running()
+    assert not command_line.rig.dispatcher.view().running()
 
 
-async def test_stop_needs_a_name_or_all(desk: Desk) -> None:
+async def test_stop_needs_a_name_or_all(command_line: CommandLine) -> None:
     """Neither and both are usage errors."""
-    assert [(await desk.type("stop")).code, (await desk.type("stop", "qwen", "--all")).code] == [2, 2]
+    assert [(await command_line.type("stop")).code, (await command_line.type("stop", "qwen", "--all")).code] == [2, 2]
 
 
-async def test_logs_cannot_steer_the_terminal(desk: Desk) -> None:
+async def test_logs_cannot_steer_the_terminal(command_line: CommandLine) -> None:
     """Control sequences of a model server's output do not reach the terminal."""
-    desk.house.papers.write("qwen", "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\x07\ttab")
-    said = await desk.type("logs", "qwen", "-n", "5")
+    command_line.rig.papers.write("qwen", "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\x07\ttab")
+    said = await command_line.type("logs", "qwen", "-n", "5")
 
     assert said.out == "red plain\ttab\n"
 
 
-async def test_followed_logs_go_on_until_the_server_ends(desk: Desk) -> None:
+async def test_followed_logs_go_on_until_the_server_ends(command_line: CommandLine) -> None:
     """New lines are printed as they arrive; the end of the server ends the command."""
-    papers = desk.house.papers
+    papers = command_line.rig.papers
     papers.write("qwen", "old")
     async with asyncio.TaskGroup() as group:
-        following = group.create_task(desk.type("logs", "qwen", "--follow"))
+        following = group.create_task(command_line.type("logs", "qwen", "--follow"))
         await come_true(lambda: papers.readers("qwen"))
         papers.write("qwen", "new")
         papers.end("qwen")
@@ -134,11 +138,11 @@ async def test_followed_logs_go_on_until_the_server_ends(desk: Desk) -> None:
     assert following.result().out == "old\nnew\n"
 
 
-async def test_why_tells_the_story(desk: Desk) -> None:
+async def test_why_tells_the_story(command_line: CommandLine) -> None:
     """The phase comes first, then the causes of the last start and the last stop."""
-    await desk.type("load", "qwen")
-    await desk.type("load", "org/llama")
-    said = await desk.type("why", "qwen")
+    await command_line.type("load", "qwen")
+    await command_line.type("load", "org/llama")
+    said = await command_line.type("why", "qwen")
 
     phase, started, stopped = said.out.splitlines()
     assert phase == "qwen is cold: unloaded to free memory for org/llama"
@@ -147,45 +151,45 @@ async def test_why_tells_the_story(desk: Desk) -> None:
     assert stopped.endswith(": unloaded to free memory for org/llama")
 
 
-async def test_why_knows_the_last_failure(desk: Desk) -> None:
+async def test_why_knows_the_last_failure(command_line: CommandLine) -> None:
     """The failure is shown once, also after the model's state has changed."""
-    await desk.type("load", "dud")
-    failed = await desk.type("why", "dud")
-    desk.house.puppets.broken = ()
-    await desk.type("load", "dud")
-    recovered = await desk.type("why", "dud")
+    await command_line.type("load", "dud")
+    failed = await command_line.type("why", "dud")
+    command_line.rig.launcher.broken = ()
+    await command_line.type("load", "dud")
+    recovered = await command_line.type("why", "dud")
 
     assert failed.out.count("dud exited with code 1") == 1
     assert "last failure: dud exited with code 1" in recovered.out
 
 
-async def test_why_tells_each_who_waits(desk: Desk) -> None:
+async def test_why_tells_each_who_waits(command_line: CommandLine) -> None:
     """Every waiting request has a sentence."""
-    desk.house.puppets.slow = ("qwen",)
+    command_line.rig.launcher.slow = ("qwen",)
     async with asyncio.TaskGroup() as group:
-        group.create_task(desk.house.dispatcher.load(ModelName("qwen")))
-        await come_true(lambda: desk.house.puppets.is_starting("qwen"))
-        said = await desk.type("why", "qwen")
-        desk.house.puppets.become_ready("qwen")
+        group.create_task(command_line.rig.dispatcher.load(ModelName("qwen")))
+        await come_true(lambda: command_line.rig.launcher.is_starting("qwen"))
+        said = await command_line.type("why", "qwen")
+        command_line.rig.launcher.become_ready("qwen")
 
     assert re.match(r"request 1 has waited \d+s: loading qwen: \d+ of about ", said.out.splitlines()[1])
 
 
-async def test_reload_says_what_it_touched(desk: Desk) -> None:
+async def test_reload_says_what_it_touched(command_line: CommandLine) -> None:
     """Changed models are named; the others keep running."""
-    desk.house.reload_result = ReloadResult(CatalogChange(added=(ModelName("new"), ModelName("newer"))))
-    touched = await desk.type("reload")
-    desk.house.reload_result = ReloadResult()
-    untouched = await desk.type("reload")
+    command_line.rig.reload_result = ReloadResult(CatalogChange(added=(ModelName("new"), ModelName("newer"))))
+    touched = await command_line.type("reload")
+    command_line.rig.reload_result = ReloadResult()
+    untouched = await command_line.type("reload")
 
     assert touched.out == "the configuration was reloaded; added: new, newer\n"
     assert untouched.out == "the configuration was reloaded; no model changed\n"
 
 
-async def test_reload_of_a_wrong_file_exits_3_with_every_complaint(desk: Desk) -> None:
+async def test_reload_of_a_wrong_file_exits_3_with_every_complaint(command_line: CommandLine) -> None:
     """An invalid configuration has its own exit code, wherever it is found."""
-    desk.house.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
-    said = await desk.type("reload")
+    command_line.rig.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
+    said = await command_line.type("reload")
 
     assert said.code == 3
     assert said.err.splitlines()[1] == "config.yaml:5:5: models.qwen.tll: unknown key"
@@ -201,14 +205,14 @@ def test_no_server_is_exit_4_with_the_next_step(typed: Typed, command: tuple[str
     assert said.err.count("\n") == 1
 
 
-async def test_profiles_are_shown_and_activated(desk: Desk) -> None:
+async def test_profiles_are_shown_and_activated(command_line: CommandLine) -> None:
     """The list shows the pins of each profile."""
     night = Profile("night", "quiet hours", {"gpt": "qwen", "dud": ""})
-    desk.house.dispatcher.change_catalog(replace(desk.house.dispatcher.catalog, profiles={"night": night}))
-    activated = await desk.type("profile", "night")
-    shown = await desk.type("profile")
-    as_json = await desk.type("profile", "--json")
-    off = await desk.type("profile", "--off")
+    command_line.rig.dispatcher.change_catalog(replace(command_line.rig.dispatcher.catalog, profiles={"night": night}))
+    activated = await command_line.type("profile", "night")
+    shown = await command_line.type("profile")
+    as_json = await command_line.type("profile", "--json")
+    off = await command_line.type("profile", "--off")
 
     assert activated.out == "profile night is active\n"
     assert shown.out.splitlines() == [
@@ -219,8 +223,8 @@ async def test_profiles_are_shown_and_activated(desk: Desk) -> None:
     assert off.out == "no profile is active\n"
 
 
-async def test_a_profile_nobody_defined(desk: Desk) -> None:
+async def test_a_profile_nobody_defined(command_line: CommandLine) -> None:
     """The server's message is printed."""
-    said = await desk.type("profile", "night")
+    said = await command_line.type("profile", "night")
 
     assert (said.code, said.err) == (1, 'hotseat: profile "night" is not defined in the configuration.\n')

@@ -20,7 +20,7 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.command_line import Desk, Typed
+    from tests.support.command_line import CommandLine, Typed
 
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Upstream
@@ -35,11 +35,11 @@ class Guest:
     def cut(self, error: HotseatError) -> None: ...
 
 
-async def test_what_comes_by_becomes_a_trace(desk: Desk, tmp_path: Path) -> None:
+async def test_what_comes_by_becomes_a_trace(command_line: CommandLine, tmp_path: Path) -> None:
     """Two successive requests are a closed loop; the trace can be simulated at once."""
     file, tasks = tmp_path / "now.jsonl", Tasks()
-    recording = tasks.start(desk.type("record", str(file), "--for", "1s"), "record")
-    dispatcher = desk.house.dispatcher
+    recording = tasks.start(command_line.type("record", str(file), "--for", "1s"), "record")
+    dispatcher = command_line.rig.dispatcher
     await come_true(lambda: dispatcher.traffic.is_watched)
     await dispatcher.load(QWEN)
     for _ in range(2):
@@ -52,13 +52,13 @@ async def test_what_comes_by_becomes_a_trace(desk: Desk, tmp_path: Path) -> None
     [client] = trace.clients
     assert isinstance(client, Closed)
     assert [(step.model, len(client.steps)) for step in client.steps] == [("qwen", 2), ("qwen", 2)]
-    assert (await asyncio.to_thread(desk.typed, "simulate", str(file))).code == 0
+    assert (await asyncio.to_thread(command_line.typed, "simulate", str(file))).code == 0
 
 
 def test_ctrl_c_ends_the_recording_and_writes_it(tmp_path: Path) -> None:
     """Nothing recorded until then is lost."""
-    with Hotseat({"models": {"qwen": {"cmd": "sleep 60", "proxy": "http://127.0.0.1:1"}}}, tmp_path) as house:
-        words = [str(PROGRAM), "record", str(tmp_path / "t.jsonl"), "--url", house.url]
+    with Hotseat({"models": {"qwen": {"cmd": "sleep 60", "proxy": "http://127.0.0.1:1"}}}, tmp_path) as rig:
+        words = [str(PROGRAM), "record", str(tmp_path / "t.jsonl"), "--url", rig.url]
         recorder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert recorder.stderr is not None
         begun = recorder.stderr.readline()

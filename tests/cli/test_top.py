@@ -12,7 +12,7 @@ from hotseat.cli.client import Server
 from hotseat.cli.top import drawn, model_rows
 
 if TYPE_CHECKING:
-    from tests.support.command_line import Desk
+    from tests.support.command_line import CommandLine
 
 ALIVE = {
     "model": "qwen",
@@ -28,10 +28,10 @@ ALIVE = {
 }
 
 
-async def test_a_pipe_gets_one_picture(desk: Desk) -> None:
+async def test_a_pipe_gets_one_picture(command_line: CommandLine) -> None:
     """The output has the active models, and why."""
-    await desk.type("load", "qwen")
-    said = await desk.type("top")
+    await command_line.type("load", "qwen")
+    said = await command_line.type("top")
 
     head, row, *_ = said.out.splitlines()
     assert head.split()[-1] == "WHY"
@@ -45,9 +45,9 @@ def test_how_quickly_a_model_speaks_is_shown() -> None:
     assert [row[-2] for row in model_rows({"models": models})] == ["41.3", ""]
 
 
-async def test_programs_get_models_and_line(desk: Desk) -> None:
+async def test_programs_get_models_and_line(command_line: CommandLine) -> None:
     """As JSON."""
-    seen = json.loads((await desk.type("top", "--json")).out)
+    seen = json.loads((await command_line.type("top", "--json")).out)
 
     assert len(seen["models"]) == 3
     assert (seen["waiting"], seen["oldest_s"]) == ([], 0.0)

@@ -130,7 +130,7 @@ CLAUDE_BODY = {
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     """A model with tools, under a name that an agent requires, and one for embeddings."""
     models = {
         "qwen": llama("alpha", "--jinja", aliases=["claude-sonnet-4-5"]),
@@ -140,15 +140,15 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
         yield hotseat
 
 
-def ask(house: Hotseat, asked: Asked, model: str = "qwen") -> Answer:
+def ask(rig: Hotseat, asked: Asked, model: str = "qwen") -> Answer:
     body = {"model": model, "max_tokens": FEW, **asked.body}
-    return house.call("POST", asked.path, body, **asked.headers)
+    return rig.call("POST", asked.path, body, **asked.headers)
 
 
 @pytest.mark.parametrize("asked", STREAMS, ids=str)
-def test_a_stream_comes_to_its_proper_end(house: Hotseat, asked: Asked) -> None:
+def test_a_stream_comes_to_its_proper_end(rig: Hotseat, asked: Asked) -> None:
     """The program receives text, a finish reason, and [DONE]."""
-    answer = ask(house, asked)
+    answer = ask(rig, asked)
     events = [line.removeprefix("data: ") for line in answer.body.decode().splitlines() if line.startswith("data: ")]
     said = [json.loads(event) for event in events[:-1]]
 
@@ -158,53 +158,53 @@ def test_a_stream_comes_to_its_proper_end(house: Hotseat, asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("name", ["qwen", "claude-sonnet-4-5"])
-def test_claude_code_hears_a_whole_message(house: Hotseat, name: str) -> None:
+def test_claude_code_hears_a_whole_message(rig: Hotseat, name: str) -> None:
     """The answer has Anthropic's events, for the model's own name and for an alias."""
-    answer = ask(house, Asked("Claude Code", "/v1/messages?beta=true", CLAUDE_BODY, CLAUDE_CODE), name)
+    answer = ask(rig, Asked("Claude Code", "/v1/messages?beta=true", CLAUDE_BODY, CLAUDE_CODE), name)
     events = [line.removeprefix("event: ") for line in answer.body.decode().splitlines() if line.startswith("event: ")]
 
     assert answer.status == 200
     assert (events[0], events[-1]) == ("message_start", "message_stop")
 
 
-def test_claude_code_counts_tokens(house: Hotseat) -> None:
+def test_claude_code_counts_tokens(rig: Hotseat) -> None:
     """Anthropic's API for counting tokens works."""
     body = {"messages": [HELLO]}
-    answer = house.call("POST", "/v1/messages/count_tokens?beta=true", {"model": "qwen", **body}, **CLAUDE_CODE)
+    answer = rig.call("POST", "/v1/messages/count_tokens?beta=true", {"model": "qwen", **body}, **CLAUDE_CODE)
 
     assert answer.status == 200
     assert answer.json()["input_tokens"] > 0
 
 
-def test_claude_code_can_read_a_refusal(house: Hotseat) -> None:
+def test_claude_code_can_read_a_refusal(rig: Hotseat) -> None:
     """The error about an unknown model has Anthropic's form."""
-    answer = ask(house, Asked("Claude Code", "/v1/messages?beta=true", CLAUDE_BODY, CLAUDE_CODE), "opus")
+    answer = ask(rig, Asked("Claude Code", "/v1/messages?beta=true", CLAUDE_BODY, CLAUDE_CODE), "opus")
 
     assert answer.status == 404
     assert answer.json()["type"] == "error"
     assert "opus" in answer.json()["error"]["message"]
 
 
-def test_a_probe_of_the_bare_address_is_answered_at_once(house: Hotseat) -> None:
+def test_a_probe_of_the_bare_address_is_answered_at_once(rig: Hotseat) -> None:
     """Claude Code sends HEAD / before anything else; whatever the answer is, it starts no model."""
-    running = house.running()
-    answer = house.call("HEAD", "/")
+    running = rig.running()
+    answer = rig.call("HEAD", "/")
 
     assert answer.status < 500
-    assert house.running() == running
+    assert rig.running() == running
 
 
-def test_open_webui_sees_every_model_and_starts_none(house: Hotseat) -> None:
+def test_open_webui_sees_every_model_and_starts_none(rig: Hotseat) -> None:
     """Its page waits for the list."""
-    running = house.running()
-    names = [entry["id"] for entry in house.call("GET", "/v1/models", Authorization="Bearer none").json()["data"]]
+    running = rig.running()
+    names = [entry["id"] for entry in rig.call("GET", "/v1/models", Authorization="Bearer none").json()["data"]]
 
     assert names == ["qwen", "embed"]
-    assert house.running() == running
+    assert rig.running() == running
 
 
-def test_documents_are_embedded(house: Hotseat) -> None:
+def test_documents_are_embedded(rig: Hotseat) -> None:
     """Open WebUI and Continue send texts in batches."""
-    answer = house.call("POST", "/v1/embeddings", {"model": "embed", "input": ["one", "two"]})
+    answer = rig.call("POST", "/v1/embeddings", {"model": "embed", "input": ["one", "two"]})
 
     assert [entry["index"] for entry in answer.json()["data"]] == [0, 1]

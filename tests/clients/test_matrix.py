@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from clients.caller import calling
 from clients.client_list import TESTED, Client
-from clients.rig import open_house
+from clients.rig import open_rig
 from clients.situations import SITUATIONS, Letdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from clients.caller import Caller
-    from clients.rig import House
+    from clients.rig import Rig
 
 
 @pytest.fixture(scope="module", params=TESTED, ids=lambda client: client.name)
@@ -24,24 +24,24 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 @pytest.fixture(scope="module")
-def house(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """One hotseat per client, so that counts and failures belong to that client alone."""
-    with open_house(tmp_path_factory.mktemp("house")) as house:
-        yield house
+    with open_rig(tmp_path_factory.mktemp("house")) as rig:
+        yield rig
 
 
 @pytest.fixture(scope="module")
-def caller(client: Client, house: House) -> Iterator[Caller]:
-    with calling(client.argv, house.url) as caller:
+def caller(client: Client, rig: Rig) -> Iterator[Caller]:
+    with calling(client.argv, rig.url) as caller:
         yield caller
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
 def test_a_client_in_a_situation(
-    client: Client, house: House, caller: Caller, situation: Callable[[House, Caller], None]
+    client: Client, rig: Rig, caller: Caller, situation: Callable[[Rig, Caller], None]
 ) -> None:
     """The client does what its user needs, unless it is known not to; then it still does not."""
     limited = situation.__name__ in client.limits
 
     with pytest.raises(Letdown) if limited else nullcontext():
-        situation(house, caller)
+        situation(rig, caller)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.config_files import Desk
+from tests.support.config_files import ConfigFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigFiles:
     monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path)
+    return ConfigFiles(tmp_path)

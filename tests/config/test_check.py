@@ -15,14 +15,14 @@ from hotseat.config.effective import resolved, together
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
 GOOD = "models: {a: {cmd: 's ${PORT}'}, b: {cmd: 's ${PORT}'}}\n"
 
 
-def test_a_good_file_is_summed_up(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_good_file_is_summed_up(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """The summary has the number of models and warnings, and which models may run together."""
-    file = desk.write("config.yaml", GOOD + "captureBuffer: 1\n")
+    file = files.write("config.yaml", GOOD + "captureBuffer: 1\n")
 
     assert check([file], "text", lenient=False) == 0
 
@@ -31,32 +31,34 @@ def test_a_good_file_is_summed_up(desk: Desk, capsys: pytest.CaptureFixture[str]
     assert err == "config.yaml:2:1: warning: captureBuffer: not used yet. Nothing is captured\n"
 
 
-def test_a_file_that_opens_the_house_is_told_before_serving(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_opens_the_house_is_told_before_serving(
+    files: ConfigFiles, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`check` reports what `serve` will refuse."""
-    assert check([desk.write("config.yaml", GOOD + "listen: ':80'")], "text", lenient=False) == 0
+    assert check([files.write("config.yaml", GOOD + "listen: ':80'")], "text", lenient=False) == 0
 
     assert "`hotseat serve` will refuse this address: 0.0.0.0:80 can be reached" in capsys.readouterr().out
 
 
-def test_a_bad_file_ends_with_three(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_file_ends_with_three(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """Errors go to stderr, one per line."""
-    assert check([desk.write("config.yaml", GOOD + "lisen: 1")], "text", lenient=False) == 3
+    assert check([files.write("config.yaml", GOOD + "lisen: 1")], "text", lenient=False) == 3
 
     out, err = capsys.readouterr()
     assert err == 'config.yaml:2:1: error: lisen: unknown key. Did you mean "listen"?\n'
     assert out == "1 error: hotseat does not start with this configuration.\n"
 
 
-def test_lenient_checking_lets_unknown_keys_pass(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lenient_checking_lets_unknown_keys_pass(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """They become warnings."""
-    assert check([desk.write("config.yaml", GOOD + "lisen: 1")], "text", lenient=True) == 0
+    assert check([files.write("config.yaml", GOOD + "lisen: 1")], "text", lenient=True) == 0
 
     assert "warning: lisen: unknown key, ignored" in capsys.readouterr().err
 
 
-def test_mistakes_as_json(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_as_json(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """The JSON has each error with its parts, and no configuration."""
-    assert check([desk.write("config.yaml", GOOD + "lisen: 1")], "json", lenient=False) == 3
+    assert check([files.write("config.yaml", GOOD + "lisen: 1")], "json", lenient=False) == 3
 
     assert json.loads(capsys.readouterr().out) == {
         "ok": False,
@@ -71,11 +73,11 @@ def test_mistakes_as_json(desk: Desk, capsys: pytest.CaptureFixture[str]) -> Non
     }  # fmt: skip
 
 
-def test_mistakes_as_github_annotations(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_as_github_annotations(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """Errors, warnings and notices are annotations, with GitHub's special characters escaped."""
     text = "lisen: 1\napiKeys: [the-key-of-somebody]\ncaptureBuffer: 1\nmodels: {'100%': 1}"
 
-    assert check([desk.write("a,b.yaml", text)], "github", lenient=False) == 3
+    assert check([files.write("a,b.yaml", text)], "github", lenient=False) == 3
 
     assert capsys.readouterr().out.splitlines() == [
         '::error file=a%2Cb.yaml,line=1,col=1::lisen: unknown key. Did you mean "listen"?',
@@ -86,7 +88,7 @@ def test_mistakes_as_github_annotations(desk: Desk, capsys: pytest.CaptureFixtur
     ]
 
 
-def test_secrets_do_not_leave_the_house(desk: Desk) -> None:
+def test_secrets_do_not_leave_the_house(files: ConfigFiles) -> None:
     """The output hides keys, options that carry keys, variables named like secrets, and hotseat's keys everywhere."""
     text = """
 apiKeys: [sk-ours-and-ours-alone]
@@ -96,7 +98,7 @@ models:
     cmdStop: sh -c 'stop --api-key gamma3 now'
     env: [HF_TOKEN=delta4, my_secret_x=epsilon5, MODE=fast, COPY=sk-ours-and-ours-alone]
 """
-    shown = resolved(desk.load(text))
+    shown = resolved(files.load(text))
 
     assert [(key["key"], key["role"]) for key in shown["settings"]["apiKeys"]] == [(HIDDEN, "admin")]
     model = shown["models"]["a"]
@@ -156,17 +158,17 @@ def test_ordinary_options_are_left_alone() -> None:
         ),
     ],
 )
-def test_who_may_run_together_is_said_in_words(desk: Desk, text: str, sentences: list[str]) -> None:
+def test_who_may_run_together_is_said_in_words(files: ConfigFiles, text: str, sentences: list[str]) -> None:
     """The sentence includes the one-way effect of groups."""
-    assert together(desk.load(text).catalog) == sentences
+    assert together(files.load(text).catalog) == sentences
 
 
-def test_a_long_list_of_names_is_cut(desk: Desk) -> None:
+def test_a_long_list_of_names_is_cut(files: ConfigFiles) -> None:
     """Nobody reads a hundred names in a sentence."""
     models = ", ".join(f"m{n}: {{cmd: 's ${{PORT}}'}}" for n in range(12))
     text = f"models: {{{models}}}\ngroups: {{g: {{members: [m0]}}}}"
 
-    assert "(m1, m2, m3, m4, m5, m6, m7, m8 and 3 more)" in together(desk.load(text).catalog)[0]
+    assert "(m1, m2, m3, m4, m5, m6, m7, m8 and 3 more)" in together(files.load(text).catalog)[0]
 
 
 def test_the_schema_explains_every_key(capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,9 +201,9 @@ def keys_of(published: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{name}.{key}", described
 
 
-def test_what_differs_from_llama_swap_is_told(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_differs_from_llama_swap_is_told(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """Differences follow the summary, each with its position; the JSON has them too."""
-    file = desk.write("config.yaml", "healthCheckTimeout: 5\nmodels: {a: {cmd: 's ${PORT}', concurrencyLimit: 2}}")
+    file = files.write("config.yaml", "healthCheckTimeout: 5\nmodels: {a: {cmd: 's ${PORT}', concurrencyLimit: 2}}")
     check([file], "text", lenient=False)
     text = capsys.readouterr().out
     check([file], "json", lenient=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
 TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}\n"
 
@@ -100,9 +100,9 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
         ),
     ],
 )
-def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) -> None:
+def test_a_mistake_is_the_only_complaint(files: ConfigFiles, text: str, complaint: str) -> None:
     """One mistake gives one error, at its position."""
-    errors = [said for said in desk.mistakes(text) if ": warning: " not in said]
+    errors = [said for said in files.mistakes(text) if ": warning: " not in said]
 
     assert errors == [f"config.yaml:{complaint}"]
 
@@ -146,9 +146,11 @@ def test_a_mistake_is_the_only_complaint(desk: Desk, text: str, complaint: str) 
         ),
     ],
 )
-def test_what_is_only_worth_a_word_does_not_keep_anybody_from_starting(desk: Desk, text: str, warning: str) -> None:
+def test_what_is_only_worth_a_word_does_not_keep_anybody_from_starting(
+    files: ConfigFiles, text: str, warning: str
+) -> None:
     """The file loads, and the warning says what happens instead."""
-    assert desk.warnings(text) == [f"config.yaml:{warning}"]
+    assert files.warnings(text) == [f"config.yaml:{warning}"]
 
 
 @pytest.mark.parametrize(
@@ -164,55 +166,55 @@ def test_what_is_only_worth_a_word_does_not_keep_anybody_from_starting(desk: Des
         ("s ${PORT} # note", "#"),
     ],
 )
-def test_shell_operators_are_pointed_out(desk: Desk, command: str, word: str) -> None:
+def test_shell_operators_are_pointed_out(files: ConfigFiles, command: str, word: str) -> None:
     """No shell would interpret them."""
-    assert desk.warnings(f'models:\n  m:\n    cmd: "{command}"\n') == [
+    assert files.warnings(f'models:\n  m:\n    cmd: "{command}"\n') == [
         f'config.yaml:3:5: warning: models.m.cmd: "{word}" is passed on unchanged: no shell is used.'
         " Use sh -c '…' if you need one"
     ]
 
 
-def test_a_shell_that_is_asked_for_is_nobodys_mistake(desk: Desk) -> None:
+def test_a_shell_that_is_asked_for_is_nobodys_mistake(files: ConfigFiles) -> None:
     """`sh -c` interprets operators itself."""
-    assert desk.warnings("models:\n  m:\n    cmd: /bin/bash -c 'exec s ${PORT} > /tmp/log' && echo\n") == []
+    assert files.warnings("models:\n  m:\n    cmd: /bin/bash -c 'exec s ${PORT} > /tmp/log' && echo\n") == []
 
 
-def test_router_by_memory_is_what_devices_do_anyway(desk: Desk) -> None:
+def test_router_by_memory_is_what_devices_do_anyway(files: ConfigFiles) -> None:
     """With devices, `use: memory` gives no warning."""
-    assert desk.warnings(TWO + "devices: {gpu0: {memory: 1GiB}}\nrouting: {router: {use: memory}}") == []
+    assert files.warnings(TWO + "devices: {gpu0: {memory: 1GiB}}\nrouting: {router: {use: memory}}") == []
 
 
-def test_extension_keys_and_shelves_are_not_looked_at(desk: Desk) -> None:
+def test_extension_keys_and_shelves_are_not_looked_at(files: ConfigFiles) -> None:
     """`x-…`, `.…` and keys that only hold an anchor are not checked."""
     text = "x-mine: {any: thing}\n.hidden: 1\nshelf: &s {cmd: 's ${PORT}'}\nmodels: {m: *s}\n"
 
-    assert desk.warnings(text) == []
+    assert files.warnings(text) == []
 
 
-def test_an_unused_anchor_makes_no_shelf(desk: Desk) -> None:
+def test_an_unused_anchor_makes_no_shelf(files: ConfigFiles) -> None:
     """An unused anchor does not make a misspelled key valid."""
-    assert desk.mistakes("modles: &m {a: 1}\n" + TWO) == [
+    assert files.mistakes("modles: &m {a: 1}\n" + TWO) == [
         'config.yaml:1:1: error: modles: unknown key. Did you mean "models"?'
     ]
 
 
-def test_lenient_reading_turns_unknown_keys_into_warnings(desk: Desk) -> None:
+def test_lenient_reading_turns_unknown_keys_into_warnings(files: ConfigFiles) -> None:
     """Unknown keys are warnings at every level; other mistakes stay errors."""
     text = "lisen: x\nmodels:\n  m: {cmd: 's ${PORT}', tll: 5}\n"
 
-    assert desk.warnings(text, lenient=True) == [
+    assert files.warnings(text, lenient=True) == [
         'config.yaml:1:1: warning: lisen: unknown key, ignored. Did you mean "listen"?',
         'config.yaml:3:25: warning: models.m.tll: unknown key, ignored. Did you mean "ttl"?',
     ]
 
 
-def test_more_connections_than_descriptors_allow_are_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_connections_than_descriptors_allow_are_told(files: ConfigFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """A warning appears only if the file sets the limit; the default adapts silently."""
     monkeypatch.setattr("hotseat.config.crosscheck.highest_file_limit", lambda: 1024)
 
-    assert desk.warnings(TWO) == []
-    assert desk.warnings(TWO + "limits: {connections: 448}") == []
-    assert desk.warnings(TWO + "limits: {connections: 449}") == [
+    assert files.warnings(TWO) == []
+    assert files.warnings(TWO + "limits: {connections: 448}") == []
+    assert files.warnings(TWO + "limits: {connections: 449}") == [
         "config.yaml:4:10: warning: limits.connections: 449 need more than 1024 file descriptors, so the limit is 448."
         " Raise the limit, with LimitNOFILE= or ulimit -n"
     ]

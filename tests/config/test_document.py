@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hotseat.config.document import MAX_CHARACTERS, Document, parse
-from hotseat.config.problems import Notebook, Spot
+from hotseat.config.problems import Problems, Spot
 
 
 def read(text: str) -> tuple[Document | None, list[str]]:
-    notebook = Notebook("f.yaml")
+    notebook = Problems("f.yaml")
     document = parse(text, "f.yaml", {}, notebook)
     return document, list(map(str, notebook.complaints()))
 
@@ -93,7 +93,7 @@ def test_keys_that_hold_anchors_for_others_are_shelves() -> None:
     document, _ = read("shelf: {deep: &a 1}\nother: &b 2\nself: {x: &c 3, y: *c}\nuse: *a\n")
 
     assert document is not None
-    assert document.shelves == {"shelf"}
+    assert document.anchors_only == {"shelf"}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
 pytestmark = pytest.mark.uncounted
 
@@ -88,9 +88,9 @@ def with_value(path: tuple[str | int, ...], value: str) -> dict[str, Any]:
     return config
 
 
-def shown_by(desk: Desk, config: dict[str, Any]) -> tuple[Loaded | None, str]:
+def shown_by(files: ConfigFiles, config: dict[str, Any]) -> tuple[Loaded | None, str]:
     """Everything that is shown of a configuration or of its errors."""
-    file = desk.write("config.yaml", json.dumps(config))
+    file = files.write("config.yaml", json.dumps(config))
     try:
         loaded = read([file], environ={"SECRET": CANARY})
     except ConfigError as error:
@@ -100,16 +100,18 @@ def shown_by(desk: Desk, config: dict[str, Any]) -> tuple[Loaded | None, str]:
 
 
 @pytest.fixture
-def gguf(desk: Desk) -> None:
-    desk.write("models/tiny.gguf", "GGUF")
+def gguf(files: ConfigFiles) -> None:
+    files.write("models/tiny.gguf", "GGUF")
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_value_of_the_environment_is_shown_at_no_place_of_the_schema(desk: Desk, gguf: None, form: str) -> None:
+def test_a_value_of_the_environment_is_shown_at_no_place_of_the_schema(
+    files: ConfigFiles, gguf: None, form: str
+) -> None:
     """Neither the effective configuration nor its errors show it, in upper or lower case."""
     leaks, accepted = [], 0
     for path in PLACES:
-        loaded, shown = shown_by(desk, with_value(path, form.format("${env.SECRET}")))
+        loaded, shown = shown_by(files, with_value(path, form.format("${env.SECRET}")))
         accepted += loaded is not None
         if CANARY.lower() in shown.lower():
             leaks.append((path, shown[max(0, shown.lower().find(CANARY.lower()) - 80) :][:200]))
@@ -118,13 +120,13 @@ def test_a_value_of_the_environment_is_shown_at_no_place_of_the_schema(desk: Des
     assert accepted > 20
 
 
-def test_a_value_of_the_environment_stays_hidden_behind_macros(desk: Desk, gguf: None) -> None:
+def test_a_value_of_the_environment_stays_hidden_behind_macros(files: ConfigFiles, gguf: None) -> None:
     """Nested macros do not reveal a variable's value."""
     leaks = []
     for path in PLACES:
         config = with_value(path, "${outer}")
         config["macros"] = {"inner": "${env.SECRET}", "outer": "a-${inner}", **config["macros"]}
-        _, shown = shown_by(desk, config)
+        _, shown = shown_by(files, config)
         if CANARY.lower() in shown.lower():
             leaks.append((path, shown[max(0, shown.find(CANARY) - 80) :][:200]))
 
@@ -149,7 +151,7 @@ def test_the_schema_has_the_places_that_people_use() -> None:
     assert len(PLACES) > 200
 
 
-def test_a_short_value_is_hidden_at_its_place_and_left_alone_elsewhere(desk: Desk) -> None:
+def test_a_short_value_is_hidden_at_its_place_and_left_alone_elsewhere(files: ConfigFiles) -> None:
     """`1` is hidden where a variable put it, and shown everywhere else."""
     text = """
 models:
@@ -160,7 +162,7 @@ models:
   b:
     cmd: server --port ${PORT} --parallel 1
 """
-    shown = resolved(desk.load(text, {"N": "1"}))["models"]
+    shown = resolved(files.load(text, {"N": "1"}))["models"]
 
     assert shown["a"]["cmd"] == [
         "server", "--port", "${PORT}", "--parallel", "${env.N}", "--ctx", "4096", "--level=${env.N}", "--more", "11",
@@ -170,37 +172,37 @@ models:
     assert shown["b"]["cmd"][-1] == "1"
 
 
-def test_a_number_of_the_environment_is_hidden_where_anything_may_stand(desk: Desk) -> None:
+def test_a_number_of_the_environment_is_hidden_where_anything_may_stand(files: ConfigFiles) -> None:
     """Free-form members may be secrets; numbers with a meaning for hotseat are not."""
     text = "models: {a: {cmd: 's ${PORT}', ttl: ${env.TTL}, filters: {setParams: {pin: ${env.PIN}}}}}"
-    shown = resolved(desk.load(text, {"TTL": "300", "PIN": "48151623"}))["models"]["a"]
+    shown = resolved(files.load(text, {"TTL": "300", "PIN": "48151623"}))["models"]["a"]
 
     assert shown["filters"]["setParams"] == {"pin": "${env.PIN}"}
     assert shown["ttl"] == 300
 
 
 @pytest.mark.parametrize("secret", ["two words-of-it", 'quoted "inside" it', "back\\slash-word", "it's-one-quote x"])
-def test_a_value_is_hidden_however_it_is_split_and_escaped(desk: Desk, secret: str) -> None:
+def test_a_value_is_hidden_however_it_is_split_and_escaped(files: ConfigFiles, secret: str) -> None:
     """Its words are separate in a command line, and its escapes stay in a plain text."""
     text = """
 models:
   a: {cmd: "s ${PORT} ${env.S}", description: "${env.S}", name: '${env.S}', metadata: {x: "${env.S}"}}
 """
     try:
-        shown = json.dumps(resolved(desk.load(text, {"S": secret})), ensure_ascii=False)
+        shown = json.dumps(resolved(files.load(text, {"S": secret})), ensure_ascii=False)
     except ConfigError as error:
         shown = str(error)
     for word in secret.replace('"', " ").replace("\\", " ").replace("'", " ").split():
         assert len(word) < 4 or word not in shown
 
 
-def test_a_path_or_a_program_that_is_there_is_no_secret(desk: Desk, tmp_path: Path) -> None:
+def test_a_path_or_a_program_that_is_there_is_no_secret(files: ConfigFiles, tmp_path: Path) -> None:
     """Whoever reads a log needs to see where `${env.HOME}/models` is."""
     text = "models: {a: {cmd: 's ${PORT} -m ${env.HOME}/m.gguf'}}"
 
-    assert resolved(desk.load(text, {"HOME": str(tmp_path)}))["models"]["a"]["cmd"][-1] == f"{tmp_path}/m.gguf"
-    assert resolved(desk.load(text, {"HOME": "python3"}))["models"]["a"]["cmd"][-1] == "python3/m.gguf"
-    assert resolved(desk.load(text, {"HOME": "/not/there"}))["models"]["a"]["cmd"][-1] == "${env.HOME}/m.gguf"
+    assert resolved(files.load(text, {"HOME": str(tmp_path)}))["models"]["a"]["cmd"][-1] == f"{tmp_path}/m.gguf"
+    assert resolved(files.load(text, {"HOME": "python3"}))["models"]["a"]["cmd"][-1] == "python3/m.gguf"
+    assert resolved(files.load(text, {"HOME": "/not/there"}))["models"]["a"]["cmd"][-1] == "${env.HOME}/m.gguf"
 
 
 @pytest.mark.parametrize(
@@ -215,15 +217,15 @@ def test_a_path_or_a_program_that_is_there_is_no_secret(desk: Desk, tmp_path: Pa
 @pytest.mark.parametrize(
     "secret", ["*secretword", "&secretword", "!secretword", "%secretword", "{secretword", "s: x: y"]
 )
-def test_yaml_in_a_value_is_complained_about_without_the_value(desk: Desk, text: str, secret: str) -> None:
+def test_yaml_in_a_value_is_complained_about_without_the_value(files: ConfigFiles, text: str, secret: str) -> None:
     """The error names the variable instead of the text that the parser fails on."""
     with pytest.raises(ConfigError) as refused:
-        desk.load(text, {"SECRET": secret})
+        files.load(text, {"SECRET": secret})
 
     assert "secretword" not in "".join(map(repr, refused.value.complaints))
 
 
-def test_what_is_named_like_a_secret_is_hidden_wherever_it_comes_from(desk: Desk) -> None:
+def test_what_is_named_like_a_secret_is_hidden_wherever_it_comes_from(files: ConfigFiles) -> None:
     """Options, variables, header arguments and passwords in URLs, written out in the file."""
     text = """
 models:
@@ -237,7 +239,7 @@ models:
     env: {MY_PASSPHRASE: canary13, AWS_CREDENTIALS: canary14, URL: "redis://:canary15@host", HTTP_AUTH: canary16}
     sleep: {suspend: "prog --token canary17", resume: "prog --auth canary18"}
 """
-    shown = json.dumps(resolved(desk.load(text)))
+    shown = json.dumps(resolved(files.load(text)))
 
     assert [n for n in range(1, 19) if f"canary{n:02}" in shown] == []
     assert "--port" in shown

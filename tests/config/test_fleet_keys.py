@@ -16,7 +16,7 @@ from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, Fleet, NatsLogin, Settings
 
 if TYPE_CHECKING:
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
 CMD = 'cmd: "serve ${PORT}"'
 MODEL = f"models: {{qwen: {{{CMD}}}}}\n"
@@ -25,25 +25,25 @@ NATS = ("nats://n1:4222",)
 SECRET = "0123456789abcdef0123456789abcdef"
 
 
-def fleet_in(desk: Desk, text: str, environ: dict[str, str] | None = None) -> Fleet:
-    fleet = desk.load(f"{MODEL}{LISTEN}allowOpen: true\n{text}", environ).settings.fleet
+def fleet_in(files: ConfigFiles, text: str, environ: dict[str, str] | None = None) -> Fleet:
+    fleet = files.load(f"{MODEL}{LISTEN}allowOpen: true\n{text}", environ).settings.fleet
     assert fleet is not None
     return fleet
 
 
-def test_without_the_key_a_host_is_alone(desk: Desk) -> None:
+def test_without_the_key_a_host_is_alone(files: ConfigFiles) -> None:
     """Without `fleet` nothing of a fleet is active."""
-    assert desk.load(MODEL).settings.fleet is None
+    assert files.load(MODEL).settings.fleet is None
 
 
-def test_one_server_is_enough(desk: Desk) -> None:
+def test_one_server_is_enough(files: ConfigFiles) -> None:
     """The host has the machine's name, and its address is where it listens."""
-    fleet = fleet_in(desk, f"fleet: {{nats: 'nats://n1:4222', secret: {SECRET}}}")
+    fleet = fleet_in(files, f"fleet: {{nats: 'nats://n1:4222', secret: {SECRET}}}")
 
     assert fleet == Fleet(NATS, HostName(socket.gethostname()), secrets=(SECRET,))
 
 
-def test_everything_that_can_be_said(desk: Desk) -> None:
+def test_everything_that_can_be_said(files: ConfigFiles) -> None:
     """Every key reaches its setting."""
     text = """
 fleet:
@@ -56,7 +56,7 @@ fleet:
   password: ${env.NATS}
   tls: {ca: ca.pem, cert: me.pem, key: me.key}
 """
-    fleet = fleet_in(desk, text, {"FLEET": "between-us", "NATS": "for-nats"})
+    fleet = fleet_in(files, text, {"FLEET": "between-us", "NATS": "for-nats"})
 
     assert fleet == Fleet(
         ("nats://n1", "tls://n2:4223"),
@@ -69,19 +69,19 @@ fleet:
 
 
 @pytest.mark.parametrize("key", ["secret", "token"])
-def test_secrets_may_stand_in_files_of_their_own(desk: Desk, key: str) -> None:
+def test_secrets_may_stand_in_files_of_their_own(files: ConfigFiles, key: str) -> None:
     """The same forms as for clients' keys are valid."""
-    desk.write("word", "from-the-file\n").chmod(0o600)
+    files.write("word", "from-the-file\n").chmod(0o600)
     given = {"secret": SECRET, key: "{file: word}"}
-    fleet = fleet_in(desk, f"fleet: {{nats: n1, {', '.join(f'{name}: {value}' for name, value in given.items())}}}")
+    fleet = fleet_in(files, f"fleet: {{nats: n1, {', '.join(f'{name}: {value}' for name, value in given.items())}}}")
 
     assert "from-the-file" in (*fleet.secrets, fleet.login.token)
 
 
-def test_a_secret_may_be_replaced_by_another(desk: Desk) -> None:
+def test_a_secret_may_be_replaced_by_another(files: ConfigFiles) -> None:
     """During a rotation two secrets are valid, each in any form."""
-    desk.write("word", f"{SECRET}\n").chmod(0o600)
-    loaded = desk.load(
+    files.write("word", f"{SECRET}\n").chmod(0o600)
+    loaded = files.load(
         f"{MODEL}{LISTEN}allowOpen: true\nfleet: {{nats: n1, secret: ['${{env.NEW}}', {{file: word}}]}}",
         {"NEW": "n" * 32},
     )
@@ -92,15 +92,15 @@ def test_a_secret_may_be_replaced_by_another(desk: Desk) -> None:
     assert "n" * 32 not in json.dumps(resolved(loaded)) + repr(loaded.settings)
 
 
-def test_a_short_secret_is_told(desk: Desk) -> None:
+def test_a_short_secret_is_told(files: ConfigFiles) -> None:
     """Anybody who can read NATS can try secrets on signed data without limit."""
-    said = desk.warnings(f"{MODEL}{LISTEN}allowOpen: true\nfleet: {{nats: n1, secret: [{SECRET}, hush]}}")
+    said = files.warnings(f"{MODEL}{LISTEN}allowOpen: true\nfleet: {{nats: n1, secret: [{SECRET}, hush]}}")
 
     assert [line for line in said if "fleet.secret[1]: is too short: anyone who reads NATS" in line]
     assert not [line for line in said if "fleet.secret[0]" in line]
 
 
-def test_models_say_on_how_many_and_on_which_hosts(desk: Desk) -> None:
+def test_models_say_on_how_many_and_on_which_hosts(files: ConfigFiles) -> None:
     """The default is one replica at most, on any host; a minimum raises the maximum."""
     text = f"""
 models:
@@ -111,7 +111,7 @@ models:
 allowOpen: true
 fleet: {{nats: n1, secret: {SECRET}}}
 """
-    models = desk.load(text).catalog.models
+    models = files.load(text).catalog.models
 
     assert [spec.replicas for spec in models.values()] == [Replicas(0, 1), Replicas(2, 2), Replicas(1, 4)]
     assert models[ModelName("spread")].host_labels == {"gpu": "h100"}
@@ -153,29 +153,29 @@ fleet: {{nats: n1, secret: {SECRET}}}
         ("fleet: {nats: n1, secret: ''}", "2:19: error: fleet.secret: a secret must not be empty or contain"),
     ],
 )
-def test_mistakes_are_told_with_their_place(desk: Desk, text: str, complaint: str) -> None:
+def test_mistakes_are_told_with_their_place(files: ConfigFiles, text: str, complaint: str) -> None:
     """Each error has the key, its position and a fix."""
-    assert any(f"config.yaml:{complaint}" in said for said in desk.mistakes(f"{MODEL}{text}\n{LISTEN}"))
+    assert any(f"config.yaml:{complaint}" in said for said in files.mistakes(f"{MODEL}{text}\n{LISTEN}"))
 
 
-def test_a_password_in_an_address_is_refused_and_not_repeated(desk: Desk) -> None:
+def test_a_password_in_an_address_is_refused_and_not_repeated(files: ConfigFiles) -> None:
     """URLs are shown to operators; secrets have keys of their own."""
-    said = "\n".join(desk.mistakes(f"{MODEL}fleet: {{nats: 'nats://me:hidden@n1'}}\n{LISTEN}"))
+    said = "\n".join(files.mistakes(f"{MODEL}fleet: {{nats: 'nats://me:hidden@n1'}}\n{LISTEN}"))
 
     assert "fleet.password" in said
     assert "hidden" not in said
 
 
-def test_fewer_at_most_than_at_least(desk: Desk) -> None:
+def test_fewer_at_most_than_at_least(files: ConfigFiles) -> None:
     """A model cannot be kept on more hosts than it may be on."""
     text = f"models: {{qwen: {{{CMD}, replicas: {{min: 3, max: 2}}}}}}"
 
-    assert any("models.qwen.replicas.max: must be at least min, which is 3" in said for said in desk.mistakes(text))
+    assert any("models.qwen.replicas.max: must be at least min, which is 3" in said for said in files.mistakes(text))
 
 
-def test_keys_without_effect_are_told(desk: Desk) -> None:
+def test_keys_without_effect_are_told(files: ConfigFiles) -> None:
     """Replicas have no effect without a fleet."""
-    said = desk.warnings(f"models: {{qwen: {{{CMD}, replicas: {{min: 1}}, hosts: {{a: b}}}}}}")
+    said = files.warnings(f"models: {{qwen: {{{CMD}, replicas: {{min: 1}}, hosts: {{a: b}}}}}}")
 
     assert [line.split(": ", 2)[2] for line in said] == [
         "models.qwen.replicas: has no effect without fleet",
@@ -183,18 +183,18 @@ def test_keys_without_effect_are_told(desk: Desk) -> None:
     ]
 
 
-def test_an_address_that_nobody_reaches_is_told(desk: Desk) -> None:
+def test_an_address_that_nobody_reaches_is_told(files: ConfigFiles) -> None:
     """The default address is reachable from this machine only."""
     assert any(
         "fleet: other hosts cannot reach this one at 127.0.0.1:8080" in said
-        for said in desk.warnings(f"{MODEL}fleet: {{nats: n1, secret: {SECRET}}}")
+        for said in files.warnings(f"{MODEL}fleet: {{nats: n1, secret: {SECRET}}}")
     )
 
 
 # Secrets
 
 
-def test_secrets_are_shown_to_nobody(desk: Desk) -> None:
+def test_secrets_are_shown_to_nobody(files: ConfigFiles) -> None:
     """Neither the effective configuration nor a command line shows them."""
     text = f"""
 models:
@@ -203,16 +203,16 @@ models:
 allowOpen: true
 fleet: {{nats: n1, secret: between-us, user: me, password: for-nats}}
 """
-    loaded = desk.load(text)
+    loaded = files.load(text)
 
     assert "between-us" not in json.dumps(resolved(loaded)) + repr(loaded.settings)
     assert "for-nats" not in json.dumps(resolved(loaded)) + repr(loaded.settings)
 
 
-def test_variables_with_secrets_are_withheld_from_model_servers(desk: Desk) -> None:
+def test_variables_with_secrets_are_withheld_from_model_servers(files: ConfigFiles) -> None:
     """Model servers must not have the fleet's secret."""
     text = f"{MODEL}{LISTEN}fleet: {{nats: n1, secret: '${{env.A}}', user: u, password: '${{env.B}}'}}\nallowOpen: true"
-    loaded = desk.load(text, {"A": "aaa", "B": "bbb"})
+    loaded = files.load(text, {"A": "aaa", "B": "bbb"})
 
     assert loaded.withheld_env == {"A", "B"}
 
@@ -220,7 +220,7 @@ def test_variables_with_secrets_are_withheld_from_model_servers(desk: Desk) -> N
 # Joining
 
 
-def house(host: str, address: str = "", nats: tuple[str, ...] = NATS, secrets: tuple[str, ...] = (SECRET,)) -> Settings:
+def rig(host: str, address: str = "", nats: tuple[str, ...] = NATS, secrets: tuple[str, ...] = (SECRET,)) -> Settings:
     fleet = Fleet(nats, HostName("gpu1"), address, secrets=secrets)
     return Settings(listen=(host, 8080), access=Access(allow_open=True), fleet=fleet)
 
@@ -228,18 +228,18 @@ def house(host: str, address: str = "", nats: tuple[str, ...] = NATS, secrets: t
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::", "localhost"])
 def test_a_host_that_nobody_reaches_does_not_start(host: str) -> None:
     """The error says what to set, unless an address is given or NATS is on the same machine."""
-    said = refuse_fleet(house(host))
+    said = refuse_fleet(rig(host))
 
     assert said is not None
     assert "fleet.address" in said
-    assert refuse_fleet(house(host, "http://gpu1:8080")) is None
-    assert refuse_fleet(house(host, nats=("nats://127.0.0.1:4222",))) is None
+    assert refuse_fleet(rig(host, "http://gpu1:8080")) is None
+    assert refuse_fleet(rig(host, nats=("nats://127.0.0.1:4222",))) is None
 
 
 def test_a_fleet_without_a_secret_does_not_start() -> None:
     """This also holds if only the command line names the fleet."""
-    assert "fleet.secret" in (refuse_to_serve(house("10.0.0.5", secrets=())) or "")
-    assert refuse_to_serve(house("10.0.0.5")) is None
+    assert "fleet.secret" in (refuse_to_serve(rig("10.0.0.5", secrets=())) or "")
+    assert refuse_to_serve(rig("10.0.0.5")) is None
 
 
 def test_a_host_alone_is_refused_nothing() -> None:
@@ -250,11 +250,11 @@ def test_a_host_alone_is_refused_nothing() -> None:
 @pytest.mark.parametrize(
     ("settings", "tls", "address"),
     [
-        (house("10.0.0.5"), False, "http://10.0.0.5:8080"),
-        (house("10.0.0.5"), True, "https://10.0.0.5:8080"),
-        (house("fd00::5"), False, "http://[fd00::5]:8080"),
-        (house("0.0.0.0", "https://gpu1:443"), False, "https://gpu1:443"),
-        (house("0.0.0.0", nats=("nats://localhost",)), False, "http://127.0.0.1:8080"),
+        (rig("10.0.0.5"), False, "http://10.0.0.5:8080"),
+        (rig("10.0.0.5"), True, "https://10.0.0.5:8080"),
+        (rig("fd00::5"), False, "http://[fd00::5]:8080"),
+        (rig("0.0.0.0", "https://gpu1:443"), False, "https://gpu1:443"),
+        (rig("0.0.0.0", nats=("nats://localhost",)), False, "http://127.0.0.1:8080"),
     ],
 )
 def test_where_others_reach_us(settings: Settings, tls: bool, address: str) -> None:

@@ -15,14 +15,14 @@ from hotseat.settings import ApiKey, Role
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
 MODEL = "models: {qwen: {cmd: 's ${PORT}', aliases: [q]}}\n"
 DIGEST = sha256(b"open-sesame-please").hexdigest()
 
 
-def keys(desk: Desk, text: str, **environ: str) -> tuple[ApiKey, ...]:
-    return desk.load(MODEL + text, environ).settings.access.api_keys
+def keys(files: ConfigFiles, text: str, **environ: str) -> tuple[ApiKey, ...]:
+    return files.load(MODEL + text, environ).settings.access.api_keys
 
 
 def secret_file(tmp_path: Path, content: bytes, mode: int = 0o600) -> Path:
@@ -32,34 +32,34 @@ def secret_file(tmp_path: Path, content: bytes, mode: int = 0o600) -> Path:
     return file
 
 
-def test_a_key_may_lie_in_a_file_of_its_own(desk: Desk, tmp_path: Path) -> None:
+def test_a_key_may_lie_in_a_file_of_its_own(files: ConfigFiles, tmp_path: Path) -> None:
     """The trailing newline is not part of the key."""
     file = secret_file(tmp_path, b"open-sesame-please\n")
 
-    assert keys(desk, f"apiKeys: [{{file: '{file}', name: ann}}]") == (
+    assert keys(files, f"apiKeys: [{{file: '{file}', name: ann}}]") == (
         ApiKey("open-sesame-please", Role.INFERENCE, "ann"),
     )
 
 
-def test_a_key_may_come_from_the_environment_and_is_kept_from_servers(desk: Desk) -> None:
+def test_a_key_may_come_from_the_environment_and_is_kept_from_servers(files: ConfigFiles) -> None:
     """A model server's environment does not contain the key."""
-    loaded = desk.load(MODEL + "apiKeys: [{key: '${env.KEY}'}]", {"KEY": "open-sesame-please"})
+    loaded = files.load(MODEL + "apiKeys: [{key: '${env.KEY}'}]", {"KEY": "open-sesame-please"})
 
     assert loaded.settings.access.api_keys[0].secret == "open-sesame-please"
     assert loaded.withheld_env == {"KEY"}
 
 
-def test_a_key_may_be_known_by_its_hash_alone(desk: Desk) -> None:
+def test_a_key_may_be_known_by_its_hash_alone(files: ConfigFiles) -> None:
     """The configuration does not reveal the key then."""
-    (key,) = keys(desk, f"apiKeys: [{{hash: 'sha256:{DIGEST.upper()}', role: operate}}]")
+    (key,) = keys(files, f"apiKeys: [{{hash: 'sha256:{DIGEST.upper()}', role: operate}}]")
 
     assert key == ApiKey("", Role.OPERATE, hashed=DIGEST)
 
 
-def test_limits_and_models_of_a_key(desk: Desk) -> None:
+def test_limits_and_models_of_a_key(files: ConfigFiles) -> None:
     """An alias counts as its model."""
     (key,) = keys(
-        desk, "apiKeys: [{key: the-key-of-somebody, models: [q], requestsPerMinute: 60, concurrencyLimit: 4}]"
+        files, "apiKeys: [{key: the-key-of-somebody, models: [q], requestsPerMinute: 60, concurrencyLimit: 4}]"
     )
 
     assert key == ApiKey("the-key-of-somebody", Role.INFERENCE, models=("qwen",), per_minute=60, concurrency=4)
@@ -102,47 +102,47 @@ def test_limits_and_models_of_a_key(desk: Desk) -> None:
         ),
     ],
 )
-def test_a_key_that_cannot_be_meant(desk: Desk, entries: str, complaint: str) -> None:
+def test_a_key_that_cannot_be_meant(files: ConfigFiles, entries: str, complaint: str) -> None:
     """Each error has its position and shows no secret."""
-    (told,) = [each for each in desk.mistakes(f"{MODEL}apiKeys: [{entries}]") if "error" in each]
+    (told,) = [each for each in files.mistakes(f"{MODEL}apiKeys: [{entries}]") if "error" in each]
 
     assert complaint in told
 
 
 @pytest.mark.parametrize("content", [b"", b"two words", b"two\nlines", b"\xff", b"x\0y"])
-def test_a_file_that_holds_no_key(desk: Desk, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_holds_no_key(files: ConfigFiles, tmp_path: Path, content: bytes) -> None:
     """An unusable file is an error at once, not a key that never matches."""
-    (told,) = desk.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, content)}'}}]")
+    (told,) = files.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, content)}'}}]")
 
     assert "must contain a key and nothing else" in told or "it is not UTF-8" in told
 
 
-def test_a_pipe_is_not_waited_for(desk: Desk, tmp_path: Path) -> None:
+def test_a_pipe_is_not_waited_for(files: ConfigFiles, tmp_path: Path) -> None:
     """Reading a pipe would block until somebody writes."""
     os.mkfifo(tmp_path / "pipe")
-    (told,) = desk.mistakes(f"{MODEL}apiKeys: [{{file: '{tmp_path / 'pipe'}'}}]")
+    (told,) = files.mistakes(f"{MODEL}apiKeys: [{{file: '{tmp_path / 'pipe'}'}}]")
 
     assert "it is not a regular file" in told
 
 
-def test_a_file_that_everybody_may_read_is_worth_a_word(desk: Desk, tmp_path: Path) -> None:
+def test_a_file_that_everybody_may_read_is_worth_a_word(files: ConfigFiles, tmp_path: Path) -> None:
     """The file loads, with a warning that says what to do."""
     file = secret_file(tmp_path, b"open-sesame-please", mode=0o644)
-    (told,) = desk.warnings(f"{MODEL}apiKeys: [{{file: '{file}'}}]")
+    (told,) = files.warnings(f"{MODEL}apiKeys: [{{file: '{file}'}}]")
 
     assert f"any user of this machine may read this key. Run chmod o-r {file}" in told
 
 
-def test_a_model_that_nobody_knows_is_worth_a_word(desk: Desk) -> None:
+def test_a_model_that_nobody_knows_is_worth_a_word(files: ConfigFiles) -> None:
     """A folder of models may add it later."""
-    (told,) = desk.warnings(f"{MODEL}apiKeys: [{{key: the-key-of-somebody, models: [qwem]}}]")
+    (told,) = files.warnings(f"{MODEL}apiKeys: [{{key: the-key-of-somebody, models: [qwem]}}]")
 
     assert 'apiKeys[0].models[0]: no model is called "qwem". Did you mean "qwen"?' in told
 
 
-def test_what_is_shown_of_a_key_is_no_secret(desk: Desk) -> None:
+def test_what_is_shown_of_a_key_is_no_secret(files: ConfigFiles) -> None:
     """The holder and the limits are shown, but neither the key nor its hash."""
-    loaded = desk.load(f"{MODEL}apiKeys: [{{key: another-long-secret, name: ann}}, {{hash: 'sha256:{DIGEST}'}}]")
+    loaded = files.load(f"{MODEL}apiKeys: [{{key: another-long-secret, name: ann}}, {{hash: 'sha256:{DIGEST}'}}]")
     shown = resolved(loaded)["settings"]["apiKeys"]
 
     assert [entry["key"] for entry in shown] == [HIDDEN, HIDDEN]
@@ -151,23 +151,23 @@ def test_what_is_shown_of_a_key_is_no_secret(desk: Desk) -> None:
     assert DIGEST not in str(shown) + repr(loaded.settings)
 
 
-def test_a_key_in_a_file_has_a_least_length_too(desk: Desk, tmp_path: Path) -> None:
+def test_a_key_in_a_file_has_a_least_length_too(files: ConfigFiles, tmp_path: Path) -> None:
     """The error is at the position of the file's name."""
-    (told,) = desk.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, b'short')}'}}]")
+    (told,) = files.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, b'short')}'}}]")
 
     assert "apiKeys[0].file: the key has fewer than 8 characters" in told
 
 
-def test_a_key_that_is_rather_short_is_worth_a_word(desk: Desk) -> None:
+def test_a_key_that_is_rather_short_is_worth_a_word(files: ConfigFiles) -> None:
     """Configurations of llama-swap have such keys, so they load."""
-    (told,) = desk.warnings(f"{MODEL}apiKeys: [{{key: sk-hunter2}}]")
+    (told,) = files.warnings(f"{MODEL}apiKeys: [{{key: sk-hunter2}}]")
 
     assert "warning: apiKeys[0].key: the key has fewer than 16 characters" in told
 
 
-def test_a_mapping_says_what_its_key_may_do_and_a_text_may_do_everything(desk: Desk) -> None:
+def test_a_mapping_says_what_its_key_may_do_and_a_text_may_do_everything(files: ConfigFiles) -> None:
     """The default role may use models; a plain text is llama-swap's form, in which every key may do everything."""
     text = "apiKeys: [the-key-of-somebody, {key: the-key-of-another}]"
 
-    assert [key.role for key in keys(desk, text)] == [Role.ADMIN, Role.INFERENCE]
+    assert [key.role for key in keys(files, text)] == [Role.ADMIN, Role.INFERENCE]
     assert ApiKey("the-key-of-somebody").role is Role.INFERENCE

@@ -13,14 +13,14 @@ from hotseat.catalog.groups import TOGETHER, Group
 from hotseat.catalog.spec import LoadingState
 from hotseat.config.document import Document
 from hotseat.config.load import read
-from hotseat.config.problems import Notebook
+from hotseat.config.problems import Problems
 from hotseat.config.specs import preferred_ports
 from hotseat.config.validate import validate
 from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
 from hotseat.settings import ActivityKept, ApiKey, ErrorFormat, Limits, LogFormat, Logging, Role, Settings
 
 if TYPE_CHECKING:
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
     from hotseat.catalog.spec import ModelSpec
 
@@ -28,8 +28,8 @@ MODEL = "models: {m: {cmd: 'server ${PORT}'}}\n"
 GIB = 1 << 30
 
 
-def model(desk: Desk, keys: str, top: str = "") -> ModelSpec:
-    return desk.load(f"{top}\nmodels: {{m: {{cmd: 'server ${{PORT}}', {keys}}}}}").catalog.resolve("m")
+def model(files: ConfigFiles, keys: str, top: str = "") -> ModelSpec:
+    return files.load(f"{top}\nmodels: {{m: {{cmd: 'server ${{PORT}}', {keys}}}}}").catalog.resolve("m")
 
 
 def place(device: str) -> Place:
@@ -65,9 +65,9 @@ def place(device: str) -> Place:
         ("readAhead: no", "reads_ahead", False),
     ],
 )
-def test_a_models_own_settings(desk: Desk, keys: str, field: str, value: object) -> None:
+def test_a_models_own_settings(files: ConfigFiles, keys: str, field: str, value: object) -> None:
     """Each key reaches its field of the spec."""
-    assert getattr(model(desk, keys), field) == value
+    assert getattr(model(files, keys), field) == value
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_a_models_own_settings(desk: Desk, keys: str, field: str, value: object)
     ],
 )
 def test_a_global_setting_holds_where_a_model_says_nothing(
-    desk: Desk, top: str, keys: str, field: str, value: object
+    files: ConfigFiles, top: str, keys: str, field: str, value: object
 ) -> None:
     """The model's own value wins."""
-    assert getattr(model(desk, keys, top), field) == value
+    assert getattr(model(files, keys, top), field) == value
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_a_global_setting_holds_where_a_model_says_nothing(
         ("env: {A: 1.10, B: true, C: x}", "env", (("A", "1.10"), ("B", "true"), ("C", "x"))),
     ],
 )
-def test_how_a_server_is_started_and_found(desk: Desk, keys: str, field: str, value: object) -> None:
+def test_how_a_server_is_started_and_found(files: ConfigFiles, keys: str, field: str, value: object) -> None:
     """Each key reaches the launch recipe."""
-    assert getattr(model(desk, keys).recipe, field) == value
+    assert getattr(model(files, keys).recipe, field) == value
 
 
 @pytest.mark.parametrize(
@@ -119,20 +119,20 @@ def test_how_a_server_is_started_and_found(desk: Desk, keys: str, field: str, va
         ("stripParams: a, strip_params: x", ("a",)),
     ],
 )
-def test_members_to_strip(desk: Desk, keys: str, strip: tuple[str, ...]) -> None:
+def test_members_to_strip(files: ConfigFiles, keys: str, strip: tuple[str, ...]) -> None:
     """A list or a comma-separated text, in either spelling; `model` is protected."""
-    assert model(desk, f"filters: {{{keys}}}").changes.strip == strip
+    assert model(files, f"filters: {{{keys}}}").changes.strip == strip
 
 
-def test_members_to_set(desk: Desk) -> None:
+def test_members_to_set(files: ConfigFiles) -> None:
     """Any JSON value, null included; `model` is protected."""
-    changes = model(desk, "useModelName: up, filters: {setParams: {a: null, b: [1], c: {d: x}, model: no}}").changes
+    changes = model(files, "useModelName: up, filters: {setParams: {a: null, b: [1], c: {d: x}, model: no}}").changes
 
     assert dict(changes.set) == {"a": None, "b": [1], "c": {"d": "x"}}
     assert changes.model_name == "up"
 
 
-def test_settings_of_the_house(desk: Desk) -> None:
+def test_settings_of_the_house(files: ConfigFiles) -> None:
     """Every key that is not about models or groups is in Settings."""
     text = """
 listen: "[::1]:9000"
@@ -155,7 +155,7 @@ limits:
    bodyTimeout: 2s, idleTimeout: 3m}
 upstream: {ignorePaths: ["a$"]}
 """
-    settings = desk.load(text + MODEL).settings
+    settings = files.load(text + MODEL).settings
 
     assert settings.listen == ("::1", 9000)
     assert settings.access.allow_open
@@ -177,30 +177,30 @@ upstream: {ignorePaths: ["a$"]}
     assert settings.ignore_paths == ("a$",)
 
 
-def test_groups_in_both_places_mean_the_same(desk: Desk) -> None:
+def test_groups_in_both_places_mean_the_same(files: ConfigFiles) -> None:
     """Both keys have the same meaning."""
     groups = "groups: {g: {swap: no, exclusive: no, persistent: yes, members: [m]}, h: {}}"
     expected = (Group("g", swap=False, exclusive=False, persistent=True, members=("m",)), Group("h"))  # type: ignore[arg-type]
 
-    assert desk.load(MODEL + groups).catalog.groups.groups == expected
-    assert desk.load(f"{MODEL}routing: {{router: {{settings: {{{groups}}}}}}}").catalog.groups.groups == expected
+    assert files.load(MODEL + groups).catalog.groups.groups == expected
+    assert files.load(f"{MODEL}routing: {{router: {{settings: {{{groups}}}}}}}").catalog.groups.groups == expected
 
 
-def test_devices_turn_groups_of_one_into_a_budget(desk: Desk) -> None:
+def test_devices_turn_groups_of_one_into_a_budget(files: ConfigFiles) -> None:
     """The budget is memory minus reserve; models that fit stay resident."""
     text = (
         "devices: {gpu0: {memory: 24GiB, reserve: 1GiB}, gpu1: {memory: 8GiB}}\nscheduler: {patience: 3, maxQueue: 9}\n"
     )
-    catalog = desk.load(text + MODEL).catalog
+    catalog = files.load(text + MODEL).catalog
 
     assert catalog.budgets == {place("gpu0"): 23 * GIB, place("gpu1"): 8 * GIB}
     assert catalog.groups.default is TOGETHER
     assert catalog.policy == Policy(3.0, 9)
 
 
-def test_auto_devices_are_found(desk: Desk) -> None:
+def test_auto_devices_are_found(files: ConfigFiles) -> None:
     """The budget is what the machine has, and a plain size means its first device."""
-    file = desk.write("config.yaml", "devices: auto\nmodels: {m: {cmd: 'server ${PORT}', memory: 2GiB}}\n")
+    file = files.write("config.yaml", "devices: auto\nmodels: {m: {cmd: 'server ${PORT}', memory: 2GiB}}\n")
     found = {DeviceName("gpu0"): 23 * GIB, DeviceName("ram"): 56 * GIB}
     catalog = read([file], environ={}, find_devices=lambda: found).catalog
 
@@ -209,16 +209,16 @@ def test_auto_devices_are_found(desk: Desk) -> None:
     assert catalog.resolve("m").memory == {place("gpu0"): 2 * GIB}
 
 
-def test_programs_that_have_precedence(desk: Desk) -> None:
+def test_programs_that_have_precedence(files: ConfigFiles) -> None:
     """Names match as shell patterns."""
-    assert desk.load(MODEL + "yieldTo: [game.exe, blender*]").settings.yield_to == ("game.exe", "blender*")
+    assert files.load(MODEL + "yieldTo: [game.exe, blender*]").settings.yield_to == ("game.exe", "blender*")
 
 
-def test_further_paths_for_inference(desk: Desk) -> None:
+def test_further_paths_for_inference(files: ConfigFiles) -> None:
     """Each is one plain path."""
-    assert desk.load(MODEL + "inferencePaths: [/my/generate]").settings.inference_paths == ("/my/generate",)
+    assert files.load(MODEL + "inferencePaths: [/my/generate]").settings.inference_paths == ("/my/generate",)
     for wrong in ("generate", "/a b", "/a?b", "/a%2Fb", "/../x y", ""):
-        (mistake,) = desk.mistakes(MODEL + f'inferencePaths: ["{wrong}"]')
+        (mistake,) = files.mistakes(MODEL + f'inferencePaths: ["{wrong}"]')
 
         assert "inferencePaths[0]: must be one path that begins with a slash" in mistake
 
@@ -232,9 +232,9 @@ def test_further_paths_for_inference(desk: Desk) -> None:
         ("ttl: 1", None),
     ],
 )
-def test_memory_is_on_the_first_device_or_where_it_says(desk: Desk, keys: str, memory: Any) -> None:
+def test_memory_is_on_the_first_device_or_where_it_says(files: ConfigFiles, keys: str, memory: Any) -> None:
     """A plain size means the first device of the file."""
-    assert model(desk, keys, "devices: {gpu1: {memory: 4GiB}, gpu0: {memory: 4GiB}}").memory == memory
+    assert model(files, keys, "devices: {gpu1: {memory: 4GiB}, gpu0: {memory: 4GiB}}").memory == memory
 
 
 @pytest.mark.parametrize(
@@ -250,30 +250,30 @@ def test_memory_is_on_the_first_device_or_where_it_says(desk: Desk, keys: str, m
         ("", "comments", LoadingState.COMMENTS),
     ],
 )
-def test_what_waiting_clients_are_sent(desk: Desk, everywhere: str, here: str, meant: LoadingState) -> None:
+def test_what_waiting_clients_are_sent(files: ConfigFiles, everywhere: str, here: str, meant: LoadingState) -> None:
     """A model's own value wins over the global one; true and false mean the same as in llama-swap."""
-    spec = model(desk, f"sendLoadingState: {here}", f"sendLoadingState: {everywhere}")
+    spec = model(files, f"sendLoadingState: {here}", f"sendLoadingState: {everywhere}")
 
     assert spec.loading_state is meant
 
 
-def test_preload_and_default_may_use_aliases(desk: Desk) -> None:
+def test_preload_and_default_may_use_aliases(files: ConfigFiles) -> None:
     """They are stored under the models' own names, each once."""
     text = "models: {m: {cmd: 'server ${PORT}', aliases: [a]}}\ndefaultModel: a\nhooks: {on_startup: {preload: [a, m]}}"
-    catalog = desk.load(text).catalog
+    catalog = files.load(text).catalog
 
     assert catalog.default_model == "m"
     assert not catalog.returns_to_default
-    assert desk.load(text + "\nreturnToDefault: yes").catalog.returns_to_default
+    assert files.load(text + "\nreturnToDefault: yes").catalog.returns_to_default
     assert catalog.preload == ("m",)
 
 
-def test_ports_are_counted_in_the_order_of_the_names(desk: Desk) -> None:
+def test_ports_are_counted_in_the_order_of_the_names(files: ConfigFiles) -> None:
     """Only models that ask for a port get a number, and only with startPort."""
     asking = "models: {b: {cmd: 's ${PORT}'}, a: {cmd: 's ${PORT}'}, C: {cmd: 's ${PORT}'}, "
     models = asking + "aa: {cmd: s, proxy: 'http://h:1'}}"
-    counted = desk.load("startPort: 5800\n" + models).catalog.models.values()
-    free = desk.load(models).catalog.models.values()
+    counted = files.load("startPort: 5800\n" + models).catalog.models.values()
+    free = files.load(models).catalog.models.values()
 
     assert {spec.name: spec.recipe.preferred_port for spec in counted} == {"C": 5800, "a": 5801, "aa": None, "b": 5802}
     assert {spec.recipe.preferred_port for spec in free} == {None}
@@ -286,7 +286,7 @@ def test_ports_are_counted_in_the_order_of_the_names(desk: Desk) -> None:
 def test_preferred_ports_equal_a_counter_over_sorted_names(start: int, asking: dict[str, bool]) -> None:
     """For any names: sorted, counted from startPort, skipping models that do not ask."""
     models = {name: {"cmd": "s ${PORT}" if asks else "s"} for name, asks in asking.items()}
-    config = validate({"startPort": start, "models": models}, Document({}), Notebook("f"), lenient=False)
+    config = validate({"startPort": start, "models": models}, Document({}), Problems("f"), lenient=False)
     assert config is not None
 
     ports = preferred_ports(config)
@@ -295,7 +295,7 @@ def test_preferred_ports_equal_a_counter_over_sorted_names(start: int, asking: d
     assert set(ports) == {name for name, asks in asking.items() if asks}
 
 
-def test_a_file_with_every_default_written_out_equals_the_shortest_one(desk: Desk) -> None:
+def test_a_file_with_every_default_written_out_equals_the_shortest_one(files: ConfigFiles) -> None:
     """The defaults are those of the reference, and writing them out changes nothing and gives no warning."""
     written = """
 listen: 127.0.0.1:8080
@@ -362,16 +362,16 @@ models:
     urgency: 1
     pinned: false
 """
-    long, short = desk.load(written), desk.load(MODEL)
+    long, short = files.load(written), files.load(MODEL)
 
     assert (long.catalog, long.settings) == (short.catalog, short.settings)
     assert short.settings == Settings()
     assert long.complaints == short.complaints == ()
 
 
-def test_a_key_without_a_value_counts_as_absent(desk: Desk) -> None:
+def test_a_key_without_a_value_counts_as_absent(files: ConfigFiles) -> None:
     """A key whose lines are commented out has no effect."""
     top = "groups:\nhooks:\n  on_startup:\nlisten:\n"
     text = top + "models:\n  m:\n    cmd: server ${PORT}\n    aliases:\n    env:\n    ttl:\n"
 
-    assert desk.load(text).catalog == desk.load(MODEL).catalog
+    assert files.load(text).catalog == files.load(MODEL).catalog

@@ -14,7 +14,7 @@ from hotseat.config.llamaswap import TABLE, Row
 from hotseat.config.schema import Config
 
 if TYPE_CHECKING:
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
 CMD = "server --port ${PORT} ${word}"
 MODELS = {"m": {"cmd": CMD}, "n": {"cmd": CMD}}
@@ -155,9 +155,9 @@ def test_a_key_that_has_no_effect_is_one_of_llama_swaps() -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.key)
-def test_each_key_has_an_effect_or_says_why_not(desk: Desk, row: Row) -> None:
+def test_each_key_has_an_effect_or_says_why_not(files: ConfigFiles, row: Row) -> None:
     """A key with an effect changes the result; one without gives a warning at its position."""
-    without, with_key = desk.load(file_for(row.key, saying=False)), desk.load(file_for(row.key, saying=True))
+    without, with_key = files.load(file_for(row.key, saying=False)), files.load(file_for(row.key, saying=True))
     changes = (with_key.catalog, with_key.settings) != (without.catalog, without.settings)
     warned = [complaint.message for complaint in with_key.complaints if complaint not in without.complaints]
 
@@ -172,16 +172,16 @@ def test_each_key_has_an_effect_or_says_why_not(desk: Desk, row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row.matters], ids=lambda row: row.key)
-def test_a_difference_that_matters_is_told_where_it_is_written(desk: Desk, row: Row) -> None:
+def test_a_difference_that_matters_is_told_where_it_is_written(files: ConfigFiles, row: Row) -> None:
     """`check` prints a line for it, with file, line, column and the reason."""
     text = file_for(row.key, saying=True)
-    told = [each for each in desk.load(text).differences if each.message == row.here]
+    told = [each for each in files.load(text).differences if each.message == row.here]
 
     assert len(told) == 1
     assert told[0].line > 1 or text.startswith(row.key)
     assert row.here in str(told[0])
 
 
-def test_an_ordinary_file_is_told_nothing(desk: Desk) -> None:
+def test_an_ordinary_file_is_told_nothing(files: ConfigFiles) -> None:
     """A file without differences gives no notes."""
-    assert desk.load("models: {m: {cmd: 's ${PORT}', ttl: 60}}\nhealthCheckTimeout: 60\n").differences == ()
+    assert files.load("models: {m: {cmd: 's ${PORT}', ttl: 60}}\nhealthCheckTimeout: 60\n").differences == ()

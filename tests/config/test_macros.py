@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
     from hotseat.catalog.spec import ModelSpec
 
 BASE = "    cmd: server --port ${PORT}\n"
 
 
-def model(desk: Desk, text: str, name: str = "m") -> ModelSpec:
-    return desk.load(text).catalog.resolve(name)
+def model(files: ConfigFiles, text: str, name: str = "m") -> ModelSpec:
+    return files.load(text).catalog.resolve(name)
 
 
-def test_a_macro_keeps_its_type_where_it_stands_alone(desk: Desk) -> None:
+def test_a_macro_keeps_its_type_where_it_stands_alone(files: ConfigFiles) -> None:
     """Numbers and booleans keep their types in JSON bodies."""
     spec = model(
-        desk,
+        files,
         "macros: {n: 5, f: 0.5, b: true, s: '7'}\nmodels:\n  m:\n"
         + BASE
         + "    filters: {setParams: {n: '${n}', f: '${f}', b: '${b}', s: '${s}', t: 'x${n}${b}', l: ['${n}']}}\n",
@@ -30,7 +30,7 @@ def test_a_macro_keeps_its_type_where_it_stands_alone(desk: Desk) -> None:
     assert dict(spec.changes.set) == {"n": 5, "f": 0.5, "b": True, "s": "7", "t": "x5true", "l": [5]}
 
 
-def test_a_models_macro_wins_also_inside_global_ones(desk: Desk) -> None:
+def test_a_models_macro_wins_also_inside_global_ones(files: ConfigFiles) -> None:
     """A global macro that uses an overridden one sees the model's value."""
     text = """
 macros: {dir: /srv, file: "${dir}/x.gguf"}
@@ -39,56 +39,56 @@ models:
   n: {cmd: "server --port ${PORT} -m ${file}"}
 """
 
-    assert model(desk, text).recipe.argv[-1] == "/home/x.gguf"
-    assert model(desk, text, "n").recipe.argv[-1] == "/srv/x.gguf"
+    assert model(files, text).recipe.argv[-1] == "/home/x.gguf"
+    assert model(files, text, "n").recipe.argv[-1] == "/srv/x.gguf"
 
 
-def test_a_models_name_is_one_word_of_its_command(desk: Desk) -> None:
+def test_a_models_name_is_one_word_of_its_command(files: ConfigFiles) -> None:
     """Names may hold spaces; everywhere else the name is plain text."""
     command = "server --port ${PORT} --alias ${MODEL_ID} -m x/${MODEL_ID}.gguf"
     text = f"models:\n  a b:\n    cmd: {command}\n    aliases: ['${{MODEL_ID}}:x']\n"
-    spec = model(desk, text, "a b")
+    spec = model(files, text, "a b")
 
     assert spec.recipe.argv[3:] == ("--alias", "a b", "-m", "x/a b.gguf")
     assert spec.aliases == ("a b:x",)
 
 
-def test_a_macro_of_several_words_becomes_several_words(desk: Desk) -> None:
+def test_a_macro_of_several_words_becomes_several_words(files: ConfigFiles) -> None:
     """Commands are expanded before they are split."""
     text = "macros: {gpu: '-ngl 99 --flash-attn'}\nmodels: {m: {cmd: 'server ${gpu} ${PORT}'}}"
 
-    assert model(desk, text).recipe.argv == ("server", "-ngl", "99", "--flash-attn", "${PORT}")
+    assert model(files, text).recipe.argv == ("server", "-ngl", "99", "--flash-attn", "${PORT}")
 
 
-def test_macros_work_in_global_values_too(desk: Desk) -> None:
+def test_macros_work_in_global_values_too(files: ConfigFiles) -> None:
     """Every value may use them, not only those of models."""
-    loaded = desk.load("macros: {level: debug, m: q}\nlogLevel: ${level}\ndefaultModel: ${m}\nmodels:\n  q:\n" + BASE)
+    loaded = files.load("macros: {level: debug, m: q}\nlogLevel: ${level}\ndefaultModel: ${m}\nmodels:\n  q:\n" + BASE)
 
     assert loaded.settings.logging.level == "debug"
     assert loaded.catalog.default_model == "q"
 
 
-def test_mapping_keys_are_taken_as_they_are_except_names_by_id(desk: Desk) -> None:
+def test_mapping_keys_are_taken_as_they_are_except_names_by_id(files: ConfigFiles) -> None:
     """A key of setParamsByID becomes a name, so it may be built from macros."""
     text = (
         "macros: {x: y}\nmodels:\n  m:\n"
         + BASE
         + "    filters: {setParams: {'${x}': 1}, setParamsByID: {'${MODEL_ID}:${x}': {a: 1}}}\n"
     )
-    loaded = desk.load(text)
+    loaded = files.load(text)
 
     assert dict(loaded.catalog.resolve("m").changes.set) == {"${x}": 1}
     assert dict(loaded.catalog.resolve("m:y").changes.set) == {"${x}": 1, "a": 1}
 
 
-def test_the_port_and_the_pid_stay_open(desk: Desk) -> None:
+def test_the_port_and_the_pid_stay_open(files: ConfigFiles) -> None:
     """They are known only when a process is started or stopped."""
     text = (
         "models:\n  m:\n"
         + BASE
         + "    cmdStop: stop ${PID} ${PORT}\n    checkEndpoint: /h/${PORT}\n    env: ['P=${PORT}']\n"
     )
-    recipe = model(desk, text).recipe
+    recipe = model(files, text).recipe
 
     assert recipe.stop == ("stop", "${PID}", "${PORT}")
     assert recipe.check_endpoint == "/h/${PORT}"
@@ -109,16 +109,16 @@ def test_the_port_and_the_pid_stay_open(desk: Desk) -> None:
         ("server: 1\n  a: ${sever}", '3:3: error: macros.a: unknown macro ${sever}. Did you mean "server"?'),
     ],
 )
-def test_a_macro_that_cannot_be_used_is_told_with_its_place(desk: Desk, macros: str, complaint: str) -> None:
+def test_a_macro_that_cannot_be_used_is_told_with_its_place(files: ConfigFiles, macros: str, complaint: str) -> None:
     """Each kind of error in a definition has its message."""
-    assert desk.mistakes(f"macros:\n  {macros}\nmodels:\n  m:\n{BASE}") == [f"config.yaml:{complaint}"]
+    assert files.mistakes(f"macros:\n  {macros}\nmodels:\n  m:\n{BASE}") == [f"config.yaml:{complaint}"]
 
 
-def test_a_macro_that_explodes_is_refused(desk: Desk) -> None:
+def test_a_macro_that_explodes_is_refused(files: ConfigFiles) -> None:
     """Doubling seventeen times is a mistake or an attack."""
     lines = ["macros:", "  m0: xx"] + [f"  m{n}: ${{m{n - 1}}}${{m{n - 1}}}" for n in range(1, 17)]
 
-    assert desk.mistakes("\n".join([*lines, "models:", "  m:", BASE])) == [
+    assert files.mistakes("\n".join([*lines, "models:", "  m:", BASE])) == [
         "config.yaml:18:3: error: macros.m16: the macro expands to more than 100,000 characters"
     ]
 
@@ -132,27 +132,27 @@ def test_a_macro_that_explodes_is_refused(desk: Desk) -> None:
         ("name: ${env.not-a-name}", "error: models.m.name: unknown macro ${env.not-a-name}"),
     ],
 )
-def test_an_unknown_macro_is_told_with_its_place(desk: Desk, line: str, complaint: str) -> None:
+def test_an_unknown_macro_is_told_with_its_place(files: ConfigFiles, line: str, complaint: str) -> None:
     """A macro without a definition is an error."""
-    assert desk.mistakes(f"macros: {{CTX: 1}}\nmodels:\n  m:\n{BASE}    {line}\n") == [f"config.yaml:5:5: {complaint}"]
+    assert files.mistakes(f"macros: {{CTX: 1}}\nmodels:\n  m:\n{BASE}    {line}\n") == [f"config.yaml:5:5: {complaint}"]
 
 
-def test_what_is_known_of_a_model_is_unknown_outside(desk: Desk) -> None:
+def test_what_is_known_of_a_model_is_unknown_outside(files: ConfigFiles) -> None:
     """`${MODEL_ID}` has no meaning at the top level."""
-    assert desk.mistakes(f"defaultModel: ${{MODEL_ID}}\nmodels:\n  m:\n{BASE}")[0] == (
+    assert files.mistakes(f"defaultModel: ${{MODEL_ID}}\nmodels:\n  m:\n{BASE}")[0] == (
         "config.yaml:1:1: error: defaultModel: ${MODEL_ID} can only be used inside a model"
     )
 
 
-def test_the_port_in_a_title_is_left_alone_with_a_warning(desk: Desk) -> None:
+def test_the_port_in_a_title_is_left_alone_with_a_warning(files: ConfigFiles) -> None:
     """The port is unknown before the launch."""
-    assert desk.warnings(f"models:\n  m:\n{BASE}    name: at ${{PORT}}\n") == [
+    assert files.warnings(f"models:\n  m:\n{BASE}    name: at ${{PORT}}\n") == [
         "config.yaml:4:5: warning: models.m.name: ${PORT} is not expanded here: the port is only known at launch"
     ]
 
 
-def test_notes_in_a_command_may_speak_of_unknown_macros(desk: Desk) -> None:
+def test_notes_in_a_command_may_speak_of_unknown_macros(files: ConfigFiles) -> None:
     """Comment lines are removed before macros are expanded."""
     text = 'models:\n  m:\n    cmd: |\n      # ${nobody} "\n      server ${PORT}\n'
 
-    assert model(desk, text).recipe.argv == ("server", "${PORT}")
+    assert model(files, text).recipe.argv == ("server", "${PORT}")

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotseat.config.load import read
-from hotseat.config.problems import Complaint, ConfigError, Severity, dotted
+from hotseat.config.problems import ConfigError, ConfigProblem, Severity, dotted
 from hotseat.config.schema import Config
 
 if TYPE_CHECKING:
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
 SAMPLES = Path(__file__).parent / "samples"
 MODEL = "models: {m: {cmd: 'server ${PORT}'}}\n"
@@ -36,7 +36,9 @@ def test_a_file_full_of_mistakes_shows_all_of_them_at_once() -> None:
 
 def test_a_complaint_reads_as_editors_and_people_expect() -> None:
     """file:line:column, severity, path, what is wrong, and what to do."""
-    complaint = Complaint(Severity.ERROR, "config.yaml", 5, 5, "models.qwen.tll", "unknown key", 'Did you mean "ttl"?')
+    complaint = ConfigProblem(
+        Severity.ERROR, "config.yaml", 5, 5, "models.qwen.tll", "unknown key", 'Did you mean "ttl"?'
+    )
 
     assert str(complaint) == 'config.yaml:5:5: error: models.qwen.tll: unknown key. Did you mean "ttl"?'
 
@@ -85,9 +87,9 @@ def test_no_junk_is_too_strange_to_be_complained_about(
     assert all(complaint.line >= 1 and complaint.column >= 1 and complaint.message for complaint in complaints)
 
 
-def test_two_mistakes_in_one_list_are_two_complaints(desk: Desk) -> None:
+def test_two_mistakes_in_one_list_are_two_complaints(files: ConfigFiles) -> None:
     """The list is removed after the first error, and the second is still reported."""
-    assert desk.mistakes("models: {m: {cmd: 's ${PORT}'}}\nallowedHosts: [~, ~]") == [
+    assert files.mistakes("models: {m: {cmd: 's ${PORT}'}}\nallowedHosts: [~, ~]") == [
         "config.yaml:2:16: error: allowedHosts[0]: must be a string, not nothing",
         "config.yaml:2:19: error: allowedHosts[1]: must be a string, not nothing",
     ]

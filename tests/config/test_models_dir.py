@@ -7,14 +7,14 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.config_files import Desk
+from tests.support.config_files import ConfigFiles
 from tests.support.model_folders import put
 
 from hotseat.catalog.sleeping import Ask, Run
 from hotseat.config.effective import resolved
 from hotseat.config.load import read
 from hotseat.identifiers import ModelName
-from hotseat.model_files.folder import Stock
+from hotseat.model_files.folder import ModelFolders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,13 +40,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def desk(folder: Path) -> Desk:
-    return Desk(folder)
+def files(folder: Path) -> ConfigFiles:
+    return ConfigFiles(folder)
 
 
-def test_each_file_is_a_model(desk: Desk) -> None:
+def test_each_file_is_a_model(files: ConfigFiles) -> None:
     """Macros are expanded, and a path with spaces is one word."""
-    loaded = desk.load(CONFIG)
+    loaded = files.load(CONFIG)
 
     gemma, qwen = (loaded.catalog.resolve(name) for name in ("my-gemma", "qwen"))
     assert list(loaded.catalog.models) == ["my-gemma", "qwen"]
@@ -58,22 +58,22 @@ def test_each_file_is_a_model(desk: Desk) -> None:
     assert loaded.complaints == ()
 
 
-def test_a_model_that_is_written_wins_over_a_file(desk: Desk) -> None:
+def test_a_model_that_is_written_wins_over_a_file(files: ConfigFiles) -> None:
     """A model under `models` with the same name can have other options."""
-    loaded = desk.load(CONFIG + "models: {qwen: {cmd: 'other --port ${PORT}'}}\n")
+    loaded = files.load(CONFIG + "models: {qwen: {cmd: 'other --port ${PORT}'}}\n")
 
     assert loaded.catalog.resolve("qwen").recipe.argv[0] == "other"
     assert len(loaded.catalog.models) == 2
 
 
-def test_a_mistake_in_the_template_is_told_at_its_place(desk: Desk) -> None:
+def test_a_mistake_in_the_template_is_told_at_its_place(files: ConfigFiles) -> None:
     """The template is checked even while the folder is empty, and its error is reported once."""
     text = CONFIG.replace("ttl: 10m", "ttl: soon")
 
     assert 'config.yaml:8:3: error: modelsDir.ttl: must be a duration such as 90, 90s, 5m or 1h30m, not "soon"' in (
-        desk.mistakes(text)
+        files.mistakes(text)
     )
-    assert len(desk.mistakes(text.replace("weights", "empty"))) == 2
+    assert len(files.mistakes(text.replace("weights", "empty"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_a_mistake_in_the_template_is_told_at_its_place(desk: Desk) -> None:
         ("${context}", "${contxt}", 'error: modelsDir.cmd: unknown macro ${contxt}. Did you mean "context"?'),
     ],
 )
-def test_what_cannot_be_meant_is_refused(desk: Desk, before: str, after: str, complaint: str) -> None:
+def test_what_cannot_be_meant_is_refused(files: ConfigFiles, before: str, after: str, complaint: str) -> None:
     """The error has a position and a fix."""
-    mistakes = "\n".join(desk.mistakes(CONFIG.replace(before, after, 1)))
+    mistakes = "\n".join(files.mistakes(CONFIG.replace(before, after, 1)))
 
     assert complaint in mistakes
 
 
-def test_a_folder_may_come_later(desk: Desk) -> None:
+def test_a_folder_may_come_later(files: ConfigFiles) -> None:
     """A missing folder gives a warning, not an error."""
-    warnings = desk.warnings(CONFIG.replace("weights", "absent"))
+    warnings = files.warnings(CONFIG.replace("weights", "absent"))
 
     assert warnings == [
         "config.yaml:1:1: warning: models: no model is defined",
@@ -111,17 +111,17 @@ def test_a_folder_may_come_later(desk: Desk) -> None:
     ]
 
 
-def test_a_second_look_sees_new_files_and_the_old_text(desk: Desk, folder: Path) -> None:
+def test_a_second_look_sees_new_files_and_the_old_text(files: ConfigFiles, folder: Path) -> None:
     """Changes of the configuration file wait for a reload."""
     file = folder / "config.yaml"
     file.write_text(CONFIG)
-    stock = Stock()
-    loaded = read([file], environ={}, offer=stock.look)
+    model_folders = ModelFolders()
+    loaded = read([file], environ={}, offer=model_folders.look)
     file.write_text("nonsense")
     os.utime(put(folder / "weights/new.gguf"), (0, 0))
     assert loaded.look_again
 
-    assert list(loaded.look_again(stock.look).models) == ["my-gemma", "new", "qwen"]
+    assert list(loaded.look_again(model_folders.look).models) == ["my-gemma", "new", "qwen"]
 
 
 HOSTILE = (
@@ -139,7 +139,7 @@ HOSTILE = (
 @pytest.mark.parametrize(
     "quoted", ["${MODEL_PATH}", "'${MODEL_PATH}'", '"${MODEL_PATH}"', "--model='${MODEL_PATH}'", "a${MODEL_PATH}"]
 )
-def test_the_name_of_a_file_stays_in_its_word(desk: Desk, tmp_path: Path, quoted: str, name: str) -> None:
+def test_the_name_of_a_file_stays_in_its_word(files: ConfigFiles, tmp_path: Path, quoted: str, name: str) -> None:
     """This holds with any quotes around it and in it, and through a macro."""
     path = put(tmp_path / f"weights/{name}.gguf")
     os.utime(path, (0, 0))
@@ -155,7 +155,7 @@ modelsDir:
   env: {{FILE: "${{MODEL_PATH}}"}}
   description: about ${{MODEL_PATH}}
 """
-    loaded = desk.load(text)
+    loaded = files.load(text)
     (spec,) = [spec for spec in loaded.catalog.models.values() if name in spec.description]
     word = quoted.replace("'", "").replace('"', "").replace("${MODEL_PATH}", f"weights/{name}.gguf")
 
@@ -170,12 +170,12 @@ modelsDir:
     assert "\ue000" not in json.dumps(resolved(loaded), ensure_ascii=False)
 
 
-def test_the_name_of_a_model_stays_in_its_word(desk: Desk) -> None:
+def test_the_name_of_a_model_stays_in_its_word(files: ConfigFiles) -> None:
     """This holds for commands that put it to sleep, too."""
     text = """
 models: {"a ' b": {cmd: "s '${MODEL_ID}' ${PORT}", sleep: {suspend: "x ${MODEL_ID}", resume: "POST /w/${MODEL_ID}"}}}
 """
-    spec = desk.load(text).catalog.models[ModelName("a ' b")]
+    spec = files.load(text).catalog.models[ModelName("a ' b")]
 
     assert spec.recipe.argv == ("s", "a ' b", "${PORT}")
     assert spec.sleep

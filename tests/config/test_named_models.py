@@ -14,7 +14,7 @@ from hotseat.config.load import read
 from hotseat.identifiers import Address
 
 if TYPE_CHECKING:
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
 TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}\n"
 PEER = """
@@ -29,9 +29,9 @@ peers:
 """
 
 
-def test_a_peer_gives_its_models_names(desk: Desk) -> None:
+def test_a_peer_gives_its_models_names(files: ConfigFiles) -> None:
     """Full names always work, bare ones if one peer has them and no local model does."""
-    loaded = desk.load(TWO + PEER)
+    loaded = files.load(TWO + PEER)
     remotes = loaded.catalog.remotes
 
     assert list(remotes) == ["box/far", "box/both", "box/bee", "box/org/x", "cloud/both", "far", "org/x"]
@@ -39,9 +39,9 @@ def test_a_peer_gives_its_models_names(desk: Desk) -> None:
     assert loaded.complaints == ()
 
 
-def test_what_is_known_of_a_model_of_a_peer(desk: Desk) -> None:
+def test_what_is_known_of_a_model_of_a_peer(files: ConfigFiles) -> None:
     """Address, key, changes and time limits; the default limit of the answer is ten minutes."""
-    remotes = desk.load(TWO + PEER).catalog.remotes
+    remotes = files.load(TWO + PEER).catalog.remotes
     far, both = remotes["box/far"], remotes["cloud/both"]
 
     assert far.address == Address("box.example", 443, tls=True, prefix="/llm")
@@ -51,32 +51,32 @@ def test_what_is_known_of_a_model_of_a_peer(desk: Desk) -> None:
     assert (both.api_key, both.timeouts.response_header_s) == ("", 600.0)
 
 
-def test_a_peers_key_is_kept_from_model_servers_and_readers(desk: Desk) -> None:
+def test_a_peers_key_is_kept_from_model_servers_and_readers(files: ConfigFiles) -> None:
     """Neither the resolved configuration nor a command line shows it, and its variable is withheld."""
     text = TWO.replace("s ${PORT}", "s ${PORT} sesame") + PEER.replace("sesame", "${env.BOX_KEY}", 1)
-    loaded = desk.load(text, {"BOX_KEY": "sesame"})
+    loaded = files.load(text, {"BOX_KEY": "sesame"})
 
     assert "sesame" not in json.dumps(resolved(loaded))
     assert loaded.withheld_env == {"BOX_KEY"}
 
 
-def test_a_proxy_in_the_environment_is_not_used(desk: Desk) -> None:
+def test_a_proxy_in_the_environment_is_not_used(files: ConfigFiles) -> None:
     """A warning says so if there are peers."""
     environ = {"HTTPS_PROXY": "http://proxy:3128"}
 
-    assert [str(complaint) for complaint in desk.load(TWO + PEER, environ).complaints] == [
+    assert [str(complaint) for complaint in files.load(TWO + PEER, environ).complaints] == [
         "config.yaml:5:1: warning: peers: HTTPS_PROXY is set, but has no effect: peers are reached directly"
     ]
-    assert read([desk.write("plain.yaml", TWO)], environ=environ).complaints == ()
+    assert read([files.write("plain.yaml", TWO)], environ=environ).complaints == ()
 
 
-def test_a_selector_and_its_settings(desk: Desk) -> None:
+def test_a_selector_and_its_settings(files: ConfigFiles) -> None:
     """Every key reaches the selector."""
     selector = (
         "groups: {g: {swap: no, members: [a, b]}}\nselectors: {best: {strategy: spillover, targets: [bee, a],"
         " settings: {spillover: 3}, name: Best, description: D, unlisted: yes, metadata: {k: [1]}}}"
     )
-    loaded = desk.load(TWO + selector)
+    loaded = files.load(TWO + selector)
     best = loaded.catalog.selectors["best"]
 
     assert (best.strategy, best.targets, best.spillover) == (Strategy.SPILLOVER, ("bee", "a"), 3)
@@ -84,18 +84,18 @@ def test_a_selector_and_its_settings(desk: Desk) -> None:
     assert loaded.complaints == ()
 
 
-def test_a_bare_name_of_a_peer_yields_to_a_selector(desk: Desk) -> None:
+def test_a_bare_name_of_a_peer_yields_to_a_selector(files: ConfigFiles) -> None:
     """Local names win; the full name still means the peer's model."""
     text = "peers: {p: {proxy: 'http://x', models: [m]}}\nselectors: {m: {strategy: warm, targets: [a, p/m]}}"
-    catalog = desk.load(TWO + text).catalog
+    catalog = files.load(TWO + text).catalog
 
-    assert catalog.lead("m") is catalog.selectors["m"]
-    assert catalog.lead("p/m") is catalog.remotes["p/m"]
+    assert catalog.named_model("m") is catalog.selectors["m"]
+    assert catalog.named_model("p/m") is catalog.remotes["p/m"]
 
 
-def test_a_profile_and_its_pins(desk: Desk) -> None:
+def test_a_profile_and_its_pins(files: ConfigFiles) -> None:
     """None is active at the start; null and an empty text switch a name off."""
-    loaded = desk.load(TWO + "profiles: {night: {description: D, pins: {gpt: bee, a: '', b: ~}}}")
+    loaded = files.load(TWO + "profiles: {night: {description: D, pins: {gpt: bee, a: '', b: ~}}}")
     night = loaded.catalog.profiles["night"]
 
     assert (night.description, dict(night.pins)) == ("D", {"gpt": "bee", "a": "", "b": ""})
@@ -103,10 +103,10 @@ def test_a_profile_and_its_pins(desk: Desk) -> None:
     assert loaded.complaints == ()
 
 
-def test_names_by_id_are_aliases_with_changes(desk: Desk) -> None:
+def test_names_by_id_are_aliases_with_changes(files: ConfigFiles) -> None:
     """After setParams, and `model` stays protected; a model's own name may be one of them."""
     filters = "{setParams: {t: 1}, setParamsByID: {'m:high': {t: 9, 'k.x': 2, model: no}, m: {t: 5}}}"
-    catalog = desk.load(f"models: {{m: {{cmd: 's ${{PORT}}', aliases: [n], filters: {filters}}}}}").catalog
+    catalog = files.load(f"models: {{m: {{cmd: 's ${{PORT}}', aliases: [n], filters: {filters}}}}}").catalog
 
     assert catalog.models[catalog.resolve("m").name].aliases == ("n", "m:high")
     assert dict(catalog.resolve("m:high").changes.set) == {"t": 9, "k.x": 2}
@@ -114,7 +114,7 @@ def test_names_by_id_are_aliases_with_changes(desk: Desk) -> None:
     assert dict(catalog.resolve("n").changes.set) == {"t": 1}
 
 
-def test_what_a_model_says_of_itself_and_of_time(desk: Desk) -> None:
+def test_what_a_model_says_of_itself_and_of_time(files: ConfigFiles) -> None:
     """Metadata keeps the types of its macros; 0 means no limit."""
     text = """
 macros: {size: 8}
@@ -126,7 +126,7 @@ models:
     timeouts: {connect: 0, keepalive: 0, responseHeader: 2m, tlsHandshake: 0, expectContinue: 1, idleConn: 0}
     compat: {ignoreWebsockets: yes}
 """
-    loaded = desk.load(text)
+    loaded = files.load(text)
     spec = loaded.catalog.resolve("m")
 
     assert spec.metadata == {"size": 8, "tags": ["x"]}
@@ -136,12 +136,12 @@ models:
     assert loaded.complaints == ()
 
 
-def test_the_special_name_of_comfyui(desk: Desk) -> None:
+def test_the_special_name_of_comfyui(files: ConfigFiles) -> None:
     """A page that opens dozens of connections may use more than two; its websockets do not keep the model loaded."""
-    comfyui = desk.load("models: {comfyui_auto: {cmd: 's ${PORT}', concurrencyLimit: 2}}").catalog.resolve(
+    comfyui = files.load("models: {comfyui_auto: {cmd: 's ${PORT}', concurrencyLimit: 2}}").catalog.resolve(
         "comfyui_auto"
     )
-    unlimited = desk.load("models: {comfyui_auto: {cmd: 's ${PORT}'}}").catalog.resolve("comfyui_auto")
+    unlimited = files.load("models: {comfyui_auto: {cmd: 's ${PORT}'}}").catalog.resolve("comfyui_auto")
 
     assert (comfyui.concurrency_limit, comfyui.ignore_websockets) == (50, True)
     assert unlimited.concurrency_limit is None
@@ -176,13 +176,13 @@ def test_the_special_name_of_comfyui(desk: Desk) -> None:
         ("profiles: {p: {pins: {}}}", "4:16: error: profiles.p.pins: must not be empty"),
     ],
 )  # fmt: skip
-def test_a_name_that_leads_nowhere_is_told_in_its_place(desk: Desk, text: str, complaint: str) -> None:
+def test_a_name_that_leads_nowhere_is_told_in_its_place(files: ConfigFiles, text: str, complaint: str) -> None:
     """One mistake gives one error."""
-    assert desk.mistakes(TWO + text) == [f"config.yaml:{complaint}"]
+    assert files.mistakes(TWO + text) == [f"config.yaml:{complaint}"]
 
 
-def test_a_broken_target_is_complained_about_once(desk: Desk) -> None:
+def test_a_broken_target_is_complained_about_once(files: ConfigFiles) -> None:
     """A reference to an invalid model gives no further error."""
     text = "models:\n  a: {cmd: ''}\nselectors: {s: {strategy: pin, targets: [a]}}\nprofiles: {p: {pins: {x: a}}}\n"
 
-    assert desk.mistakes(text) == ["config.yaml:2:7: error: models.a.cmd: must not be empty"]
+    assert files.mistakes(text) == ["config.yaml:2:7: error: models.a.cmd: must not be empty"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from tests.support.config_files import Desk
+from tests.support.config_files import ConfigFiles
 
 from hotseat.catalog.catalog import compare
-from hotseat.config.reload import Renewal
+from hotseat.config.reload import Reloader
 from hotseat.identifiers import HostName
-from hotseat.model_files.folder import Stock
+from hotseat.model_files.folder import ModelFolders
 from hotseat.settings import Fleet
 
 if TYPE_CHECKING:
@@ -55,17 +55,17 @@ class House:
 async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file has both, but the fleet stays as it was at startup, so the old configuration stays active."""
     monkeypatch.chdir(tmp_path)
-    desk = Desk(tmp_path)
-    begun = desk.load(MODEL)
+    files = ConfigFiles(tmp_path)
+    begun = files.load(MODEL)
     without_secret = Fleet(("nats://127.0.0.1:9",), HostName("gpu1"))
     begun = replace(begun, settings=replace(begun.settings, fleet=without_secret))
-    house = House(desk.load(f"{MODEL}{FLEET}apiKeys: [open-sesame-0123456789]"))
-    renewal = Renewal(begun, Stock(), cast("Owner", house))
-    result = await renewal.reload()
+    rig = House(files.load(f"{MODEL}{FLEET}apiKeys: [open-sesame-0123456789]"))
+    reloader = Reloader(begun, ModelFolders(), cast("Owner", rig))
+    result = await reloader.reload()
 
     assert "fleet.secret" in result.complaints[0]
-    assert renewal.settings is begun.settings
-    assert house.outcomes == [False]
+    assert reloader.settings is begun.settings
+    assert rig.outcomes == [False]
 
 
 async def test_a_fleet_secret_that_stays_in_force_stays_withheld(
@@ -73,14 +73,14 @@ async def test_a_fleet_secret_that_stays_in_force_stays_withheld(
 ) -> None:
     """The file names another variable now, but the old secret is valid until the next start."""
     monkeypatch.chdir(tmp_path)
-    desk, environ = Desk(tmp_path), {"OLD": "0123456789abcdef-old", "NEW": "0123456789abcdef-new"}
+    files, environ = ConfigFiles(tmp_path), {"OLD": "0123456789abcdef-old", "NEW": "0123456789abcdef-new"}
     begun, renewed = (
-        desk.load(f"{MODEL}fleet: {{nats: 'nats://127.0.0.1:9', name: gpu1, secret: '${{env.{name}}}'}}\n", environ)
+        files.load(f"{MODEL}fleet: {{nats: 'nats://127.0.0.1:9', name: gpu1, secret: '${{env.{name}}}'}}\n", environ)
         for name in ("OLD", "NEW")
     )
-    house = House(renewed)
-    await Renewal(begun, Stock(), cast("Owner", house)).reload()
-    [taken_up] = house.taken_up
+    rig = House(renewed)
+    await Reloader(begun, ModelFolders(), cast("Owner", rig)).reload()
+    [taken_up] = rig.taken_up
 
     assert taken_up.settings.fleet == begun.settings.fleet
     assert taken_up.withheld_env == {"OLD", "NEW"}

@@ -18,7 +18,7 @@ from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
 from hotseat.settings import ApiKey, ErrorFormat, Role
 
 if TYPE_CHECKING:
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
     from hotseat.catalog.catalog import Catalog
 
@@ -132,7 +132,7 @@ def test_many_names_and_macros() -> None:
     "name", ["single-gpu", "groups", "macros", "served/selectors", "served/vllm", "served/whisper", "served/retrieval"]
 )
 def test_what_check_prints_as_json_means_the_same_when_read_again(
-    name: str, desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, files: ConfigFiles, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The resolved configuration omits nothing but secrets, and adds nothing."""
     for variable, value in ENVIRON.items():
@@ -143,7 +143,7 @@ def test_what_check_prints_as_json_means_the_same_when_read_again(
     config = json.loads(capsys.readouterr().out.replace("${env.ALPHA_KEY}", json.dumps(ENVIRON["ALPHA_KEY"])[1:-1]))[
         "config"
     ]
-    again, before = desk.load(yaml.safe_dump(as_file(config), sort_keys=False)), sample(name)
+    again, before = files.load(yaml.safe_dump(as_file(config), sort_keys=False)), sample(name)
     assert without_ports(again.catalog) == without_ports(before.catalog)
     assert again.settings == before.settings
 

@@ -11,7 +11,7 @@ from hotseat.config.load import read
 from hotseat.config.problems import ConfigError
 
 if TYPE_CHECKING:
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
 
 def mistakes(*paths: Path) -> list[str]:
@@ -20,13 +20,13 @@ def mistakes(*paths: Path) -> list[str]:
     return list(map(str, refused.value.complaints))
 
 
-def test_files_of_a_directory_follow_in_the_order_of_their_names(desk: Desk) -> None:
+def test_files_of_a_directory_follow_in_the_order_of_their_names(files: ConfigFiles) -> None:
     """The named file first, then *.yml and *.yaml; subdirectories and other files are ignored."""
-    main = desk.write("main.yaml", "models: {a: {cmd: 's ${PORT}'}}\nallowedHosts: [one]")
-    desk.write("d/2.yaml", "models: {c: {cmd: 's ${PORT}'}}\nallowedHosts: [three, 4.10]")
-    desk.write("d/1.yml", "models: {b: {cmd: 's ${PORT}'}}\nallowedHosts: [two]\nlogLevel: debug")
-    desk.write("d/notes.txt", "not: [yaml")
-    desk.write("d/deeper/3.yaml", "not: [yaml")
+    main = files.write("main.yaml", "models: {a: {cmd: 's ${PORT}'}}\nallowedHosts: [one]")
+    files.write("d/2.yaml", "models: {c: {cmd: 's ${PORT}'}}\nallowedHosts: [three, 4.10]")
+    files.write("d/1.yml", "models: {b: {cmd: 's ${PORT}'}}\nallowedHosts: [two]\nlogLevel: debug")
+    files.write("d/notes.txt", "not: [yaml")
+    files.write("d/deeper/3.yaml", "not: [yaml")
     loaded = read([main, Path("d")], environ={})
 
     assert list(loaded.catalog.models) == ["a", "b", "c"]
@@ -35,20 +35,20 @@ def test_files_of_a_directory_follow_in_the_order_of_their_names(desk: Desk) -> 
     assert loaded.files == (Path("main.yaml"), Path("d/1.yml"), Path("d/2.yaml"))
 
 
-def test_nothing_yields_to_something_and_equal_values_agree(desk: Desk) -> None:
+def test_nothing_yields_to_something_and_equal_values_agree(files: ConfigFiles) -> None:
     """A null on either side, or the same value on both, is no conflict."""
-    one = desk.write("1.yaml", "logLevel:\nstartPort: 5\nmodels: {a: {cmd: 's ${PORT}'}}\nmetrics: true")
-    two = desk.write("2.yaml", "logLevel: debug\nstartPort:\nmodels:\nmetrics: true")
+    one = files.write("1.yaml", "logLevel:\nstartPort: 5\nmodels: {a: {cmd: 's ${PORT}'}}\nmetrics: true")
+    two = files.write("2.yaml", "logLevel: debug\nstartPort:\nmodels:\nmetrics: true")
     loaded = read([one, two], environ={})
 
     assert loaded.settings.logging.level == "debug"
     assert loaded.catalog.resolve("a").recipe.preferred_port == 5
 
 
-def test_clashes_name_both_files_and_lines(desk: Desk) -> None:
+def test_clashes_name_both_files_and_lines(files: ConfigFiles) -> None:
     """Different values and models of the same name are errors."""
-    one = desk.write("1.yaml", "startPort: 5\nmodels:\n  a: {cmd: 's ${PORT}'}\nmacros: {x: 1}")
-    two = desk.write("2.yaml", "models:\n  a: {cmd: 's ${PORT}'}\nstartPort: 6\nmacros: {x: '1'}")
+    one = files.write("1.yaml", "startPort: 5\nmodels:\n  a: {cmd: 's ${PORT}'}\nmacros: {x: 1}")
+    two = files.write("2.yaml", "models:\n  a: {cmd: 's ${PORT}'}\nstartPort: 6\nmacros: {x: '1'}")
 
     assert mistakes(one, two) == [
         "2.yaml:2:3: error: models.a: is also defined in 1.yaml:3:3",
@@ -57,10 +57,10 @@ def test_clashes_name_both_files_and_lines(desk: Desk) -> None:
     ]
 
 
-def test_complaints_point_into_the_file_that_holds_the_mistake(desk: Desk) -> None:
+def test_complaints_point_into_the_file_that_holds_the_mistake(files: ConfigFiles) -> None:
     """This holds also for list items whose index has changed."""
-    one = desk.write("1.yaml", "models: {a: {cmd: 's ${PORT}'}}\ntrustedProxies: [10.0.0.1]")
-    two = desk.write("2.yaml", "trustedProxies: [10.0.0.2, nowhere]\nlisten: ${env.NOBODY}")
+    one = files.write("1.yaml", "models: {a: {cmd: 's ${PORT}'}}\ntrustedProxies: [10.0.0.1]")
+    two = files.write("2.yaml", "trustedProxies: [10.0.0.2, nowhere]\nlisten: ${env.NOBODY}")
 
     assert mistakes(one, two) == [
         '2.yaml:1:28: error: trustedProxies[2]: must be an address or a network such as 10.0.0.0/8, not "nowhere"',
@@ -68,26 +68,26 @@ def test_complaints_point_into_the_file_that_holds_the_mistake(desk: Desk) -> No
     ]
 
 
-def test_a_file_given_twice_is_a_mistake(desk: Desk) -> None:
+def test_a_file_given_twice_is_a_mistake(files: ConfigFiles) -> None:
     """A file named directly and through its directory is an error."""
-    file = desk.write("d/1.yaml", "models: {a: {cmd: 's ${PORT}'}}")
+    file = files.write("d/1.yaml", "models: {a: {cmd: 's ${PORT}'}}")
 
     assert mistakes(file, Path("d")) == ["d/1.yaml:1:1: error: the file is listed twice. List it once"]
 
 
-def test_no_file_at_all_is_a_mistake(desk: Desk) -> None:
+def test_no_file_at_all_is_a_mistake(files: ConfigFiles) -> None:
     """An empty directory holds no configuration."""
-    desk.write("d/readme.md", "")
+    files.write("d/readme.md", "")
     said = "error: no configuration file found. Name a file, or a directory with .yaml files"
 
     assert mistakes(Path("d")) == [f"d:1:1: {said}"]
     assert mistakes() == [f":1:1: {said}"]
 
 
-def test_unreadable_files_are_told_all_at_once(desk: Desk, tmp_path: Path) -> None:
+def test_unreadable_files_are_told_all_at_once(files: ConfigFiles, tmp_path: Path) -> None:
     """Nothing else is checked while a file is missing."""
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
-    broken = desk.write("broken.yaml", "a: [")
+    broken = files.write("broken.yaml", "a: [")
 
     assert mistakes(Path("absent.yaml"), Path("latin.yaml"), broken) == [
         "absent.yaml:1:1: error: the file cannot be read: No such file or directory",
@@ -97,10 +97,10 @@ def test_unreadable_files_are_told_all_at_once(desk: Desk, tmp_path: Path) -> No
 
 
 def test_root_is_warned_of_a_file_everybody_may_write(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: ConfigFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anybody who can write the file can run commands as root."""
-    file = desk.write("config.yaml", "models: {a: {cmd: 's ${PORT}'}}")
+    file = files.write("config.yaml", "models: {a: {cmd: 's ${PORT}'}}")
     (tmp_path / file).chmod(0o666)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     as_root = read([file], environ={}).complaints

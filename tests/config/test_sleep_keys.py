@@ -11,7 +11,7 @@ from hotseat.config.effective import resolved
 from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
-    from tests.support.config_files import Desk
+    from tests.support.config_files import ConfigFiles
 
 GIB = 1 << 30
 GPU = Place(LOCAL_HOST, DeviceName("gpu0"))
@@ -25,8 +25,8 @@ def text(model: str, top: str = "") -> str:
     return f"{top}models:\n  m: {{{model}}}\n"
 
 
-def sleep_of(desk: Desk, model: str, top: str = "") -> Sleep:
-    catalog = desk.load(text(model, top)).catalog
+def sleep_of(files: ConfigFiles, model: str, top: str = "") -> Sleep:
+    catalog = files.load(text(model, top)).catalog
     sleep = catalog.models[ModelName("m")].sleep
     assert sleep is not None
     return sleep
@@ -35,28 +35,28 @@ def sleep_of(desk: Desk, model: str, top: str = "") -> Sleep:
 LEVEL_1 = SleepLevel("1", (Ask("POST", "/sleep?level=1&mode=wait"),), (Ask("POST", "/wake_up"),), check="/is_sleeping")
 
 
-def test_a_model_without_the_key_does_not_sleep(desk: Desk) -> None:
+def test_a_model_without_the_key_does_not_sleep(files: ConfigFiles) -> None:
     """Sleep is off by default."""
-    assert desk.load(text(ANY)).catalog.models[ModelName("m")].sleep is None
+    assert files.load(text(ANY)).catalog.models[ModelName("m")].sleep is None
 
 
-def test_vllm_by_name(desk: Desk) -> None:
+def test_vllm_by_name(files: ConfigFiles) -> None:
     """Level 1, which keeps the weights, needs no further keys."""
-    assert sleep_of(desk, f"{VLLM}, sleep: vllm") == Sleep((LEVEL_1,))
+    assert sleep_of(files, f"{VLLM}, sleep: vllm") == Sleep((LEVEL_1,))
 
 
-def test_llama_server_by_name(desk: Desk) -> None:
+def test_llama_server_by_name(files: ConfigFiles) -> None:
     """It falls asleep by itself, so there is no suspend request."""
-    (level,) = sleep_of(desk, f"{LLAMA}, sleep: llama-server").levels
+    (level,) = sleep_of(files, f"{LLAMA}, sleep: llama-server").levels
 
     assert (level.suspend, level.check, level.keeps_weights) == ((), "/props", False)
     assert level.resume == (Ask("POST", "/tokenize", '{"content": ""}'),)
 
 
-def test_levels_of_a_known_server(desk: Desk) -> None:
+def test_levels_of_a_known_server(files: ConfigFiles) -> None:
     """Levels are in the order of the file, with defaults filled in."""
     keys = "sleep: {server: vllm, levels: {2: {}, 1: {memory: 20GiB}}, timeout: 30s, ttl: 1h}"
-    sleep = sleep_of(desk, f"{VLLM}, {keys}", DEVICES)
+    sleep = sleep_of(files, f"{VLLM}, {keys}", DEVICES)
     deep, light = sleep.levels
 
     assert sleep.ttl_s == 3600
@@ -64,12 +64,12 @@ def test_levels_of_a_known_server(desk: Desk) -> None:
     assert (light.name, light.suspend, light.memory) == ("1", LEVEL_1.suspend, {HOST_MEMORY: 20 * GIB})
 
 
-def test_commands_of_ones_own(desk: Desk) -> None:
+def test_commands_of_ones_own(files: ConfigFiles) -> None:
     """One command or a list, with ${MODEL_ID} expanded; values known only at run time stay."""
     keys = (
         "sleep: {suspend: 'ckpt ${PID}', resume: ['GET /hi', 'ckpt -r ${MODEL_ID}'], memory: {gpu0: 1GiB, ram: 2GiB}}"
     )
-    (level,) = sleep_of(desk, f"{ANY}, {keys}", DEVICES).levels
+    (level,) = sleep_of(files, f"{ANY}, {keys}", DEVICES).levels
 
     assert level.suspend == (Run(("ckpt", "${PID}")),)
     assert level.resume == (Ask("GET", "/hi"), Run(("ckpt", "-r", "m")))
@@ -101,9 +101,9 @@ def test_commands_of_ones_own(desk: Desk) -> None:
         (f"{ANY}, sleep: {{resume: go, ttl: soon}}", "error: models.m.sleep.ttl: must be a duration"),
     ],
 )
-def test_mistakes(desk: Desk, model: str, complaint: str) -> None:
+def test_mistakes(files: ConfigFiles, model: str, complaint: str) -> None:
     """Each error has a position and a fix."""
-    told = "\n".join(desk.mistakes(text(model, DEVICES)))
+    told = "\n".join(files.mistakes(text(model, DEVICES)))
 
     assert complaint in told
 
@@ -125,15 +125,15 @@ def test_mistakes(desk: Desk, model: str, complaint: str) -> None:
         (f"{ANY}, sleep: {{resume: go, memory: 1GiB}}", "", "models.m.sleep.memory: has no effect without devices"),
     ],
 )
-def test_warnings(desk: Desk, model: str, top: str, complaint: str) -> None:
+def test_warnings(files: ConfigFiles, model: str, top: str, complaint: str) -> None:
     """A server without its sleep option never sleeps."""
-    assert complaint in "\n".join(desk.warnings(text(model, top)))
+    assert complaint in "\n".join(files.warnings(text(model, top)))
 
 
-def test_what_it_comes_to_can_be_seen(desk: Desk) -> None:
+def test_what_it_comes_to_can_be_seen(files: ConfigFiles) -> None:
     """The resolved configuration shows it without secrets."""
     keys = "sleep: {suspend: ckpt --api-key abc, resume: POST /wake, memory: {ram: 1GiB}}"
-    shown = resolved(desk.load(text(f"{ANY}, {keys}", DEVICES)))["models"]["m"]["sleep"]
+    shown = resolved(files.load(text(f"{ANY}, {keys}", DEVICES)))["models"]["m"]["sleep"]
 
     assert shown["levels"]["only"]["resume"] == [["POST", "/wake"]]
     assert "abc" not in str(shown)

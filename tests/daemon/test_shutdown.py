@@ -10,7 +10,7 @@ from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat.daemon.shutdown import FELLOWS_HEAR_S, LATELY_S, Leaving
+from hotseat.daemon.shutdown import HOSTS_HEAR_S, LATELY_S, ShutdownSequence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,13 +20,13 @@ NOTICE_S = 5.0
 
 def test_a_load_balancer_is_told_and_served_before_the_door_closes(tmp_path: Path) -> None:
     """After SIGTERM new connections are still served while /hotseat/ready says no; then the exit code is 0."""
-    with Hotseat({"shutdown": {"notice": "1s"}, "models": {}}, tmp_path) as house:
-        before = house.call("GET", "/hotseat/ready")
+    with Hotseat({"shutdown": {"notice": "1s"}, "models": {}}, tmp_path) as rig:
+        before = rig.call("GET", "/hotseat/ready")
         began = time.monotonic()
-        house.process.terminate()
-        eventually(lambda: house.call("GET", "/hotseat/ready").status == 503)
-        served = house.call("GET", "/v1/models")
-        code = house.process.wait(timeout=10)
+        rig.process.terminate()
+        eventually(lambda: rig.call("GET", "/hotseat/ready").status == 503)
+        served = rig.call("GET", "/v1/models")
+        code = rig.process.wait(timeout=10)
         took = time.monotonic() - began
 
     assert before.status == 200
@@ -37,30 +37,30 @@ def test_a_load_balancer_is_told_and_served_before_the_door_closes(tmp_path: Pat
 
 def test_where_nobody_asks_nobody_is_waited_for(tmp_path: Path) -> None:
     """Without a load balancer there is no notice to be taken, and hotseat ends at once."""
-    with Hotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as house:
-        code = house.terminate()
+    with Hotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as rig:
+        code = rig.terminate()
 
     assert code == 0
 
 
 def test_a_second_signal_ends_the_notice(tmp_path: Path) -> None:
     """The second signal skips the notice."""
-    with Hotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as house:
-        house.call("GET", "/hotseat/ready")
-        house.process.terminate()
-        eventually(lambda: house.call("GET", "/hotseat/ready").status == 503)
-        code = house.terminate()
+    with Hotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as rig:
+        rig.call("GET", "/hotseat/ready")
+        rig.process.terminate()
+        eventually(lambda: rig.call("GET", "/hotseat/ready").status == 503)
+        code = rig.terminate()
 
     assert code == 0
 
 
-async def seconds_of_notice(asked_before: float, *, to_fellows: bool = False) -> float:
+async def seconds_of_notice(asked_before: float, *, to_hosts: bool = False) -> float:
     loop = asyncio.get_running_loop()
-    leaving = Leaving()
+    leaving = ShutdownSequence()
     leaving.is_closing()
     await asyncio.sleep(asked_before)
     began = loop.time()
-    await leaving.give_notice(NOTICE_S, to_fellows=to_fellows)
+    await leaving.give_notice(NOTICE_S, to_hosts=to_hosts)
     return loop.time() - began
 
 
@@ -76,7 +76,7 @@ async def test_only_who_asked_within_the_last_minute_is_told() -> None:
 @in_virtual_time
 async def test_other_hosts_are_given_time_to_hear_of_it() -> None:
     """They route requests, so no poll is needed; a longer notice is long enough for them too."""
-    watched, unwatched = [await seconds_of_notice(ago, to_fellows=True) for ago in (1, LATELY_S + 1)]
+    watched, unwatched = [await seconds_of_notice(ago, to_hosts=True) for ago in (1, LATELY_S + 1)]
 
     assert watched == NOTICE_S
-    assert unwatched == FELLOWS_HEAR_S
+    assert unwatched == HOSTS_HEAR_S

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.support.catalogs import in_groups, model, one_at_a_time, sleeps, with_model
-from tests.support.fake_launcher import Puppets
+from tests.support.fake_launcher import FakeLauncher
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.catalog.groups import Group
-from hotseat.dispatch.default_model import Homecoming
+from hotseat.dispatch.default_model import DefaultModelLoader
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import ModelName
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 HOME, GUEST, NEIGHBOUR = ModelName("home"), ModelName("guest"), ModelName("neighbour")
 MODELS = ("home", model("guest", ttl_s=60.0), model("neighbour"))
-HOUSE = replace(one_at_a_time(*MODELS), default_model=HOME, returns_to_default=True)
+RIG = replace(one_at_a_time(*MODELS), default_model=HOME, returns_to_default=True)
 
 
 @asynccontextmanager
-async def opened(catalog: Catalog, **puppets: Any) -> AsyncIterator[Dispatcher]:
+async def opened(catalog: Catalog, **launcher: Any) -> AsyncIterator[Dispatcher]:
     tasks, journal = Tasks(), Journal()
-    dispatcher = Dispatcher(Scheduler(catalog), Puppets(**puppets), journal)
-    journal.listen(Homecoming(dispatcher, tasks).watch)
+    dispatcher = Dispatcher(Scheduler(catalog), FakeLauncher(**launcher), journal)
+    journal.listen(DefaultModelLoader(dispatcher, tasks).watch)
     yield dispatcher
     await dispatcher.shut_down(within=0)
     await tasks.aclose()
@@ -51,7 +51,7 @@ async def running_after(dispatcher: Dispatcher, seconds: float) -> list[str]:
 @in_virtual_time
 async def test_the_default_comes_back_when_a_guest_was_not_used() -> None:
     """The next request without a particular model finds it loaded."""
-    async with opened(HOUSE) as dispatcher:
+    async with opened(RIG) as dispatcher:
         await dispatcher.load(HOME)
         await dispatcher.load(GUEST)
         before, after = await running_after(dispatcher, 59), await running_after(dispatcher, 2)
@@ -62,7 +62,7 @@ async def test_the_default_comes_back_when_a_guest_was_not_used() -> None:
 @in_virtual_time
 async def test_a_default_that_sleeps_comes_back_too() -> None:
     """It is woken, and a sleeping model does not have to leave for it."""
-    catalog = with_model(HOUSE, model("home", sleep=sleeps()))
+    catalog = with_model(RIG, model("home", sleep=sleeps()))
     async with opened(catalog) as dispatcher:
         await dispatcher.load(HOME)
         await dispatcher.load(GUEST)
@@ -74,7 +74,7 @@ async def test_a_default_that_sleeps_comes_back_too() -> None:
 @in_virtual_time
 async def test_it_stays_away_unless_that_is_wished() -> None:
     """Without the setting nothing is loaded that was not requested."""
-    async with opened(replace(HOUSE, returns_to_default=False)) as dispatcher:
+    async with opened(replace(RIG, returns_to_default=False)) as dispatcher:
         await dispatcher.load(GUEST)
 
         assert await running_after(dispatcher, 61) == []
@@ -83,7 +83,7 @@ async def test_it_stays_away_unless_that_is_wished() -> None:
 @in_virtual_time
 async def test_an_operator_who_stops_a_model_wants_it_stopped() -> None:
     """Only a ttl brings the default back."""
-    async with opened(HOUSE) as dispatcher:
+    async with opened(RIG) as dispatcher:
         await dispatcher.load(GUEST)
         await dispatcher.unload(GUEST)
 
@@ -104,8 +104,8 @@ async def test_the_default_that_was_not_used_itself_stays_away() -> None:
 async def test_nobody_has_to_go_for_it() -> None:
     """Where another model runs that it would push out, it does not come."""
     pair = Group("pair", swap=False, exclusive=False, members=(GUEST, NEIGHBOUR))
-    house = replace(in_groups(pair, models=MODELS), default_model=HOME, returns_to_default=True)
-    async with opened(house) as dispatcher:
+    rig = replace(in_groups(pair, models=MODELS), default_model=HOME, returns_to_default=True)
+    async with opened(rig) as dispatcher:
         await dispatcher.load(NEIGHBOUR)
         await dispatcher.load(GUEST)
 
@@ -115,7 +115,7 @@ async def test_nobody_has_to_go_for_it() -> None:
 @in_virtual_time
 async def test_a_default_that_cannot_come_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """No request waits for it, so only the log reports it."""
-    async with opened(HOUSE, broken=("home",)) as dispatcher:
+    async with opened(RIG, broken=("home",)) as dispatcher:
         await dispatcher.load(GUEST)
         with caplog.at_level(logging.WARNING, "hotseat.dispatch.default_model"):
             await running_after(dispatcher, 61)

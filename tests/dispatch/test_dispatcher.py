@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.catalogs import model, one_at_a_time, sleeps, with_budget, without
-from tests.support.fake_launcher import Puppets
+from tests.support.fake_launcher import FakeLauncher
 from tests.support.playbook import upstream_of
 from tests.support.virtual_time import in_virtual_time
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import TicketId, Upstream
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
-HOUSE = one_at_a_time("qwen", "llama")
+RIG = one_at_a_time("qwen", "llama")
 
 
 class Guest:
@@ -60,13 +60,13 @@ class Guest:
         self._when_told()
 
 
-class Bench:
+class DecisionContext:
     """A dispatcher and what a test wants to see of it."""
 
-    def __init__(self, catalog: Catalog, puppets: Puppets) -> None:
-        self.puppets = puppets
+    def __init__(self, catalog: Catalog, launcher: FakeLauncher) -> None:
+        self.launcher = launcher
         self.journal = Journal()
-        self.dispatcher = Dispatcher(Scheduler(catalog), puppets, self.journal)
+        self.dispatcher = Dispatcher(Scheduler(catalog), launcher, self.journal)
 
     def ask(self, name: ModelName, guest: Guest, *, takes_slot: bool = True) -> TicketId:
         return self.dispatcher.ask(name, ClientId("someone"), guest, takes_slot=takes_slot)
@@ -76,8 +76,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def a_bench(catalog: Catalog = HOUSE, puppets: Puppets | None = None) -> AsyncIterator[Bench]:
-    bench = Bench(catalog, puppets or Puppets())
+async def a_context(catalog: Catalog = RIG, launcher: FakeLauncher | None = None) -> AsyncIterator[DecisionContext]:
+    bench = DecisionContext(catalog, launcher or FakeLauncher())
     try:
         yield bench
     finally:
@@ -93,7 +93,7 @@ async def everybody_has_acted() -> None:
 @in_virtual_time
 async def test_a_request_is_granted_when_its_model_is_ready() -> None:
     """Ask, wait for the load, use, leave."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         guest = Guest()
         ticket = bench.ask(QWEN, guest)
         assert guest.told == []
@@ -107,7 +107,7 @@ async def test_a_request_is_granted_when_its_model_is_ready() -> None:
 @in_virtual_time
 async def test_a_request_for_a_ready_model_is_granted_before_ask_returns() -> None:
     """No round through the loop where nothing has to happen."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         guest = Guest()
         bench.dispatcher.leave(bench.ask(QWEN, guest))
@@ -118,7 +118,7 @@ async def test_a_request_for_a_ready_model_is_granted_before_ask_returns() -> No
 @in_virtual_time
 async def test_a_server_may_breathe_between_its_last_request_and_its_stop() -> None:
     """A llama-server whose client disconnects during its stop may hang; an unused one is stopped at once."""
-    async with a_bench(one_at_a_time("qwen", "llama", patience=0)) as bench:
+    async with a_context(one_at_a_time("qwen", "llama", patience=0)) as bench:
         await bench.dispatcher.load(QWEN)
         user = bench.ask(QWEN, Guest())
         loading = Tasks().start(bench.dispatcher.load(LLAMA), "load")
@@ -137,7 +137,7 @@ async def test_a_server_may_breathe_between_its_last_request_and_its_stop() -> N
 @in_virtual_time
 async def test_a_server_may_breathe_also_where_nobody_waited_when_its_last_request_ended() -> None:
     """The commonest swap: one client ends on a model and asks for the next."""
-    async with a_bench(one_at_a_time("qwen", "llama")) as bench:
+    async with a_context(one_at_a_time("qwen", "llama")) as bench:
         await bench.dispatcher.load(QWEN)
         bench.dispatcher.leave(bench.ask(QWEN, Guest()))
         began = asyncio.get_running_loop().time()
@@ -150,7 +150,7 @@ async def test_a_server_may_breathe_also_where_nobody_waited_when_its_last_reque
 async def test_a_server_that_was_not_used_lately_is_stopped_at_once() -> None:
     """Whatever others are used for meanwhile."""
     two_at_a_time = with_budget(*(model(name, gib=10) for name in ("qwen", "llama", "phi")))
-    async with a_bench(two_at_a_time) as bench:
+    async with a_context(two_at_a_time) as bench:
         for name in (QWEN, LLAMA):
             await bench.dispatcher.load(name)
             bench.dispatcher.leave(bench.ask(name, Guest()))
@@ -168,23 +168,23 @@ async def test_a_server_that_was_not_used_lately_is_stopped_at_once() -> None:
 @in_virtual_time
 async def test_files_are_read_ahead_until_nobody_wants_them() -> None:
     """Also where he is gone before the first of them was touched."""
-    async with a_bench(one_at_a_time("qwen", "llama", patience=0)) as bench:
+    async with a_context(one_at_a_time("qwen", "llama", patience=0)) as bench:
         await bench.dispatcher.load(QWEN)
         user, other = bench.ask(QWEN, Guest()), bench.ask(LLAMA, Guest())
         await everybody_has_acted()
-        assert bench.puppets.read_ahead_of == [LLAMA]
+        assert bench.launcher.read_ahead_of == [LLAMA]
         bench.dispatcher.leave(other)
         bench.dispatcher.leave(bench.ask(LLAMA, Guest()))
         await everybody_has_acted()
 
-        assert bench.puppets.read_ahead_of == []
+        assert bench.launcher.read_ahead_of == []
         bench.dispatcher.leave(user)
 
 
 @in_virtual_time
 async def test_leaving_twice() -> None:
     """A ticket that was given back can be given back again, and frees nothing else."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         ticket = bench.ask(QWEN, Guest())
         other = bench.ask(QWEN, Guest())
@@ -198,7 +198,7 @@ async def test_leaving_twice() -> None:
 @in_virtual_time
 async def test_a_fact_that_comes_up_while_another_is_told() -> None:
     """It is handled next, never nested: all commands of the first event are carried out before the second."""
-    async with a_bench(one_at_a_time(model("qwen", concurrency_limit=1))) as bench:
+    async with a_context(one_at_a_time(model("qwen", concurrency_limit=1))) as bench:
         tickets: list[TicketId] = []
         heard: list[tuple[str, int]] = []
         second = Guest(lambda: heard.append(("second", in_flight())))
@@ -220,7 +220,7 @@ async def test_a_fact_that_comes_up_while_another_is_told() -> None:
 @in_virtual_time
 async def test_a_guest_who_leaves_just_before_its_grant() -> None:
     """A visitor that has just left is not called and holds nothing."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         tickets: list[TicketId] = []
         late = Guest()
         tickets += [bench.ask(QWEN, Guest(lambda: bench.dispatcher.leave(tickets[1]))), bench.ask(QWEN, late)]
@@ -234,7 +234,7 @@ async def test_a_guest_who_leaves_just_before_its_grant() -> None:
 @in_virtual_time
 async def test_a_guest_who_leaves_just_before_its_refusal() -> None:
     """A refusal is not delivered either."""
-    async with a_bench(puppets=Puppets(broken=("qwen",))) as bench:
+    async with a_context(launcher=FakeLauncher(broken=("qwen",))) as bench:
         tickets: list[TicketId] = []
         late = Guest()
         tickets += [bench.ask(QWEN, Guest(lambda: bench.dispatcher.leave(tickets[1]))), bench.ask(QWEN, late)]
@@ -246,7 +246,7 @@ async def test_a_guest_who_leaves_just_before_its_refusal() -> None:
 @in_virtual_time
 async def test_a_guest_who_leaves_just_before_it_is_cut() -> None:
     """A lease that was given back need not be cut."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         tickets: list[TicketId] = []
         hasty, late = Guest(lambda: [*map(bench.dispatcher.leave, tickets)]), Guest()
@@ -259,7 +259,7 @@ async def test_a_guest_who_leaves_just_before_it_is_cut() -> None:
 @in_virtual_time
 async def test_a_refusal_takes_the_ticket_back() -> None:
     """A refused visitor holds nothing; leaving afterwards has no effect."""
-    async with a_bench(puppets=Puppets(broken=("qwen",))) as bench:
+    async with a_context(launcher=FakeLauncher(broken=("qwen",))) as bench:
         guest = Guest()
         ticket = bench.ask(QWEN, guest)
         await everybody_has_acted()
@@ -274,8 +274,8 @@ async def test_a_refusal_takes_the_ticket_back() -> None:
 @in_virtual_time
 async def test_a_load_returns_when_the_model_is_ready() -> None:
     """The model can be used at once after an operator's load."""
-    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
-        asyncio.get_running_loop().call_later(30, bench.puppets.become_ready, "qwen")
+    async with a_context(launcher=FakeLauncher(slow=("qwen",))) as bench:
+        asyncio.get_running_loop().call_later(30, bench.launcher.become_ready, "qwen")
         await bench.dispatcher.load(QWEN)
 
         assert bench.dispatcher.is_running(QWEN)
@@ -285,7 +285,7 @@ async def test_a_load_returns_when_the_model_is_ready() -> None:
 @in_virtual_time
 async def test_a_load_raises_what_kept_it() -> None:
     """The operator gets the server's own words."""
-    async with a_bench(puppets=Puppets(broken=("qwen",))) as bench:
+    async with a_context(launcher=FakeLauncher(broken=("qwen",))) as bench:
         with pytest.raises(LoadFailed, match="qwen exited with code 1"):
             await bench.dispatcher.load(QWEN)
 
@@ -293,18 +293,18 @@ async def test_a_load_raises_what_kept_it() -> None:
 @in_virtual_time
 async def test_a_cancelled_load_gives_its_ticket_back() -> None:
     """An operator who stops waiting leaves the queue."""
-    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
+    async with a_context(launcher=FakeLauncher(slow=("qwen",))) as bench:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
                 await bench.dispatcher.load(QWEN)
 
-        assert bench.dispatcher.view().line == ()
+        assert bench.dispatcher.view().queue == ()
 
 
 @in_virtual_time
 async def test_a_load_that_comes_true_as_it_is_cancelled() -> None:
     """There is nothing left to notify, and nothing breaks."""
-    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
+    async with a_context(launcher=FakeLauncher(slow=("qwen",))) as bench:
         tasks = Tasks()
         waiting = tasks.start(bench.dispatcher.load(QWEN), "load")
         await everybody_has_acted()
@@ -319,12 +319,12 @@ async def test_a_load_that_comes_true_as_it_is_cancelled() -> None:
 @in_virtual_time
 async def test_a_load_that_is_refused_as_it_is_cancelled() -> None:
     """Neither does a refusal that comes too late."""
-    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
+    async with a_context(launcher=FakeLauncher(slow=("qwen",))) as bench:
         tasks = Tasks()
         waiting = tasks.start(bench.dispatcher.load(QWEN), "load")
         await everybody_has_acted()
         waiting.cancel()
-        bench.dispatcher.change_catalog(without(HOUSE, "qwen"))
+        bench.dispatcher.change_catalog(without(RIG, "qwen"))
         await tasks.aclose()
 
         assert waiting.cancelled()
@@ -333,7 +333,7 @@ async def test_a_load_that_is_refused_as_it_is_cancelled() -> None:
 @in_virtual_time
 async def test_an_unload_returns_when_the_process_is_gone() -> None:
     """What was unloaded is cold."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         await bench.dispatcher.unload(QWEN)
 
@@ -343,7 +343,7 @@ async def test_an_unload_returns_when_the_process_is_gone() -> None:
 @in_virtual_time
 async def test_an_unload_of_what_does_not_run() -> None:
     """There is nothing to stop, and the operator is told so."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         with pytest.raises(NotRunning, match="qwen is not running"):
             await bench.dispatcher.unload(QWEN)
 
@@ -351,7 +351,7 @@ async def test_an_unload_of_what_does_not_run() -> None:
 @in_virtual_time
 async def test_an_unload_cuts_who_does_not_finish() -> None:
     """Requests in flight have ten seconds, on the one timer; then they are cut."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         guest = Guest()
         ticket = bench.ask(QWEN, guest)
@@ -365,7 +365,7 @@ async def test_an_unload_cuts_who_does_not_finish() -> None:
 @in_virtual_time
 async def test_a_cancelled_unload_is_carried_out() -> None:
     """The model is unloaded, although no operator waits."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         ticket = bench.ask(QWEN, Guest())
         with pytest.raises(TimeoutError):
@@ -381,7 +381,7 @@ async def test_a_cancelled_unload_is_carried_out() -> None:
 @in_virtual_time
 async def test_force_cuts_at_once() -> None:
     """An operator in a hurry does not wait for the timer."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         guest = Guest()
         ticket = bench.ask(QWEN, guest)
@@ -395,7 +395,7 @@ async def test_force_cuts_at_once() -> None:
 @in_virtual_time
 async def test_the_timer_rings_at_the_end_of_a_ttl() -> None:
     """An unused model is gone when its ttl is over."""
-    async with a_bench(one_at_a_time(model("qwen", ttl_s=30))) as bench:
+    async with a_context(one_at_a_time(model("qwen", ttl_s=30))) as bench:
         await bench.dispatcher.load(QWEN)
         await asyncio.sleep(29)
         assert bench.phase(QWEN) is Phase.READY
@@ -407,8 +407,8 @@ async def test_the_timer_rings_at_the_end_of_a_ttl() -> None:
 @in_virtual_time
 async def test_a_later_wish_replaces_the_timer() -> None:
     """There is one timer: when the scheduler asks for another time, the earlier one does not ring."""
-    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
-        asyncio.get_running_loop().call_later(10, bench.puppets.become_ready, "qwen")
+    async with a_context(launcher=FakeLauncher(slow=("qwen",))) as bench:
+        asyncio.get_running_loop().call_later(10, bench.launcher.become_ready, "qwen")
         await bench.dispatcher.load(QWEN)
         tickets = [bench.ask(QWEN, Guest()), bench.ask(LLAMA, Guest())]
         rings_at(bench, 50)
@@ -421,7 +421,7 @@ async def test_a_later_wish_replaces_the_timer() -> None:
             bench.dispatcher.leave(ticket)
 
 
-def rings_at(bench: Bench, when: float) -> None:
+def rings_at(bench: DecisionContext, when: float) -> None:
     assert bench.dispatcher._timer is not None
     assert bench.dispatcher._timer.when() == when
 
@@ -429,9 +429,9 @@ def rings_at(bench: Bench, when: float) -> None:
 @in_virtual_time
 async def test_a_crash_is_heard_and_repaired() -> None:
     """A server that dies is started again for the next request."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
-        bench.puppets.crash("qwen", "was killed by SIGKILL")
+        bench.launcher.crash("qwen", "was killed by SIGKILL")
         await everybody_has_acted()
         assert bench.phase(QWEN) is Phase.COLD
         await bench.dispatcher.load(QWEN)
@@ -442,9 +442,9 @@ async def test_a_crash_is_heard_and_repaired() -> None:
 @in_virtual_time
 async def test_a_changed_catalog() -> None:
     """What changed is reported, and acted upon."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
-        change = bench.dispatcher.change_catalog(without(HOUSE, "qwen"))
+        change = bench.dispatcher.change_catalog(without(RIG, "qwen"))
         guest = Guest()
         bench.ask(QWEN, guest)
 
@@ -457,7 +457,7 @@ async def test_a_changed_catalog() -> None:
 async def test_a_swap_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """About five lines a swap: the diary that an operator reads."""
     caplog.set_level(logging.INFO)
-    async with a_bench(puppets=Puppets(broken=("llama",))) as bench:
+    async with a_context(launcher=FakeLauncher(broken=("llama",))) as bench:
         await bench.dispatcher.load(QWEN)
         with pytest.raises(LoadFailed):
             await bench.dispatcher.load(LLAMA)
@@ -475,7 +475,7 @@ async def test_a_swap_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> No
 @in_virtual_time
 async def test_shutting_down_an_idle_house() -> None:
     """Nothing is left when it returns, and no request is accepted any more."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         await bench.dispatcher.shut_down(within=30)
         guest = Guest()
@@ -489,7 +489,7 @@ async def test_shutting_down_an_idle_house() -> None:
 @in_virtual_time
 async def test_shutting_down_lets_requests_finish() -> None:
     """A request that ends in time is not cut."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         guest = Guest()
         asyncio.get_running_loop().call_later(20, bench.dispatcher.leave, bench.ask(QWEN, guest))
@@ -502,7 +502,7 @@ async def test_shutting_down_lets_requests_finish() -> None:
 @in_virtual_time
 async def test_shutting_down_cuts_when_the_time_is_up() -> None:
     """After the deadline requests in flight are cut."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         guest = Guest()
         asyncio.get_running_loop().call_later(31, bench.dispatcher.leave, bench.ask(QWEN, guest))
@@ -515,7 +515,7 @@ async def test_shutting_down_cuts_when_the_time_is_up() -> None:
 @in_virtual_time
 async def test_shutting_down_with_somebody_who_never_leaves(caplog: pytest.LogCaptureFixture) -> None:
     """A visitor that was cut and does not leave does not block the shutdown: the guard ends what is left."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         bench.ask(QWEN, Guest())
         await bench.dispatcher.shut_down(within=30)
@@ -529,7 +529,7 @@ async def test_shutting_down_with_somebody_who_never_leaves(caplog: pytest.LogCa
 @in_virtual_time
 async def test_shutting_down_during_a_load() -> None:
     """Waiting requests are refused, and the load is stopped."""
-    async with a_bench(puppets=Puppets(slow=("qwen",))) as bench:
+    async with a_context(launcher=FakeLauncher(slow=("qwen",))) as bench:
         guest = Guest()
         bench.ask(QWEN, guest)
         await everybody_has_acted()
@@ -542,7 +542,7 @@ async def test_shutting_down_during_a_load() -> None:
 @in_virtual_time
 async def test_reads_need_no_slot() -> None:
     """A read passes where a generation waits."""
-    async with a_bench(one_at_a_time(model("qwen", concurrency_limit=1))) as bench:
+    async with a_context(one_at_a_time(model("qwen", concurrency_limit=1))) as bench:
         await bench.dispatcher.load(QWEN)
         busy, waits, reads = Guest(), Guest(), Guest()
         tickets = [bench.ask(QWEN, busy), bench.ask(QWEN, waits), bench.ask(QWEN, reads, takes_slot=False)]
@@ -555,7 +555,7 @@ async def test_reads_need_no_slot() -> None:
 @in_virtual_time
 async def test_ordinary_requests_are_not_in_the_journal() -> None:
     """Ten thousand of them a second leave no trace but a number."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         before = bench.journal.n
         for _ in range(5):
@@ -567,9 +567,9 @@ async def test_ordinary_requests_are_not_in_the_journal() -> None:
 @in_virtual_time
 async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
     """What it says is learned while the first requests are on their way already."""
-    puppets = Puppets()
-    puppets.slots = {"qwen": 1}
-    async with a_bench(puppets=puppets) as bench:
+    launcher = FakeLauncher()
+    launcher.slots = {"qwen": 1}
+    async with a_context(launcher=launcher) as bench:
         await bench.dispatcher.load(QWEN)
         await everybody_has_acted()
         first, second = Guest(), Guest()
@@ -587,12 +587,12 @@ async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
 @in_virtual_time
 async def test_an_unload_that_another_operator_ends() -> None:
     """The operator who waits for it is told; the model continues to leave."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         user = bench.ask(QWEN, Guest())
         waiting = Tasks().start(bench.dispatcher.unload(QWEN), "unload")
         await everybody_has_acted()
-        bench.dispatcher.dismiss(max(bench.dispatcher._visitors))
+        bench.dispatcher.dismiss(max(bench.dispatcher._waiters))
         outcome = (await asyncio.gather(waiting, return_exceptions=True))[0]
         bench.dispatcher.leave(user)
 
@@ -605,7 +605,7 @@ async def test_a_request_that_nobody_can_decide_upon(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is answered with a 500, and the next one is served."""
-    async with a_bench() as bench:
+    async with a_context() as bench:
         guest, other = Guest(), Guest()
         with monkeypatch.context() as patched:
             patched.setattr(Scheduler, "handle", lambda self, event, now: 1 // 0)
@@ -617,7 +617,7 @@ async def test_a_request_that_nobody_can_decide_upon(
         assert guest.error is not None
         assert (guest.error.status, guest.error.code) == (500, "internal_error")
         assert "ZeroDivisionError" in caplog.text
-        assert len(bench.dispatcher._visitors) == 1
+        assert len(bench.dispatcher._waiters) == 1
 
 
 # Asleep
@@ -629,23 +629,23 @@ SLEEPY = one_at_a_time(model("qwen", sleep=sleeps()), "llama")
 @in_virtual_time
 async def test_a_model_sleeps_and_wakes() -> None:
     """The puppet was put to sleep once and woken once, and never stopped."""
-    async with a_bench(SLEEPY) as bench:
+    async with a_context(SLEEPY) as bench:
         await bench.dispatcher.load(QWEN)
         await bench.dispatcher.load(LLAMA)
-        assert (bench.phase(QWEN), bench.puppets.asleep) == (Phase.ASLEEP, ["qwen"])
+        assert (bench.phase(QWEN), bench.launcher.asleep) == (Phase.ASLEEP, ["qwen"])
         launch = bench.dispatcher.view().model(QWEN).launch
         await bench.dispatcher.load(QWEN)
 
-        assert (bench.phase(QWEN), bench.puppets.asleep) == (Phase.READY, [])
+        assert (bench.phase(QWEN), bench.launcher.asleep) == (Phase.READY, [])
         assert bench.dispatcher.view().model(QWEN).launch == launch
 
 
 @in_virtual_time
 async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
     """Its memory goes to the waiting model, and the log says why it was not put to sleep."""
-    puppets = Puppets()
-    puppets.sleepless = ("qwen",)
-    async with a_bench(SLEEPY, puppets) as bench:
+    launcher = FakeLauncher()
+    launcher.sleepless = ("qwen",)
+    async with a_context(SLEEPY, launcher) as bench:
         await bench.dispatcher.load(QWEN)
         await bench.dispatcher.load(LLAMA)
 
@@ -656,9 +656,9 @@ async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFix
 @in_virtual_time
 async def test_a_model_that_cannot_be_woken_is_started_anew(caplog: pytest.LogCaptureFixture) -> None:
     """Waiting requests only wait longer."""
-    puppets = Puppets()
-    puppets.dead_asleep = ("qwen",)
-    async with a_bench(SLEEPY, puppets) as bench:
+    launcher = FakeLauncher()
+    launcher.dead_asleep = ("qwen",)
+    async with a_context(SLEEPY, launcher) as bench:
         await bench.dispatcher.load(QWEN)
         await bench.dispatcher.load(LLAMA)
         guest = Guest()

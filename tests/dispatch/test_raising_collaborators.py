@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.catalogs import model, one_at_a_time, sleeps
-from tests.support.fake_launcher import Puppets
+from tests.support.fake_launcher import FakeLauncher
 from tests.support.raising import Calls
 from tests.support.virtual_time import in_virtual_time
 
@@ -26,53 +26,53 @@ if TYPE_CHECKING:
     from hotseat.identifiers import TicketId, Upstream
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
-HANDS = ("start", "watch", "ask_slots", "stop", "put_to_sleep", "wake_up", "read_ahead")
+LAUNCHER = ("start", "watch", "ask_slots", "stop", "put_to_sleep", "wake_up", "read_ahead")
 LONGEST_REST_S = 60
 
 
 class Guest:
     """A visitor: uses the model for a second when it is granted, and leaves."""
 
-    def __init__(self, house: House, name: ModelName, calls: Calls) -> None:
+    def __init__(self, rig: House, name: ModelName, calls: Calls) -> None:
         self.told: list[str] = []
         self.has_left = False
         self.granted = calls.around("granted", self._granted)
         self.refused = calls.around("refused", self._refused)
         self.confirmed = calls.around("confirmed", self._refused)
         self.cut = calls.around("cut", self._cut)
-        self._house = house
-        self.ticket: TicketId = house.dispatcher.ask(name, ClientId("someone"), self)
+        self._rig = rig
+        self.ticket: TicketId = rig.dispatcher.ask(name, ClientId("someone"), self)
 
     def change_its_mind(self) -> None:
         self.has_left = True
-        self._house.dispatcher.leave(self.ticket)
+        self._rig.dispatcher.leave(self.ticket)
 
     def _granted(self, upstream: Upstream, because: str = "") -> None:
         self.told.append("granted")
-        asyncio.get_running_loop().call_later(1, lambda: self._house.dispatcher.leave(self.ticket))
+        asyncio.get_running_loop().call_later(1, lambda: self._rig.dispatcher.leave(self.ticket))
 
     def _refused(self, error: HotseatError) -> None:
         self.told.append("refused")
 
     def _cut(self, error: HotseatError) -> None:
         self.told.append("cut")
-        asyncio.get_running_loop().call_soon(lambda: self._house.dispatcher.leave(self.ticket))
+        asyncio.get_running_loop().call_soon(lambda: self._rig.dispatcher.leave(self.ticket))
 
 
 class House:
     """A dispatcher all of whose collaborators are counted."""
 
     def __init__(self, calls: Calls) -> None:
-        self.calls, self.puppets, journal = calls, Puppets(), Journal()
-        for name in HANDS:
-            setattr(self.puppets, name, calls.around_coroutine(name, getattr(self.puppets, name)))
+        self.calls, self.launcher, journal = calls, FakeLauncher(), Journal()
+        for name in LAUNCHER:
+            setattr(self.launcher, name, calls.around_coroutine(name, getattr(self.launcher, name)))
         catalog = one_at_a_time(model("qwen", sleep=sleeps()), "llama", patience=0)
-        self.dispatcher = Dispatcher(Scheduler(catalog), self.puppets, journal)
+        self.dispatcher = Dispatcher(Scheduler(catalog), self.launcher, journal)
         journal.record = calls.around("record", journal.record)  # type: ignore[method-assign]
-        traffic, diary = self.dispatcher.traffic, self.dispatcher._diary
+        traffic, swap_log = self.dispatcher.traffic, self.dispatcher._swap_log
         traffic.note = calls.around("note", traffic.note)  # type: ignore[method-assign]
         traffic.is_watched = True
-        diary.write = calls.around("write", diary.write)  # type: ignore[method-assign]
+        swap_log.write = calls.around("write", swap_log.write)  # type: ignore[method-assign]
         self.guests: list[Guest] = []
         self.tasks = Tasks()
 
@@ -88,52 +88,52 @@ class House:
         self.tasks.start(answered(), "operate")
 
 
-async def play(house: House) -> None:
+async def play(rig: House) -> None:
     """Loads, swaps, sleep, waking, a crash, a failed start, an unload that cuts, and cancelled requests."""
-    dispatcher, puppets = house.dispatcher, house.puppets
-    house.operate(dispatcher.load(QWEN))
+    dispatcher, launcher = rig.dispatcher, rig.launcher
+    rig.operate(dispatcher.load(QWEN))
     await asyncio.sleep(5)
-    house.ask(QWEN)
-    house.ask(LLAMA)
+    rig.ask(QWEN)
+    rig.ask(LLAMA)
     await asyncio.sleep(5)
-    house.ask(QWEN)
-    house.ask(LLAMA).change_its_mind()
+    rig.ask(QWEN)
+    rig.ask(LLAMA).change_its_mind()
     await asyncio.sleep(5)
-    house.ask(QWEN)
-    house.operate(dispatcher.unload(QWEN, force=True))
+    rig.ask(QWEN)
+    rig.operate(dispatcher.unload(QWEN, force=True))
     await asyncio.sleep(5)
-    puppets.broken = ("llama",)
-    house.ask(LLAMA)
+    launcher.broken = ("llama",)
+    rig.ask(LLAMA)
     await asyncio.sleep(5)
-    puppets.broken = ()
-    house.ask(QWEN)
+    launcher.broken = ()
+    rig.ask(QWEN)
     await asyncio.sleep(5)
-    if "qwen" in puppets.alive:
-        puppets.crash("qwen", "was killed by SIGKILL")
+    if "qwen" in launcher.alive:
+        launcher.crash("qwen", "was killed by SIGKILL")
 
 
-async def is_served(house: House, name: ModelName) -> bool:
-    guest = house.ask(name)
+async def is_served(rig: House, name: ModelName) -> bool:
+    guest = rig.ask(name)
     await asyncio.sleep(10)
     return guest.told == ["granted"]
 
 
-def left_behind(house: House) -> Iterator[str]:
+def left_behind(rig: House) -> Iterator[str]:
     """What has no owner when everybody has come to rest."""
-    if [*house.tasks]:
+    if [*rig.tasks]:
         yield "an operator was never answered"
-    if unanswered := [number for number, guest in enumerate(house.guests) if not (guest.told or guest.has_left)]:
+    if unanswered := [number for number, guest in enumerate(rig.guests) if not (guest.told or guest.has_left)]:
         yield f"guests {unanswered} were never answered"
-    view = house.dispatcher.view()
-    if view.line or house.dispatcher._visitors:
+    view = rig.dispatcher.view()
+    if view.queue or rig.dispatcher._waiters:
         yield "a ticket was left"
     for each in view.models:
         if each.in_flight:
             yield f"{each.name} has a lease that nobody gives back"
         if each.phase not in (Phase.COLD, Phase.READY, Phase.ASLEEP):
             yield f"{each.name} is {each.phase} for ever"
-        if (each.name in house.puppets.alive) != each.phase.takes_room:
-            yield f"{each.name} is {each.phase}, but alive are {house.puppets.alive}"
+        if (each.name in rig.launcher.alive) != each.phase.takes_memory:
+            yield f"{each.name} is {each.phase}, but alive are {rig.launcher.alive}"
 
 
 def problems_with(calls: Calls) -> list[str]:
@@ -142,15 +142,15 @@ def problems_with(calls: Calls) -> list[str]:
 
     @in_virtual_time
     async def run() -> None:
-        house = House(calls)
-        await play(house)
+        rig = House(calls)
+        await play(rig)
         await asyncio.sleep(LONGEST_REST_S + 10)
         calls.are_counted = False
-        problems.extend(left_behind(house))
-        problems.extend([f"{name} is not served again" for name in (LLAMA, QWEN) if not await is_served(house, name)])
-        await house.tasks.aclose()
-        await house.dispatcher.shut_down(within=5)
-        problems.extend(f"the server of {name} is left" for name in house.puppets.alive)
+        problems.extend(left_behind(rig))
+        problems.extend([f"{name} is not served again" for name in (LLAMA, QWEN) if not await is_served(rig, name)])
+        await rig.tasks.aclose()
+        await rig.dispatcher.shut_down(within=5)
+        problems.extend(f"the server of {name} is left" for name in rig.launcher.alive)
 
     run()
     return problems
@@ -164,7 +164,7 @@ def calls_of_a_clean_run() -> list[str]:
 
 def test_the_story_calls_everybody() -> None:
     """What is never called would never raise."""
-    assert {*HANDS, "granted", "refused", "cut", "record", "note", "write"} <= set(calls_of_a_clean_run())
+    assert {*LAUNCHER, "granted", "refused", "cut", "record", "note", "write"} <= set(calls_of_a_clean_run())
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

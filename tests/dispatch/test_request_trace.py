@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from tests.support.catalogs import model, one_at_a_time
-from tests.support.fake_launcher import Puppets
+from tests.support.fake_launcher import FakeLauncher
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.dispatch import request_trace as traffic_module
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.dispatch.request_trace import Missed, Passage, Traffic
+from hotseat.dispatch.request_trace import Missed, RequestTiming, Traffic
 from hotseat.identifiers import ClientId, ModelName, TicketId
 from hotseat.scheduling.events import RequestArrived, RequestLeft
 from hotseat.scheduling.scheduler import Scheduler
@@ -38,9 +38,9 @@ class Guest:
 
 
 @asynccontextmanager
-async def a_dispatcher(puppets: Puppets | None = None, **policy: int) -> AsyncIterator[Dispatcher]:
-    house = one_at_a_time(model("qwen", concurrency_limit=1), **policy)
-    dispatcher = Dispatcher(Scheduler(house), puppets or Puppets(), Journal())
+async def a_dispatcher(launcher: FakeLauncher | None = None, **policy: int) -> AsyncIterator[Dispatcher]:
+    rig = one_at_a_time(model("qwen", concurrency_limit=1), **policy)
+    dispatcher = Dispatcher(Scheduler(rig), launcher or FakeLauncher(), Journal())
     try:
         yield dispatcher
     finally:
@@ -48,9 +48,9 @@ async def a_dispatcher(puppets: Puppets | None = None, **policy: int) -> AsyncIt
 
 
 @asynccontextmanager
-async def watching(traffic: Traffic) -> AsyncIterator[list[Passage | Missed]]:
+async def watching(traffic: Traffic) -> AsyncIterator[list[RequestTiming | Missed]]:
     """What is reported within the block, up to the moment it is read."""
-    told: list[Passage | Missed] = []
+    told: list[RequestTiming | Missed] = []
     hear = told.append
 
     async def watch() -> None:
@@ -76,32 +76,35 @@ async def a_request(dispatcher: Dispatcher, seconds: float) -> None:
 @in_virtual_time
 async def test_a_request_is_told_when_it_has_ended() -> None:
     """With the times of its arrival, its grant and its end, whether it waited or not."""
-    puppets = Puppets(slow=("qwen",))
-    async with a_dispatcher(puppets) as dispatcher, watching(dispatcher.traffic) as told:
+    launcher = FakeLauncher(slow=("qwen",))
+    async with a_dispatcher(launcher) as dispatcher, watching(dispatcher.traffic) as told:
         begin = asyncio.get_running_loop().time()
         first = dispatcher.ask(QWEN, ANN, Guest())
         await asyncio.sleep(10)
-        puppets.become_ready("qwen")
+        launcher.become_ready("qwen")
         await asyncio.sleep(3)
         dispatcher.leave(first)
         await a_request(dispatcher, 2)
 
         assert told == [
-            Passage(QWEN, ANN, begin, begin + 10, begin + 13),
-            Passage(QWEN, ANN, begin + 13, begin + 13, begin + 15),
+            RequestTiming(QWEN, ANN, begin, begin + 10, begin + 13),
+            RequestTiming(QWEN, ANN, begin + 13, begin + 13, begin + 15),
         ]
 
 
 @in_virtual_time
 async def test_whoever_was_never_served_is_told_as_such() -> None:
     """Requests that are refused or leave the queue have no grant time."""
-    async with a_dispatcher(Puppets(slow=("qwen",)), max_queue=1) as dispatcher, watching(dispatcher.traffic) as told:
+    async with (
+        a_dispatcher(FakeLauncher(slow=("qwen",)), max_queue=1) as dispatcher,
+        watching(dispatcher.traffic) as told,
+    ):
         waits = dispatcher.ask(QWEN, ANN, Guest())
         dispatcher.ask(QWEN, ANN, Guest())
         dispatcher.leave(waits)
         await asyncio.sleep(0)
 
-        assert [item.granted for item in told if isinstance(item, Passage)] == [None, None]
+        assert [item.granted for item in told if isinstance(item, RequestTiming)] == [None, None]
 
 
 @in_virtual_time

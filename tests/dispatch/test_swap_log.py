@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from hotseat.dispatch.swap_log import BETWEEN_WARNINGS_S, SwapDiary
+from hotseat.dispatch.swap_log import BETWEEN_WARNINGS_S, SwapLog
 from hotseat.identifiers import ClientId, ModelName
 from hotseat.scheduling.commands import Evicted, ReportSwap
 
@@ -21,7 +21,7 @@ def swap(age_s: float) -> ReportSwap:
 def test_one_line_per_swap(caplog: pytest.LogCaptureFixture) -> None:
     """The client and its wait, the expected and measured load, what was evicted and why."""
     caplog.set_level(logging.INFO)
-    SwapDiary().write(swap(age_s=30), now=0)
+    SwapLog().write(swap(age_s=30), now=0)
 
     assert [record.message for record in caplog.records] == [
         "swapped model=new client='ann' waited_s=15.0 predicted_s=9.0 took_s=8.0"
@@ -31,9 +31,9 @@ def test_one_line_per_swap(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_thrash_is_warned_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """What happened meanwhile is counted."""
-    diary = SwapDiary()
+    swap_log = SwapLog()
     for now in (0, 1, 2, BETWEEN_WARNINGS_S):
-        diary.write(swap(age_s=3), now)
+        swap_log.write(swap(age_s=3), now)
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
 
     assert [text.partition("evictions=")[2] for text in warnings] == ["1 model=new", "3 model=new"]

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 
 import pytest
-from tests.support.gguf_heads import Shelf
+from tests.support.gguf_heads import FoundModels
 from tests.support.llama import SERVER, present
 
 from hotseat.estimates.compute import Attention
@@ -100,4 +100,4 @@ def test_layers_on_a_device(command: str, layers: int | None) -> None:
 def test_nonsense_is_refused(said: str) -> None:
     """The message quotes the value."""
     with pytest.raises(CannotEstimate, match=said.split()[1]):
-        estimate(("llama-server", "-m", "m.gguf", *said.split()), Shelf())
+        estimate(("llama-server", "-m", "m.gguf", *said.split()), FoundModels())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from tests.support.gguf_heads import KEYS, TENSORS, Shelf, head
+from tests.support.gguf_heads import KEYS, TENSORS, FoundModels, head
 
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.gguf import Head, Long, Tensor, Value
@@ -18,8 +18,8 @@ AMX = frozenset({"amx_int8", "avx512bw", "avx2"})
 WEIGHTS = sum(tensor.size for tensor in TENSORS)
 
 
-def guess(options: str = "", shelf: Shelf | None = None, gpu: Gpu = Gpu.UNSAID) -> Estimate:
-    return estimate(tuple(shlex.split(f"llama-server -m m.gguf {options}")), shelf or Shelf(), gpu=gpu)
+def guess(options: str = "", shelf: FoundModels | None = None, gpu: Gpu = Gpu.UNSAID) -> Estimate:
+    return estimate(tuple(shlex.split(f"llama-server -m m.gguf {options}")), shelf or FoundModels(), gpu=gpu)
 
 
 def size(found: Estimate, kind: Kind, where: Where = Where.HOST, backing: Backing | None = None) -> int:
@@ -61,7 +61,7 @@ def test_some_layers_on_a_device_are_the_last_ones() -> None:
 
 def test_layers_that_predict_further_lie_with_the_last() -> None:
     """They are numbered after the others and have no placement of their own."""
-    shelf = Shelf({"m.gguf": head(nextn_predict_layers=1)})
+    shelf = FoundModels({"m.gguf": head(nextn_predict_layers=1)})
 
     assert size(guess(shelf=shelf), Kind.WEIGHTS) == WEIGHTS
     assert size(guess("-ngl 99", shelf), Kind.WEIGHTS) == MIB
@@ -81,7 +81,7 @@ def test_no_device_whatever_the_command_says() -> None:
 def test_experts_can_stay_on_the_host(options: str) -> None:
     """All of them, those of the first layers, or those that match a pattern."""
     experts = Tensor("blk.0.ffn_up_exps.weight", (512, 64, 8), "F16", MIB)
-    shelf = Shelf({"m.gguf": Head(KEYS, (*TENSORS, experts))})
+    shelf = FoundModels({"m.gguf": Head(KEYS, (*TENSORS, experts))})
 
     assert size(guess(f"-ngl 99 {options}", shelf), Kind.WEIGHTS) == MIB + MIB
 
@@ -91,7 +91,7 @@ def test_experts_can_stay_on_the_host(options: str) -> None:
 
 def test_weights_are_copied_for_a_processor_that_wants_them_otherwise() -> None:
     """The copy is needed and the file's pages only to load; the embedding is not multiplied, so it is not copied."""
-    found = guess(shelf=Shelf(flags=AMX))
+    found = guess(shelf=FoundModels(flags=AMX))
 
     assert size(found, Kind.WEIGHTS, backing=Backing.ANONYMOUS) == WEIGHTS - MIB
     assert size(found, Kind.WEIGHTS, backing=Backing.READ_ONCE) == WEIGHTS - MIB
@@ -102,12 +102,12 @@ def test_weights_are_copied_for_a_processor_that_wants_them_otherwise() -> None:
 @pytest.mark.parametrize("options", ["--no-repack", "-ngl 1"])
 def test_nothing_is_copied_where_it_is_not_wished(options: str) -> None:
     """No copy is made if it is switched off, or with a device."""
-    assert size(guess(options, Shelf(flags=AMX)), Kind.WEIGHTS, backing=Backing.READ_ONCE) == 0
+    assert size(guess(options, FoundModels(flags=AMX)), Kind.WEIGHTS, backing=Backing.READ_ONCE) == 0
 
 
 def test_a_model_without_an_output_matrix_gets_one() -> None:
     """Its embedding is copied, and stays mapped as well."""
-    found = guess(shelf=Shelf({"m.gguf": Head(KEYS, TENSORS[:1])}, flags=AMX))
+    found = guess(shelf=FoundModels({"m.gguf": Head(KEYS, TENSORS[:1])}, flags=AMX))
 
     assert size(found, Kind.WEIGHTS, backing=Backing.ANONYMOUS) == MIB
     assert size(found, Kind.WEIGHTS, backing=Backing.MAPPED) == MIB
@@ -115,7 +115,7 @@ def test_a_model_without_an_output_matrix_gets_one() -> None:
 
 def test_weights_that_are_not_mapped_are_all_anonymous() -> None:
     """No page of the file stays."""
-    found = guess("--no-mmap", Shelf(flags=AMX))
+    found = guess("--no-mmap", FoundModels(flags=AMX))
 
     assert size(found, Kind.WEIGHTS) == size(found, Kind.WEIGHTS, backing=Backing.ANONYMOUS) == WEIGHTS
 
@@ -125,7 +125,7 @@ def test_weights_that_are_not_mapped_are_all_anonymous() -> None:
 
 def test_a_draft_has_weights_and_a_cache_of_its_own() -> None:
     """The draft has its own formats, and its parts are listed as the draft's."""
-    shelf = Shelf({"m.gguf": head(), "d.gguf": head(block_count=2)})
+    shelf = FoundModels({"m.gguf": head(), "d.gguf": head(block_count=2)})
     found = guess("-c 4096 -np 1 -md d.gguf -ctkd q8_0 -ctvd q8_0", shelf)
 
     draft = {line.what: line.size for line in found.lines if line.kind is Kind.DRAFT}
@@ -135,7 +135,7 @@ def test_a_draft_has_weights_and_a_cache_of_its_own() -> None:
 
 def test_a_draft_remembers_as_much_as_its_model() -> None:
     """Its own training does not matter; older servers let it have its own context."""
-    shelf = Shelf({"m.gguf": head(), "d.gguf": head(context_length=512)})
+    shelf = FoundModels({"m.gguf": head(), "d.gguf": head(context_length=512)})
 
     assert any(
         "cache of 8192 tokens" in line.what for line in guess("-md d.gguf", shelf).lines if line.kind is Kind.DRAFT
@@ -145,7 +145,9 @@ def test_a_draft_remembers_as_much_as_its_model() -> None:
 
 def test_projectors_and_adapters_are_counted() -> None:
     """By the size of their tensors."""
-    found = guess("--mmproj p.gguf --lora a.gguf", Shelf({name: head() for name in ("m.gguf", "p.gguf", "a.gguf")}))
+    found = guess(
+        "--mmproj p.gguf --lora a.gguf", FoundModels({name: head() for name in ("m.gguf", "p.gguf", "a.gguf")})
+    )
 
     assert size(found, Kind.MMPROJ) == WEIGHTS
     assert any(line.what == "adapter a.gguf" for line in found.lines)
@@ -162,7 +164,7 @@ def test_projectors_and_adapters_are_counted() -> None:
 def test_what_is_not_there_is_said(command: str, said: str) -> None:
     """A file that cannot be opened gives an error, not an estimate."""
     with pytest.raises(CannotEstimate, match=said):
-        estimate(tuple(command.split()), Shelf())
+        estimate(tuple(command.split()), FoundModels())
 
 
 # Architectures
@@ -224,7 +226,7 @@ def test_models_that_remember_nothing_have_no_cache() -> None:
 def test_an_unknown_architecture_is_said() -> None:
     """The general formula is used, and a note says so."""
     keys = {key.replace("llama", "novel"): value for key, value in KEYS.items()}
-    shelf = Shelf({"m.gguf": Head({**keys, "general.architecture": "novel"}, TENSORS)})
+    shelf = FoundModels({"m.gguf": Head({**keys, "general.architecture": "novel"}, TENSORS)})
     found = guess("-c 4096", shelf)
 
     assert size(found, Kind.KV) == size(guess("-c 4096"), Kind.KV)
@@ -246,4 +248,4 @@ def test_an_unknown_architecture_is_said() -> None:
 def test_a_head_that_says_too_little_is_refused(keys: dict[str, Value]) -> None:
     """The error names the missing key, and a wrong value costs no time."""
     with pytest.raises(CannotEstimate, match=r"^m\.gguf "):
-        guess(shelf=Shelf({"m.gguf": Head(keys, TENSORS)}))
+        guess(shelf=FoundModels({"m.gguf": Head(keys, TENSORS)}))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.gguf_heads import Shelf
+from tests.support.gguf_heads import FoundModels
 
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
@@ -157,6 +157,6 @@ def test_any_configuration_is_read_or_refused(changes: dict[str, Any]) -> None:
 
 def test_a_fake_shelf_serves_too() -> None:
     """The estimate needs no disk: any implementation of `Files` works."""
-    shelf = Shelf(folders={"/m": checkpoint_of(json.dumps(CONFIG).encode(), 2000, "config.json")})
+    shelf = FoundModels(folders={"/m": checkpoint_of(json.dumps(CONFIG).encode(), 2000, "config.json")})
 
     assert sizes(estimate(("vllm", "serve", "/m", "--max-model-len", "16"), shelf)) == [2000, 16 * PER_TOKEN]

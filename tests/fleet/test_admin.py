@@ -6,14 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import Puppets, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, come_true, spec
 from tests.support.fleet_in_process import MODELS, company
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.catalog.spec import Replicas
 from hotseat.errors import CannotMove, FleetApart, HostSilent, LoadFailed, UnknownHost, UnknownModel
 from hotseat.fleet.load_claims import key_of
-from hotseat.fleet.records import Claim, Wish, encoded
+from hotseat.fleet.records import Claim, HostOrder, encoded
 from hotseat.fleet.store import Bucket
 from hotseat.fleet.view import Agreement, HostStanding, Order, Standing
 from hotseat.identifiers import HostName, ModelName
@@ -26,7 +26,7 @@ QWEN = ModelName("qwen")
 
 
 def orders(fleet: Company, seen_by: str, host: str) -> set[Order]:
-    [seen] = [each for each in fleet[seen_by].desk.view().hosts if each.name == host]
+    [seen] = [each for each in fleet[seen_by].fleet_admin.view().hosts if each.name == host]
     return set(seen.orders)
 
 
@@ -39,11 +39,11 @@ async def test_each_host_is_seen_with_what_is_on_it() -> None:
     async with company("a", "b") as fleet:
         await fleet["b"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
-        seen = fleet["a"].desk.view()
+        seen = fleet["a"].fleet_admin.view()
 
     assert (seen.me, seen.standing) == ("a", Standing.TOGETHER)
     assert [(host.name, host.address, host.standing) for host in seen.hosts] == [
-        ("a", "http://a", HostStanding.HERE),
+        ("a", "http://a", HostStanding.THIS_HOST),
         ("b", "http://b", HostStanding.HEARD),
     ]
     assert seen.hosts[1].heard_s < 5
@@ -53,10 +53,10 @@ async def test_each_host_is_seen_with_what_is_on_it() -> None:
 async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None:
     """What was sent there and came back is counted, and that it is left out can be seen."""
     async with company("a", "b") as fleet:
-        guide = fleet["a"].fellowship.guide
-        guide.sent(HostName("b"), QWEN)
-        guide.turned_away(HostName("b"))
-        [_, b] = fleet["a"].desk.view().hosts
+        host_selector = fleet["a"].node.host_selector
+        host_selector.sent(HostName("b"), QWEN)
+        host_selector.turned_away(HostName("b"))
+        [_, b] = fleet["a"].fleet_admin.view().hosts
 
     assert (b.standing, b.passed_on, b.turned_away) == (HostStanding.SHUNNED, 1, 1)
 
@@ -66,36 +66,36 @@ async def test_a_host_without_the_store_says_that_it_is_apart() -> None:
     """What it knew of the others it still shows."""
     async with company("a", "b") as fleet:
         fleet["a"].store.cut_off()
-        await come_true(lambda: fleet["a"].desk.standing is Standing.APART)
+        await come_true(lambda: fleet["a"].fleet_admin.standing is Standing.APART)
 
-        assert [host.name for host in fleet["a"].desk.view().hosts] == ["a", "b"]
+        assert [host.name for host in fleet["a"].fleet_admin.view().hosts] == ["a", "b"]
 
 
 @in_virtual_time
 async def test_what_was_counted_of_a_host_goes_with_it() -> None:
     """Names that come and go do not pile up."""
     async with company("a", "b") as fleet:
-        fleet["a"].fellowship.guide.sent(HostName("b"), QWEN)
-        await fleet["b"].fellowship.leave()
-        await come_true(lambda: len(fleet["a"].desk.view().hosts) == 1)
+        fleet["a"].node.host_selector.sent(HostName("b"), QWEN)
+        await fleet["b"].node.leave()
+        await come_true(lambda: len(fleet["a"].fleet_admin.view().hosts) == 1)
 
-        assert not fleet["a"].fellowship.guide.tally.passed_on
+        assert not fleet["a"].node.host_selector.tally.passed_on
 
 
 @in_virtual_time
 async def test_who_decided_is_counted() -> None:
     """Claims that this host made, that another one made first, and what it did while the store was away."""
     async with company("a", "b") as fleet:
-        await fleet["a"].desk.move("qwen", "b")
+        await fleet["a"].fleet_admin.move("qwen", "b")
         theirs = Claim(ModelName("llama"), HostName("b"), HostName("b"), "it was asked for")
-        await fleet["b"].fellowship.store.create(Bucket.CLAIMS, key_of(theirs.model, 0), encoded(theirs))
+        await fleet["b"].node.store.create(Bucket.CLAIMS, key_of(theirs.model, 0), encoded(theirs))
         with pytest.raises(CannotMove):
-            await fleet["a"].desk.move("llama", "a")
+            await fleet["a"].fleet_admin.move("llama", "a")
         fleet["a"].store.cut_off()
         with pytest.raises(FleetApart):
-            await fleet["a"].desk.move("qwen", "a")
+            await fleet["a"].fleet_admin.move("qwen", "a")
 
-        assert fleet["a"].desk.view().agreements == {
+        assert fleet["a"].fleet_admin.view().agreements == {
             Agreement.MADE: 1,
             Agreement.LOST: 1,
             Agreement.ALONE: 1,
@@ -109,13 +109,13 @@ async def test_who_decided_is_counted() -> None:
 async def test_orders_are_given_and_taken_back_one_by_one() -> None:
     """Withdrawing a cordon does not withdraw the drain; without orders there is no record."""
     async with company("a", "b") as fleet:
-        desk = fleet["a"].desk
-        await desk.give("b", Order.CORDON)
-        await desk.give("b", Order.DRAIN)
+        fleet_admin = fleet["a"].fleet_admin
+        await fleet_admin.give("b", Order.CORDON)
+        await fleet_admin.give("b", Order.DRAIN)
         await come_true(lambda: orders(fleet, "b", "b") == {Order.CORDON, Order.DRAIN})
-        await desk.take_back("b", Order.CORDON)
+        await fleet_admin.take_back("b", Order.CORDON)
         await come_true(lambda: orders(fleet, "b", "b") == {Order.DRAIN})
-        await desk.take_back("b", Order.DRAIN)
+        await fleet_admin.take_back("b", Order.DRAIN)
         await come_true(lambda: orders(fleet, "b", "b") == set())
 
         assert await fleet["a"].store.read(Bucket.WISHES, "b") is None
@@ -125,7 +125,9 @@ async def test_orders_are_given_and_taken_back_one_by_one() -> None:
 async def test_two_operators_are_both_heard() -> None:
     """Orders that are given at the same moment do not overwrite each other."""
     async with company("a", "b", "c") as fleet:
-        await asyncio.gather(fleet["a"].desk.give("c", Order.CORDON), fleet["b"].desk.give("c", Order.DRAIN))
+        await asyncio.gather(
+            fleet["a"].fleet_admin.give("c", Order.CORDON), fleet["b"].fleet_admin.give("c", Order.DRAIN)
+        )
 
         await come_true(lambda: orders(fleet, "c", "c") == {Order.CORDON, Order.DRAIN})
 
@@ -134,11 +136,11 @@ async def test_two_operators_are_both_heard() -> None:
 async def test_an_order_outlives_its_host() -> None:
     """The order applies when the host comes back, and can be withdrawn in the meantime."""
     async with company("a", "b") as fleet:
-        await fleet["a"].desk.give("b", Order.CORDON)
+        await fleet["a"].fleet_admin.give("b", Order.CORDON)
         await come_true(lambda: orders(fleet, "a", "b") == {Order.CORDON})
-        await fleet["b"].fellowship.leave()
-        await come_true(lambda: len(fleet["a"].desk.view().hosts) == 1)
-        await fleet["a"].desk.take_back("b", Order.CORDON)
+        await fleet["b"].node.leave()
+        await come_true(lambda: len(fleet["a"].fleet_admin.view().hosts) == 1)
+        await fleet["a"].fleet_admin.take_back("b", Order.CORDON)
 
         assert await fleet["a"].store.read(Bucket.WISHES, "b") is None
 
@@ -147,13 +149,13 @@ async def test_an_order_outlives_its_host() -> None:
 async def test_a_wish_that_cannot_be_read_is_written_over() -> None:
     """Another version's scribble keeps nobody from giving orders."""
     async with company("a", "b") as fleet:
-        await fleet["a"].fellowship.store.put(Bucket.WISHES, "b", b"scribble")
-        await fleet["a"].desk.give("b", Order.DRAIN)
+        await fleet["a"].node.store.put(Bucket.WISHES, "b", b"scribble")
+        await fleet["a"].fleet_admin.give("b", Order.DRAIN)
         await come_true(lambda: orders(fleet, "a", "b") == {Order.DRAIN})
-        found = await fleet["a"].fellowship.store.read(Bucket.WISHES, "b")
+        found = await fleet["a"].node.store.read(Bucket.WISHES, "b")
 
     assert found is not None
-    assert found.value == encoded(Wish(drained=True, by="a"))
+    assert found.value == encoded(HostOrder(drained=True, by="a"))
 
 
 @in_virtual_time
@@ -161,7 +163,7 @@ async def test_nobody_is_ordered_about_who_is_unknown() -> None:
     """The error suggests a similar host name."""
     async with company("gpu1", "gpu2") as fleet:
         with pytest.raises(UnknownHost, match='Did you mean "gpu2"'):
-            await fleet["gpu1"].desk.give("gpu22", Order.DRAIN)
+            await fleet["gpu1"].fleet_admin.give("gpu22", Order.DRAIN)
 
 
 @in_virtual_time
@@ -170,7 +172,7 @@ async def test_without_the_store_no_order_is_given() -> None:
     async with company("a", "b") as fleet:
         fleet["a"].store.cut_off()
         with pytest.raises(FleetApart, match="nothing was changed for b"):
-            await fleet["a"].desk.give("b", Order.DRAIN)
+            await fleet["a"].fleet_admin.give("b", Order.DRAIN)
 
 
 @in_virtual_time
@@ -178,7 +180,7 @@ async def test_a_drained_host_empties() -> None:
     """What nobody uses goes."""
     async with company("a", "b") as fleet:
         await fleet["b"].dispatcher.load(QWEN)
-        await fleet["a"].desk.give("b", Order.DRAIN)
+        await fleet["a"].fleet_admin.give("b", Order.DRAIN)
 
         await come_true(lambda: fleet["b"].running() == [])
 
@@ -189,12 +191,12 @@ async def test_a_drained_host_empties() -> None:
 @in_virtual_time
 async def test_a_model_moves() -> None:
     """It is loaded there first, and goes where it was only then."""
-    async with company("a", "b", puppets=lambda name: Puppets(slow=("qwen",) if name == "b" else ())) as fleet:
+    async with company("a", "b", launcher=lambda name: FakeLauncher(slow=("qwen",) if name == "b" else ())) as fleet:
         await fleet["a"].dispatcher.load(QWEN)
-        moving = Tasks().start(fleet["a"].desk.move("q", "b"), "move")
-        await come_true(lambda: fleet["b"].puppets.is_starting("qwen"))
+        moving = Tasks().start(fleet["a"].fleet_admin.move("q", "b"), "move")
+        await come_true(lambda: fleet["b"].launcher.is_starting("qwen"))
         meanwhile = fleet["a"].running()
-        fleet["b"].puppets.become_ready("qwen")
+        fleet["b"].launcher.become_ready("qwen")
         said = await moving
 
         assert meanwhile == ["qwen"]
@@ -208,9 +210,9 @@ async def test_a_third_host_may_be_asked_to_move_a_model() -> None:
     async with company("a", "b", "c") as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
-        there = await fleet["c"].desk.move("qwen", "b")
+        there = await fleet["c"].fleet_admin.move("qwen", "b")
         await come_true(lambda: fleet["c"].phases_seen("a") == {})
-        home = await fleet["c"].desk.move("qwen", "c")
+        home = await fleet["c"].fleet_admin.move("qwen", "c")
 
         assert there == "qwen is ready on b and has stopped on a"
         assert home == "qwen is ready on c and has stopped on b"
@@ -220,7 +222,7 @@ async def test_a_third_host_may_be_asked_to_move_a_model() -> None:
 async def test_a_model_that_is_nowhere_is_loaded_where_it_shall_be() -> None:
     """There is nothing to stop."""
     async with company("a", "b") as fleet:
-        said = await fleet["a"].desk.move("qwen", "b")
+        said = await fleet["a"].fleet_admin.move("qwen", "b")
 
         assert said == "qwen is ready on b; no surplus copy on another host"
         assert fleet["b"].running() == ["qwen"]
@@ -234,7 +236,7 @@ async def test_a_move_that_was_interrupted_is_finished_when_asked_again() -> Non
             await fleet[name].dispatcher.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
 
-        assert await fleet["a"].desk.move("qwen", "b") == "qwen is ready on b and has stopped on a"
+        assert await fleet["a"].fleet_admin.move("qwen", "b") == "qwen is ready on b and has stopped on a"
 
 
 @in_virtual_time
@@ -244,8 +246,8 @@ async def test_replicas_that_are_always_wanted_stay() -> None:
     async with company("a", "b", "c", models=lambda _: models) as fleet:
         await come_true(lambda: sum("qwen" in fleet[name].running() for name in "abc") == 2)
         [third] = [name for name in "abc" if "qwen" not in fleet[name].running()]
-        await come_true(lambda: len(fleet[third].desk.sightings(QWEN)) == 2)
-        said = await fleet[third].desk.move("qwen", third)
+        await come_true(lambda: len(fleet[third].fleet_admin.sightings(QWEN)) == 2)
+        said = await fleet[third].fleet_admin.move("qwen", third)
 
         assert said.startswith(f"qwen is ready on {third} and has stopped on ")
         assert sum("qwen" in fleet[name].running() for name in "abc") == 2
@@ -254,10 +256,10 @@ async def test_replicas_that_are_always_wanted_stay() -> None:
 @in_virtual_time
 async def test_a_load_that_fails_stops_nothing() -> None:
     """The error has the reason that the target host reports."""
-    async with company("a", "b", puppets=lambda name: Puppets(broken=("qwen",) if name == "b" else ())) as fleet:
+    async with company("a", "b", launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ())) as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         with pytest.raises(LoadFailed, match=r"did not become ready on b, .* qwen exited with code 1"):
-            await fleet["a"].desk.move("qwen", "b")
+            await fleet["a"].fleet_admin.move("qwen", "b")
 
         assert fleet["a"].running() == ["qwen"]
 
@@ -265,22 +267,24 @@ async def test_a_load_that_fails_stops_nothing() -> None:
 @in_virtual_time
 async def test_a_model_goes_where_it_runs_not_where_it_failed() -> None:
     """A host whose start failed has nothing to stop, though it mentions the model."""
-    async with company("a", "b", "c", puppets=lambda name: Puppets(broken=("qwen",) if name == "b" else ())) as fleet:
+    async with company(
+        "a", "b", "c", launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ())
+    ) as fleet:
         with pytest.raises(LoadFailed):
             await fleet["b"].dispatcher.load(QWEN)
         await fleet["c"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "resting"} and fleet["a"].phases_seen("c"))
 
-        assert await fleet["a"].desk.move("qwen", "a") == "qwen is ready on a and has stopped on c"
+        assert await fleet["a"].fleet_admin.move("qwen", "a") == "qwen is ready on a and has stopped on c"
 
 
 @in_virtual_time
 async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
     """Nobody waits for it, and nothing is stopped."""
-    async with company("a", "b", puppets=lambda _: Puppets(slow=("qwen",))) as fleet:
-        moving = Tasks().start(fleet["a"].desk.move("qwen", "b"), "move")
+    async with company("a", "b", launcher=lambda _: FakeLauncher(slow=("qwen",))) as fleet:
+        moving = Tasks().start(fleet["a"].fleet_admin.move("qwen", "b"), "move")
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "loading"})
-        await fleet["b"].fellowship.leave()
+        await fleet["b"].node.leave()
 
         with pytest.raises(HostSilent, match="b left the fleet before qwen was ready"):
             await moving
@@ -294,7 +298,7 @@ async def test_a_host_that_does_not_stop_it_is_named() -> None:
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
         fleet.silent.add("a")
         with pytest.raises(HostSilent, match="qwen is ready on b, but a still has it: http://a did not answer"):
-            await fleet["c"].desk.move("qwen", "b")
+            await fleet["c"].fleet_admin.move("qwen", "b")
 
 
 @in_virtual_time
@@ -305,10 +309,10 @@ async def test_a_host_that_does_not_stop_it_is_named() -> None:
 async def test_a_closed_host_gets_nothing(order: Order, says: str) -> None:
     """The operator must withdraw the order first."""
     async with company("a", "b") as fleet:
-        await fleet["a"].desk.give("b", order)
+        await fleet["a"].fleet_admin.give("b", order)
         await come_true(lambda: orders(fleet, "a", "b") == {order})
         with pytest.raises(CannotMove, match=f"qwen cannot move to b, which {says}"):
-            await fleet["a"].desk.move("qwen", "b")
+            await fleet["a"].fleet_admin.move("qwen", "b")
 
 
 @in_virtual_time
@@ -316,7 +320,7 @@ async def test_a_host_that_does_not_have_it_gets_nothing() -> None:
     """A model runs only where the configuration has it."""
     async with company("a", "b", models=lambda name: MODELS if name == "a" else MODELS[1:]) as fleet:
         with pytest.raises(CannotMove, match="b does not have qwen in its configuration"):
-            await fleet["a"].desk.move("qwen", "b")
+            await fleet["a"].fleet_admin.move("qwen", "b")
 
 
 @in_virtual_time
@@ -324,6 +328,6 @@ async def test_names_are_looked_up_in_the_whole_fleet() -> None:
     """What nobody has is unknown, with a near miss; so is a host that nobody knows."""
     async with company("gpu1", "gpu2") as fleet:
         with pytest.raises(UnknownModel, match='Did you mean "qwen"'):
-            await fleet["gpu1"].desk.move("qwem", "gpu2")
+            await fleet["gpu1"].fleet_admin.move("qwem", "gpu2")
         with pytest.raises(UnknownHost, match='Did you mean "gpu'):
-            await fleet["gpu1"].desk.move("qwen", "gpu3")
+            await fleet["gpu1"].fleet_admin.move("qwen", "gpu3")

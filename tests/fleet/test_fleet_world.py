@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
-from tests.support.fleet import GPU, MENU, there
+from tests.support.fleet import CATALOG, GPU, there
 
 from hotseat.fleet import obstacles, placement
 from hotseat.fleet.placement import Load, Nowhere, Serve, place
-from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Offer, Room, Wish, decoded, encoded
+from hotseat.fleet.records import CatalogRecord, Claim, DeviceBudget, HostOrder, HostRecord, Offer, decoded, encoded
 from hotseat.fleet.replicas import to_keep
 from hotseat.fleet.revision_tracker import Ledger
 from hotseat.fleet.roster import Roster
@@ -48,10 +48,10 @@ records = st.builds(
         name=name,
         address=f"http://{name}",
         boot=str(boot),
-        catalog=MENU,
+        catalog=CATALOG,
         labels=labels,
         residents=models,
-        devices={GPU: Room(6 << 30, free << 30)} if counts else {},
+        devices={GPU: DeviceBudget(6 << 30, free << 30)} if counts else {},
         is_leaving=leaving,
     ),
     st.sampled_from(HOSTS),
@@ -62,7 +62,7 @@ records = st.builds(
     st.sampled_from([False, False, True]),
     st.booleans(),
 )
-menus = st.builds(
+catalogs = st.builds(
     lambda offers: CatalogRecord(dict(zip(MODELS, offers, strict=True))),
     st.lists(
         st.builds(
@@ -75,7 +75,7 @@ menus = st.builds(
         max_size=3,
     ),
 )
-wishes = st.builds(Wish, st.booleans(), st.booleans())
+wishes = st.builds(HostOrder, st.booleans(), st.booleans())
 claims = st.builds(
     lambda model, host, replica: Claim(model, host, host, "", replica),
     st.sampled_from(MODELS),
@@ -86,12 +86,12 @@ writes = st.one_of(
     st.tuples(st.just(Bucket.HOSTS), records.map(lambda record: (str(record.name), record))),
     st.tuples(st.just(Bucket.WISHES), st.tuples(st.sampled_from(HOSTS), wishes)),
     st.tuples(st.just(Bucket.CLAIMS), claims.map(lambda claim: (f"{claim.model}.{claim.replica}", claim))),
-    st.tuples(st.just(Bucket.CATALOGS), st.tuples(st.just(MENU), menus)),
-    st.tuples(st.sampled_from(Bucket), st.tuples(st.sampled_from([*HOSTS, "m.0", MENU]), st.none())),
-    st.tuples(st.just(Bucket.HOSTS), st.tuples(st.sampled_from(HOSTS), st.just(Wish()))),
+    st.tuples(st.just(Bucket.CATALOGS), st.tuples(st.just(CATALOG), catalogs)),
+    st.tuples(st.sampled_from(Bucket), st.tuples(st.sampled_from([*HOSTS, "m.0", CATALOG]), st.none())),
+    st.tuples(st.just(Bucket.HOSTS), st.tuples(st.sampled_from(HOSTS), st.just(HostOrder()))),
 )
-histories = st.tuples(menus, st.lists(writes, max_size=14)).map(
-    lambda menu_and_more: [(Bucket.CATALOGS, (MENU, menu_and_more[0])), *menu_and_more[1]]
+histories = st.tuples(catalogs, st.lists(writes, max_size=14)).map(
+    lambda menu_and_more: [(Bucket.CATALOGS, (CATALOG, menu_and_more[0])), *menu_and_more[1]]
 )
 
 
@@ -139,12 +139,12 @@ class Story:
                 continue
         return found
 
-    def wish(self, host: HostName) -> Wish:
+    def wish(self, host: HostName) -> HostOrder:
         written = self.there[Bucket.WISHES].get(host)
-        return decoded(written.value, Wish) if written else Wish()
+        return decoded(written.value, HostOrder) if written else HostOrder()
 
     def offer(self, model: ModelName) -> Offer | None:
-        written = self.there[Bucket.CATALOGS].get(MENU)
+        written = self.there[Bucket.CATALOGS].get(CATALOG)
         return decoded(written.value, CatalogRecord).offers.get(model) if written else None
 
 
@@ -165,7 +165,7 @@ def told(story: Story, hearing: Hearing, *, is_interrupted: bool) -> Roster:
     return roster
 
 
-def picture(roster: Roster) -> Any:
+def snapshot(roster: Roster) -> Any:
     return (
         sorted((member.name, encoded(member.record)) for member in roster.hosts()),
         sorted((model, member.name) for model in MODELS for member in roster.holders(model)),
@@ -209,7 +209,7 @@ def tells_the_truth(history: Any, one: Hearing, other: Hearing) -> None:
     ]
     for roster in rosters:
         judge(story, roster)
-        assert picture(roster) == picture(rosters[0])
+        assert snapshot(roster) == snapshot(rosters[0])
 
 
 @given(histories, hearings, hearings)

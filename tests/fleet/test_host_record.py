@@ -9,8 +9,8 @@ from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
 
 from hotseat.catalog.named_models import Selector, Strategy
 from hotseat.catalog.spec import Footprint, Replicas, Source
-from hotseat.fleet.host_record import Identity, catalog_record, digest_of, gist, host_record
-from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, Room, decoded, encoded
+from hotseat.fleet.host_record import Identity, catalog_record, digest_of, host_record, routing_summary
+from hotseat.fleet.records import CatalogRecord, DeviceBudget, HostRecord, Offer, Residence, decoded, encoded
 from hotseat.identifiers import ClientId, DeviceName, HostName, ModelName, TicketId
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
@@ -113,8 +113,8 @@ def test_room_is_what_models_may_still_take() -> None:
     )
 
     assert described(View(1.0, (), (), devices)).devices == {
-        "gpu0": Room(24 * GIB, 12 * GIB),
-        "gpu1": Room(24 * GIB, 0),
+        "gpu0": DeviceBudget(24 * GIB, 12 * GIB),
+        "gpu1": DeviceBudget(24 * GIB, 0),
     }
 
 
@@ -133,9 +133,11 @@ def test_requests_do_not_change_the_gist() -> None:
     busy = described(View(2.0, (seen(QWEN, Phase.READY, in_flight=9, waiting=3),), ()))
     draining = described(View(2.0, (seen(QWEN, Phase.DRAINING),), ()))
 
-    assert gist(quiet) == gist(busy)
-    assert gist(quiet) != gist(draining)
-    assert gist(quiet) != gist(described(View(1.0, (seen(QWEN, Phase.READY),), ()), is_leaving=True))
+    assert routing_summary(quiet) == routing_summary(busy)
+    assert routing_summary(quiet) != routing_summary(draining)
+    assert routing_summary(quiet) != routing_summary(
+        described(View(1.0, (seen(QWEN, Phase.READY),), ()), is_leaving=True)
+    )
 
 
 # The catalog

@@ -19,7 +19,7 @@ from tests.support.fleets import PATIENCE_S, Watching, fleet_at
 from tests.support.nats import nats_servers
 from tests.support.nats_jwt import papers
 
-from hotseat.fleet.backoff import Pauses
+from hotseat.fleet.backoff import Backoff
 from hotseat.fleet.jetstream.buckets import stream_of, subject_of
 from hotseat.fleet.jetstream.link import Link
 from hotseat.fleet.jetstream.store import JetStream
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def connected(fleet: Fleet, **options: Any) -> AsyncIterator[JetStream]:
-    store = JetStream(fleet, heartbeat_s=0.4, pauses=lambda: Pauses(0.05, 0.2), **options)
+    store = JetStream(fleet, heartbeat_s=0.4, pauses=lambda: Backoff(0.05, 0.2), **options)
     store.open()
     try:
         assert await store.until_connected(PATIENCE_S)

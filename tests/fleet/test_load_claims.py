@@ -121,7 +121,7 @@ def test_any_name_makes_a_key(model: str) -> None:
 @given(st.lists(st.integers(0, 3), max_size=40))
 def test_hosts_agree_in_every_interleaving(order: list[int]) -> None:
     """Whatever happens first, all who claimed one replica of one model go to one host."""
-    agree(order)
+    claim_and_select(order)
 
 
 def test_hosts_that_do_not_listen_are_found() -> None:
@@ -137,10 +137,10 @@ def test_hosts_that_do_not_listen_are_found() -> None:
     with pytest.MonkeyPatch.context() as planted:
         planted.setattr(load_claims, "claim", deaf)
         with pytest.raises(AssertionError, match="went to"):
-            agree([])
+            claim_and_select([])
 
 
-def agree(order: list[int]) -> None:
+def claim_and_select(order: list[int]) -> None:
     store = SteppedStore()
     players = [Player(load_claims.claim(store, decision(host), host)) for host in map(HostName, "abcd")]
     for number in [*order, *range(4), *range(4), *range(4)]:

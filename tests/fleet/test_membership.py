@@ -142,10 +142,10 @@ async def test_a_change_of_phase_is_told_at_once() -> None:
         await asyncio.sleep(1)
         member.becomes(residents=phase("ready"))
         await asyncio.sleep(0.01)
-        told = await seen(board)
+        note_load = await seen(board)
 
-    assert told is not None
-    assert told.residents == phase("ready")
+    assert note_load is not None
+    assert note_load.residents == phase("ready")
 
 
 @in_virtual_time
@@ -157,10 +157,10 @@ async def test_many_changes_are_few_records_and_the_last_is_told() -> None:
             member.becomes(residents=phase(f"phase-{n}"))
             await asyncio.sleep(0.01)
         await asyncio.sleep(BETWEEN_S)
-        told = await seen(board)
+        note_load = await seen(board)
 
-    assert told is not None
-    assert told.residents == phase("phase-99")
+    assert note_load is not None
+    assert note_load.residents == phase("phase-99")
     assert 4 <= len(member.heard_of("gpu1")) <= 8
 
 
@@ -172,11 +172,11 @@ async def test_load_alone_is_told_with_the_next_renewal() -> None:
         for n in range(500):
             member.becomes(residents=[Residence(QWEN, "ready", in_flight=n)])
             await asyncio.sleep(0.01)
-        told = await seen(board)
+        note_load = await seen(board)
 
-    assert told is not None
+    assert note_load is not None
     assert len(member.heard_of("gpu1")) <= 4
-    assert told.residents[0].in_flight > 200
+    assert note_load.residents[0].in_flight > 200
 
 
 # The name
@@ -208,10 +208,10 @@ async def test_a_name_of_the_dead_is_taken_when_its_lease_ends() -> None:
     dead = HostRecord(HostName("gpu1"), "http://elsewhere:8080", "first", "digest")
     await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(dead))
     async with joined(board, boot="second"):
-        told, now = await seen(board), asyncio.get_running_loop().time()
+        note_load, now = await seen(board), asyncio.get_running_loop().time()
 
-    assert told is not None
-    assert told.boot == "second"
+    assert note_load is not None
+    assert note_load.boot == "second"
     assert LEASE_S <= now <= LEASE_S + 1.1
 
 
@@ -222,10 +222,10 @@ async def test_a_host_that_was_killed_takes_its_own_name_at_once() -> None:
     dead = HostRecord(HostName("gpu1"), "http://gpu1:8080", "first", "digest")
     await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(dead))
     async with joined(board, boot="second"):
-        told, now = await seen(board), asyncio.get_running_loop().time()
+        note_load, now = await seen(board), asyncio.get_running_loop().time()
 
-    assert told is not None
-    assert (told.boot, now) == ("second", 0.0)
+    assert note_load is not None
+    assert (note_load.boot, now) == ("second", 0.0)
 
 
 @in_virtual_time
@@ -338,11 +338,11 @@ async def test_a_host_starts_without_its_store() -> None:
     stood = list(member.stood)
     member.store.let_in()
     await asyncio.sleep(2)
-    told = await seen(board)
+    note_load = await seen(board)
     await member.membership.leave()
 
     assert stood == [Standing.APART]
-    assert told is not None
+    assert note_load is not None
 
 
 @in_virtual_time

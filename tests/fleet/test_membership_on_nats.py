@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.support.fleets import PATIENCE_S, fleet_at
 from tests.support.nats import nats_servers
 
-from hotseat.fleet.backoff import Pauses
+from hotseat.fleet.backoff import Backoff
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.membership import Membership
 from hotseat.fleet.records import CatalogRecord, HostRecord
@@ -51,7 +51,7 @@ async def test_hosts_know_of_each_other_before_and_after_nats_died(tmp_path: Pat
     """Both notice the disconnection and reconnect by themselves, and one learns when the other leaves."""
     async with nats_servers(tmp_path) as (server,):
         stores = [
-            JetStream(fleet_at(server), heartbeat_s=0.4, pauses=lambda: Pauses(0.05, 0.2), patience_s=1.0)
+            JetStream(fleet_at(server), heartbeat_s=0.4, pauses=lambda: Backoff(0.05, 0.2), patience_s=1.0)
             for _ in range(2)
         ]
         here, there = hosts = Host(stores[0], "here"), Host(stores[1], "there")

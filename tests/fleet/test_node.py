@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.fake_launcher import Puppets, catalog, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
 
 from hotseat.catalog.spec import Replicas
 from hotseat.dispatch.dispatcher import Dispatcher
@@ -16,9 +16,9 @@ from hotseat.dispatch.journal import Journal
 from hotseat.errors import HotseatError, NowhereToGo
 from hotseat.fleet import reconciler
 from hotseat.fleet.inprocess import Board, InProcess
-from hotseat.fleet.node import Fellowship
-from hotseat.fleet.records import HostRecord, Wish, encoded
-from hotseat.fleet.route import HERE, Elsewhere
+from hotseat.fleet.node import FleetNode
+from hotseat.fleet.records import HostOrder, HostRecord, encoded
+from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.fleet.store import Bucket
 from hotseat.identifiers import ClientId, HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.fleet.route import Where
+    from hotseat.fleet.route import Route
 
     Open = Callable[..., Awaitable["Host"]]
 
@@ -40,25 +40,25 @@ ANN = ClientId("ann")
 class Host:
     name: str
     dispatcher: Dispatcher
-    fellowship: Fellowship
+    node: FleetNode
     store: InProcess
 
     async def where(self, model: ModelName) -> str:
         """Who serves a request that comes in here."""
-        found: Where | HotseatError | None = self.fellowship.guide.whither(model, ANN)
+        found: Route | HotseatError | None = self.node.host_selector.select(model, ANN)
         if found is None:
-            answer: asyncio.Future[Where | HotseatError] = asyncio.get_running_loop().create_future()
-            self.fellowship.guide.agree(model, ANN, answer.set_result)
+            answer: asyncio.Future[Route | HotseatError] = asyncio.get_running_loop().create_future()
+            self.node.host_selector.claim_and_select(model, ANN, answer.set_result)
             found = await answer
         if isinstance(found, NowhereToGo):
             raise found
-        return found.host if isinstance(found, Elsewhere) else self.name
+        return found.host if isinstance(found, OtherHost) else self.name
 
     def phase(self, model: ModelName) -> str:
         return self.dispatcher.view().model(model).phase.value
 
     def knows(self, *names: str) -> bool:
-        return {member.name for member in self.fellowship.roster.hosts()} == set(names)
+        return {member.name for member in self.node.roster.hosts()} == set(names)
 
 
 @pytest.fixture
@@ -75,14 +75,14 @@ async def open_host(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         async def opened(name: str, *models: ModelSpec, **known: Any) -> Host:
             store = InProcess(board)
             journal = Journal()
-            dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), Puppets(), journal)
+            dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), FakeLauncher(), journal)
             stack.push_async_callback(dispatcher.shut_down, 0)
             settings = Fleet(("nats://x",), HostName(name), f"http://{name}:80", secrets=("hush",))
-            fellowship = Fellowship(settings, store, dispatcher, lambda: False)
-            await fellowship.join()
-            journal.listen(fellowship.watch)
-            stack.push_async_callback(fellowship.leave)
-            return Host(name, dispatcher, fellowship, store)
+            node = FleetNode(settings, store, dispatcher, lambda: False)
+            await node.join()
+            journal.listen(node.watch)
+            stack.push_async_callback(node.leave)
+            return Host(name, dispatcher, node, store)
 
         yield opened
 
@@ -104,9 +104,7 @@ async def test_who_writes_to_the_store_is_no_host_by_that(pair: tuple[Host, Host
     await open_host("c", spec("alpha"))  # which is heard of after them
     await come_true(lambda: first.knows("a", "b", "c"))
 
-    assert {member.record.address for member in first.fellowship.roster.hosts()} == {
-        f"http://{name}:80" for name in "abc"
-    }
+    assert {member.record.address for member in first.node.roster.hosts()} == {f"http://{name}:80" for name in "abc"}
 
 
 async def test_hosts_agree_on_who_loads_a_model(pair: tuple[Host, Host]) -> None:
@@ -129,9 +127,9 @@ async def test_a_ready_model_is_known_to_all(pair: tuple[Host, Host]) -> None:
     """Its record shows it; no agreement is needed."""
     first, second = pair
     await first.dispatcher.load(ALPHA)
-    await come_true(lambda: second.fellowship.guide.whither(ALPHA, ANN) is not None)
+    await come_true(lambda: second.node.host_selector.select(ALPHA, ANN) is not None)
 
-    assert first.fellowship.guide.whither(ALPHA, ANN) is HERE
+    assert first.node.host_selector.select(ALPHA, ANN) is THIS_HOST
     assert await second.where(ALPHA) == "a"
 
 
@@ -146,19 +144,21 @@ async def test_a_model_that_only_another_host_has_gets_a_name_here(open_host: Op
     """And loses it when that host leaves."""
     first = await open_host("a", spec("alpha"))
     second = await open_host("b", spec("beta", aliases=("second",)))
-    await come_true(lambda: set(first.dispatcher.catalog.fellows) == {"beta", "second"})
+    await come_true(lambda: set(first.dispatcher.catalog.fleet_models) == {"beta", "second"})
 
     assert await first.where(BETA) == "b"
-    await second.fellowship.leave()
-    await come_true(lambda: not first.dispatcher.catalog.fellows)
+    await second.node.leave()
+    await come_true(lambda: not first.dispatcher.catalog.fleet_models)
 
 
 async def test_a_reload_keeps_the_names_of_the_others(open_host: Open) -> None:
     """The configuration and the models of other hosts are separate."""
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
-    await come_true(lambda: "beta" in first.dispatcher.catalog.fellows)
-    first.dispatcher.change_catalog(catalog(spec("alpha"), spec("beta")).with_fellows(first.dispatcher.catalog.fellows))
+    await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)
+    first.dispatcher.change_catalog(
+        catalog(spec("alpha"), spec("beta")).with_fleet_models(first.dispatcher.catalog.fleet_models)
+    )
 
     assert await first.where(BETA) in ("a", "b")
 
@@ -166,8 +166,8 @@ async def test_a_reload_keeps_the_names_of_the_others(open_host: Open) -> None:
 async def test_a_host_that_turned_somebody_away_is_left_out(pair: tuple[Host, Host]) -> None:
     first, second = pair
     await second.dispatcher.load(ALPHA)
-    await come_true(lambda: isinstance(first.fellowship.guide.whither(ALPHA, ANN), Elsewhere))
-    first.fellowship.guide.turned_away(HostName("b"))
+    await come_true(lambda: isinstance(first.node.host_selector.select(ALPHA, ANN), OtherHost))
+    first.node.host_selector.turned_away(HostName("b"))
 
     assert await first.where(ALPHA) == "a"
 
@@ -176,8 +176,8 @@ async def test_nobody_can_take_it(open_host: Open) -> None:
     """The error names the hosts that could serve it, and their obstacles."""
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
-    await come_true(lambda: "beta" in first.dispatcher.catalog.fellows)
-    first.fellowship.guide.turned_away(HostName("b"))
+    await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)
+    first.node.host_selector.turned_away(HostName("b"))
 
     with pytest.raises(NowhereToGo, match=r"beta cannot be placed: b is not answering"):
         await first.where(BETA)
@@ -213,7 +213,7 @@ async def test_a_drained_host_empties_itself(pair: tuple[Host, Host]) -> None:
     """What nobody uses is stopped, and what comes next goes elsewhere."""
     first, second = pair
     await first.dispatcher.load(ALPHA)
-    await second.fellowship.store.put(Bucket.WISHES, "a", encoded(Wish(cordoned=True, drained=True)))
+    await second.node.store.put(Bucket.WISHES, "a", encoded(HostOrder(cordoned=True, drained=True)))
 
     await come_true(lambda: first.phase(ALPHA) == "cold")
     assert await first.where(ALPHA) == "b"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, Heard, host, menu, offer, there
+from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, Heard, fleet_catalog, host, offer, there
 
 from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Nowhere, Serve, place
 from hotseat.fleet.records import Offer
@@ -11,7 +11,7 @@ from hotseat.fleet.store import Bucket
 from hotseat.identifiers import ClientId, HostName, ModelName
 
 NOBODY = ClientId("")
-SEVERAL = menu(qwen=offer(most=4))
+SEVERAL = fleet_catalog(qwen=offer(most=4))
 
 
 def placed(heard: Heard, model: ModelName = QWEN, client: ClientId = ALICE) -> Decision:
@@ -194,7 +194,7 @@ def test_free_room_here_comes_first() -> None:
 def test_elsewhere_models_have_their_favourite_hosts() -> None:
     """Every host chooses the same empty host, and not the same one for all models."""
     models = [ModelName(f"m{n}") for n in range(100)]
-    asked = [Heard(me, catalog=menu(*models)).hosts(host("a"), host("b"), host("c")) for me in ("x", "y")]
+    asked = [Heard(me, catalog=fleet_catalog(*models)).hosts(host("a"), host("b"), host("c")) for me in ("x", "y")]
     chosen = [[where(heard, model)[1] for model in models] for heard in asked]
 
     assert chosen[0] == chosen[1]
@@ -247,7 +247,7 @@ def test_a_claim_is_not_counted_twice_once_its_model_is_seen() -> None:
 
 def test_a_model_of_unknown_size_needs_a_whole_device() -> None:
     """As it does within a host."""
-    heard = Heard(catalog=menu("llama", qwen=Offer())).hosts(host("here", there("llama", gib=1)), host("a"))
+    heard = Heard(catalog=fleet_catalog("llama", qwen=Offer())).hosts(host("here", there("llama", gib=1)), host("a"))
 
     assert where(heard) == (Load, "a")
 
@@ -305,7 +305,7 @@ def test_where_all_are_in_use_the_fewest_users_are_disturbed() -> None:
     for _ in range(2):
         heard.roster.sent(HostName("a"), LLAMA)
         heard.roster.came_back(HostName("a"), LLAMA)
-        heard.roster.told(HostName("a"), LLAMA, 1)
+        heard.roster.note_load(HostName("a"), LLAMA, 1)
 
     assert where(heard) == (Load, "a")
 
@@ -365,7 +365,7 @@ def test_a_host_without_budgets_that_somebody_waits_for_is_dear() -> None:
 
 def test_where_others_come_first_it_waits_for_them() -> None:
     """Memory that is promised twice is no reason to refuse."""
-    heard = Heard(catalog=menu(qwen=offer(20), llama=offer(20), gemma=offer(20)))
+    heard = Heard(catalog=fleet_catalog(qwen=offer(20), llama=offer(20), gemma=offer(20)))
     heard.hosts(host("a", there("gemma", gib=20))).claim("llama", "a")
     assert where(heard) == (Load, "a")
     heard.hosts(host("a"))
@@ -378,7 +378,7 @@ def test_of_many_hosts_the_cheapest_is_found() -> None:
     many = [host(f"h{n:02}", there("llama", gib=20, idle_s=100 - n, load_s=10)) for n in range(30)]
     pinned = host("p", there("llama", gib=20, pinned=True))
     alone = [host("q", there("llama", load_s=600), gib=None), host("r", there("llama", pinned=True), gib=None)]
-    heard = Heard(catalog=menu("llama", "gemma", qwen=offer(20))).hosts(pinned, *alone, *many)
+    heard = Heard(catalog=fleet_catalog("llama", "gemma", qwen=offer(20))).hosts(pinned, *alone, *many)
     assert where(heard) == (Load, "h00")
     heard.claim("gemma", "h00")
 
@@ -399,7 +399,7 @@ def test_where_the_first_hundred_cannot_the_next_are_asked() -> None:
 def test_what_seems_cheap_is_reckoned_anew_after_a_while() -> None:
     """Prices fall while models are unused, and rise when they are used."""
     many = [host(f"h{n:02}", there("llama", gib=20, idle_s=100 - n, load_s=10)) for n in range(30)]
-    heard = Heard(catalog=menu("llama", qwen=offer(20))).hosts(*many)
+    heard = Heard(catalog=fleet_catalog("llama", qwen=offer(20))).hosts(*many)
     assert where(heard) == (Load, "h00")
     heard.after(6)
     for n in range(29):
@@ -423,7 +423,7 @@ def test_pinned_models_stay() -> None:
 
 def test_a_host_that_is_too_small_is_not_asked() -> None:
     """Nor one that lacks the device."""
-    heard = Heard(catalog=menu(qwen=offer(40), llama=Offer(memory={"gpu9": GIB})))  # type: ignore[dict-item]
+    heard = Heard(catalog=fleet_catalog(qwen=offer(40), llama=Offer(memory={"gpu9": GIB})))  # type: ignore[dict-item]
     heard.hosts(host("here"))
 
     assert "here is too small for it (it needs 40 GiB on gpu0)" in placed(heard).because
@@ -432,7 +432,7 @@ def test_a_host_that_is_too_small_is_not_asked() -> None:
 
 def test_labels_are_constraints() -> None:
     """A host without the label neither loads nor serves."""
-    heard = Heard(catalog=menu(qwen=offer(labels={"gpu": "a100", "site": "eu"})))
+    heard = Heard(catalog=fleet_catalog(qwen=offer(labels={"gpu": "a100", "site": "eu"})))
     heard.hosts(host("here", there("qwen"), labels={"gpu": "a100"}))
     assert "here is missing the required labels (it needs gpu=a100, site=eu)" in placed(heard).because
     heard.hosts(host("a", labels={"gpu": "a100", "site": "eu", "rack": "7"}))
@@ -483,7 +483,7 @@ def test_a_host_that_refused_a_connection_is_left_out() -> None:
 
 def test_a_model_that_nobody_has_is_nowhere() -> None:
     """The error says what to do."""
-    heard = Heard(catalog=menu("llama")).hosts(host("here"))
+    heard = Heard(catalog=fleet_catalog("llama")).hosts(host("here"))
 
     assert "Start a host whose configuration has it" in placed(heard).because
 
@@ -509,7 +509,7 @@ def test_many_hosts_are_not_all_named() -> None:
 
 def test_memory_of_other_devices_does_not_matter() -> None:
     """Memory is counted per device, and a claim on one does not take from another."""
-    catalog = menu(qwen=offer(20), llama=Offer(memory={"gpu1": 20 * GIB}))  # type: ignore[dict-item]
+    catalog = fleet_catalog(qwen=offer(20), llama=Offer(memory={"gpu1": 20 * GIB}))  # type: ignore[dict-item]
     heard = Heard(catalog=catalog).hosts(host("here")).claim("llama", "here")
 
     assert placed(heard).because == "here has enough free memory"

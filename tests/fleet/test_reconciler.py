@@ -11,7 +11,7 @@ from tests.support.fleet import Heard, host, there
 
 from hotseat.errors import LoadFailed
 from hotseat.fleet.inprocess import Board, InProcess
-from hotseat.fleet.reconciler import SETTLES_S, Errands
+from hotseat.fleet.reconciler import SETTLES_S, Reconciler
 from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.replicas import too_many
 from hotseat.fleet.roster import Roster
@@ -22,7 +22,7 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hotseat.fleet.host_selector import Guide
+    from hotseat.fleet.host_selector import HostSelector
 
 ALPHA = ModelName("alpha")
 ME = HostName("here")
@@ -53,10 +53,10 @@ async def loader() -> Loader:
 
 
 @pytest.fixture
-async def errands(loader: Loader) -> AsyncIterator[Errands]:
+async def reconciler(loader: Loader) -> AsyncIterator[Reconciler]:
     tasks = Tasks()
-    nobody = cast("Guide", Unasked())
-    yield Errands(Roster(ME), InProcess(Board()), nobody, loader, tasks, asyncio.get_running_loop().time)
+    nobody = cast("HostSelector", Unasked())
+    yield Reconciler(Roster(ME), InProcess(Board()), nobody, loader, tasks, asyncio.get_running_loop().time)
     await tasks.aclose()
 
 
@@ -72,16 +72,16 @@ def claimed(revision: int, *, host: HostName = ME, unasked: bool = True) -> Writ
     return Written("alpha.0", encoded(claim), Revision(revision))
 
 
-async def test_a_host_loads_what_it_was_chosen_for(errands: Errands, loader: Loader) -> None:
-    errands.heard(Bucket.CLAIMS, claimed(5))
+async def test_a_host_loads_what_it_was_chosen_for(reconciler: Reconciler, loader: Loader) -> None:
+    reconciler.heard(Bucket.CLAIMS, claimed(5))
 
     await come_true(lambda: loader.loaded == ["alpha"])
 
 
-async def test_an_old_claim_that_comes_late_is_void(errands: Errands, loader: Loader) -> None:
+async def test_an_old_claim_that_comes_late_is_void(reconciler: Reconciler, loader: Loader) -> None:
     """So is one that comes twice; a newer one counts."""
     for revision in (5, 5, 3, 6):
-        errands.heard(Bucket.CLAIMS, claimed(revision))
+        reconciler.heard(Bucket.CLAIMS, claimed(revision))
     await come_true(lambda: len(loader.loaded) >= 2)
 
     assert loader.loaded == ["alpha", "alpha"]
@@ -97,20 +97,22 @@ async def test_an_old_claim_that_comes_late_is_void(errands: Errands, loader: Lo
     ],
     ids=["of another host", "that a request brings", "junk", "taken back"],
 )
-async def test_other_news_load_nothing(errands: Errands, loader: Loader, change: Written | Removed) -> None:
-    errands.heard(Bucket.CLAIMS, change)
-    errands.heard(Bucket.CLAIMS, claimed(6))
+async def test_other_news_load_nothing(reconciler: Reconciler, loader: Loader, change: Written | Removed) -> None:
+    reconciler.heard(Bucket.CLAIMS, change)
+    reconciler.heard(Bucket.CLAIMS, claimed(6))
     await come_true(lambda: loader.loaded)
 
     assert loader.loaded == ["alpha"]
 
 
-async def test_an_errand_that_fails_is_told(errands: Errands, loader: Loader, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_errand_that_fails_is_told(
+    reconciler: Reconciler, loader: Loader, caplog: pytest.LogCaptureFixture
+) -> None:
     """The fleet continues, and the next claim is acted on again."""
     loader.problem = LoadFailed("it exited with code 1")
-    errands.heard(Bucket.CLAIMS, claimed(5))
+    reconciler.heard(Bucket.CLAIMS, claimed(5))
     await come_true(lambda: "an order of the fleet failed model=alpha" in caplog.text)
-    errands.heard(Bucket.CLAIMS, claimed(6))
+    reconciler.heard(Bucket.CLAIMS, claimed(6))
 
     await come_true(lambda: loader.loaded == ["alpha", "alpha"])
 
@@ -120,13 +122,15 @@ async def test_one_replica_too_many_goes_when_it_stays_too_many(loader: Loader) 
     names = ("a", "b")
     one_too_many = [name for name in names if too_many((heard := twice(name)).roster, heard.now)]
     heard, tasks = twice(*one_too_many), Tasks()
-    errands = Errands(heard.roster, InProcess(Board()), cast("Guide", Unasked()), loader, tasks, lambda: heard.now)
-    await errands.go()
+    reconciler = Reconciler(
+        heard.roster, InProcess(Board()), cast("HostSelector", Unasked()), loader, tasks, lambda: heard.now
+    )
+    await reconciler.go()
     heard.after(SETTLES_S - 0.1)
-    await errands.go()
+    await reconciler.go()
     assert loader.stopped == []
     heard.after(0.1)
-    await errands.go()
+    await reconciler.go()
 
     await come_true(lambda: loader.stopped == ["qwen"])
     await tasks.aclose()

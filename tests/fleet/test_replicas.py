@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from unittest.mock import ANY
 
-from tests.support.fleet import QWEN, Heard, host, menu, offer, there
+from tests.support.fleet import QWEN, Heard, fleet_catalog, host, offer, there
 
 from hotseat.fleet.placement import Load, Serve, place
 from hotseat.fleet.replicas import Spare, one_more, to_keep, to_spare, too_many
@@ -14,8 +14,8 @@ from hotseat.identifiers import ClientId, HostName
 if TYPE_CHECKING:
     from hotseat.fleet.records import HostRecord, Residence
 
-A, B, HERE = map(HostName, ("a", "b", "here"))
-SEVERAL = menu("llama", "gemma", qwen=offer(most=3))
+A, B, THIS_HOST = map(HostName, ("a", "b", "here"))
+SEVERAL = fleet_catalog("llama", "gemma", qwen=offer(most=3))
 
 
 def waiting(seconds: float) -> Residence:
@@ -53,7 +53,7 @@ def test_one_replica_without_a_line_is_enough() -> None:
 def test_as_many_as_there_are_come_at_a_time() -> None:
     """Two that are full and one that loads: one more; a claim for it has the next number."""
     full = [host("a", waiting(60)), host("b", waiting(60)), host("c", there("qwen", "loading")), host("d"), host("e")]
-    heard = Heard(catalog=menu(qwen=offer(most=9))).hosts(*full)
+    heard = Heard(catalog=fleet_catalog(qwen=offer(most=9))).hosts(*full)
     found = one_more(QWEN, heard.roster, heard.now)
     assert found is not None
     assert found.replica == 3
@@ -72,7 +72,7 @@ def test_one_on_its_way_is_waited_for() -> None:
 
 def test_a_replica_that_sleeps_is_woken_before_one_is_added() -> None:
     """Even where no more may be: it is one of them."""
-    heard = Heard(catalog=menu(qwen=offer(most=2)))
+    heard = Heard(catalog=fleet_catalog(qwen=offer(most=2)))
     heard.hosts(host("a", waiting(60)), host("b", there("qwen", "asleep")), host("c"))
     found = one_more(QWEN, heard.roster, heard.now)
 
@@ -108,7 +108,7 @@ def test_one_more_takes_room_from_what_is_unused() -> None:
 def test_one_more_takes_no_room_from_what_is_always_wanted() -> None:
     """Else the two would push each other out for ever; where memory is counted and where it is not."""
     kept = there("llama", gib=20, idle_s=3000)
-    heard = Heard(catalog=menu(qwen=offer(most=3), llama=offer(20, least=1)))
+    heard = Heard(catalog=fleet_catalog(qwen=offer(most=3), llama=offer(20, least=1)))
     heard.hosts(host("a", waiting(60)), host("b", kept), host("c", kept, gib=None))
 
     assert one_more(QWEN, heard.roster, heard.now) is None
@@ -125,7 +125,7 @@ def test_loading_times_are_guessed_where_none_was_seen() -> None:
 
 
 def kept(*hosts: HostRecord, me: str = "here", least: int = 2) -> list[Load]:
-    heard = Heard(me, catalog=menu("llama", qwen=offer(least=least))).hosts(*hosts)
+    heard = Heard(me, catalog=fleet_catalog("llama", qwen=offer(least=least))).hosts(*hosts)
     return to_keep(heard.roster, heard.now)
 
 
@@ -150,7 +150,7 @@ def test_the_second_one_has_the_next_number() -> None:
 
 def test_enough_are_enough() -> None:
     """Ready, loading and claimed ones count."""
-    heard = Heard(catalog=menu(qwen=offer(least=3)))
+    heard = Heard(catalog=fleet_catalog(qwen=offer(least=3)))
     heard.hosts(host("here", there("qwen")), host("a", there("qwen", "loading")), host("b")).claim("qwen", "b", 2)
 
     assert to_keep(heard.roster, heard.now) == []
@@ -164,7 +164,7 @@ def test_where_there_is_no_room_for_it_nothing_is_pushed_out() -> None:
 
 def test_a_host_that_knows_nobody_sees_to_everything() -> None:
     """Even before it has described itself."""
-    heard = Heard(catalog=menu(qwen=offer(least=1)))
+    heard = Heard(catalog=fleet_catalog(qwen=offer(least=1)))
 
     assert to_keep(heard.roster, heard.now) == []
 
@@ -180,7 +180,7 @@ def spared(*hosts: HostRecord, least: int = 0) -> list[str]:
     """Who goes, of all who look."""
     gone: list[str] = []
     for me in (record.name for record in hosts):
-        heard = Heard(me, catalog=menu(qwen=offer(least=least, most=3))).hosts(*hosts)
+        heard = Heard(me, catalog=fleet_catalog(qwen=offer(least=least, most=3))).hosts(*hosts)
         gone += [me for spare in to_spare(heard.roster, heard.now) if spare.model == QWEN]
     return gone
 
@@ -206,7 +206,7 @@ def test_the_last_one_and_those_always_wanted_stay() -> None:
 def test_only_what_serves_counts() -> None:
     """One that is drained or loading does not replace the one that goes."""
     assert spared(host("a", unused(500)), host("b", there("qwen", "loading"))) == []
-    heard = Heard("a", catalog=menu(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(500)))
+    heard = Heard("a", catalog=fleet_catalog(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(500)))
     heard.wish("b", drained=True)
 
     assert to_spare(heard.roster, heard.now) == []
@@ -221,7 +221,7 @@ def test_a_pinned_replica_stays() -> None:
 
 def test_a_replica_that_was_just_sent_a_request_is_not_unused() -> None:
     """Its record does not know yet."""
-    heard = Heard("a", catalog=menu(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(10)))
+    heard = Heard("a", catalog=fleet_catalog(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(10)))
     assert to_spare(heard.roster, heard.now) == [
         Spare(QWEN, "unused for 500 s here, and ready on 2 hosts although 1 would be enough")
     ]

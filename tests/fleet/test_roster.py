@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.fleet import LLAMA, MENU, QWEN, Heard, host, menu, offer, there
+from tests.support.fleet import CATALOG, LLAMA, QWEN, Heard, fleet_catalog, host, offer, there
 
 from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.identifiers import HostName
 
-A, B, HERE = map(HostName, ("a", "b", "here"))
+A, B, THIS_HOST = map(HostName, ("a", "b", "here"))
 
 
 def names(heard: Heard) -> list[str]:
@@ -119,7 +119,7 @@ def test_one_bucket_begins_anew_without_the_others() -> None:
 def test_what_cannot_be_read_is_counted_and_is_not_there(bucket: Bucket) -> None:
     """All rosters agree on that, whatever they knew before."""
     heard = Heard().hosts(host("a")).wish("a", cordoned=True).claim("qwen", "a")
-    key = {Bucket.HOSTS: "a", Bucket.CLAIMS: "qwen.0", Bucket.CATALOGS: MENU, Bucket.WISHES: "a"}[bucket]
+    key = {Bucket.HOSTS: "a", Bucket.CLAIMS: "qwen.0", Bucket.CATALOGS: CATALOG, Bucket.WISHES: "a"}[bucket]
     heard.write_bytes(bucket, key, b'{"what": "is this"}' if bucket is not Bucket.WISHES else b"[").after(3)
 
     assert heard.roster.malformed == 1
@@ -150,12 +150,12 @@ def test_nobody_tells_this_host_what_it_is() -> None:
 
 def test_this_host_knows_its_own_catalog_without_the_store() -> None:
     """And follows its own changes: an old one that nobody else has is forgotten."""
-    roster = Roster(HERE)
-    roster.here(host("here", catalog="old"), menu("qwen"), 0.0)
+    roster = Roster(THIS_HOST)
+    roster.here(host("here", catalog="old"), fleet_catalog("qwen"), 0.0)
     roster.apply(Bucket.CATALOGS, Written("old", b"nonsense", Revision(1)), 0.0)
     roster.apply(Bucket.CATALOGS, Removed("old", Revision(2)), 0.0)
     assert list(roster.models()) == ["qwen"]
-    roster.here(host("here", catalog="new"), menu("llama"), 0.0)
+    roster.here(host("here", catalog="new"), fleet_catalog("llama"), 0.0)
 
     assert (list(roster.models()), roster.resolve("qwen"), roster.malformed) == (["llama"], None, 0)
 
@@ -163,7 +163,7 @@ def test_this_host_knows_its_own_catalog_without_the_store() -> None:
 def test_an_old_catalog_of_this_host_that_others_have_stays() -> None:
     """It is in the store, too."""
     heard = Heard().hosts(host("here"), host("a"))
-    heard.roster.here(host("here", catalog="new"), menu("other"), 0.0)
+    heard.roster.here(host("here", catalog="new"), fleet_catalog("other"), 0.0)
 
     assert sorted(heard.roster.models()) == ["gemma", "llama", "other", "qwen"]
 
@@ -173,18 +173,18 @@ def test_an_old_catalog_of_this_host_that_others_have_stays() -> None:
 
 def test_a_model_is_found_by_its_name_and_its_aliases() -> None:
     """One's own name comes before another's alias."""
-    heard = Heard(catalog=menu(qwen=offer(aliases=["coder", "llama"]), llama=offer()))
+    heard = Heard(catalog=fleet_catalog(qwen=offer(aliases=["coder", "llama"]), llama=offer()))
 
     assert [heard.roster.resolve(name) for name in ("qwen", "coder", "llama", "gpt")] == [QWEN, QWEN, LLAMA, None]
 
 
 def test_models_that_no_living_host_has_are_not_listed() -> None:
     """A catalog outlives the hosts that wrote it."""
-    heard = Heard(catalog=menu("qwen"))
+    heard = Heard(catalog=fleet_catalog("qwen"))
     assert list(heard.roster.models()) == []
     heard.hosts(host("a"))
     assert list(heard.roster.models()) == ["qwen"]
-    heard.remove(Bucket.CATALOGS, MENU)
+    heard.remove(Bucket.CATALOGS, CATALOG)
 
     assert list(heard.roster.models()) == []
     assert heard.roster.offer(heard.roster.host(A), QWEN) is None  # type: ignore[arg-type]  # it is there
@@ -208,10 +208,10 @@ def test_an_answer_tells_the_load() -> None:
     """The reported load includes requests of other hosts."""
     heard = Heard().hosts(host("a", there("qwen")))
     heard.roster.sent(A, QWEN)
-    heard.roster.told(A, QWEN, 17)
+    heard.roster.note_load(A, QWEN, 17)
     assert load(heard) == 17
     heard.roster.came_back(A, QWEN)
-    heard.roster.told(A, QWEN, 12)
+    heard.roster.note_load(A, QWEN, 12)
 
     assert load(heard) == 12
 
@@ -263,7 +263,7 @@ def test_what_becomes_of_requests_to_a_host_that_is_gone_does_not_matter() -> No
     """Its lease may end before they do."""
     heard = Heard()
     heard.roster.sent(A, QWEN)
-    heard.roster.told(A, QWEN, 3)
+    heard.roster.note_load(A, QWEN, 3)
     heard.roster.came_back(A, QWEN)
     heard.roster.suspect(A, heard.now)
 
@@ -305,7 +305,7 @@ def test_a_newer_record_ends_the_first_suspicion() -> None:
 def test_a_new_life_and_an_answer_clear_of_all_suspicion() -> None:
     """Then it counts from the beginning again."""
     heard = Heard().hosts(host("a"))
-    for clearing in (lambda: heard.hosts(host("a", boot="2")), lambda: heard.roster.told(A, QWEN, 0)):
+    for clearing in (lambda: heard.hosts(host("a", boot="2")), lambda: heard.roster.note_load(A, QWEN, 0)):
         heard.roster.suspect(A, heard.now)
         heard.roster.suspect(A, heard.now)
         clearing()
@@ -318,8 +318,8 @@ def test_a_new_life_and_an_answer_clear_of_all_suspicion() -> None:
 def test_this_host_does_not_suspect_itself() -> None:
     """A local refusal is not a network problem."""
     heard = Heard().hosts(host("here"))
-    heard.roster.suspect(HERE, heard.now)
-    member = heard.roster.host(HERE)
+    heard.roster.suspect(THIS_HOST, heard.now)
+    member = heard.roster.host(THIS_HOST)
 
     assert member is not None
     assert not member.is_shunned(heard.now)

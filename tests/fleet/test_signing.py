@@ -10,7 +10,7 @@ from tests.support.fleets import Watching
 
 from hotseat.fleet.host_proof import FleetSecret
 from hotseat.fleet.inprocess import Board, InProcess
-from hotseat.fleet.records import HostRecord, Wish, encoded
+from hotseat.fleet.records import HostOrder, HostRecord, encoded
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket, CaughtUp, Conflict, Removed, Written
 from hotseat.identifiers import HostName
@@ -120,7 +120,7 @@ async def test_one_warning_says_which_key_and_what_to_do(raw: InProcess, caplog:
 
 async def test_an_order_outlives_the_secret_that_it_was_given_under(raw: InProcess) -> None:
     """A host that has both signs it with both, so that it holds where only the new one is left."""
-    order = encoded(Wish(drained=True, by="gpu1"))
+    order = encoded(HostOrder(drained=True, by="gpu1"))
     await host(raw, OLD).create(Bucket.WISHES, "gpu1", order)
     async with Watching(host(raw, NEW, OLD), Bucket.WISHES) as watching:
         await watching.until(CaughtUp)

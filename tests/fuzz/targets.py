@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.fake_launcher import Puppets
-from tests.support.relay_rig import Notebook
+from tests.support.fake_launcher import FakeLauncher
+from tests.support.relay_rig import Problems
 
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
@@ -27,10 +27,10 @@ from hotseat.dispatch.journal import Journal
 from hotseat.errors import ClientError, HotseatError, UpstreamError
 from hotseat.identifiers import Address, ModelName
 from hotseat.relay.access.authority import reduce_absolute
-from hotseat.relay.access.policy import Rules
+from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream.request_reader import RequestReader
 from hotseat.relay.http.multipart import FormReader
-from hotseat.relay.routing.model_name import Road, find_road, model_in_json
+from hotseat.relay.routing.model_name import PathKind, find_destination, model_in_json
 from hotseat.relay.server import Relay
 from hotseat.relay.upstream.connection import FINAL
 from hotseat.relay.upstream.response_reader import Answer, Switched
@@ -62,10 +62,10 @@ def naming(data: bytes) -> None:
     method, target = METHODS[data[0] % len(METHODS)] if data else b"GET", data[1:]
     try:
         target = reduce_absolute(target, b"x")
-        found = find_road(method, target, CATALOG)
+        found = find_destination(method, target, CATALOG)
     except ClientError:
         return
-    if found.road is Road.MANAGEMENT:
+    if found.kind is PathKind.MANAGEMENT:
         path, mark, query = target.partition(b"?")
         assert found.target in (target, path.removesuffix(b"/") + mark + query), (target, found.target)
     else:
@@ -117,9 +117,9 @@ class Listener:
 
 
 async def a_relay() -> Relay:
-    dispatcher = Dispatcher(Scheduler(CATALOG), Puppets(), Journal())
+    dispatcher = Dispatcher(Scheduler(CATALOG), FakeLauncher(), Journal())
     limits = Limits(header=KiB, body=2 * KiB, json_body=2 * KiB)
-    return Relay(dispatcher, Rules(Settings(limits=limits)), Address("x", 0), Notebook())
+    return Relay(dispatcher, Policy(Settings(limits=limits)), Address("x", 0), Problems())
 
 
 LOOP = asyncio.new_event_loop()

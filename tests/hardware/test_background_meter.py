@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.support.fake_launcher import come_true
 from tests.support.machines import GiB
 
-from hotseat.hardware.background_meter import Gauge
+from hotseat.hardware.background_meter import BackgroundMeter
 from hotseat.hardware.measurement import DeviceReading, Reading
 from hotseat.identifiers import DeviceName
 
@@ -43,7 +43,7 @@ class Scripted:
 async def test_the_loop_goes_on_while_a_driver_thinks() -> None:
     """Other tasks run between the call and its result."""
     meter = Scripted()
-    asked = asyncio.gather(Gauge(meter).sample([40]))
+    asked = asyncio.gather(BackgroundMeter(meter).sample([40]))
     await come_true(lambda: meter.asked)
     meter.may_answer.set()
 
@@ -55,7 +55,7 @@ async def test_the_loop_goes_on_while_a_driver_thinks() -> None:
 async def test_a_stuck_driver_costs_one_wait(caplog: pytest.LogCaptureFixture) -> None:
     """After the limit readings are empty, one line is logged, and no call is made until the stuck one returns."""
     meter = Scripted()
-    gauge = Gauge(meter, limit_s=0.02)
+    gauge = BackgroundMeter(meter, limit_s=0.02)
     first = await gauge.devices()
     second = (await gauge.devices(), await gauge.sample([40]))
     asked_meanwhile = meter.asked
@@ -75,7 +75,7 @@ async def test_a_failing_meter_is_not_our_failure(caplog: pytest.LogCaptureFixtu
     meter.may_answer.set()
     meter.problem = RuntimeError("no such luck")
 
-    assert await Gauge(meter).devices() == {}
+    assert await BackgroundMeter(meter).devices() == {}
     assert "memory could not be measured" in caplog.text
     assert "no such luck" in caplog.text
 
@@ -85,7 +85,7 @@ def test_an_answer_after_the_end_is_for_nobody() -> None:
     meter = Scripted()
 
     async def ask() -> object:
-        return await Gauge(meter, limit_s=0.01).devices()
+        return await BackgroundMeter(meter, limit_s=0.01).devices()
 
     assert asyncio.run(ask()) == {}
     meter.may_answer.set()

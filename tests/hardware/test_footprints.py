@@ -11,7 +11,7 @@ from hotseat.catalog.spec import LaunchRecipe
 from hotseat.hardware.footprints import LIVES, Footprints, RecipeKey, key_of
 from hotseat.hardware.measurement import Use
 from hotseat.identifiers import DeviceName, LaunchId
-from hotseat.state.learned_store import Keeper
+from hotseat.state.learned_store import LearnedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ QWEN = key_of(LaunchRecipe(("llama-server", "-m", "qwen.gguf"), "http://127.0.0.
 
 @pytest.fixture
 def section(tmp_path: Path) -> Section:
-    return Keeper(tmp_path / "learned.json").section("memory")
+    return LearnedStore(tmp_path / "learned.json").section("memory")
 
 
 def test_a_footprint_belongs_to_the_command(section: Section) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.support.client import eventually
 from tests.support.machines import add_process, write
 
-from hotseat.hardware.other_programs import Bystander, matching, present
+from hotseat.hardware.other_programs import OtherProgram, matching, present
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ def test_names_are_matched_whole_and_by_pattern() -> None:
     """`*` matches anything, case matters, and part of a name does not match."""
     running = [(7, "steam"), (5, "blender"), (6, "Steam"), (8, "steamwebhelper"), (9, "python3")]
 
-    assert matching(["steam", "blend*"], running) == [Bystander(5, "blender"), Bystander(7, "steam")]
+    assert matching(["steam", "blend*"], running) == [OtherProgram(5, "blender"), OtherProgram(7, "steam")]
     assert matching([], running) == []
 
 
@@ -30,8 +30,8 @@ def test_a_name_that_the_kernel_cut_is_read_from_the_command(proc: Path) -> None
     add_process(proc, 41, name="a-renamed-worke")
     write(proc / "41/cmdline", "/usr/bin/python3\0")
 
-    assert present(["Cyberpunk2077.exe"], proc=proc) == [Bystander(40, "Cyberpunk2077.exe")]
-    assert present(["a-renamed-worke"], proc=proc) == [Bystander(41, "a-renamed-worke")]
+    assert present(["Cyberpunk2077.exe"], proc=proc) == [OtherProgram(40, "Cyberpunk2077.exe")]
+    assert present(["a-renamed-worke"], proc=proc) == [OtherProgram(41, "a-renamed-worke")]
 
 
 def test_our_own_are_nobody_to_make_way_for(proc: Path) -> None:
@@ -40,7 +40,7 @@ def test_our_own_are_nobody_to_make_way_for(proc: Path) -> None:
     add_process(proc, 40, name="python3")
     add_process(proc, 41, name="python3")
 
-    assert present(["python*"], ours=[40], proc=proc) == [Bystander(41, "python3")]
+    assert present(["python*"], ours=[40], proc=proc) == [OtherProgram(41, "python3")]
 
 
 def test_a_real_process_is_seen_while_it_runs(tmp_path: Path) -> None:
@@ -54,6 +54,6 @@ def test_a_real_process_is_seen_while_it_runs(tmp_path: Path) -> None:
         game.kill()
         game.wait()
 
-    assert seen == [Bystander(game.pid, "a-game-of-long-name")]
+    assert seen == [OtherProgram(game.pid, "a-game-of-long-name")]
     assert present(["a-game-of-*name"]) == []
     assert present([]) == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.hardware.measurement import Reading, Use
-from hotseat.hardware.polling import Measured, Rounds
+from hotseat.hardware.polling import Measured, Polling
 from hotseat.identifiers import DeviceName, ModelName
 from hotseat.tasks import Tasks
 
@@ -29,7 +29,7 @@ class House:
     pause_s: float | None = 5.0
 
     def __post_init__(self) -> None:
-        self.rounds = Rounds(self, lambda: self.running, self.heard.append, lambda: self.pause_s)
+        self.rounds = Polling(self, lambda: self.running, self.heard.append, lambda: self.pause_s)
 
     async def sample(self, roots: Collection[int]) -> Reading:
         self.looks.append((asyncio.get_running_loop().time(), dict(self.running or {})))
@@ -39,42 +39,42 @@ class House:
 @in_virtual_time
 async def test_while_something_runs_it_is_looked_at_every_few_seconds() -> None:
     """Each model gets its own server's figures; a server that is not seen has none."""
-    house = House({QWEN: 40, GEMMA: 100})
+    rig = House({QWEN: 40, GEMMA: 100})
     tasks = Tasks()
-    tasks.start(house.rounds.walk(), "rounds")
+    tasks.start(rig.rounds.walk(), "rounds")
     await asyncio.sleep(11)
     await tasks.aclose()
 
-    assert [at for at, _ in house.looks] == [0.0, 5.0, 10.0]
-    assert house.heard[0]
-    assert house.heard[0].models == {QWEN: {GPU: Use(40)}}
+    assert [at for at, _ in rig.looks] == [0.0, 5.0, 10.0]
+    assert rig.heard[0]
+    assert rig.heard[0].models == {QWEN: {GPU: Use(40)}}
 
 
 @in_virtual_time
 async def test_a_change_is_looked_at_at_once() -> None:
     """A start or a stop does not wait for the next round; without an interval, that measurement is the last."""
-    house = House({QWEN: 40}, pause_s=None)
+    rig = House({QWEN: 40}, pause_s=None)
     tasks = Tasks()
-    tasks.start(house.rounds.walk(), "rounds")
+    tasks.start(rig.rounds.walk(), "rounds")
     await asyncio.sleep(1)
-    house.running = {}
-    house.rounds.look_now()
+    rig.running = {}
+    rig.rounds.look_now()
     await asyncio.sleep(60)
-    house.running = {GEMMA: 41}
-    house.rounds.look_now()
+    rig.running = {GEMMA: 41}
+    rig.rounds.look_now()
     await asyncio.sleep(1)
     await tasks.aclose()
 
-    assert house.looks == [(0.0, {QWEN: 40}), (1.0, {}), (61.0, {GEMMA: 41})]
+    assert rig.looks == [(0.0, {QWEN: 40}), (1.0, {}), (61.0, {GEMMA: 41})]
 
 
 @in_virtual_time
 async def test_nobody_looks_where_nobody_wants_to_know() -> None:
     """No driver is woken, and the listener gets None."""
-    house = House(None, pause_s=None)
+    rig = House(None, pause_s=None)
     tasks = Tasks()
-    tasks.start(house.rounds.walk(), "rounds")
+    tasks.start(rig.rounds.walk(), "rounds")
     await asyncio.sleep(60)
     await tasks.aclose()
 
-    assert (house.looks, house.heard) == ([], [None])
+    assert (rig.looks, rig.heard) == ([], [None])

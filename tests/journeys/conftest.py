@@ -28,6 +28,6 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Hotseat]]:
 
 
 @pytest.fixture
-def house(serve: Callable[..., Hotseat]) -> Hotseat:
+def rig(serve: Callable[..., Hotseat]) -> Hotseat:
     """Two chat models and one for embeddings, one at a time."""
     return serve({"alpha": llama("alpha"), "beta": llama("beta"), "embed": llama("embed", EMBEDDINGS)})

@@ -45,8 +45,8 @@ def test_a_draft_beside_its_model_is_used(initialised: Callable[[], Hotseat], tm
     weights = tmp_path / "weights"
     shutil.copy(model_file("alpha"), weights / "alpha-draft.gguf")
     write_model(weights / "alpha.gguf", replace(TINY, layers=16))
-    house = initialised()
-    answer = house.chat("alpha", max_tokens=32)
+    rig = initialised()
+    answer = rig.chat("alpha", max_tokens=32)
 
-    assert answer.status == 200, house.log()
+    assert answer.status == 200, rig.log()
     assert "draft_n" in answer.json()["timings"]

@@ -56,15 +56,15 @@ def expected_of(name: str) -> dict[str, dict[str, Any]]:
 def test_a_file_serves_every_name_it_gives(name: str, tmp_path: Path, environ: dict[str, str]) -> None:
     """Each server gets the words and the environment the file gives it, and each request what the file makes of it."""
     expected = expected_of(name)
-    with Hotseat(SAMPLES / f"{name}.yaml", tmp_path, environ=environ) as house:
-        seen = {model: called(house, model, story) for model, story in expected.items()}
+    with Hotseat(SAMPLES / f"{name}.yaml", tmp_path, environ=environ) as rig:
+        seen = {model: called(rig, model, story) for model, story in expected.items()}
 
     assert seen == expected
 
 
-def called(house: Hotseat, model: str, story: dict[str, Any]) -> dict[str, Any]:
+def called(rig: Hotseat, model: str, story: dict[str, Any]) -> dict[str, Any]:
     """What a server tells of a request for `model`, as far as the story goes."""
-    answer = house.call("POST", "/v1/chat/completions", {"model": model, **ASKED}, **KEY)
+    answer = rig.call("POST", "/v1/chat/completions", {"model": model, **ASKED}, **KEY)
     assert answer.status == 200, (model, answer.body)
     told = answer.json()
     told["argv"] = shlex.join(told["argv"]).replace(str(told["port"]), "PORT")
@@ -72,14 +72,14 @@ def called(house: Hotseat, model: str, story: dict[str, Any]) -> dict[str, Any]:
         told[part] = {key: told[part].get(key) for key in story.get(part, {})}
     if "beside" in story:
         told["beside"] = story["beside"]
-        eventually(lambda: sorted(house.running()) == sorted([*story["beside"], model]))  # a preload may be under way
+        eventually(lambda: sorted(rig.running()) == sorted([*story["beside"], model]))  # a preload may be under way
     return {part: told[part] for part in story}
 
 
 def test_keys_of_hotseat_stay_with_hotseat(tmp_path: Path, environ: dict[str, str]) -> None:
     """Variables that hold our keys or those of peers are not passed on to model servers."""
-    with Hotseat(SAMPLES / "peers.yaml", tmp_path, environ=environ) as house:
-        told = house.call("POST", "/v1/chat/completions", {"model": "pocket"}, **KEY).json()
+    with Hotseat(SAMPLES / "peers.yaml", tmp_path, environ=environ) as rig:
+        told = rig.call("POST", "/v1/chat/completions", {"model": "pocket"}, **KEY).json()
 
     assert {"HOME_KEY", "PROVIDER_KEY"}.isdisjoint(told["env"])
     assert "authorization" not in told["headers"]
@@ -102,8 +102,8 @@ def test_a_file_is_found_right(
 
 def test_a_web_page_has_its_own_front_door(tmp_path: Path, environ: dict[str, str]) -> None:
     """ComfyUI is reached under /comfyui/, as in llama-swap."""
-    with Hotseat(SAMPLES / "comfyui.yaml", tmp_path, environ=environ) as house:
-        answer = house.call("GET", "/comfyui/prompt?x=1")
+    with Hotseat(SAMPLES / "comfyui.yaml", tmp_path, environ=environ) as rig:
+        answer = rig.call("GET", "/comfyui/prompt?x=1")
 
     assert answer.json()["path"] == "/prompt?x=1"
     assert answer.json()["argv"][0] == "comfy"
@@ -111,12 +111,12 @@ def test_a_web_page_has_its_own_front_door(tmp_path: Path, environ: dict[str, st
 
 def test_a_profile_stays_over_a_reload(tmp_path: Path, environ: dict[str, str]) -> None:
     """Until somebody says otherwise, names lead where the profile says."""
-    with Hotseat(SAMPLES / "selectors.yaml", tmp_path, environ=environ) as house:
-        said = [house.cli("profile", "night").stdout, house.cli("reload").stdout]
-        night = house.call("POST", "/v1/chat/completions", {"model": "best"})
-        off = house.call("POST", "/v1/chat/completions", {"model": "large"})
-        said.append(house.cli("profile", "--off").stdout)
-        day = house.call("POST", "/v1/chat/completions", {"model": "best"})
+    with Hotseat(SAMPLES / "selectors.yaml", tmp_path, environ=environ) as rig:
+        said = [rig.cli("profile", "night").stdout, rig.cli("reload").stdout]
+        night = rig.call("POST", "/v1/chat/completions", {"model": "best"})
+        off = rig.call("POST", "/v1/chat/completions", {"model": "large"})
+        said.append(rig.cli("profile", "--off").stdout)
+        day = rig.call("POST", "/v1/chat/completions", {"model": "best"})
 
     assert said == [
         "profile night is active\n",
@@ -130,8 +130,8 @@ def test_a_profile_stays_over_a_reload(tmp_path: Path, environ: dict[str, str]) 
 
 def test_what_is_preloaded_is_there_before_anybody_asks(tmp_path: Path, environ: dict[str, str]) -> None:
     """In the order of the list, and an alias will do."""
-    with Hotseat(SAMPLES / "retrieval.yaml", tmp_path, environ=environ) as house:
-        eventually(lambda: house.running() == ["bge-m3", "bge-reranker"])
+    with Hotseat(SAMPLES / "retrieval.yaml", tmp_path, environ=environ) as rig:
+        eventually(lambda: rig.running() == ["bge-m3", "bge-reranker"])
 
 
 def test_another_hotseat_may_be_a_peer(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -142,10 +142,10 @@ def test_another_hotseat_may_be_a_peer(tmp_path: Path, environ: dict[str, str]) 
     model = {"cmd": "llama-server --port ${PORT} -m far.gguf"}
     with Hotseat({"models": {"far": model}}, theirs, environ=environ) as other:
         config = {"models": {"near": model}, "peers": {"cellar": {"proxy": other.url, "models": ["far"]}}}
-        with Hotseat(config, ours, environ=environ) as house:
-            answer = house.call("POST", "/v1/chat/completions", {"model": "cellar/far"})
-            running = house.running(), other.running()
-            listed = [entry["id"] for entry in house.call("GET", "/v1/models").json()["data"]]
+        with Hotseat(config, ours, environ=environ) as rig:
+            answer = rig.call("POST", "/v1/chat/completions", {"model": "cellar/far"})
+            running = rig.running(), other.running()
+            listed = [entry["id"] for entry in rig.call("GET", "/v1/models").json()["data"]]
 
     assert answer.json()["body"] == {"model": "far"}
     assert running == ([], ["far"])

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.llama
 
 
-def test_a_stream_is_relayed_as_it_is_spoken(house: Hotseat) -> None:
+def test_a_stream_is_relayed_as_it_is_spoken(rig: Hotseat) -> None:
     """The first word arrives while the model still speaks, and all of them arrive."""
-    stream = house.stream("alpha", max_tokens=1500).until_it_speaks()
-    slots = house.call("GET", "/slots").json()
+    stream = rig.stream("alpha", max_tokens=1500).until_it_speaks()
+    slots = rig.call("GET", "/slots").json()
     stream.read()
 
     assert any(slot["is_processing"] for slot in slots)
@@ -27,21 +27,21 @@ def test_a_stream_is_relayed_as_it_is_spoken(house: Hotseat) -> None:
 
 def test_the_model_server_checks_its_own_key(serve: Callable[..., Hotseat]) -> None:
     """Authorization reaches the model server untouched: 401 from it without its key, 200 with it."""
-    house = serve({"locked": llama("alpha", "--api-key sesame")})
-    without = house.chat("locked")
-    wrong = house.chat("locked", Authorization="Bearer guess")
-    right = house.chat("locked", Authorization="Bearer sesame")
+    rig = serve({"locked": llama("alpha", "--api-key sesame")})
+    without = rig.chat("locked")
+    wrong = rig.chat("locked", Authorization="Bearer guess")
+    right = rig.chat("locked", Authorization="Bearer sesame")
 
     assert (without.status, wrong.status, right.status) == (401, 401, 200)
     assert "Invalid API Key" in without.json()["error"]["message"]
 
 
-def test_slots_of_the_running_model(house: Hotseat) -> None:
+def test_slots_of_the_running_model(rig: Hotseat) -> None:
     """GET /slots is answered by the model that runs, and starts none."""
-    before = house.call("GET", "/slots")
-    started = house.running()
-    house.load("alpha")
-    slots = house.call("GET", "/slots")
+    before = rig.call("GET", "/slots")
+    started = rig.running()
+    rig.load("alpha")
+    slots = rig.call("GET", "/slots")
 
     assert (before.status, started) == (400, [])
     assert slots.status == 200
@@ -50,30 +50,30 @@ def test_slots_of_the_running_model(house: Hotseat) -> None:
 
 def test_text_is_tokenized_while_the_only_slot_is_taken(serve: Callable[..., Hotseat]) -> None:
     """Only what the server computes waits for a slot: a POST that does not passes at once."""
-    house = serve({"alpha": llama("alpha", "-np 1")})
-    stream = house.stream("alpha", max_tokens=3000).until_it_speaks()
-    answer = house.call("POST", "/tokenize", {"model": "alpha", "content": "a seat"})
-    slots = house.call("GET", "/slots").json()
+    rig = serve({"alpha": llama("alpha", "-np 1")})
+    stream = rig.stream("alpha", max_tokens=3000).until_it_speaks()
+    answer = rig.call("POST", "/tokenize", {"model": "alpha", "content": "a seat"})
+    slots = rig.call("GET", "/slots").json()
     stream.read()
 
     assert (answer.status, len(answer.json()["tokens"])) == (200, 6)
     assert any(slot["is_processing"] for slot in slots)  # so it did not wait for that
 
 
-def test_a_grammar_binds_the_answer(house: Hotseat) -> None:
+def test_a_grammar_binds_the_answer(rig: Hotseat) -> None:
     """POST /completion with a grammar gives a sentence of that grammar."""
     grammar = 'root ::= "seat " ("taken" | "free")'
     body = {"model": "beta", "prompt": "status: ", "n_predict": 40, "grammar": grammar}
-    answer = house.call("POST", "/completion", body)
+    answer = rig.call("POST", "/completion", body)
 
     assert answer.status == 200
     assert answer.json()["content"] in ("seat taken", "seat free")
 
 
-def test_embeddings_of_one_text_and_of_a_batch(house: Hotseat) -> None:
+def test_embeddings_of_one_text_and_of_a_batch(rig: Hotseat) -> None:
     """One text gives one vector; a batch gives one each, in order, and the same vector for the same text."""
-    one = house.call("POST", "/v1/embeddings", {"model": "embed", "input": "a seat"}).json()
-    batch = house.call("POST", "/v1/embeddings", {"model": "embed", "input": ["a table", "a seat"]}).json()
+    one = rig.call("POST", "/v1/embeddings", {"model": "embed", "input": "a seat"}).json()
+    batch = rig.call("POST", "/v1/embeddings", {"model": "embed", "input": ["a table", "a seat"]}).json()
 
     assert one["object"] == batch["object"] == "list"
     assert [entry["index"] for entry in batch["data"]] == [0, 1]
@@ -84,20 +84,20 @@ def test_embeddings_of_one_text_and_of_a_batch(house: Hotseat) -> None:
 def test_a_model_that_never_becomes_ready(serve: Callable[..., Hotseat]) -> None:
     """A health check that never says 200 ends in 503 after healthCheckTimeout, and no process is left."""
     never = llama("alpha", "--api-key sesame", checkEndpoint="/slots")
-    house = serve({"never": never, "beta": llama("beta")}, healthCheckTimeout=2)
-    answer = house.chat("never")
+    rig = serve({"never": never, "beta": llama("beta")}, healthCheckTimeout=2)
+    answer = rig.chat("never")
 
     assert answer.status == 503
     assert "timed out after 2 seconds" in answer.json()["error"]
-    assert house.upstreams() == []
-    assert house.chat("beta").status == 200
+    assert rig.upstreams() == []
+    assert rig.chat("beta").status == 200
 
 
 def test_a_model_file_that_is_missing(serve: Callable[..., Hotseat]) -> None:
     """A server that cannot start gives 503 with its own last words, at once."""
     broken = llama("alpha")
-    house = serve({"broken": {"cmd": broken["cmd"].replace("alpha.gguf", "lost.gguf")}})
-    answer = house.chat("broken")
+    rig = serve({"broken": {"cmd": broken["cmd"].replace("alpha.gguf", "lost.gguf")}})
+    answer = rig.chat("broken")
 
     assert answer.status == 503
     assert "lost.gguf" in answer.json()["error"]

@@ -23,25 +23,25 @@ def test_files_come_and_go(serve: Callable[..., Hotseat], tmp_path: Path) -> Non
     folder = tmp_path / "weights"
     folder.mkdir()
     command = f"{shlex.quote(str(present(SERVER)))} -m ${{MODEL_PATH}} --port ${{PORT}} -c 512 -t 1"
-    house = serve({}, modelsDir={"path": str(folder), "cmd": command})
+    rig = serve({}, modelsDir={"path": str(folder), "cmd": command})
     weights = model_file("alpha").read_bytes()
 
     def listed() -> list[str]:
-        return [entry["id"] for entry in house.call("GET", "/v1/models").json()["data"]]
+        return [entry["id"] for entry in rig.call("GET", "/v1/models").json()["data"]]
 
     (folder / "half.gguf").write_bytes(weights[: len(weights) // 2])
     (folder / "whole.gguf.part").write_bytes(weights)
     (folder / "whole.gguf.part").rename(folder / "whole.gguf")
     eventually(lambda: listed() == ["whole"], within=PATIENCE_S)
-    answer = house.chat("whole")
+    answer = rig.chat("whole")
     (folder / "whole.gguf").unlink()
     with (folder / "half.gguf").open("ab") as half:
         half.write(weights[len(weights) // 2 :])
     eventually(lambda: "half" in listed(), within=PATIENCE_S)
     kept = listed()
-    house.cli("stop", "whole")
+    rig.cli("stop", "whole")
     eventually(lambda: listed() == ["half"], within=PATIENCE_S)
 
     assert answer.status == 200
     assert kept == ["whole", "half"]
-    assert house.chat("half").status == 200
+    assert rig.chat("half").status == 200

@@ -43,15 +43,15 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     """It has seen loads, stops and answers as they happened."""
     folder = tmp_path_factory.mktemp("monitored")
     models = {"alpha": llama("alpha"), "beta": llama("beta")}
-    with Hotseat({"models": models}, folder) as house, Prometheus(house.port, RULES, folder) as prometheus:
+    with Hotseat({"models": models}, folder) as rig, Prometheus(rig.port, RULES, folder) as prometheus:
         eventually(lambda: prometheus.query("hotseat_build_info"), within=PATIENCE_S)
         for model in ("alpha", "beta", "alpha"):
-            assert house.chat(model).status == 200
-        house.chat("nobody")
+            assert rig.chat(model).status == 200
+        rig.chat("nobody")
         seen = 'hotseat_load_seconds_count{model="alpha"} == 2 and on () count_over_time(up[5m]) > 3'
         eventually(lambda: prometheus.query(seen), within=PATIENCE_S)
-        house.chat("alpha")
-        house.chat("beta")
+        rig.chat("alpha")
+        rig.chat("beta")
         tokens = 'increase(hotseat_tokens_per_second_count{model="alpha"}[5m]) > 0'
         eventually(lambda: prometheus.query(tokens), within=PATIENCE_S)
         yield prometheus

@@ -16,17 +16,17 @@ pytestmark = pytest.mark.llama
 
 
 @pytest.fixture
-def client(house: Hotseat) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{house.url}/v1", api_key="none", timeout=30) as client:
+def client(rig: Hotseat) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{rig.url}/v1", api_key="none", timeout=30) as client:
         yield client
 
 
-def test_models_are_listed(client: openai.OpenAI, house: Hotseat) -> None:
+def test_models_are_listed(client: openai.OpenAI, rig: Hotseat) -> None:
     """The client's list of models is the configuration's, and listing starts none."""
     names = [model.id for model in client.models.list()]
 
     assert sorted(names) == ["alpha", "beta", "embed"]
-    assert house.running() == []
+    assert rig.running() == []
 
 
 def test_chat_and_stream(client: openai.OpenAI) -> None:

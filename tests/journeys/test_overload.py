@@ -31,16 +31,16 @@ def descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def ask(stack: ExitStack, house: Hotseat) -> socket.socket:
+def ask(stack: ExitStack, rig: Hotseat) -> socket.socket:
     body = json.dumps(chat_body("a", 4)).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-    client = stack.enter_context(socket.create_connection(("127.0.0.1", house.port), timeout=30))
+    client = stack.enter_context(socket.create_connection(("127.0.0.1", rig.port), timeout=30))
     client.sendall(head.encode() + body)
     return client
 
 
-def waiting(house: Hotseat) -> int:
-    return int(house.call("GET", "/hotseat/models").json()["models"][0]["waiting"])
+def waiting(rig: Hotseat) -> int:
+    return int(rig.call("GET", "/hotseat/models").json()["models"][0]["waiting"])
 
 
 @pytest.mark.timeout(180)
@@ -52,15 +52,15 @@ def test_thousands_wait_and_leave(serve: Callable[..., Hotseat]) -> None:
         "logLevel": "warn",
     }  # of which one client may have three quarters
     settings["limits"] = {"connections": MANY + 100, "connectionsPerAddress": MANY + 100}
-    house = serve({"a": stub("a", "--load-seconds 600", healthCheckTimeout=600)}, **settings)
-    before = peak_memory(house.process.pid)
+    rig = serve({"a": stub("a", "--load-seconds 600", healthCheckTimeout=600)}, **settings)
+    before = peak_memory(rig.process.pid)
     with ExitStack() as stack:
         for _ in range(MANY):
-            ask(stack, house)
-        eventually(lambda: waiting(house) == MANY, within=60)
-        one_more = ask(stack, house).recv(1000)
-        grown = peak_memory(house.process.pid) - before
-    eventually(lambda: waiting(house) == 0, within=20)
+            ask(stack, rig)
+        eventually(lambda: waiting(rig) == MANY, within=60)
+        one_more = ask(stack, rig).recv(1000)
+        grown = peak_memory(rig.process.pid) - before
+    eventually(lambda: waiting(rig) == 0, within=20)
 
     assert one_more.startswith(b"HTTP/1.1 429 ")
     assert b"Retry-After: " in one_more

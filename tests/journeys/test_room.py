@@ -24,17 +24,17 @@ BUDGET = 420 * MIB
 
 def test_models_make_way_for_a_program(serve: Callable[..., Hotseat], tmp_path: Path) -> None:
     """While it runs nobody is served and everybody is told why; when it is gone the next request loads its model."""
-    house = serve({"alpha": llama("alpha")}, yieldTo=["precious*"])
-    house.load("alpha")
+    rig = serve({"alpha": llama("alpha")}, yieldTo=["precious*"])
+    rig.load("alpha")
     program = tmp_path / "precious-game"
     shutil.copy(shutil.which("sleep") or "", program)
     with subprocess.Popen([program, "60"]) as game:
         try:
-            eventually(lambda: not house.upstreams(), within=20)
-            meanwhile = house.chat("alpha")
+            eventually(lambda: not rig.upstreams(), within=20)
+            meanwhile = rig.chat("alpha")
         finally:
             game.kill()
-    eventually(lambda: house.chat("alpha").status == 200, within=20)
+    eventually(lambda: rig.chat("alpha").status == 200, within=20)
 
     assert (meanwhile.status, meanwhile.headers["Retry-After"]) == (503, "30")
     assert f"precious-game runs (pid {game.pid})" in meanwhile.body.decode()

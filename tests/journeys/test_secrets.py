@@ -98,27 +98,27 @@ def config(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[Hotseat]:
+def rig(tmp_path: Path) -> Iterator[Hotseat]:
     environ = {"OUR_KEY": OURS["key in env"], "INHERITED": SERVERS["inherited macro"], **FROM_ENV}
-    with Hotseat(config(tmp_path), tmp_path, environ=environ) as house:
-        yield house
+    with Hotseat(config(tmp_path), tmp_path, environ=environ) as rig:
+        yield rig
 
 
-def served(house: Hotseat) -> Iterator[str]:
+def served(rig: Hotseat) -> Iterator[str]:
     """What every path of the API answers to an admin, and to somebody with a wrong key."""
     admin, wrong = f"Bearer {OURS['plain key']}", f"Bearer {CLIENTS['wrong key']}"
-    described = house.call("GET", "/hotseat/openapi.json", Authorization=admin).json()
+    described = rig.call("GET", "/hotseat/openapi.json", Authorization=admin).json()
     for path, methods in described["paths"].items():
         filled = path.replace("{model}", "bad").replace("{name}", "good").replace("{ticket}", "1")
         for method in methods:
             if path in ("/hotseat/events", "/hotseat/traffic") or (method, path) == ("delete", "/upstream/{model}"):
                 continue  # feeds do not end; of the journal /hotseat/models/{name} shows the same entries
             for credential in (admin, wrong):
-                answer = house.call(method.upper(), f"{filled}?key={CLIENTS['query']}", Authorization=credential)
+                answer = rig.call(method.upper(), f"{filled}?key={CLIENTS['query']}", Authorization=credential)
                 yield f"{method} {path} {answer.status} {answer.headers} {answer.body.decode()}"
 
 
-def used(house: Hotseat) -> Iterator[str]:
+def used(rig: Hotseat) -> Iterator[str]:
     """Requests of all kinds; what the client itself is answered may hold only what it sent itself."""
     body = {"model": "good", "messages": [{"role": "user", "content": CLIENTS["prompt"]}]}
     headers = {
@@ -129,24 +129,24 @@ def used(house: Hotseat) -> Iterator[str]:
     }
     query = f"?api_key={CLIENTS['query']}"
     for model in ("good", "bad", "far/x", "nobody"):
-        answer = house.call("POST", f"/v1/chat/completions{query}", {**body, "model": model}, **headers)
+        answer = rig.call("POST", f"/v1/chat/completions{query}", {**body, "model": model}, **headers)
         yield f"chat {answer.status} {answer.headers} {answer.body.decode()}"
     for path in ("/slots", "/upstream/good/fail", "/upstream/nobody/x", "/upstream/good/../x"):
-        answer = house.call("GET", path + query, **headers)
+        answer = rig.call("GET", path + query, **headers)
         yield f"{path} {answer.status} {answer.headers} {answer.body.decode()}"
 
 
-def said_by_commands(house: Hotseat, key: str) -> Iterator[str]:
+def said_by_commands(rig: Hotseat, key: str) -> Iterator[str]:
     for words in (
         ("ps",),
         ("list",),
         ("why", "good"),
         ("logs", "good"),
-        ("check", str(house.config)),
-        ("check", "--json", str(house.config)),
+        ("check", str(rig.config)),
+        ("check", "--json", str(rig.config)),
         ("doctor",),
     ):
-        done = house.cli(*words, HOTSEAT_API_KEY=key)
+        done = rig.cli(*words, HOTSEAT_API_KEY=key)
         yield f"{words} {done.stdout} {done.stderr}"
 
 
@@ -160,25 +160,25 @@ def found(text: str, *canaries: dict[str, str]) -> list[str]:
     ]
 
 
-def test_no_secret_is_printed_or_served(house: Hotseat) -> None:
+def test_no_secret_is_printed_or_served(rig: Hotseat) -> None:
     """Not in answers, errors, metrics, the journal, the configuration, the log, commands, or our own command lines."""
-    answers = [*used(house), *served(house)]
-    eventually(lambda: "started as" in house.log())
-    commands = [*said_by_commands(house, OURS["plain key"])]
-    ours = [command_line(pid) for pid in (house.process.pid, *house.processes("hotseat.model_servers.guard_process"))]
+    answers = [*used(rig), *served(rig)]
+    eventually(lambda: "started as" in rig.log())
+    commands = [*said_by_commands(rig, OURS["plain key"])]
+    ours = [command_line(pid) for pid in (rig.process.pid, *rig.processes("hotseat.model_servers.guard_process"))]
     leaks = [leak for text in (*answers, *commands, *ours) for leak in found(text, OURS, SERVERS, CLIENTS)]
 
     assert leaks == []
     assert len(answers) > 40
-    house.terminate()
-    assert found(house.log(), OURS, SERVERS, CLIENTS) == []
+    rig.terminate()
+    assert found(rig.log(), OURS, SERVERS, CLIENTS) == []
 
 
-def test_a_model_server_is_told_none_of_our_keys_and_nothing_of_a_request(house: Hotseat) -> None:
+def test_a_model_server_is_told_none_of_our_keys_and_nothing_of_a_request(rig: Hotseat) -> None:
     """Its command line and its environment are what the configuration says, whatever clients send."""
-    for text in used(house):
+    for text in used(rig):
         assert text
-    (server,) = [pid for pid in house.processes("chatty.py") if "guard" not in command_line(pid)]
+    (server,) = [pid for pid in rig.processes("chatty.py") if "guard" not in command_line(pid)]
     known = command_line(server) + environment(server).decode(errors="replace")
 
     assert found(known, OURS, CLIENTS) == []

@@ -152,9 +152,9 @@ def test_an_address_that_is_taken_is_not_left_out() -> None:
 
 def test_every_address_of_a_name_is_answered(tmp_path: Path) -> None:
     """`listen: localhost:8080` must serve whoever looks it up."""
-    with Hotseat({"models": {}}, tmp_path, host="localhost") as house:
-        found = socket.getaddrinfo("localhost", house.port, type=socket.SOCK_STREAM)
-        statuses = {house.call("GET", "/health", at=str(address[0])).status for *_, address in found}
+    with Hotseat({"models": {}}, tmp_path, host="localhost") as rig:
+        found = socket.getaddrinfo("localhost", rig.port, type=socket.SOCK_STREAM)
+        statuses = {rig.call("GET", "/health", at=str(address[0])).status for *_, address in found}
 
     assert statuses == {200}
 
@@ -162,10 +162,10 @@ def test_every_address_of_a_name_is_answered(tmp_path: Path) -> None:
 def test_a_reload_does_not_open_the_house(tmp_path: Path) -> None:
     """Keys that protect an open address cannot be reloaded away: the old configuration stays in force."""
     models = {"qwen": {"cmd": "sleep 1000", "proxy": "http://127.0.0.1:9"}}
-    with Hotseat({"apiKeys": ["open-sesame-please"], "models": models}, tmp_path, host="0.0.0.0") as house:
-        house.write({"models": models})
-        reloaded = house.call("POST", "/hotseat/reload", **KEY)
-        without_key = house.call("GET", "/running")
+    with Hotseat({"apiKeys": ["open-sesame-please"], "models": models}, tmp_path, host="0.0.0.0") as rig:
+        rig.write({"models": models})
+        reloaded = rig.call("POST", "/hotseat/reload", **KEY)
+        without_key = rig.call("GET", "/running")
 
     assert reloaded.status == 422
     assert "no apiKeys are configured" in str(reloaded.json())
@@ -175,31 +175,31 @@ def test_a_reload_does_not_open_the_house(tmp_path: Path) -> None:
 def test_a_reload_ends_what_a_removed_key_was_at(tmp_path: Path) -> None:
     """A feed that was opened with it is cut, and the log says so."""
     gone = {"key": "another-long-secret", "role": "operate"}
-    with Hotseat({"apiKeys": ["open-sesame-please", gone], "models": {}}, tmp_path) as house:
-        feed = http.client.HTTPConnection("127.0.0.1", house.port, timeout=10)
+    with Hotseat({"apiKeys": ["open-sesame-please", gone], "models": {}}, tmp_path) as rig:
+        feed = http.client.HTTPConnection("127.0.0.1", rig.port, timeout=10)
         feed.request("GET", "/hotseat/events", headers={"x-api-key": "another-long-secret"})
         answer = feed.getresponse()
-        house.write({"apiKeys": ["open-sesame-please"], "models": {}})
-        reloaded = house.call("POST", "/hotseat/reload", **KEY)
+        rig.write({"apiKeys": ["open-sesame-please"], "models": {}})
+        reloaded = rig.call("POST", "/hotseat/reload", **KEY)
         with pytest.raises(http.client.IncompleteRead):
             answer.read()
         feed.close()
 
     assert reloaded.status == 200
-    assert "requests were aborted because their keys no longer allow them" in house.log()
+    assert "requests were aborted because their keys no longer allow them" in rig.log()
 
 
 def test_a_reload_says_what_needs_a_restart(tmp_path: Path) -> None:
     """The rest of it is applied, and what is shown as in force is what is in force."""
-    with Hotseat({"logFormat": "text", "models": {}}, tmp_path) as house:
+    with Hotseat({"logFormat": "text", "models": {}}, tmp_path) as rig:
         fleet = {"nats": "nats://127.0.0.1:9", "secret": "s" * 32}
-        house.write({"logFormat": "text", "fleet": fleet, "models": {"q": TALKS}})
-        reloaded = house.call("POST", "/hotseat/reload")
-        in_force = house.call("GET", "/hotseat/config").json()["resolved"]
+        rig.write({"logFormat": "text", "fleet": fleet, "models": {"q": TALKS}})
+        reloaded = rig.call("POST", "/hotseat/reload")
+        in_force = rig.call("GET", "/hotseat/config").json()["resolved"]
 
     assert reloaded.json()["added"] == ["q"]
     assert "fleet" not in in_force
-    assert "WARNING a change of fleet takes effect after a restart" in house.log().splitlines()
+    assert "WARNING a change of fleet takes effect after a restart" in rig.log().splitlines()
 
 
 @pytest.mark.parametrize("fleet", ["", "fleet: {nats: 'nats://127.0.0.1:9'}\n"])
@@ -214,22 +214,22 @@ def test_a_fleet_host_without_a_secret_does_not_start(
     assert "secret" in capsys.readouterr().err
 
 
-def claim(house: Hotseat, path: str, secret: str, host: str) -> Answer:
+def claim(rig: Hotseat, path: str, secret: str, host: str) -> Answer:
     """What somebody is answered who asks as another host would."""
     lines = passed_on(None, path, method="GET", to=host, role="operate", secrets=(secret,))
-    return house.call("GET", path, **dict(line.split(": ", 1) for line in lines))
+    return rig.call("GET", path, **dict(line.split(": ", 1) for line in lines))
 
 
 def test_a_reload_gives_nobody_a_way_past_the_keys(tmp_path: Path) -> None:
     """Keys that come with a reload hold for whoever claims to be a host, whatever the file now says of the secret."""
     fleet = {"nats": "nats://127.0.0.1:9", "secret": "o" * 32}
-    with Hotseat({"fleet": fleet, "models": {}}, tmp_path) as house:
-        house.write({"fleet": {**fleet, "secret": "n" * 32}, "apiKeys": ["open-sesame-please"], "models": {}})
-        reloaded = house.call("POST", "/hotseat/reload")
+    with Hotseat({"fleet": fleet, "models": {}}, tmp_path) as rig:
+        rig.write({"fleet": {**fleet, "secret": "n" * 32}, "apiKeys": ["open-sesame-please"], "models": {}})
+        reloaded = rig.call("POST", "/hotseat/reload")
         me = socket.gethostname()
-        claimed = [claim(house, "/hotseat/config", secret, me) for secret in ("", "n" * 32)]
-        known = claim(house, "/hotseat/config", "o" * 32, me)
-        key = house.call("GET", "/hotseat/config", **KEY)
+        claimed = [claim(rig, "/hotseat/config", secret, me) for secret in ("", "n" * 32)]
+        known = claim(rig, "/hotseat/config", "o" * 32, me)
+        key = rig.call("GET", "/hotseat/config", **KEY)
 
     assert reloaded.status == 200
     assert [answer.status for answer in claimed] == [403, 403]
@@ -240,9 +240,9 @@ def test_a_reload_gives_nobody_a_way_past_the_keys(tmp_path: Path) -> None:
 def test_a_changed_file_is_taken_up(tmp_path: Path) -> None:
     """With --watch-config nobody needs to say that the file was written."""
     models = {"qwen": {"cmd": "sleep 1000", "proxy": "http://127.0.0.1:9"}}
-    with Hotseat({"models": models}, tmp_path, options=("-watch-config",)) as house:
-        house.write({"models": {"gemma": models["qwen"]}})
-        listed = eventually(lambda: house.call("GET", "/v1/models/gemma").status == 200)
+    with Hotseat({"models": models}, tmp_path, options=("-watch-config",)) as rig:
+        rig.write({"models": {"gemma": models["qwen"]}})
+        listed = eventually(lambda: rig.call("GET", "/v1/models/gemma").status == 200)
 
     assert listed
 
@@ -250,12 +250,12 @@ def test_a_changed_file_is_taken_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [(), ("--log-format", "json")])
 def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, options: tuple[str, ...]) -> None:
     """From the first line to the last, the model servers' output included."""
-    with Hotseat({"logToStdout": "both", "models": {"qwen": TALKS}}, tmp_path, options=options) as house:
-        house.call("GET", "/upstream/qwen/load")
-        house.terminate()
-        told = [json.loads(line) for line in house.log().splitlines()]
+    with Hotseat({"logToStdout": "both", "models": {"qwen": TALKS}}, tmp_path, options=options) as rig:
+        rig.call("GET", "/upstream/qwen/load")
+        rig.terminate()
+        told = [json.loads(line) for line in rig.log().splitlines()]
 
-    assert told[0]["message"].endswith(f"serves 1 models from {house.config}")
+    assert told[0]["message"].endswith(f"serves 1 models from {rig.config}")
     assert "shutting down" in [line["message"] for line in told]
     assert ("upstream", "I cannot") in [(line["logger"], line["message"]) for line in told]
     assert [line["model"] for line in told if line["message"] == "upstream failed to start"] == ["qwen"]
@@ -265,20 +265,20 @@ def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, options: tupl
 def test_the_output_of_a_model_server_cannot_act_on_the_terminal(tmp_path: Path, form: str) -> None:
     """What is copied to our own output has no escape in it, whatever the server writes."""
     writes = {"cmd": r"printf '\033]52;c;ZXZpbA==\007te\033[2Jxt\033]0;title'", "proxy": "http://127.0.0.1:9"}
-    with Hotseat({"logToStdout": "both", "logFormat": form, "models": {"qwen": writes}}, tmp_path) as house:
-        house.call("GET", "/upstream/qwen/load")
-        house.terminate()
+    with Hotseat({"logToStdout": "both", "logFormat": form, "models": {"qwen": writes}}, tmp_path) as rig:
+        rig.call("GET", "/upstream/qwen/load")
+        rig.terminate()
 
-    assert "text0;title" in house.log()
-    assert "\x1b" not in house.log()
+    assert "text0;title" in rig.log()
+    assert "\x1b" not in rig.log()
 
 
 def test_the_command_line_chooses_the_form_of_the_log(tmp_path: Path) -> None:
     """It wins over the configuration, also after a reload."""
-    with Hotseat({"logFormat": "json", "models": {"qwen": TALKS}}, tmp_path, options=("--log-format", "text")) as house:
-        house.cli("reload")
-        house.terminate()
+    with Hotseat({"logFormat": "json", "models": {"qwen": TALKS}}, tmp_path, options=("--log-format", "text")) as rig:
+        rig.cli("reload")
+        rig.terminate()
 
-    told = house.log().splitlines()
+    told = rig.log().splitlines()
     assert "INFO configuration reloaded added=0 changed=0 removed=0" in told
     assert told[-1] == "INFO shutting down in_flight=0"

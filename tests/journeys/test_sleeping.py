@@ -30,53 +30,53 @@ def vllm(options: str = "", **settings: object) -> dict[str, Any]:
     return {"cmd": command, "env": ["VLLM_SERVER_DEV_MODE=1"], "sleep": "vllm", **settings}
 
 
-def phases(house: Hotseat) -> dict[str, str]:
-    return {model["model"]: model["phase"] for model in house.call("GET", "/hotseat/models").json()["models"]}
+def phases(rig: Hotseat) -> dict[str, str]:
+    return {model["model"]: model["phase"] for model in rig.call("GET", "/hotseat/models").json()["models"]}
 
 
-def times(house: Hotseat, message: str, model: str) -> int:
-    return house.log().count(f'"message": "{message}", "model": "{model}"')
+def times(rig: Hotseat, message: str, model: str) -> int:
+    return rig.log().count(f'"message": "{message}", "model": "{model}"')
 
 
-def ask(house: Hotseat, model: str, seconds: float = 0.0) -> str:
+def ask(rig: Hotseat, model: str, seconds: float = 0.0) -> str:
     """Why the answer ended."""
-    answer = house.call("POST", "/v1/chat/completions", {"model": model, "messages": [], "seconds": seconds})
+    answer = rig.call("POST", "/v1/chat/completions", {"model": model, "messages": [], "seconds": seconds})
     assert answer.status == 200, answer
     return str(answer.json()["choices"][0]["finish_reason"])
 
 
 def test_two_models_take_turns_asleep(serve: Callable[..., Hotseat]) -> None:
     """Each is loaded once; after that one sleeps while the other works, and both keep their processes."""
-    house = serve({"one": vllm(), "two": vllm()})
-    pids = {name: house.load(name) for name in ("one", "two")}
+    rig = serve({"one": vllm(), "two": vllm()})
+    pids = {name: rig.load(name) for name in ("one", "two")}
     for name in ("one", "two", "one", "two", "one"):
-        assert ask(house, name) == "length"
+        assert ask(rig, name) == "length"
 
-    assert phases(house) == {"one": "ready", "two": "asleep"}
-    assert house.running() == ["one"]
-    assert house.health()["one"]["pid"] == pids["one"]
-    listed = {model["id"]: model["status"]["value"] for model in house.call("GET", "/v1/models").json()["data"]}
+    assert phases(rig) == {"one": "ready", "two": "asleep"}
+    assert rig.running() == ["one"]
+    assert rig.health()["one"]["pid"] == pids["one"]
+    listed = {model["id"]: model["status"]["value"] for model in rig.call("GET", "/v1/models").json()["data"]}
     assert listed == {"one": "loaded", "two": "unloaded"}
-    assert "asleep" in house.cli("ps").stdout
-    metrics = house.call("GET", "/metrics").body.decode()
+    assert "asleep" in rig.cli("ps").stdout
+    metrics = rig.call("GET", "/metrics").body.decode()
     assert 'hotseat_model_phase{model="two",phase="asleep"} 1.0' in metrics
     assert 'hotseat_loads_total{model="two",outcome="ready"} 1.0' in metrics
-    assert house.log().count("starting upstream") == 2
+    assert rig.log().count("starting upstream") == 2
 
 
 def test_nobody_is_aborted_by_a_sleep(serve: Callable[..., Hotseat]) -> None:
     """A model in use finishes before it is put to sleep, and whoever comes meanwhile wakes it later."""
-    house = serve({"one": vllm(), "two": vllm()}, scheduler={"patience": 0})
-    house.load("one")
+    rig = serve({"one": vllm(), "two": vllm()}, scheduler={"patience": 0})
+    rig.load("one")
     with ThreadPoolExecutor(3) as clients:
-        first = clients.submit(ask, house, "one", 1.0)
-        eventually(lambda: house.call("GET", "/hotseat/models/one").json()["in_flight"])
-        second = clients.submit(ask, house, "two")
-        eventually(lambda: phases(house)["one"] == "draining")
-        third = clients.submit(ask, house, "one")
+        first = clients.submit(ask, rig, "one", 1.0)
+        eventually(lambda: rig.call("GET", "/hotseat/models/one").json()["in_flight"])
+        second = clients.submit(ask, rig, "two")
+        eventually(lambda: phases(rig)["one"] == "draining")
+        third = clients.submit(ask, rig, "one")
 
         assert [each.result() for each in (first, second, third)] == ["length"] * 3
-    assert "aborted" not in house.call("GET", "/hotseat/logs?model=one").body.decode()
+    assert "aborted" not in rig.call("GET", "/hotseat/logs?model=one").body.decode()
 
 
 @pytest.mark.parametrize(
@@ -85,46 +85,44 @@ def test_nobody_is_aborted_by_a_sleep(serve: Callable[..., Hotseat]) -> None:
 def test_whatever_goes_wrong_clients_only_wait(serve: Callable[..., Hotseat], trouble: str) -> None:
     """Nobody gets an error for a sleep that failed."""
     sleep = {"server": "vllm", "timeout": "1s"}
-    house = serve({"one": vllm(f"--trouble {shlex.quote(trouble)}", sleep=sleep), "two": vllm()})
+    rig = serve({"one": vllm(f"--trouble {shlex.quote(trouble)}", sleep=sleep), "two": vllm()})
 
-    assert [ask(house, name) for name in ("one", "two", "one", "two", "one")] == ["length"] * 5
+    assert [ask(rig, name) for name in ("one", "two", "one", "two", "one")] == ["length"] * 5
 
 
 def test_a_process_that_dies_asleep(serve: Callable[..., Hotseat]) -> None:
     """The next request starts it as if it had never been there."""
-    house = serve({"one": vllm(), "two": vllm()})
-    house.load("one")
-    house.load("two")
-    (pid,) = [
-        model["pid"] for model in house.call("GET", "/hotseat/models").json()["models"] if model["model"] == "one"
-    ]
+    rig = serve({"one": vllm(), "two": vllm()})
+    rig.load("one")
+    rig.load("two")
+    (pid,) = [model["pid"] for model in rig.call("GET", "/hotseat/models").json()["models"] if model["model"] == "one"]
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: phases(house)["one"] == "cold")
+    eventually(lambda: phases(rig)["one"] == "cold")
 
-    assert ask(house, "one") == "length"
+    assert ask(rig, "one") == "length"
 
 
 def test_an_operator_ends_a_sleep(serve: Callable[..., Hotseat]) -> None:
     """`hotseat stop` leaves no process."""
-    house = serve({"one": vllm(), "two": vllm()})
-    house.load("one")
-    house.load("two")
-    assert phases(house)["one"] == "asleep"
-    said = house.cli("stop", "one")
+    rig = serve({"one": vllm(), "two": vllm()})
+    rig.load("one")
+    rig.load("two")
+    assert phases(rig)["one"] == "asleep"
+    said = rig.cli("stop", "one")
 
     assert said.returncode == 0, said
-    assert phases(house)["one"] == "cold"
+    assert phases(rig)["one"] == "cold"
 
 
 @pytest.mark.llama
 def test_llama_server_is_tried_and_then_restarted(serve: Callable[..., Hotseat]) -> None:
     """It sleeps after a second unused: twice is enough to see that a restart is quicker for a small model."""
     options = "--sleep-idle-seconds 1"
-    house = serve({"alpha": llama("alpha", options, sleep="llama-server"), "beta": llama("beta")})
+    rig = serve({"alpha": llama("alpha", options, sleep="llama-server"), "beta": llama("beta")})
     for _ in range(3):
-        assert house.chat("alpha").status == 200
-        assert house.chat("beta").status == 200
+        assert rig.chat("alpha").status == 200
+        assert rig.chat("beta").status == 200
 
-    assert times(house, "upstream asleep", "alpha") == 2
-    assert times(house, "upstream awake", "alpha") == 2
-    assert times(house, "stopping upstream", "alpha") == 1
+    assert times(rig, "upstream asleep", "alpha") == 2
+    assert times(rig, "upstream awake", "alpha") == 2
+    assert times(rig, "stopping upstream", "alpha") == 1

@@ -20,31 +20,31 @@ pytestmark = [pytest.mark.llama, pytest.mark.big]
 
 def test_a_client_that_hangs_up_during_a_slow_load(serve: Callable[..., Hotseat]) -> None:
     """Who hangs up leaves the line at once, and the next client of another model does not wait for that load."""
-    house = serve({"big": llama("big"), "alpha": llama("alpha")})
-    impatient = http.client.HTTPConnection("127.0.0.1", house.port)
+    rig = serve({"big": llama("big"), "alpha": llama("alpha")})
+    impatient = http.client.HTTPConnection("127.0.0.1", rig.port)
     body = json.dumps(chat_body("big", 1))
     impatient.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
-    eventually(lambda: phase_of(house, "big") == "loading")
-    waited_before = len(waiting(house))
+    eventually(lambda: phase_of(rig, "big") == "loading")
+    waited_before = len(waiting(rig))
     impatient.close()
-    eventually(lambda: not waiting(house), within=1)
-    answer = house.chat("alpha")
+    eventually(lambda: not waiting(rig), within=1)
+    answer = rig.chat("alpha")
 
     assert waited_before == 1
     assert answer.status == 200
-    assert house.running() == ["alpha"]
+    assert rig.running() == ["alpha"]
 
 
 def test_a_slow_load_is_waited_for(serve: Callable[..., Hotseat]) -> None:
     """A request is held while its model loads, and then answered."""
-    house = serve({"big": llama("big")})
+    rig = serve({"big": llama("big")})
 
-    assert house.chat("big", max_tokens=1).status == 200
-
-
-def phase_of(house: Hotseat, model: str) -> str:
-    return str(house.call("GET", f"/hotseat/models/{model}").json()["phase"])
+    assert rig.chat("big", max_tokens=1).status == 200
 
 
-def waiting(house: Hotseat) -> list[object]:
-    return list(house.call("GET", "/hotseat/queue").json()["waiting"])
+def phase_of(rig: Hotseat, model: str) -> str:
+    return str(rig.call("GET", f"/hotseat/models/{model}").json()["phase"])
+
+
+def waiting(rig: Hotseat) -> list[object]:
+    return list(rig.call("GET", "/hotseat/queue").json()["waiting"])

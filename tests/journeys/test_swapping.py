@@ -14,52 +14,52 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.llama
 
 
-def test_two_models_take_turns_under_traffic(house: Hotseat) -> None:
+def test_two_models_take_turns_under_traffic(rig: Hotseat) -> None:
     """Clients of two models each get their own model's answers, and the two never run side by side."""
-    expected = {name: house.chat(name).text() for name in ("alpha", "beta")}
+    expected = {name: rig.chat(name).text() for name in ("alpha", "beta")}
     names = ["alpha", "beta"] * 8
     most = 0
     with ThreadPoolExecutor(4) as clients:
-        answers = [clients.submit(house.chat, name) for name in names]
+        answers = [clients.submit(rig.chat, name) for name in names]
         while wait(answers, timeout=0.02).not_done:
-            most = max(most, len(house.upstreams()))
+            most = max(most, len(rig.upstreams()))
 
     assert expected["alpha"] != expected["beta"]
     assert [answer.result().text() for answer in answers] == [expected[name] for name in names]
     assert most == 1
 
 
-def test_a_swap_waits_for_a_stream(house: Hotseat) -> None:
+def test_a_swap_waits_for_a_stream(rig: Hotseat) -> None:
     """A stream that has begun is never cut by a request for another model."""
-    stream = house.stream("alpha", max_tokens=2000).until_it_speaks()
+    stream = rig.stream("alpha", max_tokens=2000).until_it_speaks()
     with ThreadPoolExecutor(1) as other:
-        swapped = other.submit(house.chat, "beta")
+        swapped = other.submit(rig.chat, "beta")
         stream.read()
 
         assert (len(stream.words), stream.done) == (2000, True)
         assert swapped.result().status == 200
-    assert house.running() == ["beta"]
+    assert rig.running() == ["beta"]
 
 
-def test_load_and_unload(house: Hotseat) -> None:
+def test_load_and_unload(rig: Hotseat) -> None:
     """A load answers when the model is ready, an unload when its process is gone."""
-    loaded = house.call("GET", "/upstream/alpha/load")
-    pids = house.upstreams()
-    stopped = house.call("DELETE", "/upstream/alpha")
-    again = house.call("DELETE", "/upstream/alpha")
+    loaded = rig.call("GET", "/upstream/alpha/load")
+    pids = rig.upstreams()
+    stopped = rig.call("DELETE", "/upstream/alpha")
+    again = rig.call("DELETE", "/upstream/alpha")
 
     assert (loaded.status, loaded.json()["status"]) == (200, "ok")
     assert len(pids) == 1
     assert (stopped.status, stopped.json()["status"]) == (200, "ok")
-    assert house.upstreams() == []
+    assert rig.upstreams() == []
     assert (again.status, again.json()["status"]) == (409, "error")
 
 
-def test_a_client_that_hangs_up_frees_its_slot(house: Hotseat) -> None:
+def test_a_client_that_hangs_up_frees_its_slot(rig: Hotseat) -> None:
     """The model server stops speaking when nobody listens any more."""
-    stream = house.stream("alpha", max_tokens=4000).until_it_speaks()
-    busy = [slot["is_processing"] for slot in house.call("GET", "/slots").json()]
+    stream = rig.stream("alpha", max_tokens=4000).until_it_speaks()
+    busy = [slot["is_processing"] for slot in rig.call("GET", "/slots").json()]
     stream.leave()
 
     assert any(busy)
-    assert eventually(lambda: not any(slot["is_processing"] for slot in house.call("GET", "/slots").json()), within=2)
+    assert eventually(lambda: not any(slot["is_processing"] for slot in rig.call("GET", "/slots").json()), within=2)

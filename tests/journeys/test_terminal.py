@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.llama
 
 
-def test_ctrl_c_stops_an_answer_and_not_the_conversation(house: Hotseat) -> None:
+def test_ctrl_c_stops_an_answer_and_not_the_conversation(rig: Hotseat) -> None:
     """The answer is cut short on the server too, and the next question is answered."""
-    with Terminal("run", "alpha", "--url", house.url) as terminal:
+    with Terminal("run", "alpha", "--url", rig.url) as terminal:
         terminal.wait_for("alpha is ready")
         terminal.wait_for(">>> ")
         terminal.type("tell me everything\r")
@@ -28,8 +28,8 @@ def test_ctrl_c_stops_an_answer_and_not_the_conversation(house: Hotseat) -> None
         terminal.type(CTRL_C)
         terminal.type("\r")  # the kernel throws away what is shown as Ctrl-C is typed, perhaps the very prompt
         terminal.wait_for(">>> ")
-        in_flight = house.call("GET", "/hotseat/models/alpha")
-        eventually(lambda: house.call("GET", "/hotseat/models/alpha").json()["in_flight"] == 0)
+        in_flight = rig.call("GET", "/hotseat/models/alpha")
+        eventually(lambda: rig.call("GET", "/hotseat/models/alpha").json()["in_flight"] == 0)
         terminal.type("/bye\r")
         code = terminal.exit_code()
 
@@ -37,9 +37,9 @@ def test_ctrl_c_stops_an_answer_and_not_the_conversation(house: Hotseat) -> None
     assert code == 0
 
 
-def test_load_shows_a_bar(house: Hotseat) -> None:
+def test_load_shows_a_bar(rig: Hotseat) -> None:
     """On a terminal; what is left of it at the end is one sentence."""
-    with Terminal("load", "beta", "--url", house.url) as terminal:
+    with Terminal("load", "beta", "--url", rig.url) as terminal:
         shown = terminal.wait_for("beta is ready")
         code = terminal.exit_code()
 
@@ -48,11 +48,11 @@ def test_load_shows_a_bar(house: Hotseat) -> None:
     assert code == 0
 
 
-def test_top_shows_what_happens_until_q(house: Hotseat) -> None:
+def test_top_shows_what_happens_until_q(rig: Hotseat) -> None:
     """A model that is loaded meanwhile appears without a key."""
-    with Terminal("top", "--url", house.url) as terminal:
+    with Terminal("top", "--url", rig.url) as terminal:
         terminal.wait_for("0 of 3 models alive")
-        house.load("alpha")
+        rig.load("alpha")
         terminal.wait_for("ready")
         terminal.type("q")
         code = terminal.exit_code()

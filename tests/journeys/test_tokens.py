@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.llama
 
 
-def counted(house: Hotseat, path: str, **body: Any) -> tuple[int | None, int | None, bool]:
+def counted(rig: Hotseat, path: str, **body: Any) -> tuple[int | None, int | None, bool]:
     """What the activity says of one request: tokens in, tokens out, and whether their rate is known."""
-    answer = house.call("POST", path, body, **{"X-Request-Id": "mine"})
+    answer = rig.call("POST", path, body, **{"X-Request-Id": "mine"})
     assert answer.status == 200, answer
     assert answer.headers["X-Request-Id"] == "mine"
-    [*_, ended] = eventually(lambda: house.call("GET", "/hotseat/requests").json()["finished"])
+    [*_, ended] = eventually(lambda: rig.call("GET", "/hotseat/requests").json()["finished"])
     assert ended["id"] == "mine"
     return ended["prompt_tokens"], ended["completion_tokens"], ended["tokens_per_s"] is not None
 
 
-def test_every_kind_of_answer_is_counted(house: Hotseat) -> None:
+def test_every_kind_of_answer_is_counted(rig: Hotseat) -> None:
     """Chats and completions, whole and streamed, in three dialects."""
     chat = chat_body("alpha", 5)
-    whole = counted(house, "/v1/chat/completions", **chat)
+    whole = counted(rig, "/v1/chat/completions", **chat)
     prompt = whole[0]
 
     assert whole == (prompt, 5, True)
     assert prompt
     streams = {"stream": True, "stream_options": {"include_usage": True}}
-    assert counted(house, "/v1/chat/completions", **chat, **streams) == (prompt, 5, True)
-    assert counted(house, "/v1/chat/completions", **chat, stream=True)[1:] == (5, True)
-    assert counted(house, "/completion", model="alpha", prompt="hello", n_predict=6)[1:] == (6, True)
-    assert counted(house, "/v1/messages", **chat)[1] == 5
-    assert counted(house, "/v1/messages", **chat, stream=True)[1] == 5
-    assert 'hotseat_completion_tokens_total{model="alpha"} 31.0' in house.call("GET", "/metrics").body.decode()
+    assert counted(rig, "/v1/chat/completions", **chat, **streams) == (prompt, 5, True)
+    assert counted(rig, "/v1/chat/completions", **chat, stream=True)[1:] == (5, True)
+    assert counted(rig, "/completion", model="alpha", prompt="hello", n_predict=6)[1:] == (6, True)
+    assert counted(rig, "/v1/messages", **chat)[1] == 5
+    assert counted(rig, "/v1/messages", **chat, stream=True)[1] == 5
+    assert 'hotseat_completion_tokens_total{model="alpha"} 31.0' in rig.call("GET", "/metrics").body.decode()
 
 
-def test_embeddings_are_counted(house: Hotseat) -> None:
+def test_embeddings_are_counted(rig: Hotseat) -> None:
     """They have a prompt only."""
-    prompt, completion, _ = counted(house, "/v1/embeddings", model="embed", input="hello")
+    prompt, completion, _ = counted(rig, "/v1/embeddings", model="embed", input="hello")
 
     assert prompt
     assert completion is None
@@ -53,10 +53,10 @@ def test_embeddings_are_counted(house: Hotseat) -> None:
 def test_the_activity_outlives_hotseat(tmp_path: Path) -> None:
     """What ended is kept where that is wished, up to the last request before the end."""
     config = {"activity": {"keepDays": 7}, "models": {"alpha": llama("alpha")}}
-    with Hotseat(config, tmp_path) as house:
-        house.chat("alpha", 5, **{"X-Request-Id": "mine"})
-    with Hotseat(config, tmp_path) as house:
-        printed = house.cli("activity", "--model", "alpha")
+    with Hotseat(config, tmp_path) as rig:
+        rig.chat("alpha", 5, **{"X-Request-Id": "mine"})
+    with Hotseat(config, tmp_path) as rig:
+        printed = rig.cli("activity", "--model", "alpha")
 
     assert printed.stdout.splitlines()[1].split()[-1] == "mine", printed
     assert "from memory" not in printed.stdout

@@ -31,8 +31,8 @@ def fill(fd: int) -> None:
         os.set_blocking(fd, True)
 
 
-def status(house: Hotseat, path: str) -> int:
-    with closing(http.client.HTTPConnection("127.0.0.1", house.port, timeout=DEADLINE_S)) as connection:
+def status(rig: Hotseat, path: str) -> int:
+    with closing(http.client.HTTPConnection("127.0.0.1", rig.port, timeout=DEADLINE_S)) as connection:
         connection.request("GET", path)
         return connection.getresponse().status
 
@@ -48,12 +48,12 @@ def test_a_pipe_that_nobody_reads_stops_nothing(tmp_path: Path) -> None:
     """Neither requests nor starts nor the end: it answers, tries to load, and exits on SIGTERM."""
     read_end, write_end = os.pipe()
     fill(write_end)
-    with Hotseat(CONFIG, tmp_path, output=write_end) as house:
+    with Hotseat(CONFIG, tmp_path, output=write_end) as rig:
         os.close(write_end)
-        assert status(house, "/upstream/qwen/load") == 503
-        assert status(house, "/health") == 200
+        assert status(rig, "/upstream/qwen/load") == 503
+        assert status(rig, "/health") == 200
         began = time.monotonic()
-        assert house.terminate() == 0
+        assert rig.terminate() == 0
         assert time.monotonic() - began < DEADLINE_S
     os.close(read_end)
 
@@ -62,12 +62,12 @@ def test_a_reader_who_comes_back_gets_the_lines_that_waited(tmp_path: Path) -> N
     """What was logged while nobody read is there, the end included."""
     read_end, write_end = os.pipe()
     fill(write_end)
-    with Hotseat(CONFIG, tmp_path, output=write_end) as house:
+    with Hotseat(CONFIG, tmp_path, output=write_end) as rig:
         os.close(write_end)
-        status(house, "/upstream/qwen/load")
+        status(rig, "/upstream/qwen/load")
         with ThreadPoolExecutor(1) as reader:
             reading = reader.submit(read_all, read_end)
-            house.terminate()
+            rig.terminate()
             read = reading.result(DEADLINE_S)
     os.close(read_end)
 

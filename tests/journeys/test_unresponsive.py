@@ -25,26 +25,26 @@ PROGRAM = (sys.executable, "-m", short_limits.__name__)
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[Hotseat]:
+def rig(tmp_path: Path) -> Iterator[Hotseat]:
     models = {"qwen": stub("qwen", "--token-delay 0.05")}
     environ = {"PYTHONPATH": str(REPOSITORY)}
-    with Hotseat({"models": models, "shutdown": {"notice": "0s"}}, tmp_path, program=PROGRAM, environ=environ) as house:
-        yield house
+    with Hotseat({"models": models, "shutdown": {"notice": "0s"}}, tmp_path, program=PROGRAM, environ=environ) as rig:
+        yield rig
 
 
-def refusal_of_readiness(house: Hotseat) -> str:
-    answer = house.call("GET", "/hotseat/ready")
+def refusal_of_readiness(rig: Hotseat) -> str:
+    answer = rig.call("GET", "/hotseat/ready")
     return answer.json()["error"] if answer.status == 503 else ""
 
 
-def test_a_server_stopped_amid_a_stream_is_replaced(house: Hotseat) -> None:
+def test_a_server_stopped_amid_a_stream_is_replaced(rig: Hotseat) -> None:
     """Its stream breaks visibly, who waits for a first byte gets 502, readiness ends meanwhile; then all is well."""
-    pid = house.load("qwen")
-    stream = house.stream("qwen", 10_000).until_it_speaks()
+    pid = rig.load("qwen")
+    stream = rig.stream("qwen", 10_000).until_it_speaks()
     os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as other:
-        waiting = other.submit(house.chat, "qwen")
-        unready = eventually(partial(refusal_of_readiness, house))
+        waiting = other.submit(rig.chat, "qwen")
+        unready = eventually(partial(refusal_of_readiness, rig))
         answer = waiting.result()
     stream.read()
 
@@ -52,19 +52,19 @@ def test_a_server_stopped_amid_a_stream_is_replaced(house: Hotseat) -> None:
     assert not stream.done
     assert answer.status == 502
     assert "qwen is unresponsive" in str(answer.json())
-    assert house.chat("qwen").status == 200
-    assert house.health()["qwen"]["pid"] != pid
-    assert house.call("GET", "/hotseat/ready").status == 200
-    assert "upstream is unresponsive and is stopped" in house.log()
+    assert rig.chat("qwen").status == 200
+    assert rig.health()["qwen"]["pid"] != pid
+    assert rig.call("GET", "/hotseat/ready").status == 200
+    assert "upstream is unresponsive and is stopped" in rig.log()
 
 
-def test_a_stopped_server_is_unloaded_at_once(house: Hotseat) -> None:
+def test_a_stopped_server_is_unloaded_at_once(rig: Hotseat) -> None:
     """It is continued, so that it can hear what it is told; its unloadTimeout is ten seconds."""
-    pid = house.load("qwen")
+    pid = rig.load("qwen")
     os.kill(pid, signal.SIGSTOP)
     began = time.monotonic()
-    answer = house.call("DELETE", "/upstream/qwen?force=true")
+    answer = rig.call("DELETE", "/upstream/qwen?force=true")
 
     assert answer.status == 200
     assert time.monotonic() - began < 5
-    assert "is killed" not in house.log()
+    assert "is killed" not in rig.log()

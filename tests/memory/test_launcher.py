@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.catalogs import GIB, gpu, level, model, one_at_a_time, sleeps, with_budget
-from tests.support.fake_launcher import Puppets
+from tests.support.fake_launcher import FakeLauncher
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.catalog.spec import Footprint, Source
@@ -16,7 +16,7 @@ from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
 from hotseat.hardware.measurement import DeviceReading
 from hotseat.identifiers import DeviceName, ModelName
-from hotseat.memory.launcher import PatientHands
+from hotseat.memory.launcher import MemoryGatedLauncher
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
 
@@ -44,9 +44,11 @@ class Card:
         return {gpu(0).device: DeviceReading(24 * GIB, 24 * GIB if is_free else 2 * GIB)}
 
 
-def opened(card: Card, catalog: Catalog = TWO, **puppets: tuple[str, ...]) -> Dispatcher:
+def opened(card: Card, catalog: Catalog = TWO, **launcher: tuple[str, ...]) -> Dispatcher:
     scheduler = Scheduler(catalog)
-    return Dispatcher(scheduler, PatientHands(Puppets(**puppets), card, lambda: scheduler.catalog), Journal())
+    return Dispatcher(
+        scheduler, MemoryGatedLauncher(FakeLauncher(**launcher), card, lambda: scheduler.catalog), Journal()
+    )
 
 
 def now() -> float:
@@ -134,7 +136,7 @@ async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> N
     assert "memory was not released model=llama device=gpu0 needed='19 GiB' free='2 GiB'" in caplog.text
 
 
-class Hungry(Puppets):
+class Hungry(FakeLauncher):
     """llama's server exits at once while its memory is not free."""
 
     def __init__(self, card: Card) -> None:
@@ -152,7 +154,7 @@ def with_hungry_llama(card: Card) -> tuple[Dispatcher, Hungry]:
     guess = Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
     scheduler = Scheduler(with_budget(model("qwen", gib=20), model("llama", learned=guess)))
     hungry = Hungry(card)
-    return Dispatcher(scheduler, PatientHands(hungry, card, lambda: scheduler.catalog), Journal()), hungry
+    return Dispatcher(scheduler, MemoryGatedLauncher(hungry, card, lambda: scheduler.catalog), Journal()), hungry
 
 
 @in_virtual_time
@@ -229,14 +231,14 @@ class Turning(Card):
 async def test_a_stop_that_comes_as_the_memory_is_free(turns: int) -> None:
     """Before, during or after the start: the unload returns, and no server is left running."""
     card = Turning(turns, lambda: dispatcher.unload(LLAMA))
-    puppets = Puppets()
+    launcher = FakeLauncher()
     scheduler = Scheduler(TWO)
-    dispatcher = Dispatcher(scheduler, PatientHands(puppets, card, lambda: scheduler.catalog), Journal())
+    dispatcher = Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler.catalog), Journal())
     await dispatcher.load(QWEN)
     await asyncio.gather(dispatcher.load(LLAMA), return_exceptions=True)
     async with asyncio.timeout(10):
         await asyncio.gather(*card.tasks)
-    running, alive = dispatcher.view().running(), puppets.alive
+    running, alive = dispatcher.view().running(), launcher.alive
     await dispatcher.shut_down(within=0)
 
     assert (running, alive) == ((), [])
@@ -273,7 +275,7 @@ async def test_nobody_waits_where_nothing_is_measured() -> None:
     """With measuring switched off, starts do not measure."""
     card = Card(free_at=100)
     scheduler = Scheduler(TWO)
-    dispatcher = Dispatcher(scheduler, PatientHands(Puppets(), card, lambda: None), Journal())
+    dispatcher = Dispatcher(scheduler, MemoryGatedLauncher(FakeLauncher(), card, lambda: None), Journal())
     await dispatcher.load(QWEN)
     await dispatcher.load(LLAMA)
     await dispatcher.shut_down(within=0)

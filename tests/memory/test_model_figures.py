@@ -53,8 +53,8 @@ def figures(footprints: Footprints | None = None, **devices: Pool) -> Figures:
     return Figures(footprints or Footprints(Memory()), {}, lambda: Machine(found, dict))
 
 
-def filled(house: Catalog, by: Figures | None = None) -> Footprint | None:
-    return (by or figures()).fill(house).models[QWEN].footprint
+def filled(rig: Catalog, by: Figures | None = None) -> Footprint | None:
+    return (by or figures()).fill(rig).models[QWEN].footprint
 
 
 @pytest.fixture
@@ -98,17 +98,17 @@ def test_without_budgets_nothing_is_looked_at() -> None:
     def machine() -> Machine:
         raise AssertionError("nobody should look for devices")
 
-    house = Catalog({})
+    rig = Catalog({})
 
-    assert Figures(Footprints(Memory()), {}, machine).fill(house) is house
+    assert Figures(Footprints(Memory()), {}, machine).fill(rig) is rig
 
 
 def test_what_was_measured_goes_before_the_estimate(server: tuple[str, ...]) -> None:
     """An earlier launch of the same command has been measured."""
     footprints = Footprints(Memory())
-    house = catalog(server)
-    footprints.note(key_of(house.models[QWEN].recipe), LaunchId(1), {RAM: Use(3 * GiB, GiB), GPU: Use(GiB)})
-    spec = figures(footprints).fill(house).models[QWEN]
+    rig = catalog(server)
+    footprints.note(key_of(rig.models[QWEN].recipe), LaunchId(1), {RAM: Use(3 * GiB, GiB), GPU: Use(GiB)})
+    spec = figures(footprints).fill(rig).models[QWEN]
 
     assert spec.footprint == Footprint({MEMORY: 4 * GiB}, Source.MEASURED)
     assert spec.estimated is not None
@@ -122,11 +122,11 @@ def test_a_server_that_nobody_knows_has_no_figure() -> None:
 
 def test_a_file_that_changed_is_estimated_again(server: tuple[str, ...], tmp_path: Path) -> None:
     """An estimate is kept for as long as the file is the same."""
-    house, by = catalog(server), figures()
-    before = filled(house, by)
-    again = filled(house, by)
+    rig, by = catalog(server), figures()
+    before = filled(rig, by)
+    again = filled(rig, by)
     write_zeros(tmp_path / "model.gguf", Shape(layers=8, dim=256, ff=256, heads=4, kv_heads=4, vocab=512, context=512))
-    after = filled(house, by)
+    after = filled(rig, by)
 
     assert before == again
     assert before is not None

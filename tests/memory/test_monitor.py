@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.support.catalogs import GIB, gpu, model, sleeps, with_budget
-from tests.support.fake_launcher import FIRST_PID, Puppets
+from tests.support.fake_launcher import FIRST_PID, FakeLauncher
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.dispatch.dispatcher import Dispatcher
@@ -18,7 +18,7 @@ from hotseat.hardware.measurement import DeviceReading, Reading, Use
 from hotseat.hardware.polling import Measured
 from hotseat.identifiers import RAM, ClientId, DeviceName, LaunchId, ModelName, TicketId
 from hotseat.memory.model_figures import Figures
-from hotseat.memory.monitor import MemoryWatch, left_by_others
+from hotseat.memory.monitor import MemoryMonitor, left_by_others
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, RequestArrived, RequestLeft
 from hotseat.scheduling.scheduler import Scheduler
 
@@ -52,7 +52,7 @@ class Yard:
         footprints = Footprints(Nowhere())
         figures = Figures(footprints, {}, lambda: Machine({}))
         self.dispatcher, self.journal = dispatcher, journal
-        self._watch = MemoryWatch(dispatcher, footprints, figures, lambda: borrowers)
+        self._watch = MemoryMonitor(dispatcher, footprints, figures, lambda: borrowers)
 
     def see(self, taken_gib: float = 0, used_gib: float = 0, **more: Any) -> None:
         """qwen takes so much of the card, and all programs together so much."""
@@ -87,7 +87,7 @@ class Yard:
 @asynccontextmanager
 async def opened(catalog: Catalog, borrowers: Collection[DeviceName] = ()) -> AsyncIterator[Yard]:
     journal = Journal()
-    dispatcher = Dispatcher(Scheduler(catalog), Puppets(), journal)
+    dispatcher = Dispatcher(Scheduler(catalog), FakeLauncher(), journal)
     await dispatcher.load(QWEN)
     yield Yard(dispatcher, journal, borrowers)
     await dispatcher.shut_down(within=0)
@@ -137,8 +137,8 @@ async def test_an_estimate_that_was_too_high_is_forgotten_once_the_model_was_use
 async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it keeps counts while it sleeps, and its figure awake does not change."""
     awake = Footprint({gpu(0): 20 * GIB}, Source.MEASURED)
-    house = with_budget(model("qwen", learned=awake, sleep=sleeps()), model("llama", gib=20))
-    async with opened(house) as yard:
+    rig = with_budget(model("qwen", learned=awake, sleep=sleeps()), model("llama", gib=20))
+    async with opened(rig) as yard:
         await yard.dispatcher.load(ModelName("llama"))
         yard.see(taken_gib=20, used_gib=20)
         just_asleep = yard.footprint

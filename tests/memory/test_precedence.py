@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from tests.support.catalogs import gpu
 from tests.support.fake_launcher import come_true
 
-from hotseat.hardware.other_programs import Bystander
+from hotseat.hardware.other_programs import OtherProgram
 from hotseat.memory.precedence import Precedence
-from hotseat.scheduling.events import WayMade, WayRegained
+from hotseat.scheduling.events import YieldEnded, YieldRequested
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
     from hotseat.scheduling.events import Event
 
-GAME = Bystander(4242, "game.exe")
+GAME = OtherProgram(4242, "game.exe")
 
 
 class Street:
     """The running programs, and the events that the scheduler received."""
 
     def __init__(self, *patterns: str) -> None:
-        self.about: list[Bystander] = []
+        self.about: list[OtherProgram] = []
         self.told: list[Event] = []
         self.asked: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
         self.precedence = Precedence(self.told.append, lambda: patterns, lambda: (7, 8), self._look, every_s=0.001)
 
-    def _look(self, patterns: Collection[str], ours: Collection[int]) -> list[Bystander]:
+    def _look(self, patterns: Collection[str], ours: Collection[int]) -> list[OtherProgram]:
         self.asked.append((tuple(patterns), tuple(ours)))
         return self.about
 
@@ -44,7 +44,7 @@ async def test_models_make_way_while_a_program_runs() -> None:
     street.about = []
     await street.precedence.look()
 
-    assert street.told == [WayMade("game.exe is running (pid 4242)"), WayRegained()]
+    assert street.told == [YieldRequested("game.exe is running (pid 4242)"), YieldEnded()]
     assert street.asked[0] == (("game*",), (7, 8))
 
 
@@ -62,7 +62,7 @@ async def test_an_operator_asks_for_one_device() -> None:
     street.precedence.make_way("training", frozenset({gpu(0)}))
     left = street.precedence.resume()
 
-    assert street.told == [WayMade("training", frozenset({gpu(0)})), WayRegained()]
+    assert street.told == [YieldRequested("training", frozenset({gpu(0)})), YieldEnded()]
     assert left == ""
 
 
@@ -75,7 +75,7 @@ async def test_an_operator_takes_his_wish_back_while_a_program_runs() -> None:
     left = street.precedence.resume()
 
     assert left == "game.exe is running (pid 4242)"
-    assert street.told[-1] == WayMade("game.exe is running (pid 4242)")
+    assert street.told[-1] == YieldRequested("game.exe is running (pid 4242)")
 
 
 async def test_programs_are_looked_for_again_and_again() -> None:

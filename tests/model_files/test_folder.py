@@ -9,7 +9,7 @@ import pytest
 from tests.support.model_folders import model_bytes, put
 
 from hotseat.model_files.file_kind import read_gguf
-from hotseat.model_files.folder import SETTLED_S, Stock
+from hotseat.model_files.folder import SETTLED_S, ModelFolders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,8 @@ NOW = 1_800_000_000.0
 
 
 @pytest.fixture
-def stock() -> Stock:
-    return Stock(clock=lambda: NOW)
+def model_folders() -> ModelFolders:
+    return ModelFolders(clock=lambda: NOW)
 
 
 def put_old(path: Path, data: bytes = b"", age: float = 60.0) -> Path:
@@ -30,54 +30,54 @@ def put_old(path: Path, data: bytes = b"", age: float = 60.0) -> Path:
     return path
 
 
-def test_whole_files_are_on_offer_by_their_names(tmp_path: Path, stock: Stock) -> None:
+def test_whole_files_are_on_offer_by_their_names(tmp_path: Path, model_folders: ModelFolders) -> None:
     """Subfolders count too; projectors and drafts are not models."""
     put_old(tmp_path / "Qwen3-4B-Q4_K_M.gguf"), put_old(tmp_path / "sub/my model.gguf")
     put_old(tmp_path / "mmproj-F16.gguf", model_bytes("clip")), put_old(tmp_path / "big-draft.gguf")
 
-    assert stock.look(tmp_path) == {
+    assert model_folders.look(tmp_path) == {
         "Qwen3-4B-Q4_K_M": tmp_path / "Qwen3-4B-Q4_K_M.gguf",
         "my-model": tmp_path / "sub/my model.gguf",
     }
 
 
-def test_a_file_that_grows_is_left_alone_until_it_is_whole(tmp_path: Path, stock: Stock) -> None:
+def test_a_file_that_grows_is_left_alone_until_it_is_whole(tmp_path: Path, model_folders: ModelFolders) -> None:
     """Its head says how long it must be; a moment without writes says that nobody is writing."""
     whole = model_bytes()
     put_old(tmp_path / "m.gguf", whole[:-1])
-    cut_off = dict(stock.look(tmp_path))
+    cut_off = dict(model_folders.look(tmp_path))
     put_old(tmp_path / "m.gguf", whole, age=SETTLED_S / 2)
-    fresh = dict(stock.look(tmp_path))
+    fresh = dict(model_folders.look(tmp_path))
     put_old(tmp_path / "m.gguf", whole, age=SETTLED_S)
-    settled = dict(stock.look(tmp_path))
+    settled = dict(model_folders.look(tmp_path))
 
     assert (cut_off, fresh, list(settled)) == ({}, {}, ["m"])
 
 
-def test_a_file_beside_its_part_is_left_alone(tmp_path: Path, stock: Stock) -> None:
+def test_a_file_beside_its_part_is_left_alone(tmp_path: Path, model_folders: ModelFolders) -> None:
     """A preallocated file looks complete before it is."""
     put_old(tmp_path / "m.gguf"), put_old(tmp_path / "m.gguf.part")
-    with_part = dict(stock.look(tmp_path))
+    with_part = dict(model_folders.look(tmp_path))
     (tmp_path / "m.gguf.part").unlink()
 
     assert with_part == {}
-    assert list(stock.look(tmp_path)) == ["m"]
+    assert list(model_folders.look(tmp_path)) == ["m"]
 
 
-def test_a_vanished_file_goes_when_nobody_uses_it(tmp_path: Path, stock: Stock) -> None:
+def test_a_vanished_file_goes_when_nobody_uses_it(tmp_path: Path, model_folders: ModelFolders) -> None:
     """A running server still has its file open; removing its model would stop it needlessly."""
     file = put_old(tmp_path / "m.gguf")
-    stock.look(tmp_path)
+    model_folders.look(tmp_path)
     file.unlink()
-    stock.in_use = {"m"}
-    in_use = dict(stock.look(tmp_path))
-    stock.in_use = ()
+    model_folders.in_use = {"m"}
+    in_use = dict(model_folders.look(tmp_path))
+    model_folders.in_use = ()
 
     assert in_use == {"m": file}
-    assert stock.look(tmp_path) == {}
+    assert model_folders.look(tmp_path) == {}
 
 
-def test_a_head_is_read_once(tmp_path: Path, stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_is_read_once(tmp_path: Path, model_folders: ModelFolders, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read again if the file changes."""
     put_old(tmp_path / "m.gguf"), put_old(tmp_path / "n.gguf", b"no model")
     reads: list[str] = []
@@ -88,13 +88,13 @@ def test_a_head_is_read_once(tmp_path: Path, stock: Stock, monkeypatch: pytest.M
 
     monkeypatch.setattr("hotseat.model_files.folder.read_gguf", noted)
     for _ in range(3):
-        stock.look(tmp_path)
+        model_folders.look(tmp_path)
     put_old(tmp_path / "n.gguf", age=30.0)
-    stock.look(tmp_path)
+    model_folders.look(tmp_path)
 
     assert sorted(reads) == ["m.gguf", "n.gguf", "n.gguf"]
 
 
-def test_a_folder_that_is_not_there_offers_nothing(tmp_path: Path, stock: Stock) -> None:
+def test_a_folder_that_is_not_there_offers_nothing(tmp_path: Path, model_folders: ModelFolders) -> None:
     """It may be mounted later."""
-    assert stock.look(tmp_path / "absent") == {}
+    assert model_folders.look(tmp_path / "absent") == {}

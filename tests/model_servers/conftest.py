@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.counting import TOLD, VARIABLE
-from tests.support.supervisor_rig import GUARD_INTERPRETER, Stage
+from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig
 
 from hotseat.model_servers.os_processes import children
 from hotseat.model_servers.supervisor import open_supervisor
@@ -33,6 +33,6 @@ def counted_guard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def stage(nobody_is_left: None) -> AsyncIterator[Stage]:
+async def rig(nobody_is_left: None) -> AsyncIterator[SupervisorRig]:
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER) as supervisor:
-        yield Stage(supervisor)
+        yield SupervisorRig(supervisor)

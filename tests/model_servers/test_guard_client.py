@@ -33,9 +33,9 @@ async def guard(nobody_is_left: None) -> AsyncIterator[Guard]:
 
 
 async def test_a_process_is_told_when_it_begins_and_when_it_ends(guard: Guard) -> None:
-    ward = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
+    process = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
 
-    assert await ward.gone == 0
+    assert await process.gone == 0
 
 
 async def test_an_order_larger_than_the_socket_gets_through(guard: Guard) -> None:
@@ -44,7 +44,7 @@ async def test_an_order_larger_than_the_socket_gets_through(guard: Guard) -> Non
     wards = await asyncio.gather(*(guard.spawn(order, nowhere()) for order in (large, FOR_EVER, large)))
     wards[1].signal(signal.SIGTERM)
 
-    assert [await ward.gone for ward in wards] == [0, signal.SIGTERM, 0]
+    assert [await process.gone for process in wards] == [0, signal.SIGTERM, 0]
 
 
 async def test_an_order_that_nobody_waits_for_any_more_is_undone(guard: Guard) -> None:
@@ -83,16 +83,16 @@ async def test_an_order_to_a_guard_that_has_just_died_fails(guard: Guard) -> Non
     os.waitid(os.P_PID, guard.pid, os.WEXITED | os.WNOWAIT)  # dead, and we have not read it from the socket yet
     with pytest.raises(ConnectionResetError):
         await guard.spawn(FOR_EVER, nowhere())
-    ward = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
+    process = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
 
-    assert await ward.gone == 0
+    assert await process.gone == 0
 
 
 async def test_signals_to_what_has_ended_reach_nobody(guard: Guard) -> None:
     """Its pid may be a stranger's: the guard, its parent, knows."""
-    ward = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
-    await ward.gone
-    ward.signal(signal.SIGKILL)
+    process = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
+    await process.gone
+    process.signal(signal.SIGKILL)
     other = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
 
     assert await other.gone == 0
@@ -100,21 +100,21 @@ async def test_signals_to_what_has_ended_reach_nobody(guard: Guard) -> None:
 
 async def test_closing_the_guard_ends_what_it_still_has(nobody_is_left: None) -> None:
     guard = await Guard.open(GUARD_INTERPRETER)
-    ward = await guard.spawn(FOR_EVER, nowhere())
+    process = await guard.spawn(FOR_EVER, nowhere())
     await guard.aclose()
 
-    assert ward.gone.done()
-    assert not is_alive(ward.pid)
+    assert process.gone.done()
+    assert not is_alive(process.pid)
 
 
 async def test_closing_a_guard_that_was_lost_waits_for_its_burial(nobody_is_left: None) -> None:
     guard = await Guard.open(GUARD_INTERPRETER)
-    ward = await guard.spawn(FOR_EVER, nowhere())
+    process = await guard.spawn(FOR_EVER, nowhere())
     os.kill(guard.pid or 0, signal.SIGKILL)
     await soon(lambda: guard.pid is None)
     await guard.aclose()
 
-    assert not is_alive(ward.pid)
+    assert not is_alive(process.pid)
 
 
 async def test_beginnings_and_ends_are_told_in_milliseconds(guard: Guard) -> None:

@@ -21,7 +21,7 @@ from hotseat.scheduling.view import InUse
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from tests.support.supervisor_rig import Stage
+    from tests.support.supervisor_rig import SupervisorRig
 
     from hotseat.scheduling.events import UpstreamReady, UpstreamUnresponsive
 
@@ -89,9 +89,9 @@ async def watching(*servers: InUse) -> AsyncIterator[Watched]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_stopped_server_is_reported_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stopped_server_is_reported_once(rig: SupervisorRig, caplog: pytest.LogCaptureFixture) -> None:
     """With its model, its launch and how long it was silent."""
-    ready = await stage.ready(model("dutiful"))
+    ready = await rig.ready(model("dutiful"))
     assert ready.upstream.pid
     os.kill(ready.upstream.pid, signal.SIGSTOP)
     watched = Watched(in_use(ready))
@@ -106,9 +106,9 @@ async def test_a_stopped_server_is_reported_once(stage: Stage, caplog: pytest.Lo
     assert "upstream is unresponsive and is stopped model=qwen" in caplog.text
 
 
-async def test_a_server_that_answers_its_health_check_is_left_alone(stage: Stage) -> None:
+async def test_a_server_that_answers_its_health_check_is_left_alone(rig: SupervisorRig) -> None:
     """However long its requests take, and whatever it answers."""
-    ready = await stage.ready(model("dutiful"))
+    ready = await rig.ready(model("dutiful"))
     watched = Watched(in_use(ready), in_use(ready, "/not-there")._replace(launch=LaunchId(99)))
     watch = watched.liveness()
     await watched.pass_by(watch, 4 * LIMIT_S, between=lambda: soon(lambda: not [*watch._probes]))
@@ -116,12 +116,12 @@ async def test_a_server_that_answers_its_health_check_is_left_alone(stage: Stage
     assert watched.reports == []
 
 
-async def test_a_server_of_one_thread_that_computes_is_left_alone(stage: Stage) -> None:
+async def test_a_server_of_one_thread_that_computes_is_left_alone(rig: SupervisorRig) -> None:
     """It does not answer meanwhile, but it works."""
-    ready = await stage.ready(model("computes_when_asked"))
+    ready = await rig.ready(model("computes_when_asked"))
     reader, writer = await asyncio.open_connection("127.0.0.1", ready.upstream.address.port)
     writer.write(b"GET /compute HTTP/1.1\r\n\r\n")
-    await stage.said("computing")
+    await rig.said("computing")
     watched = Watched(in_use(ready))
     watch = watched.liveness()
     await watched.pass_by(watch, 2 * LIMIT_S, between=lambda: computed(ready))
@@ -144,9 +144,9 @@ async def test_a_server_that_only_spins_is_reported_after_five_minutes(monkeypat
     assert [report.silent_s > COMPUTING * LIMIT_S for report in watched.reports] == [True]
 
 
-async def test_a_server_without_a_health_check_is_not_judged(stage: Stage) -> None:
+async def test_a_server_without_a_health_check_is_not_judged(rig: SupervisorRig) -> None:
     """Its silence may be work."""
-    ready = await stage.ready(model("hangs_health", check_endpoint=None))
+    ready = await rig.ready(model("hangs_health", check_endpoint=None))
     watched = Watched(in_use(ready, None))
     await watched.pass_by(watched.liveness(), 2 * LIMIT_S)
 

@@ -17,7 +17,7 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.supervisor_rig import Stage
+    from tests.support.supervisor_rig import SupervisorRig
 
 MIB = 1 << 20
 SIZE = 256 * MIB
@@ -64,17 +64,17 @@ def test_of_a_process_that_is_gone_nothing_is_known() -> None:
     assert taken_in(gone.pid) == 0
 
 
-async def test_a_server_that_maps_its_weights_shows_how_far_it_is(stage: Stage, tmp_path: Path) -> None:
+async def test_a_server_that_maps_its_weights_shows_how_far_it_is(rig: SupervisorRig, tmp_path: Path) -> None:
     """Half of the file is half of the way; a model that does not run is nowhere."""
-    start = stage.next_start(model("maps_half", str(sparse(tmp_path / "m.gguf"))))
+    start = rig.next_start(model("maps_half", str(sparse(tmp_path / "m.gguf"))))
     name = ModelName("qwen")
-    before = stage.supervisor.share_taken_in(name)
-    starting = Tasks().start(stage.supervisor.start(start), "start")
-    await stage.said("took in ")
-    share = await soon(lambda: stage.supervisor.share_taken_in(name))
-    await stage.stop(start)
+    before = rig.supervisor.share_taken_in(name)
+    starting = Tasks().start(rig.supervisor.start(start), "start")
+    await rig.said("took in ")
+    share = await soon(lambda: rig.supervisor.share_taken_in(name))
+    await rig.stop(start)
     await starting
 
     assert before is None
     assert 0.5 <= share < 0.75
-    assert stage.supervisor.share_taken_in(name) is None
+    assert rig.supervisor.share_taken_in(name) is None

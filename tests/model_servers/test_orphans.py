@@ -16,7 +16,7 @@ import pytest
 from tests.support import small_hotseat
 from tests.support.client import eventually
 from tests.support.processes import all_pids, command_line, environment
-from tests.support.supervisor_rig import GUARD_INTERPRETER, Stage, is_alive, model, played_by, soon
+from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, is_alive, model, played_by, soon
 
 from hotseat.model_servers.descendants import Record, present_era, start_of, write
 from hotseat.model_servers.orphans import is_abandoned, recorded
@@ -31,33 +31,33 @@ RUN = "HOTSEAT_TEST_RUN"
 
 
 @pytest.mark.parametrize("how", ["plain", "setsid"])
-async def test_what_a_stopped_server_leaves_behind_is_ended(stage: Stage, how: str) -> None:
+async def test_what_a_stopped_server_leaves_behind_is_ended(rig: SupervisorRig, how: str) -> None:
     """Also what ignores SIGTERM and went into a session of its own; the launch is over when it is gone."""
-    ready = await stage.ready(model("leaks_grandchildren", how))
-    grandchild = int(await stage.said("grandchild "))
-    await stage.end(ready)
+    ready = await rig.ready(model("leaks_grandchildren", how))
+    grandchild = int(await rig.said("grandchild "))
+    await rig.end(ready)
 
     assert not is_alive(grandchild)
 
 
 @pytest.mark.parametrize("how", ["plain", "setsid"])
-async def test_what_a_killed_server_leaves_behind_is_ended(stage: Stage, how: str) -> None:
+async def test_what_a_killed_server_leaves_behind_is_ended(rig: SupervisorRig, how: str) -> None:
     """The kernel's out-of-memory killer takes the server only."""
-    ready = await stage.ready(model("leaks_grandchildren", how))
-    grandchild = int(await stage.said("grandchild "))
+    ready = await rig.ready(model("leaks_grandchildren", how))
+    grandchild = int(await rig.said("grandchild "))
     os.kill(ready.upstream.pid or 0, signal.SIGKILL)
-    exited = await stage.supervisor.watch(ready)
+    exited = await rig.supervisor.watch(ready)
 
     assert exited.how.startswith("was terminated by SIGKILL")
     assert not is_alive(grandchild)
 
 
-async def test_the_leftovers_of_one_launch_are_not_anothers(stage: Stage) -> None:
+async def test_the_leftovers_of_one_launch_are_not_anothers(rig: SupervisorRig) -> None:
     """What a living server has sent into the background stays when its neighbour ends."""
-    neighbour = await stage.ready(model("dutiful"))
-    ready = await stage.ready(model("leaks_grandchildren", "setsid"))
-    grandchild = int(await stage.said("grandchild "))
-    await stage.end(neighbour)
+    neighbour = await rig.ready(model("dutiful"))
+    ready = await rig.ready(model("leaks_grandchildren", "setsid"))
+    grandchild = int(await rig.said("grandchild "))
+    await rig.end(neighbour)
 
     assert is_alive(grandchild)
     assert is_alive(ready.upstream.pid or 0)
@@ -74,88 +74,88 @@ def test_the_servers_of_another_version_are_left_alone() -> None:
     assert not abandoned
 
 
-async def test_a_wanderer_without_environment_ends_with_the_last_launch(stage: Stage) -> None:
+async def test_a_wanderer_without_environment_ends_with_the_last_launch(rig: SupervisorRig) -> None:
     """Its owner cannot be determined; it is ended when no launch is left."""
-    ready = await stage.ready(model("leaks_grandchildren", "wiped"))
-    wanderer = int(await stage.said("grandchild "))
+    ready = await rig.ready(model("leaks_grandchildren", "wiped"))
+    wanderer = int(await rig.said("grandchild "))
     await soon(lambda: not environment(wanderer))
-    await stage.end(ready)
+    await rig.end(ready)
 
     await soon(lambda: not is_alive(wanderer))
 
 
-async def test_a_wanderer_does_not_hold_up_the_end_of_a_launch(stage: Stage) -> None:
+async def test_a_wanderer_does_not_hold_up_the_end_of_a_launch(rig: SupervisorRig) -> None:
     """It may belong to another launch, so this one does not wait for it."""
-    neighbour = await stage.ready(model("dutiful"))
-    ready = await stage.ready(model("leaks_grandchildren", "wiped"))
-    wanderer = int(await stage.said("grandchild "))
+    neighbour = await rig.ready(model("dutiful"))
+    ready = await rig.ready(model("leaks_grandchildren", "wiped"))
+    wanderer = int(await rig.said("grandchild "))
     await soon(lambda: not environment(wanderer))
-    how = await stage.end(ready)
-    await stage.end(neighbour)
+    how = await rig.end(ready)
+    await rig.end(neighbour)
 
     assert how == "was terminated by SIGTERM"
     await soon(lambda: not is_alive(wanderer))
 
 
 @pytest.mark.parametrize("how", ["plain", "setsid", "wiped"])
-async def test_a_killed_guard_takes_all_with_it(stage: Stage, how: str) -> None:
+async def test_a_killed_guard_takes_all_with_it(rig: SupervisorRig, how: str) -> None:
     """Servers and grandchildren fall to hotseat, which ends them and tells of it; the next start works."""
-    ready = await stage.ready(model("leaks_grandchildren", how))
-    grandchild = int(await stage.said("grandchild "))
+    ready = await rig.ready(model("leaks_grandchildren", how))
+    grandchild = int(await rig.said("grandchild "))
     os.kill(await the_guard(), signal.SIGKILL)
-    exited = await stage.supervisor.watch(ready)
+    exited = await rig.supervisor.watch(ready)
 
     assert exited.how.startswith("was terminated by SIGKILL")
     assert not is_alive(grandchild)
     assert not is_alive(ready.upstream.pid or 0)
-    assert is_alive((await stage.ready(model("dutiful"))).upstream.pid or 0)
+    assert is_alive((await rig.ready(model("dutiful"))).upstream.pid or 0)
 
 
-async def test_a_guard_that_dies_before_it_answers_fails_the_start(stage: Stage) -> None:
+async def test_a_guard_that_dies_before_it_answers_fails_the_start(rig: SupervisorRig) -> None:
     """No start waits for ever for an answer that cannot come."""
     guard = await the_guard()
     os.kill(guard, signal.SIGSTOP)
     asyncio.get_running_loop().call_later(0.1, os.kill, guard, signal.SIGKILL)
-    error = await stage.failed(model("dutiful"))
+    error = await rig.failed(model("dutiful"))
 
     assert "the guard process was killed" in error
 
 
-async def test_the_guard_is_not_ended_by_what_ends_a_terminal(stage: Stage) -> None:
+async def test_the_guard_is_not_ended_by_what_ends_a_terminal(rig: SupervisorRig) -> None:
     """Ctrl-C and a service manager's SIGTERM go to every process; the guard outlives them to do its work."""
-    ready = await stage.ready(model("dutiful"))
+    ready = await rig.ready(model("dutiful"))
     before = await the_guard()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(before, number)
-    await stage.end(ready)
-    await stage.ready(model("dutiful"))
+    await rig.end(ready)
+    await rig.ready(model("dutiful"))
 
     assert await the_guard() == before
 
 
 @pytest.mark.parametrize("how", ["plain", "setsid", "wiped"])
-def test_nothing_outlives_a_killed_hotseat(house: Callable[..., House], how: str) -> None:
+def test_nothing_outlives_a_killed_hotseat(rig: Callable[..., House], how: str) -> None:
     """kill -9 of the parent: server and grandchild are gone within a moment, wherever they went."""
-    small = house({"part": ["leaks_grandchildren", how]}, {"part": ["dutiful"]})
+    small = rig({"part": ["leaks_grandchildren", how]}, {"part": ["dutiful"]})
     grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left() and not is_alive(grandchild))
 
 
-def end(*houses: House) -> None:
-    for each in houses:
+def end(*rigs: House) -> None:
+    for each in rigs:
         os.kill(each.process.pid, signal.SIGKILL)
-    eventually(lambda: not any(each.left() for each in houses))
+    eventually(lambda: not any(each.left() for each in rigs))
 
 
-def test_what_outlived_hotseat_and_its_guard_is_ended_by_the_next_hotseat(house: Callable[..., House]) -> None:
+def test_what_outlived_hotseat_and_its_guard_is_ended_by_the_next_hotseat(rig: Callable[..., House]) -> None:
     """Both are killed at once: the kernel ends the server, and the next start what the server had started."""
-    small = house({"part": ["leaks_grandchildren", "setsid"]}, {"part": ["dutiful"]})
+    small = rig({"part": ["leaks_grandchildren", "setsid"]}, {"part": ["dutiful"]})
     grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
     kill_with_guard(small)
     eventually(lambda: small.left() == [grandchild])
-    successor = house({"part": ["dutiful"]})
+    successor = rig({"part": ["dutiful"]})
 
     assert eventually(lambda: not command_line(grandchild))
     end(successor)
@@ -176,30 +176,30 @@ def grandchild_of(small: House) -> int:
     return grandchild
 
 
-def test_a_wanderer_without_environment_is_ended_by_the_next_hotseat(house: Callable[..., House]) -> None:
+def test_a_wanderer_without_environment_is_ended_by_the_next_hotseat(rig: Callable[..., House]) -> None:
     """Nothing about it tells whose it is, but the guard had seen it among its descendants."""
-    small = house({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    small = rig({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
     wanderer = grandchild_of(small)
     kill_with_guard(small)
     eventually(lambda: not small.left())
     assert not environment(wanderer)
     assert is_alive(wanderer)
-    successor = house({"part": ["dutiful"]})
+    successor = rig({"part": ["dutiful"]})
 
     eventually(lambda: not command_line(wanderer))
     end(successor)
 
 
-def test_a_pid_that_became_somebody_elses_is_left_alone(house: Callable[..., House]) -> None:
+def test_a_pid_that_became_somebody_elses_is_left_alone(rig: Callable[..., House]) -> None:
     """A recorded number is believed only with the time at which its process began."""
-    small = house({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    small = rig({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
     wanderer = grandchild_of(small)
     kill_with_guard(small)
     (record,) = small.records.glob("*.json")
     kept = json.loads(record.read_text())
     kept["descendants"] = {pid: start - 1 for pid, start in kept["descendants"].items()}
     record.write_text(json.dumps(kept))
-    successor = house({"part": ["dutiful"]})
+    successor = rig({"part": ["dutiful"]})
 
     assert command_line(wanderer)
     assert record.exists() is False
@@ -208,12 +208,12 @@ def test_a_pid_that_became_somebody_elses_is_left_alone(house: Callable[..., Hou
 
 
 @pytest.mark.parametrize("text", ["", "[" * 200_000, "{}", '{"descendants": 7}', '{"descendants": {"a": []}}'])
-def test_a_broken_record_keeps_nobody_from_starting(house: Callable[..., House], tmp_path: Path, text: str) -> None:
+def test_a_broken_record_keeps_nobody_from_starting(rig: Callable[..., House], tmp_path: Path, text: str) -> None:
     """It is removed."""
     broken = tmp_path / "records" / "7.json"
     broken.parent.mkdir()
     broken.write_text(text)
-    small = house({"part": ["dutiful"]})
+    small = rig({"part": ["dutiful"]})
 
     assert not broken.exists()
     end(small)
@@ -235,10 +235,10 @@ def test_a_record_of_another_machine_is_not_believed(tmp_path: Path, era: dict[s
 async def test_the_record_ends_with_the_last_server(tmp_path: Path) -> None:
     """And none is needed where nothing runs."""
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=tmp_path / "records") as supervisor:
-        stage = Stage(supervisor)
-        ready = await stage.ready(model("dutiful"))
+        rig = SupervisorRig(supervisor)
+        ready = await rig.ready(model("dutiful"))
         await soon(lambda: [*tmp_path.glob("records/*.json")])
-        await stage.end(ready)
+        await rig.end(ready)
         await soon(lambda: not [*tmp_path.glob("records/*.json")])
 
     assert stat.S_IMODE((tmp_path / "records").stat().st_mode) == 0o700
@@ -250,33 +250,33 @@ async def test_where_no_record_can_be_kept_everything_else_works(tmp_path: Path)
     async with open_supervisor(
         os.environ, interpreter=GUARD_INTERPRETER, records=tmp_path / "file" / "x"
     ) as supervisor:
-        ready = await Stage(supervisor).ready(model("dutiful"))
+        ready = await SupervisorRig(supervisor).ready(model("dutiful"))
 
     assert not is_alive(ready.upstream.pid or 0)
 
 
-def test_what_has_a_guard_is_left_alone(house: Callable[..., House]) -> None:
+def test_what_has_a_guard_is_left_alone(rig: Callable[..., House]) -> None:
     """A second hotseat on the same machine ends nothing of the first, whatever its record says."""
-    first = house({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    first = rig({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
     grandchild = grandchild_of(first)
-    second = house({"part": ["dutiful"]})
+    second = rig({"part": ["dutiful"]})
 
     assert command_line(grandchild)
     end(first, second)
 
 
-def test_a_server_that_ignores_sigterm_does_not_outlive_a_killed_hotseat(house: Callable[..., House]) -> None:
+def test_a_server_that_ignores_sigterm_does_not_outlive_a_killed_hotseat(rig: Callable[..., House]) -> None:
     """It gets one second."""
-    small = house({"part": ["ignores_sigterm"]})
+    small = rig({"part": ["ignores_sigterm"]})
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left())
 
 
-def test_a_stop_command_is_run_for_a_killed_hotseat(house: Callable[..., House], tmp_path: Path) -> None:
+def test_a_stop_command_is_run_for_a_killed_hotseat(rig: Callable[..., House], tmp_path: Path) -> None:
     """Killing the client of a container leaves the container: only its stop command ends it."""
     note = tmp_path / "note"
-    small = house({"part": ["tells_of_sigterm"], "stop": played_by("stop_politely", "${PID}", str(note))})
+    small = rig({"part": ["tells_of_sigterm"], "stop": played_by("stop_politely", "${PID}", str(note))})
     os.kill(small.process.pid, signal.SIGKILL)
 
     assert eventually(lambda: note.exists() and note.read_text().endswith("\n") and note.read_text())
@@ -285,22 +285,22 @@ def test_a_stop_command_is_run_for_a_killed_hotseat(house: Callable[..., House],
 
 @pytest.mark.parametrize("stop", [played_by("fail_to_stop", "${PID}"), ("{}", "${PID}"), ("dockr", "stop")])
 def test_a_stop_command_that_fails_does_not_save_the_server(
-    house: Callable[..., House], stop: tuple[str, ...], tmp_path: Path
+    rig: Callable[..., House], stop: tuple[str, ...], tmp_path: Path
 ) -> None:
     """It gets SIGTERM instead, and then SIGKILL."""
     broken = tmp_path / "broken"
     broken.write_bytes(b"\x7fno program")
     broken.chmod(0o755)
     stop = tuple(word.replace("{}", str(broken)) for word in stop)
-    small = house({"part": ["ignores_sigterm"], "stop": stop})
+    small = rig({"part": ["ignores_sigterm"], "stop": stop})
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left())
 
 
-def test_a_stop_command_that_hangs_ends_with_the_unload_timeout(house: Callable[..., House]) -> None:
+def test_a_stop_command_that_hangs_ends_with_the_unload_timeout(rig: Callable[..., House]) -> None:
     stop = played_by("hang_while_stopping", "${PID}")
-    small = house({"part": ["ignores_sigterm"], "stop": stop, "unload_timeout_s": 0.5})
+    small = rig({"part": ["ignores_sigterm"], "stop": stop, "unload_timeout_s": 0.5})
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left())
@@ -325,16 +325,16 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[Callable[..., House]]:
-    houses = []
+def rig(tmp_path: Path) -> Iterator[Callable[..., House]]:
+    rigs = []
 
     def build(*parts: dict[str, Any]) -> House:
-        houses.append(House(list(parts), str(tmp_path)))
-        return houses[-1]
+        rigs.append(House(list(parts), str(tmp_path)))
+        return rigs[-1]
 
     yield build
 
-    for each in houses:
+    for each in rigs:
         each.process.kill()
         each.process.communicate()
         assert not each.left()

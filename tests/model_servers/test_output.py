@@ -15,18 +15,18 @@ from hotseat.model_servers.output import KEPT, SKIPPED, SMALL, Output, Outputs, 
 from hotseat.model_servers.stdout_copy import LONGEST_LINE, Echo
 
 if TYPE_CHECKING:
-    from tests.support.supervisor_rig import Stage
+    from tests.support.supervisor_rig import SupervisorRig
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 
 
-async def test_a_hundred_megabytes_pass_without_holding_up_the_server(stage: Stage) -> None:
+async def test_a_hundred_megabytes_pass_without_holding_up_the_server(rig: SupervisorRig) -> None:
     """The pipe is always drained, the last of it is kept and the rest costs nothing."""
     used = time.process_time()
-    await stage.ready(model("babbles", "100"))
+    await rig.ready(model("babbles", "100"))
 
-    assert await stage.said("said it all") == ""
-    assert stage.output.written > 99_000_000
+    assert await rig.said("said it all") == ""
+    assert rig.output.written > 99_000_000
     assert time.process_time() - used < 5
 
 

@@ -18,15 +18,15 @@ from hotseat.model_servers.port_owner import is_of_launch, name_of, owner_of, st
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.supervisor_rig import Stage
+    from tests.support.supervisor_rig import SupervisorRig
 
 
-async def test_a_stranger_who_took_the_port_does_not_become_ready(stage: Stage) -> None:
+async def test_a_stranger_who_took_the_port_does_not_become_ready(rig: SupervisorRig) -> None:
     """It answers 200 like a server of ours, but it is not: the start fails and names it."""
     port = free_port()
     spec = model("", argv=played_by("never_listens", str(port)), proxy=f"http://127.0.0.1:{port}")
-    starting = asyncio.get_running_loop().create_task(stage.failed(spec))
-    await stage.said("reading")
+    starting = asyncio.get_running_loop().create_task(rig.failed(spec))
+    await rig.said("reading")
     async with await asyncio.start_server(answer, "127.0.0.1", port):
         error = await starting
 
@@ -34,25 +34,25 @@ async def test_a_stranger_who_took_the_port_does_not_become_ready(stage: Stage) 
     assert f"http://127.0.0.1:{port} is in use by another process, {stranger}" in error
 
 
-async def test_a_server_started_by_a_script_is_ours(stage: Stage) -> None:
+async def test_a_server_started_by_a_script_is_ours(rig: SupervisorRig) -> None:
     """The port may belong to a child of what was started; the pid stays that of what was started."""
-    ready = await stage.ready(model("listens_in_a_child"))
+    ready = await rig.ready(model("listens_in_a_child"))
     address = ready.upstream.address
 
     assert owner_of(address.host, address.port) != ready.upstream.pid
     assert stranger_on(address.host, address.port, ready.upstream.pid or 0, "") is None
 
 
-async def test_the_engine_of_a_container_is_no_stranger(stage: Stage, tmp_path: Path) -> None:
+async def test_the_engine_of_a_container_is_no_stranger(rig: SupervisorRig, tmp_path: Path) -> None:
     """The owner can be checked only if the server runs in a visible process."""
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\necho running\nsleep 1000 &\nwait\n")
     docker.chmod(0o755)
     port = free_port()
     starting = asyncio.get_running_loop().create_task(
-        stage.ready(model("", argv=(str(docker), "run"), proxy=f"http://127.0.0.1:{port}"))
+        rig.ready(model("", argv=(str(docker), "run"), proxy=f"http://127.0.0.1:{port}"))
     )
-    await stage.said("running")
+    await rig.said("running")
     async with await asyncio.start_server(answer, "127.0.0.1", port):
         ready = await starting
 

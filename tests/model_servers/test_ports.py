@@ -11,10 +11,10 @@ from tests.support.ports import free_port
 from tests.support.supervisor_rig import model, played_by
 
 from hotseat.model_servers import ports as ports_module
-from hotseat.model_servers.ports import Loan, Ports
+from hotseat.model_servers.ports import PortLease, Ports
 
 if TYPE_CHECKING:
-    from tests.support.supervisor_rig import Stage
+    from tests.support.supervisor_rig import SupervisorRig
 
 
 def test_a_lent_port_is_free_and_held() -> None:
@@ -75,50 +75,52 @@ def test_when_no_port_is_left_it_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
             Ports().lend(port)
 
 
-async def test_a_port_comes_back_with_the_end_of_its_server(stage: Stage) -> None:
+async def test_a_port_comes_back_with_the_end_of_its_server(rig: SupervisorRig) -> None:
     """The same model gets the same number again."""
     preferred = free_port()
-    first = await stage.ready(model("dutiful", preferred_port=preferred))
-    second = await stage.ready(model("dutiful", preferred_port=preferred))
-    await stage.end(first)
-    third = await stage.ready(model("dutiful", preferred_port=preferred))
+    first = await rig.ready(model("dutiful", preferred_port=preferred))
+    second = await rig.ready(model("dutiful", preferred_port=preferred))
+    await rig.end(first)
+    third = await rig.ready(model("dutiful", preferred_port=preferred))
 
     assert first.upstream.address.port == third.upstream.address.port == preferred
     assert second.upstream.address.port > preferred
 
 
-async def test_a_port_comes_back_when_nothing_was_started(stage: Stage) -> None:
+async def test_a_port_comes_back_when_nothing_was_started(rig: SupervisorRig) -> None:
     preferred = free_port()
-    await stage.failed(model("", argv=("llama-servr", "${PORT}"), preferred_port=preferred))
-    ready = await stage.ready(model("dutiful", preferred_port=preferred))
+    await rig.failed(model("", argv=("llama-servr", "${PORT}"), preferred_port=preferred))
+    ready = await rig.ready(model("dutiful", preferred_port=preferred))
 
     assert ready.upstream.address.port == preferred
 
 
-async def test_a_fixed_port_that_is_answered_already_is_not_started_on(stage: Stage) -> None:
+async def test_a_fixed_port_that_is_answered_already_is_not_started_on(rig: SupervisorRig) -> None:
     """The failure names the process there; nothing was started."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         spec = model("", argv=played_by("dutiful", str(port)), proxy=f"http://localhost:{port}")
-        error = await stage.failed(spec)
+        error = await rig.failed(spec)
 
     assert f"http://127.0.0.1:{port} is already in use by another process, " in error
     assert "(pid " in error
-    assert stage.output.written == 0
+    assert rig.output.written == 0
 
 
-async def test_a_server_that_lost_its_port_is_started_on_another(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_lost_its_port_is_started_on_another(
+    rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the end of our hold and the server's own a stranger may be quicker: that passes."""
     rivals: list[socket.socket] = []
-    vacate = Loan.vacate
+    vacate = PortLease.vacate
 
-    def vacate_for_a_rival(loan: Loan) -> None:
+    def vacate_for_a_rival(loan: PortLease) -> None:
         vacate(loan)
         if not rivals:
             rivals.append(socket.create_server(("127.0.0.1", loan.port)))
 
-    monkeypatch.setattr(Loan, "vacate", vacate_for_a_rival)
-    ready = await stage.ready(model("dutiful"))
+    monkeypatch.setattr(PortLease, "vacate", vacate_for_a_rival)
+    ready = await rig.ready(model("dutiful"))
     [rival] = rivals
     taken = rival.getsockname()[1]
     rival.close()
@@ -126,8 +128,8 @@ async def test_a_server_that_lost_its_port_is_started_on_another(stage: Stage, m
     assert ready.upstream.address.port != taken
 
 
-async def test_a_server_that_fails_for_a_reason_of_its_own_is_started_once(stage: Stage) -> None:
+async def test_a_server_that_fails_for_a_reason_of_its_own_is_started_once(rig: SupervisorRig) -> None:
     """Its port is free: it would fail again."""
-    await stage.failed(model("dies_while_loading"))
+    await rig.failed(model("dies_while_loading"))
 
-    assert len([line for line in stage.output.tail(50) if "failed to load model" in line]) == 1
+    assert len([line for line in rig.output.tail(50) if "failed to load model" in line]) == 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.swap.cache import make_cold, resident_share
 from tests.support.llama import REPOSITORY
-from tests.support.supervisor_rig import GUARD_INTERPRETER, Stage, model, soon
+from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, model, soon
 
 from hotseat.identifiers import ModelName
 from hotseat.model_servers import readahead
@@ -104,16 +104,16 @@ async def test_a_server_that_starts_reads_for_itself(weights: Path) -> None:
         return PLENTY
 
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, spare=plenty_later) as supervisor:
-        stage, tasks, spec = Stage(supervisor), Tasks(), model("maps_half", str(weights))
+        rig, tasks, spec = SupervisorRig(supervisor), Tasks(), model("maps_half", str(weights))
         reading = tasks.start(supervisor.read_ahead(ReadAhead(spec.name, spec, "the test says so")), "read")
         await soon(has_begun.is_set)
         [ahead] = supervisor._read_ahead_of.values()
-        start = stage.next_start(spec)
+        start = rig.next_start(spec)
         starting = tasks.start(supervisor.start(start), "start")
-        await stage.said("took in ")
+        await rig.said("took in ")
         server_runs.set()
         await reading
-        await stage.stop(start)
+        await rig.stop(start)
         await starting
 
     assert ahead.done == BLOCK

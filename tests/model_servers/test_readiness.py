@@ -21,19 +21,19 @@ from hotseat.net.happy_eyeballs import Dialler
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.supervisor_rig import Stage
+    from tests.support.supervisor_rig import SupervisorRig
 
 
-async def test_localhost_is_asked_on_both_its_addresses(stage: Stage) -> None:
+async def test_localhost_is_asked_on_both_its_addresses(rig: SupervisorRig) -> None:
     """A server on ::1 only is found, and its address is the one that answered."""
-    ready = await stage.ready(model("speaks_ipv6_only", proxy="http://localhost:${PORT}"))
+    ready = await rig.ready(model("speaks_ipv6_only", proxy="http://localhost:${PORT}"))
 
     assert ready.upstream.address.host == "::1"
 
 
-async def test_localhost_becomes_the_address_that_answered(stage: Stage) -> None:
+async def test_localhost_becomes_the_address_that_answered(rig: SupervisorRig) -> None:
     """Requests need not look up the name again."""
-    ready = await stage.ready(model("dutiful", proxy="http://localhost:${PORT}"))
+    ready = await rig.ready(model("dutiful", proxy="http://localhost:${PORT}"))
 
     assert ready.upstream.address.host == "127.0.0.1"
 
@@ -49,26 +49,26 @@ async def test_a_dead_address_of_a_name_does_not_hide_the_server(check_endpoint:
     assert found == address
 
 
-async def test_a_unix_socket_is_asked_like_a_port(stage: Stage, tmp_path: Path) -> None:
+async def test_a_unix_socket_is_asked_like_a_port(rig: SupervisorRig, tmp_path: Path) -> None:
     path = str(tmp_path / "s")
-    ready = await stage.ready(model("", argv=played_by("on_unix_socket", path), proxy=f"unix:{path}"))
+    ready = await rig.ready(model("", argv=played_by("on_unix_socket", path), proxy=f"unix:{path}"))
 
     assert ready.upstream.address.unix_path == path
 
 
-async def test_a_prefix_goes_in_front_of_the_question(stage: Stage) -> None:
+async def test_a_prefix_goes_in_front_of_the_question(rig: SupervisorRig) -> None:
     """A server that lives under a path is asked there."""
     spec = model("knows_one_path", "/inner/ping", proxy="http://127.0.0.1:${PORT}/inner", check_endpoint="/ping")
-    ready = await stage.ready(spec)
+    ready = await rig.ready(spec)
 
     assert ready.upstream.address.prefix == "/inner"
 
 
-async def test_without_a_question_an_open_port_is_enough(stage: Stage) -> None:
+async def test_without_a_question_an_open_port_is_enough(rig: SupervisorRig) -> None:
     """`checkEndpoint: none` for servers that have nothing to ask."""
-    await stage.ready(model("hangs_health", check_endpoint=None))
+    await rig.ready(model("hangs_health", check_endpoint=None))
 
-    assert "timed out" in await stage.failed(model("never_listens", check_endpoint=None, health_check_timeout_s=0.3))
+    assert "timed out" in await rig.failed(model("never_listens", check_endpoint=None, health_check_timeout_s=0.3))
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ async def test_without_a_question_an_open_port_is_enough(stage: Stage) -> None:
         ("talks_nonsense", "it sent an invalid response (the response was not HTTP)"),
     ],
 )
-async def test_only_200_is_ready(stage: Stage, role: str, reason: str) -> None:
+async def test_only_200_is_ready(rig: SupervisorRig, role: str, reason: str) -> None:
     """Redirects are not followed, other good answers do not count, and the failure says what came instead."""
-    error = await stage.failed(model(role, health_check_timeout_s=2.0))
+    error = await rig.failed(model(role, health_check_timeout_s=2.0))
 
     assert "health check timed out after 2 seconds" in error
     assert reason in error
@@ -91,43 +91,45 @@ async def test_only_200_is_ready(stage: Stage, role: str, reason: str) -> None:
 
 @pytest.mark.parametrize("probe_s", [0.1, 60.0], ids=["questions end", "the first question lasts"])
 async def test_a_server_that_never_answers_fails_at_its_time(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, probe_s: float
+    rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch, probe_s: float
 ) -> None:
     """A pending question does not outlast the health check, and the error does not say that nothing listened."""
     monkeypatch.setattr(readiness, "PROBE_TIMEOUT_S", probe_s)
-    error = await stage.failed(model("hangs_health", health_check_timeout_s=1.0))
+    error = await rig.failed(model("hangs_health", health_check_timeout_s=1.0))
 
     assert "it accepted the connection, but did not answer the health check" in error
 
 
-async def test_one_question_without_an_answer_is_asked_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_question_without_an_answer_is_asked_again(
+    rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each question has a time limit of its own."""
     monkeypatch.setattr(readiness, "PROBE_TIMEOUT_S", 0.1)
-    ready = await stage.ready(model("hangs_health_once"))
+    ready = await rig.ready(model("hangs_health_once"))
 
     assert ready.upstream.pid
 
 
-async def test_a_certificate_that_nobody_trusts_is_no_answer(stage: Stage, tmp_path: Path) -> None:
+async def test_a_certificate_that_nobody_trusts_is_no_answer(rig: SupervisorRig, tmp_path: Path) -> None:
     """https is verified: the relay would refuse this server too."""
     spec = model("speaks_tls", certificate_in(tmp_path), proxy="https://localhost:${PORT}", health_check_timeout_s=2.0)
-    error = await stage.failed(spec)
+    error = await rig.failed(spec)
 
     assert "certificate verify failed" in error
 
 
-async def test_https_is_asked_by_name(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_https_is_asked_by_name(rig: SupervisorRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A certificate names a host, so the address keeps it."""
     path = certificate_in(tmp_path)
     monkeypatch.setattr(http_client, "tls_context", lambda: ssl.create_default_context(cafile=path))
-    ready = await stage.ready(model("speaks_tls", path, proxy="https://localhost:${PORT}"))
+    ready = await rig.ready(model("speaks_tls", path, proxy="https://localhost:${PORT}"))
 
     assert str(ready.upstream.address).startswith("https://localhost:")
 
 
-async def test_the_end_of_a_server_ends_the_questions(stage: Stage) -> None:
+async def test_the_end_of_a_server_ends_the_questions(rig: SupervisorRig) -> None:
     """A server that is gone is no longer polled."""
-    await stage.failed(model("dies_while_loading"))
+    await rig.failed(model("dies_while_loading"))
 
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("ask ")]
 

@@ -23,7 +23,7 @@ from hotseat.scheduling.commands import PutToSleep, WakeUp
 from hotseat.scheduling.events import SleepFailed, UpstreamAsleep, UpstreamAwake, WakeFailed
 
 if TYPE_CHECKING:
-    from tests.support.supervisor_rig import Stage
+    from tests.support.supervisor_rig import SupervisorRig
 
     from hotseat.scheduling.events import UpstreamReady
 
@@ -70,41 +70,41 @@ async def finish_reason(ready: UpstreamReady, seconds: float = 0.0) -> object:
     return choices[0]["finish_reason"]
 
 
-async def test_a_server_sleeps_and_wakes(stage: Stage) -> None:
+async def test_a_server_sleeps_and_wakes(rig: SupervisorRig) -> None:
     """It is the same process before and after, and it answers again."""
-    ready = await stage.ready(vllm())
-    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready))
+    ready = await rig.ready(vllm())
+    fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready))
 
     assert fell == UpstreamAsleep(ready.model, ready.launch)
     assert await ask(ready, "/is_sleeping") == {"is_sleeping": True}
-    assert await stage.supervisor.wake_up(wake_up(ready)) == UpstreamAwake(ready.model, ready.launch)
+    assert await rig.supervisor.wake_up(wake_up(ready)) == UpstreamAwake(ready.model, ready.launch)
     assert await ask(ready, "/is_sleeping") == {"is_sleeping": False}
     assert await finish_reason(ready) == "length"
-    await stage.end(ready)
+    await rig.end(ready)
 
 
-async def test_level_2_reads_the_weights_again(stage: Stage) -> None:
+async def test_level_2_reads_the_weights_again(rig: SupervisorRig) -> None:
     """Woken without them, it would answer with noise."""
-    ready = await stage.ready(vllm())
-    await stage.supervisor.put_to_sleep(put_to_sleep(ready, LEVEL_2))
-    woken = await stage.supervisor.wake_up(wake_up(ready, LEVEL_2))
+    ready = await rig.ready(vllm())
+    await rig.supervisor.put_to_sleep(put_to_sleep(ready, LEVEL_2))
+    woken = await rig.supervisor.wake_up(wake_up(ready, LEVEL_2))
 
     assert isinstance(woken, UpstreamAwake)
     assert await finish_reason(ready) == "length"
-    await stage.end(ready)
+    await rig.end(ready)
 
 
-async def test_what_is_generated_is_not_aborted(stage: Stage) -> None:
+async def test_what_is_generated_is_not_aborted(rig: SupervisorRig) -> None:
     """The scheduler drains first; should something slip through, the server itself is asked to wait for it."""
-    ready = await stage.ready(vllm())
+    ready = await rig.ready(vllm())
     async with asyncio.TaskGroup() as group:
         answer = group.create_task(finish_reason(ready, 0.3))
-        await come_true(lambda: "generating" in stage.output.tail(20))
-        await stage.supervisor.put_to_sleep(put_to_sleep(ready))
+        await come_true(lambda: "generating" in rig.output.tail(20))
+        await rig.supervisor.put_to_sleep(put_to_sleep(ready))
 
     assert answer.result() == "length"
-    assert "aborted 1" not in stage.output.tail(20)
-    await stage.end(ready)
+    assert "aborted 1" not in rig.output.tail(20)
+    await rig.end(ready)
 
 
 @pytest.mark.parametrize(
@@ -114,24 +114,24 @@ async def test_what_is_generated_is_not_aborted(stage: Stage) -> None:
         ("sleep hangs", "it had not fallen asleep after 0.5 seconds"),
     ],
 )
-async def test_a_server_that_does_not_sleep(stage: Stage, trouble: str, told: str) -> None:
+async def test_a_server_that_does_not_sleep(rig: SupervisorRig, trouble: str, told: str) -> None:
     """The error has its answer, or says that there was none; its process is still there."""
-    ready = await stage.ready(vllm("--trouble", trouble))
-    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, known("vllm", "1", 0.5)))
+    ready = await rig.ready(vllm("--trouble", trouble))
+    fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready, known("vllm", "1", 0.5)))
 
     assert isinstance(fell, SleepFailed)
     assert fell.error.startswith(told)
-    await stage.end(ready)
+    await rig.end(ready)
 
 
-async def test_a_server_without_its_development_mode(stage: Stage) -> None:
+async def test_a_server_without_its_development_mode(rig: SupervisorRig) -> None:
     """It does not know what it is asked."""
-    ready = await stage.ready(vllm(env=()))
-    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready))
+    ready = await rig.ready(vllm(env=()))
+    fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready))
 
     assert isinstance(fell, SleepFailed)
     assert "answered with 404" in fell.error
-    await stage.end(ready)
+    await rig.end(ready)
 
 
 @pytest.mark.parametrize(
@@ -141,74 +141,74 @@ async def test_a_server_without_its_development_mode(stage: Stage) -> None:
         ("wake hangs", "it had not woken after 0.5 seconds"),
     ],
 )
-async def test_a_server_that_does_not_wake(stage: Stage, trouble: str, told: str) -> None:
+async def test_a_server_that_does_not_wake(rig: SupervisorRig, trouble: str, told: str) -> None:
     """The same, the other way round."""
     level = known("vllm", "1", 0.5)
-    ready = await stage.ready(vllm("--trouble", trouble))
-    await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
-    woken = await stage.supervisor.wake_up(wake_up(ready, level))
+    ready = await rig.ready(vllm("--trouble", trouble))
+    await rig.supervisor.put_to_sleep(put_to_sleep(ready, level))
+    woken = await rig.supervisor.wake_up(wake_up(ready, level))
 
     assert isinstance(woken, WakeFailed)
     assert woken.error.startswith(told)
-    await stage.end(ready)
+    await rig.end(ready)
 
 
-async def test_a_server_that_does_not_say_whether_it_sleeps(stage: Stage) -> None:
+async def test_a_server_that_does_not_say_whether_it_sleeps(rig: SupervisorRig) -> None:
     """Then it is unknown whether its memory is free."""
     level = SleepLevel("1", (), (), check="/health", timeout_s=5)
-    ready = await stage.ready(vllm())
-    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
+    ready = await rig.ready(vllm())
+    fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready, level))
 
     assert isinstance(fell, SleepFailed)
     assert fell.error.startswith("GET /health does not report the sleep state")
-    await stage.end(ready)
+    await rig.end(ready)
 
 
-async def test_a_server_that_keeps_its_connections(stage: Stage) -> None:
+async def test_a_server_that_keeps_its_connections(rig: SupervisorRig) -> None:
     """Its word counts when it is said, not when it hangs up; here it is that it cannot."""
-    ready = await stage.ready(model("dutiful"))
-    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, SleepLevel("1", (step_of("POST /sleep"),), ())))
-    await stage.end(ready)
+    ready = await rig.ready(model("dutiful"))
+    fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready, SleepLevel("1", (step_of("POST /sleep"),), ())))
+    await rig.end(ready)
 
     assert fell == SleepFailed(ready.model, ready.launch, "POST /sleep was answered with 503: loading")
 
 
 @pytest.mark.parametrize("trouble", ["dies falling asleep", "dies waking"])
-async def test_a_server_that_dies_of_it(stage: Stage, trouble: str) -> None:
+async def test_a_server_that_dies_of_it(rig: SupervisorRig, trouble: str) -> None:
     """Only its exit is reported."""
-    ready = await stage.ready(vllm("--trouble", trouble))
+    ready = await rig.ready(vllm("--trouble", trouble))
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(stage.supervisor.watch(ready))
-        fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready))
-        woken = await stage.supervisor.wake_up(wake_up(ready))
+        watching = group.create_task(rig.supervisor.watch(ready))
+        fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready))
+        woken = await rig.supervisor.wake_up(wake_up(ready))
 
     assert isinstance(fell, UpstreamAsleep) is (trouble == "dies waking")
     assert not isinstance(woken, UpstreamAwake)
     assert watching.result().how.startswith("exited with code 3")
-    assert await stage.supervisor.put_to_sleep(put_to_sleep(ready)) is None
-    assert await stage.supervisor.wake_up(wake_up(ready)) is None
+    assert await rig.supervisor.put_to_sleep(put_to_sleep(ready)) is None
+    assert await rig.supervisor.wake_up(wake_up(ready)) is None
 
 
-async def test_a_server_that_is_stopped_while_it_falls_asleep(stage: Stage) -> None:
+async def test_a_server_that_is_stopped_while_it_falls_asleep(rig: SupervisorRig) -> None:
     """The stop wins, and no failure is reported."""
-    ready = await stage.ready(vllm("--trouble", "sleep hangs"))
+    ready = await rig.ready(vllm("--trouble", "sleep hangs"))
     async with asyncio.TaskGroup() as group:
-        falling = group.create_task(stage.supervisor.put_to_sleep(put_to_sleep(ready)))
+        falling = group.create_task(rig.supervisor.put_to_sleep(put_to_sleep(ready)))
         await asyncio.sleep(0)
-        await stage.end(ready)
+        await rig.end(ready)
 
     assert falling.result() is None
 
 
-async def test_a_server_that_is_told_to_stop_before_it_is_woken(stage: Stage, tmp_path: Path) -> None:
+async def test_a_server_that_is_told_to_stop_before_it_is_woken(rig: SupervisorRig, tmp_path: Path) -> None:
     """Nothing is asked of a server that is on its way out."""
     note = tmp_path / "note"
     level = SleepLevel("1", (), (step_of(f"touch {note}"),))
-    ready = await stage.ready(vllm())
+    ready = await rig.ready(vllm())
     async with asyncio.TaskGroup() as group:
-        ending = group.create_task(stage.end(ready))
+        ending = group.create_task(rig.end(ready))
         await asyncio.sleep(0)
-        woken = group.create_task(stage.supervisor.wake_up(wake_up(ready, level)))
+        woken = group.create_task(rig.supervisor.wake_up(wake_up(ready, level)))
 
     assert (ending.result(), woken.result()) == ("was terminated by SIGTERM", None)
     assert not note.exists()
@@ -217,64 +217,64 @@ async def test_a_server_that_is_told_to_stop_before_it_is_woken(stage: Stage, tm
 # Commands
 
 
-async def test_commands_instead_of_requests(stage: Stage, tmp_path: Path) -> None:
+async def test_commands_instead_of_requests(rig: SupervisorRig, tmp_path: Path) -> None:
     """They are run without a shell, with the server's process id and port in their words."""
     note = tmp_path / "note"
     write = f"{sys.executable} -I -S -c 'import sys; open(sys.argv[1], \"a\").write(sys.argv[2])' {note} "
     level = SleepLevel("1", (step_of(write + "'${PID} ${PORT} down;'"),), (step_of(write + "up"),))
-    ready = await stage.ready(vllm())
-    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
-    woken = await stage.supervisor.wake_up(wake_up(ready, level))
+    ready = await rig.ready(vllm())
+    fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready, level))
+    woken = await rig.supervisor.wake_up(wake_up(ready, level))
 
     assert (type(fell), type(woken)) == (UpstreamAsleep, UpstreamAwake)
     assert note.read_text() == f"{ready.upstream.pid} {ready.upstream.address.port} down;up"
-    await stage.end(ready)
+    await rig.end(ready)
 
 
 @pytest.mark.parametrize(
     ("command", "told"),
     [("false", "false exited with code 1"), ("no-such-program", "no-such-program"), ("sleep 60", "not fallen asleep")],
 )
-async def test_a_command_that_fails(stage: Stage, command: str, told: str) -> None:
+async def test_a_command_that_fails(rig: SupervisorRig, command: str, told: str) -> None:
     """The failure is reported, and nothing of the command is left."""
     level = SleepLevel("1", (step_of(command),), (), timeout_s=0.5)
-    ready = await stage.ready(vllm())
-    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
+    ready = await rig.ready(vllm())
+    fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready, level))
 
     assert isinstance(fell, SleepFailed)
     assert told in fell.error
-    await stage.end(ready)
+    await rig.end(ready)
 
 
-async def test_a_server_that_is_suspended_by_signals(stage: Stage) -> None:
+async def test_a_server_that_is_suspended_by_signals(rig: SupervisorRig) -> None:
     """A stopped process does not answer until SIGCONT; that frees no memory, but shows how commands are used."""
     stop, go = (step_of(f"kill -{name} ${{PID}}") for name in ("STOP", "CONT"))
     level = SleepLevel("1", (stop,), (go,))
-    ready = await stage.ready(vllm())
-    await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
+    ready = await rig.ready(vllm())
+    await rig.supervisor.put_to_sleep(put_to_sleep(ready, level))
     state = Path(f"/proc/{ready.upstream.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
     assert state == "T"
-    assert isinstance(await stage.supervisor.wake_up(wake_up(ready, level)), UpstreamAwake)
-    await stage.end(ready)
+    assert isinstance(await rig.supervisor.wake_up(wake_up(ready, level)), UpstreamAwake)
+    await rig.end(ready)
 
 
 # The real llama-server
 
 
-async def test_llama_server_sleeps_by_itself(stage: Stage) -> None:
+async def test_llama_server_sleeps_by_itself(rig: SupervisorRig) -> None:
     """Unused for a second, it drops its model; a question brings it back."""
     argv = tuple(shlex.split(llama.command("alpha", "${PORT}", "--sleep-idle-seconds 1")))
-    ready = await stage.ready(ModelSpec(ModelName("qwen"), LaunchRecipe(argv, "http://127.0.0.1:${PORT}")))
+    ready = await rig.ready(ModelSpec(ModelName("qwen"), LaunchRecipe(argv, "http://127.0.0.1:${PORT}")))
     level = known("llama-server", "idle", 20)
     awake_kib = resident_kib(ready)
-    fell = await stage.supervisor.put_to_sleep(put_to_sleep(ready, level))
+    fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready, level))
 
     assert isinstance(fell, UpstreamAsleep)
     assert resident_kib(ready) < 0.75 * awake_kib
-    assert isinstance(await stage.supervisor.wake_up(wake_up(ready, level)), UpstreamAwake)
+    assert isinstance(await rig.supervisor.wake_up(wake_up(ready, level)), UpstreamAwake)
     assert (await ask(ready, "/props"))["is_sleeping"] is False
-    await stage.end(ready)
+    await rig.end(ready)
 
 
 def resident_kib(ready: UpstreamReady) -> int:

@@ -20,77 +20,77 @@ from hotseat.scheduling.events import SlotsLearned, UpstreamFailed
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.supervisor_rig import Stage
+    from tests.support.supervisor_rig import SupervisorRig
 
 
 TRIES = 3
 """On a busy machine one of them may be held up."""
 
 
-async def test_a_server_that_answers_is_ready(stage: Stage) -> None:
+async def test_a_server_that_answers_is_ready(rig: SupervisorRig) -> None:
     """Its address is where it answers and its pid is the program's own."""
-    ready = await stage.ready(model("dutiful"))
+    ready = await rig.ready(model("dutiful"))
 
     assert b"misbehaving_servers.py" in (await command_line(ready.upstream.pid))
     assert ready.upstream.address.host == "127.0.0.1"
     assert ready.upstream.address.port > 0
 
 
-async def test_a_server_is_asked_for_its_slots(stage: Stage) -> None:
+async def test_a_server_is_asked_for_its_slots(rig: SupervisorRig) -> None:
     """Only if its Server header is llama.cpp: for others the request would be unexpected."""
-    telling, silent = await stage.ready(model("tells_its_slots")), await stage.ready(model("dutiful"))
+    telling, silent = await rig.ready(model("tells_its_slots")), await rig.ready(model("dutiful"))
 
-    assert await stage.supervisor.ask_slots(telling) == SlotsLearned(telling.model, telling.launch, 3)
-    assert await stage.supervisor.ask_slots(silent) is None
+    assert await rig.supervisor.ask_slots(telling) == SlotsLearned(telling.model, telling.launch, 3)
+    assert await rig.supervisor.ask_slots(silent) is None
 
 
-async def test_a_start_costs_little_more_than_the_server_takes(stage: Stage) -> None:
+async def test_a_start_costs_little_more_than_the_server_takes(rig: SupervisorRig) -> None:
     """A server that is ready after 300 ms is found ready a few milliseconds later."""
     found_at = []
     for _ in range(TRIES):
-        await stage.ready(model("slow_to_load", "0.3"))
+        await rig.ready(model("slow_to_load", "0.3"))
         found_at.append(time.monotonic())
-    ready_at = [float(line.split()[-1]) for line in stage.output.tail() if line.startswith("ready at ")]
+    ready_at = [float(line.split()[-1]) for line in rig.output.tail() if line.startswith("ready at ")]
 
     assert 0 < min(found - ready for found, ready in zip(found_at, ready_at, strict=True)) < 0.1
 
 
-async def test_a_program_that_does_not_exist_is_named(stage: Stage) -> None:
+async def test_a_program_that_does_not_exist_is_named(rig: SupervisorRig) -> None:
     """The sentence says which word of the command line to look at."""
-    error = await stage.failed(model("dutiful", argv=("llama-servr", "--port", "${PORT}")))
+    error = await rig.failed(model("dutiful", argv=("llama-servr", "--port", "${PORT}")))
 
     assert error == 'qwen is not ready: no program named "llama-servr" on PATH.'
 
 
-async def test_a_file_that_does_not_exist_is_named(stage: Stage) -> None:
-    error = await stage.failed(model("dutiful", argv=("/opt/nowhere/llama-server", "${PORT}")))
+async def test_a_file_that_does_not_exist_is_named(rig: SupervisorRig) -> None:
+    error = await rig.failed(model("dutiful", argv=("/opt/nowhere/llama-server", "${PORT}")))
 
     assert error == 'qwen is not ready: the file "/opt/nowhere/llama-server" does not exist.'
 
 
-async def test_a_file_that_may_not_be_run_is_named(stage: Stage, tmp_path: Path) -> None:
+async def test_a_file_that_may_not_be_run_is_named(rig: SupervisorRig, tmp_path: Path) -> None:
     program = tmp_path / "llama-server"
     program.write_text("#!/bin/sh\n")
-    error = await stage.failed(model("dutiful", argv=(str(program), "${PORT}")))
+    error = await rig.failed(model("dutiful", argv=(str(program), "${PORT}")))
 
     assert error.startswith(f'qwen is not ready: "{program}" is not executable')
 
 
-async def test_a_file_that_is_no_program_is_told_in_the_kernels_words(stage: Stage, tmp_path: Path) -> None:
+async def test_a_file_that_is_no_program_is_told_in_the_kernels_words(rig: SupervisorRig, tmp_path: Path) -> None:
     """What only exec can find out comes back too."""
     program = tmp_path / "llama-server"
     program.write_bytes(b"\x7fnot an executable at all")
     program.chmod(0o755)
-    error = await stage.failed(model("dutiful", argv=(str(program), "${PORT}")))
+    error = await rig.failed(model("dutiful", argv=(str(program), "${PORT}")))
 
     assert error == f"qwen is not ready: {program} cannot be run: Exec format error."
 
 
-async def test_a_server_that_dies_while_loading_leaves_its_last_words(stage: Stage) -> None:
+async def test_a_server_that_dies_while_loading_leaves_its_last_words(rig: SupervisorRig) -> None:
     """The failure says how it ended and what it wrote, without waiting for the health check's time to pass."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    failed = await stage.supervisor.start(stage.next_start(model("dies_while_loading", "7")))
+    failed = await rig.supervisor.start(rig.next_start(model("dies_while_loading", "7")))
 
     assert isinstance(failed, UpstreamFailed)
     assert failed.error.message == "qwen is not ready: it exited with code 7 while loading. See `hotseat logs qwen`."
@@ -99,38 +99,38 @@ async def test_a_server_that_dies_while_loading_leaves_its_last_words(stage: Sta
     assert loop.time() - began < 5
 
 
-async def test_a_server_that_goes_into_the_background_is_told_not_to(stage: Stage) -> None:
+async def test_a_server_that_goes_into_the_background_is_told_not_to(rig: SupervisorRig) -> None:
     """What it would leave behind is ended, so the sentence says why."""
-    error = await stage.failed(model("dies_while_loading", "0"))
+    error = await rig.failed(model("dies_while_loading", "0"))
 
     assert "it exited with code 0 while loading (a server must stay in the foreground)" in error
 
 
-async def test_a_server_that_dies_by_a_signal_says_which(stage: Stage) -> None:
-    error = await stage.failed(model("dies_by_signal", str(int(signal.SIGSEGV))))
+async def test_a_server_that_dies_by_a_signal_says_which(rig: SupervisorRig) -> None:
+    error = await rig.failed(model("dies_by_signal", str(int(signal.SIGSEGV))))
 
     assert "it was terminated by SIGSEGV while loading" in error
 
 
-async def test_a_server_that_dies_by_a_nameless_signal_says_its_number(stage: Stage) -> None:
-    error = await stage.failed(model("dies_by_signal", "40"))
+async def test_a_server_that_dies_by_a_nameless_signal_says_its_number(rig: SupervisorRig) -> None:
+    error = await rig.failed(model("dies_by_signal", "40"))
 
     assert "it was terminated by signal 40 while loading" in error
 
 
-async def test_last_words_are_those_of_this_launch(stage: Stage) -> None:
+async def test_last_words_are_those_of_this_launch(rig: SupervisorRig) -> None:
     """What an earlier launch wrote is kept, but it is not the reason of this failure."""
-    await stage.failed(model("dies_while_loading"))
-    failed = await stage.supervisor.start(stage.next_start(model("never_listens", health_check_timeout_s=0.3)))
+    await rig.failed(model("dies_while_loading"))
+    failed = await rig.supervisor.start(rig.next_start(model("never_listens", health_check_timeout_s=0.3)))
 
     assert isinstance(failed, UpstreamFailed)
     assert "failed to load" not in failed.error.in_full
-    assert any("failed to load" in line for line in stage.output.tail(50))
+    assert any("failed to load" in line for line in rig.output.tail(50))
 
 
-async def test_a_server_that_is_never_ready_fails_at_its_time(stage: Stage) -> None:
+async def test_a_server_that_is_never_ready_fails_at_its_time(rig: SupervisorRig) -> None:
     """The sentence is the contract's, in whole seconds, and says what the server answered."""
-    error = await stage.failed(model("never_ready", health_check_timeout_s=1.0))
+    error = await rig.failed(model("never_ready", health_check_timeout_s=1.0))
 
     assert error.startswith("qwen is not ready: health check timed out after 1 seconds (http://127.0.0.1:")
     assert (
@@ -139,41 +139,41 @@ async def test_a_server_that_is_never_ready_fails_at_its_time(stage: Stage) -> N
     )
 
 
-async def test_after_a_failure_no_process_is_left(stage: Stage) -> None:
+async def test_after_a_failure_no_process_is_left(rig: SupervisorRig) -> None:
     """The next model may have the memory at once."""
-    await stage.failed(model("leaks_grandchildren", "setsid", check_endpoint="/nowhere", health_check_timeout_s=2.0))
-    grandchild = int(await stage.said("grandchild "))
+    await rig.failed(model("leaks_grandchildren", "setsid", check_endpoint="/nowhere", health_check_timeout_s=2.0))
+    grandchild = int(await rig.said("grandchild "))
 
     assert not is_alive(grandchild)
     assert not servers()
 
 
-async def test_a_launch_that_is_stopped_while_loading_says_so(stage: Stage) -> None:
+async def test_a_launch_that_is_stopped_while_loading_says_so(rig: SupervisorRig) -> None:
     """`start` itself tells the end of what it began."""
-    command = stage.next_start(model("never_ready"))
+    command = rig.next_start(model("never_ready"))
     async with asyncio.TaskGroup() as tasks:
-        starting = tasks.create_task(stage.supervisor.start(command))
-        await stage.said("loading tensors")
-        await stage.stop(command)
+        starting = tasks.create_task(rig.supervisor.start(command))
+        await rig.said("loading tensors")
+        await rig.stop(command)
 
     assert failure_of(starting) == "qwen was stopped while loading"
 
 
-async def test_a_launch_that_is_stopped_before_it_has_a_process_never_gets_ready(stage: Stage) -> None:
+async def test_a_launch_that_is_stopped_before_it_has_a_process_never_gets_ready(rig: SupervisorRig) -> None:
     """A stop that comes right behind the start is not lost."""
-    command = stage.next_start(model("dutiful"))
+    command = rig.next_start(model("dutiful"))
     async with asyncio.TaskGroup() as tasks:
-        starting = tasks.create_task(stage.supervisor.start(command))
-        tasks.create_task(stage.stop(command))
+        starting = tasks.create_task(rig.supervisor.start(command))
+        tasks.create_task(rig.stop(command))
 
     assert failure_of(starting) == "qwen was stopped while loading"
 
 
-async def test_a_start_that_is_cancelled_leaves_no_process(stage: Stage) -> None:
+async def test_a_start_that_is_cancelled_leaves_no_process(rig: SupervisorRig) -> None:
     """A cancelled start does not leave a server behind."""
-    command = stage.next_start(model("never_ready"))
-    starting = asyncio.get_running_loop().create_task(stage.supervisor.start(command))
-    await stage.said("loading tensors")
+    command = rig.next_start(model("never_ready"))
+    starting = asyncio.get_running_loop().create_task(rig.supervisor.start(command))
+    await rig.said("loading tensors")
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
@@ -182,55 +182,55 @@ async def test_a_start_that_is_cancelled_leaves_no_process(stage: Stage) -> None
 
 
 async def test_a_start_that_raises_what_nobody_foresaw_leaves_no_process(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bug in hotseat must not leave a process."""
     monkeypatch.setattr("hotseat.model_servers.launch.stranger_on", lambda *of_whom: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        await stage.supervisor.start(stage.next_start(model("dutiful")))
+        await rig.supervisor.start(rig.next_start(model("dutiful")))
 
-    assert (servers(), stage.supervisor.pids()) == ([], {})
+    assert (servers(), rig.supervisor.pids()) == ([], {})
 
 
-async def test_stopping_what_nobody_knows_does_nothing(stage: Stage) -> None:
+async def test_stopping_what_nobody_knows_does_nothing(rig: SupervisorRig) -> None:
     """A stop may come late, or twice."""
-    ready = await stage.ready(model("dutiful"))
-    await stage.end(ready)
+    ready = await rig.ready(model("dutiful"))
+    await rig.end(ready)
 
-    await stage.stop(ready)
-    never_begun = stage.next_start(model("dutiful")).launch
-    await stage.supervisor.stop(StopUpstream(ready.model, never_begun, Cause.OPERATOR, "never begun"))
+    await rig.stop(ready)
+    never_begun = rig.next_start(model("dutiful")).launch
+    await rig.supervisor.stop(StopUpstream(ready.model, never_begun, Cause.OPERATOR, "never begun"))
 
 
-async def test_a_crash_is_told_with_the_last_words(stage: Stage) -> None:
+async def test_a_crash_is_told_with_the_last_words(rig: SupervisorRig) -> None:
     """An unexpected exit is reported with the last output."""
-    ready = await stage.ready(model("dies_mid_stream"))
+    ready = await rig.ready(model("dies_mid_stream"))
     _, writer = await asyncio.open_connection(ready.upstream.address.host, ready.upstream.address.port)
     writer.write(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
-    exited = await stage.supervisor.watch(ready)
+    exited = await rig.supervisor.watch(ready)
     writer.close()
 
     assert (exited.how, exited.output) == ("exited with code 1", ("thread panicked",))
     assert (exited.model, exited.launch) == (ready.model, ready.launch)
 
 
-async def test_two_models_run_side_by_side(stage: Stage) -> None:
+async def test_two_models_run_side_by_side(rig: SupervisorRig) -> None:
     """One guard looks after all; the end of one is not the end of another."""
-    first, second = await stage.ready(model("dutiful")), await stage.ready(model("dutiful"))
-    await stage.end(first)
+    first, second = await rig.ready(model("dutiful")), await rig.ready(model("dutiful"))
+    await rig.end(first)
 
     assert first.upstream.address.port != second.upstream.address.port
     assert is_alive(second.upstream.pid or 0)
 
 
-async def test_a_server_gets_our_environment_and_its_own(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_gets_our_environment_and_its_own(rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours without what is withheld, then the model's; devices are counted as nvidia-smi counts them."""
     monkeypatch.setenv("HOTSEAT_SECRET", "hush")
     monkeypatch.setenv("HOTSEAT_PLAIN", "known")
-    stage.supervisor.withhold(frozenset({"HOTSEAT_SECRET"}))
-    await stage.ready(model("prints_its_environment", env=(("MODEL_PORT", "${PORT}"),)))
-    await stage.said("session")
-    lines = stage.output.tail(500)
+    rig.supervisor.withhold(frozenset({"HOTSEAT_SECRET"}))
+    await rig.ready(model("prints_its_environment", env=(("MODEL_PORT", "${PORT}"),)))
+    await rig.said("session")
+    lines = rig.output.tail(500)
 
     assert "HOTSEAT_PLAIN=known" in lines
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in lines
@@ -239,24 +239,24 @@ async def test_a_server_gets_our_environment_and_its_own(stage: Stage, monkeypat
     assert any(line.startswith(f"{MARKER}=") for line in lines)
 
 
-async def test_the_order_of_devices_may_be_chosen(stage: Stage) -> None:
-    await stage.ready(model("prints_its_environment", env=(("CUDA_DEVICE_ORDER", "FASTEST_FIRST"),)))
+async def test_the_order_of_devices_may_be_chosen(rig: SupervisorRig) -> None:
+    await rig.ready(model("prints_its_environment", env=(("CUDA_DEVICE_ORDER", "FASTEST_FIRST"),)))
 
-    assert await stage.said("CUDA_DEVICE_ORDER=") == "FASTEST_FIRST"
+    assert await rig.said("CUDA_DEVICE_ORDER=") == "FASTEST_FIRST"
 
 
-async def test_a_server_leads_its_own_session_and_inherits_no_descriptor(stage: Stage) -> None:
+async def test_a_server_leads_its_own_session_and_inherits_no_descriptor(rig: SupervisorRig) -> None:
     """Three standard descriptors, nothing on standard input, and no terminal to be hung up by."""
-    await stage.ready(model("prints_its_environment"))
-    told = await stage.said("session ")
+    await rig.ready(model("prints_its_environment"))
+    told = await rig.said("session ")
 
     assert told == "True stdin b'' fds ['0', '1', '2', '3']"  # 3 is the directory it reads
 
 
-async def test_a_secret_in_the_command_line_is_never_shown(stage: Stage) -> None:
+async def test_a_secret_in_the_command_line_is_never_shown(rig: SupervisorRig) -> None:
     """Some servers print how they were started."""
-    await stage.ready(model("prints_its_arguments", "--api-key", "sk-canary", "--hf-token=hf_canary", "--seed", "7"))
-    told = await stage.said("started with ")
+    await rig.ready(model("prints_its_arguments", "--api-key", "sk-canary", "--hf-token=hf_canary", "--seed", "7"))
+    told = await rig.said("started with ")
 
     assert told.endswith("--api-key *** --hf-token=*** --seed 7")
 
@@ -284,8 +284,8 @@ def test_large_files_may_take_long(gigabytes: int, seconds: int) -> None:
     assert deadline_s(gigabytes * 10**9) == seconds
 
 
-async def test_a_server_has_time_where_nobody_says_how_much(stage: Stage) -> None:
+async def test_a_server_has_time_where_nobody_says_how_much(rig: SupervisorRig) -> None:
     """It need not be configured."""
-    ready = await stage.ready(model("dutiful", health_check_timeout_s=None))
+    ready = await rig.ready(model("dutiful", health_check_timeout_s=None))
 
     assert ready.upstream.pid

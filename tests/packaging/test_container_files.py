@@ -83,18 +83,18 @@ def test_it_needs_no_init_in_front(tmp_path: Path) -> None:
     with Hotseat({"models": {"qwen": leaves_an_orphan}}, tmp_path, program=program) as hotseat:
         hotseat.load("qwen")
         (first,) = children(hotseat.process.pid)
-        house = eventually(lambda: all_reaped(first))
+        rig = eventually(lambda: all_reaped(first))
         os.kill(first, signal.SIGTERM)
         code = hotseat.process.wait(PATIENCE_S)
 
-    assert len(house) == 3, "hotseat, its guard and the model server"
+    assert len(rig) == 3, "hotseat, its guard and the model server"
     assert code == 0
 
 
 def all_reaped(first: int) -> list[int]:
     """Every process of the house; empty while the sleeper is still there or was not reaped."""
-    house = descendants(first)
-    return house if len(house) == 3 and all(state_of(pid) != "Z" for pid in house) else []
+    rig = descendants(first)
+    return rig if len(rig) == 3 and all(state_of(pid) != "Z" for pid in rig) else []
 
 
 def descendants(pid: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvloop
-from tests.support.relay_rig import MODELS, RelayHouse, relay_house
+from tests.support.relay_rig import MODELS, RelayRig, relay_rig
 
 from hotseat.settings import Access, Limits, Settings
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.spec import ModelSpec
 
-    OpenHouse = Callable[..., Awaitable[RelayHouse]]
+    OpenRig = Callable[..., Awaitable[RelayRig]]
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-async def open_house(tmp_path: Path) -> AsyncIterator[OpenHouse]:
+async def open_rig(tmp_path: Path) -> AsyncIterator[OpenRig]:
     """Starts the relay that a test needs; it is closed and checked after the test."""
     async with AsyncExitStack() as stack:
 
@@ -46,9 +46,9 @@ async def open_house(tmp_path: Path) -> AsyncIterator[OpenHouse]:
             models: tuple[ModelSpec, ...] = MODELS,
             settings: Settings | None = None,
             **known: Any,
-        ) -> RelayHouse:
+        ) -> RelayRig:
             rules = settings or Settings(limits=limits or Limits(), access=access or Access())
-            return await stack.enter_async_context(relay_house(tmp_path, rules, models, **known))
+            return await stack.enter_async_context(relay_rig(tmp_path, rules, models, **known))
 
         yield opened
 
@@ -75,5 +75,5 @@ def many_files() -> Iterator[None]:
 
 
 @pytest.fixture
-async def house(open_house: OpenHouse) -> RelayHouse:
-    return await open_house()
+async def rig(open_rig: OpenRig) -> RelayRig:
+    return await open_rig()

@@ -28,7 +28,7 @@ from tests.support.playbook import (
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.transitions import rest_s
+from hotseat.scheduling.transitions import backoff_s
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage
@@ -77,7 +77,7 @@ def test_a_rest_ends(yard: Playbook) -> None:
 
 def test_rests_grow() -> None:
     """The wait doubles from two seconds to a minute, from the second failure in a row on."""
-    assert [rest_s(failures) for failures in range(9)] == [0, 0, 2, 4, 8, 16, 32, 60, 60]
+    assert [backoff_s(failures) for failures in range(9)] == [0, 0, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_a_server_that_dies_before_it_has_answered_anybody_counts_like_a_failed_start(yard: Playbook) -> None:

@@ -52,7 +52,7 @@ def test_the_line_is_shown_as_it_will_be_served(stage: Stage) -> None:
     yard = flooded(stage)
     yard.at(14) >> leaves(1) << grants(100)
     yard >> arrives(1000, "qwen", "person") << nothing
-    shown = {int(ticket.ticket): ticket for ticket in yard.scheduler.view(yard.now).line}
+    shown = {int(ticket.ticket): ticket for ticket in yard.scheduler.view(yard.now).queue}
 
     assert shown[101].why == "waiting for a free slot on qwen (1 of 1 busy)"
     assert shown[1000].why == f"waiting for a free slot on qwen (1 of 1 busy); {PLACES} requests ahead"

@@ -12,14 +12,14 @@ from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
 from hotseat.scheduling import invariants
 from hotseat.scheduling.invariants import BrokenPromise
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.queue import Ticket, Wish
+from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.state import ModelState, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
-TICKET = Ticket(TicketId(1), QWEN, ClientId("someone"), 0.0, Wish.USE)
+TICKET = Ticket(TicketId(1), QWEN, ClientId("someone"), 0.0, RequestKind.USE)
 
 
 def a_sound_state() -> State:
@@ -57,7 +57,7 @@ def an_active_model_is_missing_in_the_books(state: State) -> None:
 
 
 def somebody_waits_and_is_served(state: State) -> None:
-    state.line.join(TICKET)
+    state.queue.join(TICKET)
 
 
 def files_are_read_for_nobody(state: State) -> None:
@@ -93,11 +93,11 @@ def a_sleeper_without_a_bed(state: State) -> None:
 
 
 def a_ready_model_in_bed(state: State) -> None:
-    state.models[QWEN].bed = level("1")
+    state.models[QWEN].sleep_level = level("1")
 
 
 def somebody_waits_for_a_ready_model(state: State) -> None:
-    state.line.join(Ticket(TicketId(2), QWEN, ClientId("someone"), 0.0, Wish.USE))
+    state.queue.join(Ticket(TicketId(2), QWEN, ClientId("someone"), 0.0, RequestKind.USE))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_too_much_memory_is_told() -> None:
 def test_an_empty_house_with_a_line_is_told() -> None:
     """A request waits and nothing is done about it."""
     state = State(one_at_a_time("qwen", "llama"))
-    state.line.join(TICKET)
+    state.queue.join(TICKET)
 
     with pytest.raises(BrokenPromise, match="nothing runs, yet"):
         invariants.check(state)

@@ -10,7 +10,7 @@ from tests.support.catalogs import model, with_budget
 from tests.support.playbook import arrives, clock, exited, grants, leaves, nothing, ready, starts, stops, wakes_at
 
 from hotseat.scheduling.linger import Pressure, linger_s, next_use_s
-from hotseat.scheduling.model_stats import Habit
+from hotseat.scheduling.model_stats import ModelStats
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage
@@ -18,46 +18,46 @@ if TYPE_CHECKING:
 ONE_WAITS = Pressure(waiting=1, loads_s=10)
 
 
-def habit(*returns: float, service_s: float = 1.0) -> Habit:
-    known = Habit(service_s=service_s)
-    known.returns.extend(returns)
+def stats(*reuse_gaps: float, service_s: float = 1.0) -> ModelStats:
+    known = ModelStats(service_s=service_s)
+    known.reuse_gaps.extend(reuse_gaps)
     return known
 
 
 def test_no_evidence_no_linger() -> None:
     """One return says nothing."""
-    assert linger_s(habit(0.5), 10, 0, ONE_WAITS, 60) == 0
+    assert linger_s(stats(0.5), 10, 0, ONE_WAITS, 60) == 0
 
 
 def test_a_client_that_always_returns_is_waited_for() -> None:
     """A little longer than it usually takes, because clients are not exact."""
-    assert 0.5 < linger_s(habit(0.5, 0.5), 10, 0, ONE_WAITS, 60) < 0.7
+    assert 0.5 < linger_s(stats(0.5, 0.5), 10, 0, ONE_WAITS, 60) < 0.7
 
 
 def test_what_has_passed_already_counts() -> None:
     """After two of three seconds one is left."""
-    assert linger_s(habit(3, 3), 10, 2, ONE_WAITS, 60) == pytest.approx(1.15)
+    assert linger_s(stats(3, 3), 10, 2, ONE_WAITS, 60) == pytest.approx(1.15)
 
 
 def test_a_gap_that_is_over_is_not_waited_for() -> None:
     """A client that did not return at its usual time is not expected any more."""
-    assert linger_s(habit(0.5, 0.5), 10, 1, ONE_WAITS, 60) == 0
+    assert linger_s(stats(0.5, 0.5), 10, 1, ONE_WAITS, 60) == 0
 
 
 def test_many_who_wait_outweigh_one_who_may_return() -> None:
     """Their loss is certain, and there are more of them."""
-    assert linger_s(habit(5, 5), 10, 0, Pressure(waiting=6, loads_s=10), 60) == 0
+    assert linger_s(stats(5, 5), 10, 0, Pressure(waiting=6, loads_s=10), 60) == 0
 
 
 def test_a_return_after_a_visit_elsewhere_is_none() -> None:
     """Waiting for it would not have brought it about."""
-    assert linger_s(habit(inf, inf, inf), 10, 0, ONE_WAITS, 60) == 0
+    assert linger_s(stats(inf, inf, inf), 10, 0, ONE_WAITS, 60) == 0
 
 
 def test_lingering_ends_with_the_turn() -> None:
     """Returns beyond the limit do not count, and neither does slack."""
-    assert linger_s(habit(5, 5), 30, 0, ONE_WAITS, 4) == 0
-    assert linger_s(habit(5, 5), 30, 0, ONE_WAITS, 5.1) == pytest.approx(5.1)
+    assert linger_s(stats(5, 5), 30, 0, ONE_WAITS, 4) == 0
+    assert linger_s(stats(5, 5), 30, 0, ONE_WAITS, 5.1) == pytest.approx(5.1)
 
 
 def test_the_next_use() -> None:

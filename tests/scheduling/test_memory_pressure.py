@@ -28,7 +28,7 @@ from tests.support.playbook import (
 
 from hotseat.catalog.groups import TOGETHER, Group, Groups
 from hotseat.catalog.spec import Footprint, Source
-from hotseat.errors import MakingWay, NeverFits, NoRoom
+from hotseat.errors import NeverFits, NoMemory, Yielding
 from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
 from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
 from hotseat.scheduling.events import (
@@ -38,8 +38,8 @@ from hotseat.scheduling.events import (
     RequestLeft,
     UpstreamExited,
     UpstreamReady,
-    WayMade,
-    WayRegained,
+    YieldEnded,
+    YieldRequested,
 )
 from hotseat.scheduling.invariants import BrokenPromise, check
 from hotseat.scheduling.lifecycle import Phase
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.events import Event
 
-GAME = WayMade("game.exe is running (pid 4242)")
-WAYS: list[Event] = [GAME, WayMade("an operator needs gpu0", frozenset({gpu(0)})), WayRegained()]
+GAME = YieldRequested("game.exe is running (pid 4242)")
+WAYS: list[Event] = [GAME, YieldRequested("an operator needs gpu0", frozenset({gpu(0)})), YieldEnded()]
 
 
 def guessed(name: str, gib: int, **known: Any) -> ModelSpec:
@@ -120,7 +120,7 @@ def test_the_next_load_counts_what_was_measured(stage: Stage) -> None:
     yard.with_ready("qwen", 1)
     yard >> measured("qwen", 30) << wakes_at(11)
     yard >> leaves(1) << nothing
-    yard.at(11) >> clock << stops("qwen", cause=Cause.CROWDED)
+    yard.at(11) >> clock << stops("qwen", cause=Cause.EXCEEDS_MEMORY)
     yard >> exited("qwen") << nothing
 
     yard >> arrives(2, "qwen") << refuses(2, NeverFits)
@@ -167,7 +167,7 @@ def test_an_idle_model_leaves_when_others_come(stage: Stage) -> None:
     yard.at(40) >> leaves(2) << nothing
     yard.at(41) >> leaves(3) << nothing
 
-    yard >> left_by_others(20) << stops("b", cause=Cause.CROWDED)
+    yard >> left_by_others(20) << stops("b", cause=Cause.EXCEEDS_MEMORY)
     assert yard.because == "models use 4 GiB more of gpu0 than the 20 GiB available"
     assert yard.phase("a") is Phase.READY
 
@@ -199,7 +199,7 @@ def test_room_that_others_use_is_refused_with_the_figures(stage: Stage) -> None:
     yard.with_ready("small")
     yard >> left_by_others(10) << nothing
 
-    yard >> arrives(1, "big") << refuses(1, NoRoom)
+    yard >> arrives(1, "big") << refuses(1, NoMemory)
     assert yard.error.message == (
         "big does not fit right now: it needs 20 GiB, but the budget of gpu0 is 24 GiB,"
         " and other programs leave only 10 GiB of it. Try again when they have finished."
@@ -225,7 +225,7 @@ def test_what_others_take_is_remembered_over_a_reload(stage: Stage) -> None:
     yard >> left_by_others(10) << nothing
     yard >> changed(catalog) << nothing
 
-    yard >> arrives(1, "big") << refuses(1, NoRoom)
+    yard >> arrives(1, "big") << refuses(1, NoMemory)
 
 
 # Precedence
@@ -235,7 +235,7 @@ def test_everybody_makes_way(yard: Playbook) -> None:
     """A model in use finishes its requests first; new requests are refused with the reason."""
     yard.with_ready("qwen", 1)
     yard >> GAME << nothing
-    yard >> arrives(2, "qwen") << refuses(2, MakingWay)
+    yard >> arrives(2, "qwen") << refuses(2, Yielding)
     assert yard.error.message == "no model can be loaded right now: game.exe is running (pid 4242). Try again later."
 
     yard >> leaves(1) << stops("qwen", cause=Cause.YIELD)
@@ -246,13 +246,13 @@ def test_a_load_is_given_up_to_make_way(yard: Playbook) -> None:
     """Also one that requests wait for: they are refused at once."""
     yard >> arrives(1, "qwen") << starts("qwen")
 
-    yard >> GAME << refuses(1, MakingWay) << stops("qwen", cause=Cause.YIELD)
+    yard >> GAME << refuses(1, Yielding) << stops("qwen", cause=Cause.YIELD)
 
 
 def test_models_come_back_when_the_way_is_regained(yard: Playbook) -> None:
     """The next request loads its model as if nothing had been."""
     yard >> GAME << nothing
-    yard >> WayRegained() << nothing
+    yard >> YieldEnded() << nothing
 
     yard >> arrives(1, "qwen") << starts("qwen")
 
@@ -262,7 +262,7 @@ def test_way_is_made_on_one_device_only(stage: Stage) -> None:
     yard = stage(with_budget(model("near", gib=8), model("far", gib=8, on=1), gib={0: 24, 1: 24}))
     yard.with_ready("near").with_ready("far")
 
-    yard >> WayMade("training", frozenset({gpu(0)})) << stops("near")
+    yard >> YieldRequested("training", frozenset({gpu(0)})) << stops("near")
     yard >> arrives(1, "far") << grants(1)
 
 
@@ -271,15 +271,15 @@ def test_who_waits_for_another_device_waits_on(stage: Stage) -> None:
     yard = stage(with_budget(model("near", gib=8), model("far", gib=8, on=1), gib={0: 24, 1: 24}))
     yard >> arrives(1, "far") << starts("far")
 
-    yard >> WayMade("training", frozenset({gpu(0)})) << nothing
-    yard >> arrives(2, "near") << refuses(2, MakingWay)
+    yard >> YieldRequested("training", frozenset({gpu(0)})) << nothing
+    yard >> arrives(2, "near") << refuses(2, Yielding)
 
 
 def test_one_device_without_budgets_is_every_device(yard: Playbook) -> None:
     """It is unknown which model is where."""
     yard.with_ready("qwen")
 
-    yard >> WayMade("training", frozenset({gpu(0)})) << stops("qwen")
+    yard >> YieldRequested("training", frozenset({gpu(0)})) << stops("qwen")
 
 
 # The promises
@@ -288,14 +288,14 @@ def test_one_device_without_budgets_is_every_device(yard: Playbook) -> None:
 def test_models_that_do_not_make_way_are_told(yard: Playbook) -> None:
     """Precedence is a promise too."""
     yard.with_ready("qwen")
-    yard.scheduler._state.way = GAME
+    yard.scheduler._state.yielding = GAME
 
     with pytest.raises(BrokenPromise, match=r"\['qwen'\] are still running although a yield is active"):
         check(yard.scheduler._state)
 
 
 def test_a_crowd_that_nobody_looks_at_is_told(stage: Stage) -> None:
-    """A changed figure must set `may_be_crowded`."""
+    """A changed figure must set `may_exceed_memory`."""
     yard = stage(with_budget(guessed("qwen", 6)))
     yard.with_ready("qwen")
     state = yard.scheduler._state
@@ -329,7 +329,7 @@ class Weighed:
                 taken = sum(self.counted[name] for name in self.launches)
                 assert taken <= min(24 * GIB, self.left), f"{command.model} is started without room"
             if isinstance(command, StopUpstream):
-                assert command.cause in (Cause.EVICTION, Cause.CROWDED, Cause.YIELD)
+                assert command.cause in (Cause.EVICTION, Cause.EXCEEDS_MEMORY, Cause.YIELD)
         check(self.scheduler._state)
 
     def ask(self, name: ModelName) -> None:
@@ -360,21 +360,21 @@ class Weighed:
 @given(st.data())
 def test_nothing_is_started_beyond_what_is_known(data: st.DataObject) -> None:
     """Whatever is measured: a start always fits into what the device has left for models."""
-    house = Weighed()
+    rig = Weighed()
     for _ in range(data.draw(st.integers(1, 40))):
-        name = data.draw(st.sampled_from(house.names))
+        name = data.draw(st.sampled_from(rig.names))
         match data.draw(st.sampled_from(["ask", "go on", "go on", "leave", "measure", "others", "way", "clock"])):
             case "ask":
-                house.ask(name)
+                rig.ask(name)
             case "go on":
-                house.go_on(name)
+                rig.go_on(name)
             case "leave":
-                house.tell(RequestLeft(TicketId(data.draw(st.integers(1, house.tickets + 1)))))
+                rig.tell(RequestLeft(TicketId(data.draw(st.integers(1, rig.tickets + 1)))))
             case "measure":
-                house.measure(name, data.draw(st.integers(1, 30)))
+                rig.measure(name, data.draw(st.integers(1, 30)))
             case "others":
-                house.come_and_go(data.draw(st.integers(0, 30)))
+                rig.come_and_go(data.draw(st.integers(0, 30)))
             case "way":
-                house.tell(data.draw(st.sampled_from(WAYS)))
+                rig.tell(data.draw(st.sampled_from(WAYS)))
             case _:
-                house.tell(clock)
+                rig.tell(clock)

@@ -21,7 +21,15 @@ from tests.support.playbook import (
 )
 
 from hotseat.identifiers import ClientId, ModelName
-from hotseat.scheduling.model_stats import FRESH, KEPT_CLIENTS, KEPT_GAPS, UNKNOWN_LOAD_S, UNKNOWN_STOP_S, Habit, Habits
+from hotseat.scheduling.model_stats import (
+    FRESH,
+    KEPT_CLIENTS,
+    KEPT_GAPS,
+    UNKNOWN_LOAD_S,
+    UNKNOWN_STOP_S,
+    ModelStats,
+    StatsOfModels,
+)
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage
@@ -31,13 +39,13 @@ QWEN, LLAMA, GEMMA = ModelName("qwen"), ModelName("llama"), ModelName("gemma")
 
 def test_before_anything_was_seen() -> None:
     """There is a guess, and it is not shown as a measurement."""
-    assert Habits().load_s(QWEN) == UNKNOWN_LOAD_S
-    assert Habits().measured_load_s(QWEN) is None
+    assert StatsOfModels().load_s(QWEN) == UNKNOWN_LOAD_S
+    assert StatsOfModels().measured_load_s(QWEN) is None
 
 
 def test_the_first_measurement_replaces_the_guess() -> None:
     """One load is enough to know better."""
-    habits = Habits()
+    habits = StatsOfModels()
     habits.loaded(QWEN, 12)
 
     assert habits.load_s(QWEN) == habits.measured_load_s(QWEN) == 12
@@ -45,7 +53,7 @@ def test_the_first_measurement_replaces_the_guess() -> None:
 
 def test_an_odd_load_does_not_count_for_ever() -> None:
     """Later loads move the figure slowly."""
-    habits = Habits()
+    habits = StatsOfModels()
     habits.loaded(QWEN, 10)
     habits.loaded(QWEN, 40)
 
@@ -54,7 +62,7 @@ def test_an_odd_load_does_not_count_for_ever() -> None:
 
 def test_a_model_never_seen_is_like_the_others() -> None:
     """The mean of what was seen is a better guess than ours."""
-    habits = Habits()
+    habits = StatsOfModels()
     habits.loaded(QWEN, 10)
     habits.loaded(LLAMA, 20)
 
@@ -92,7 +100,7 @@ def test_loads_beside_another_are_not_believed(stage: Stage) -> None:
 
 def test_stops_are_measured(yard: Playbook) -> None:
     """From the command to the last process."""
-    assert Habits().stop_s(QWEN) == UNKNOWN_STOP_S
+    assert StatsOfModels().stop_s(QWEN) == UNKNOWN_STOP_S
     yard.with_ready("qwen")
     yard.at(20) >> arrives(1, "llama") << stops("qwen")
     yard.at(23) >> exited("qwen") << starts("llama")
@@ -104,19 +112,19 @@ def test_requests_are_measured_from_lease_to_end(yard: Playbook) -> None:
     """Waiting is not service."""
     yard.with_ready("qwen", 1)
     yard.at(14) >> leaves(1) << nothing
-    habit = yard.scheduler.habits.of(QWEN)
+    stats = yard.scheduler.habits.of(QWEN)
 
-    assert (habit.service_s, habit.drain_s) == (4, 4)
+    assert (stats.service_s, stats.drain_s) == (4, 4)
 
 
 def test_a_long_request_is_forgotten_slowly() -> None:
     """The longest request is what a drain may take."""
-    habit = Habit()
+    stats = ModelStats()
     for seconds in (100, 1):
-        habit.served(seconds)
+        stats.served(seconds)
 
-    assert habit.drain_s == 95
-    assert 1 < habit.service_s < 100
+    assert stats.drain_s == 95
+    assert 1 < stats.service_s < 100
 
 
 def test_gaps_are_kept_while_the_model_is_away(yard: Playbook) -> None:
@@ -126,7 +134,7 @@ def test_gaps_are_kept_while_the_model_is_away(yard: Playbook) -> None:
     yard.at(12) >> arrives(2, "llama", "another") << stops("qwen")
     yard.at(14) >> arrives(3, "qwen") << nothing
 
-    assert list(yard.scheduler.habits.of(QWEN).returns) == [3]
+    assert list(yard.scheduler.habits.of(QWEN).reuse_gaps) == [3]
 
 
 def test_reads_are_no_use(yard: Playbook) -> None:
@@ -141,7 +149,7 @@ def test_reads_are_no_use(yard: Playbook) -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     """However many clients come, however often."""
-    habits = Habits()
+    habits = StatsOfModels()
     for n in range(KEPT_CLIENTS + 10):
         habits.went(QWEN, habits.of(QWEN), ClientId(str(n)), n, n + 1)
         habits.of(QWEN).used_again(n, straight=True)
@@ -152,7 +160,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_what_was_learned_survives_a_restart() -> None:
     """Exported as plain data, adopted as it was."""
-    before, after = Habits(), Habits()
+    before, after = StatsOfModels(), StatsOfModels()
     before.loaded(QWEN, 12)
     before.of(QWEN).stopped(2)
     before.of(QWEN).served(3)
@@ -163,14 +171,14 @@ def test_what_was_learned_survives_a_restart() -> None:
 
     assert set(before.export()) == {QWEN}
     assert after.of(QWEN) == before.of(QWEN)
-    assert list(after.of(QWEN).returns) == [0.5, inf]
+    assert list(after.of(QWEN).reuse_gaps) == [0.5, inf]
     assert after.load_s(GEMMA) == 12
 
 
 @pytest.mark.parametrize("junk", [7, None, [], {"load_s": "long"}, {"load_s": -1}, {"gaps": 3}, {"load_s": True}])
 def test_what_does_not_look_like_habits_is_passed_over(junk: Any) -> None:
     """An old or broken file costs a little learning, nothing else."""
-    habits = Habits()
+    habits = StatsOfModels()
     habits.adopt({"qwen": junk})
 
-    assert habits.of(QWEN) == Habit()
+    assert habits.of(QWEN) == ModelStats()

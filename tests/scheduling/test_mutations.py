@@ -17,10 +17,10 @@ from hotseat.scheduling import memory_fit, plan, settle, transitions, turns
 from hotseat.scheduling import queue as line_of
 from hotseat.scheduling.lifecycle import Phase as ModelPhase
 from hotseat.scheduling.plan import Plan
-from hotseat.scheduling.queue import ModelLine
+from hotseat.scheduling.queue import ModelQueue
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.state import LONG_AGO, ModelState, State
-from hotseat.scheduling.transitions import Moves
+from hotseat.scheduling.transitions import Transitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Instant, Place, TicketId
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.events import RequestLeft, UpstreamExited
-    from hotseat.scheduling.plan import Prospect
+    from hotseat.scheduling.plan import ClaimDecision
     from hotseat.scheduling.queue import Ticket
 
 pytestmark = pytest.mark.uncounted
@@ -51,16 +51,16 @@ def unloading_memory_counts_as_free(state: State) -> list[ModelState]:
     return [model for model in state.active.values() if model.phase in (ModelPhase.LOADING, ModelPhase.READY)]
 
 
-def a_departed_client_stays_in_line(scheduler: Scheduler, transitions: Moves, event: RequestLeft) -> None:
+def a_departed_client_stays_in_line(scheduler: Scheduler, transitions: Transitions, event: RequestLeft) -> None:
     transitions.give_back(event.ticket, event.is_answered)
 
 
-def a_busy_model_is_stopped(transitions: Moves) -> None:
+def a_busy_model_is_stopped(transitions: Transitions) -> None:
     for model in transitions.state.in_phase(ModelPhase.DRAINING):
         transitions.stop(model)
 
 
-def an_eviction_is_never_commanded(transitions: Moves, model: ModelState) -> None:
+def an_eviction_is_never_commanded(transitions: Transitions, model: ModelState) -> None:
     STOP(transitions, model)
     transitions.commands.pop()
 
@@ -70,9 +70,9 @@ def a_stale_launch_is_believed(scheduler: Scheduler, event: UpstreamExited) -> M
     return model if model and model.launch else None
 
 
-def a_draining_model_is_revived(transitions: Moves) -> None:
+def a_draining_model_is_revived(transitions: Transitions) -> None:
     for model in transitions.state.in_phase(ModelPhase.DRAINING):
-        if transitions.state.line.count(model.name):
+        if transitions.state.queue.count(model.name):
             model.phase = ModelPhase.READY
     SERVE(transitions)
 
@@ -87,11 +87,11 @@ def the_loader_is_never_busy(state: State) -> None:
     return None
 
 
-def a_lease_is_never_given_back(transitions: Moves, ticket: TicketId, is_answered: bool) -> ModelState | None:
+def a_lease_is_never_given_back(transitions: Transitions, ticket: TicketId, is_answered: bool) -> ModelState | None:
     return transitions.state.leases.get(ticket)
 
 
-def an_unload_is_never_confirmed(transitions: Moves, model: ModelState) -> None:
+def an_unload_is_never_confirmed(transitions: Transitions, model: ModelState) -> None:
     model.unload_wishes.clear()
     BURY(transitions, model)
 
@@ -104,7 +104,7 @@ def what_never_fits_is_waited_for(plan: Plan, spec: object) -> None:
     return None
 
 
-def who_asks_most_has_most_places(line: ModelLine, ticket: Ticket) -> None:
+def who_asks_most_has_most_places(line: ModelQueue, ticket: Ticket) -> None:
     with patch.object(line_of, "PLACES", 1000):
         JOIN(line, ticket)
 
@@ -114,7 +114,7 @@ def a_claim_is_lost_when_its_model_cools_down(state: State, model: ModelState) -
         RECKON(state, model)
 
 
-def the_first_one_is_evicted_for_the_second(plan: Plan, claim: Claim) -> Prospect:
+def the_first_one_is_evicted_for_the_second(plan: Plan, claim: Claim) -> ClaimDecision:
     plan._loader = None
     return ABOUT(plan, claim)
 
@@ -124,22 +124,22 @@ def what_sleepers_keep_is_not_counted(model: object, level: object, catalog: obj
 
 
 def room_is_free_when_a_model_is_told_to_sleep(model: ModelState, catalog: Catalog) -> Mapping[Place, int]:
-    if model.is_falling_asleep and model.bed:
-        return KEPT(model, model.bed, catalog)
+    if model.is_falling_asleep and model.sleep_level:
+        return KEPT(model, model.sleep_level, catalog)
     return TAKES(model, catalog)
 
 
-def a_busy_model_is_put_to_sleep(transitions: Moves) -> None:
+def a_busy_model_is_put_to_sleep(transitions: Transitions) -> None:
     for model in transitions.state.in_phase(ModelPhase.DRAINING):
-        if model.bed:
+        if model.sleep_level:
             transitions.suspend(model)
     STOP_DRAINED(transitions)
 
 
-def a_sleeper_is_asked(transitions: Moves) -> None:
+def a_sleeper_is_asked(transitions: Transitions) -> None:
     SERVE(transitions)
     for model in transitions.state.in_phase(ModelPhase.ASLEEP):
-        for ticket in transitions.state.line.waiting_for(model.name):
+        for ticket in transitions.state.queue.waiting_for(model.name):
             transitions.grant(model, ticket, "it is there")
 
 
@@ -163,13 +163,15 @@ def the_timer_is_never_set(scheduler: Scheduler, commands: object, when: Instant
     scheduler._wake = when
 
 
-def a_ticket_is_granted_and_kept_in_line(transitions: Moves, model: ModelState, ticket: Ticket, because: str) -> None:
+def a_ticket_is_granted_and_kept_in_line(
+    transitions: Transitions, model: ModelState, ticket: Ticket, because: str
+) -> None:
     GRANT(transitions, model, ticket, because)
-    transitions.state.line.join(ticket)
+    transitions.state.queue.join(ticket)
 
 
-STOP, BURY, GRANT = Moves.stop, Moves._bury, Moves.grant
-RECKON, ABOUT, JOIN = State.reckon_claim, Plan.about, ModelLine.join
+STOP, BURY, GRANT = Transitions.stop, Transitions._remove, Transitions.grant
+RECKON, ABOUT, JOIN = State.reckon_claim, Plan.about, ModelQueue.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, turns.slots
 STOP_DRAINED, KEPT, TAKES = settle._stop_drained, memory_fit.kept_asleep, memory_fit.takes
 ABOUT_SLEEP = Scheduler._about_sleep
@@ -179,24 +181,24 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (State, "with_process", unloading_memory_counts_as_free),
     (Scheduler, "_left", a_departed_client_stays_in_line),
     (settle, "_stop_drained", a_busy_model_is_stopped),
-    (Moves, "stop", an_eviction_is_never_commanded),
+    (Transitions, "stop", an_eviction_is_never_commanded),
     (Scheduler, "_of_launch", a_stale_launch_is_believed),
     (settle, "_serve_residents", a_draining_model_is_revived),
     (ModelState, "expires_at", the_ttl_forgets_leases),
     (plan, "loader_busy_with", the_loader_is_never_busy),
-    (Moves, "give_back", a_lease_is_never_given_back),
-    (Moves, "_bury", an_unload_is_never_confirmed),
+    (Transitions, "give_back", a_lease_is_never_given_back),
+    (Transitions, "_bury", an_unload_is_never_confirmed),
     (settle, "slots", a_slot_is_given_twice),
     (Plan, "_never_fits", what_never_fits_is_waited_for),
-    (ModelLine, "join", who_asks_most_has_most_places),
+    (ModelQueue, "join", who_asks_most_has_most_places),
     (State, "reckon_claim", a_claim_is_lost_when_its_model_cools_down),
     (Plan, "about", the_first_one_is_evicted_for_the_second),
     (turns, "is_protected", pinned_models_are_evicted),
-    (transitions, "rest_s", a_failing_model_is_tried_without_rest),
-    (transitions, "rest_s", a_model_rests_after_its_first_failure),
+    (transitions, "backoff_s", a_failing_model_is_tried_without_rest),
+    (transitions, "backoff_s", a_model_rests_after_its_first_failure),
     (ModelState, "prove_itself", an_answer_proves_nothing),
     (Scheduler, "_wake_at", the_timer_is_never_set),
-    (Moves, "grant", a_ticket_is_granted_and_kept_in_line),
+    (Transitions, "grant", a_ticket_is_granted_and_kept_in_line),
     (memory_fit, "kept_asleep", what_sleepers_keep_is_not_counted),
     (memory_fit, "takes", room_is_free_when_a_model_is_told_to_sleep),
     (settle, "_stop_drained", a_busy_model_is_put_to_sleep),
@@ -215,7 +217,7 @@ def planted(where: Any, name: str, bug: Any) -> Iterator[None]:
         yield
 
 
-def pass_with_a_fuse(transitions: Moves) -> Instant:
+def pass_with_a_fuse(transitions: Transitions) -> Instant:
     """A bug may keep `settle` from ending: that counts as found, and must not fill the memory."""
     if len(transitions.commands) > MANY_COMMANDS:
         raise Broken("the house does not come to rest")

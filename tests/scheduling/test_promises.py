@@ -48,8 +48,8 @@ def test_s1_requests_for_a_resident_model_cannot_starve_a_waiting_one(yard: Play
 
 def test_s2_nothing_is_evicted_for_a_model_that_cannot_be_had(stage: Stage) -> None:
     """Whether it fits once every model left that may is computed before any is stopped."""
-    house = with_budget(model("pin", gib=6, pinned=True), model("a", gib=9), model("b", gib=9), model("big", gib=19))
-    yard = stage(house)
+    rig = with_budget(model("pin", gib=6, pinned=True), model("a", gib=9), model("b", gib=9), model("big", gib=19))
+    yard = stage(rig)
     yard.with_ready("pin").with_ready("a").with_ready("b")
 
     yard >> arrives(1, "big") << refuses(1, NeverFits) << nothing
@@ -96,7 +96,7 @@ def test_s5_the_age_of_the_oldest_ticket_can_be_watched(yard: Playbook) -> None:
     yard.at(12) >> arrives(2, "llama") << wakes_at(52)
     yard.at(13) >> arrives(3, "gemma") << nothing
 
-    assert yard.scheduler.view(20).line[0].since == 12
+    assert yard.scheduler.view(20).queue[0].since == 12
 
 
 def test_i1_memory_of_a_stopping_process_is_not_free(stage: Stage) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from hotseat.identifiers import ClientId, ModelName, TicketId
-from hotseat.scheduling.queue import Line, Ticket, Wish
+from hotseat.scheduling.queue import Queue, RequestKind, Ticket
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 
 
 def ticket(number: int, model: ModelName = QWEN, since: float = 0.0) -> Ticket:
-    return Ticket(TicketId(number), model, ClientId("someone"), since, Wish.USE)
+    return Ticket(TicketId(number), model, ClientId("someone"), since, RequestKind.USE)
 
 
-def line_of(*tickets: Ticket) -> Line:
-    line = Line()
+def line_of(*tickets: Ticket) -> Queue:
+    line = Queue()
     for each in tickets:
         line.join(each)
     return line

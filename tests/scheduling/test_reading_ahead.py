@@ -24,13 +24,13 @@ from tests.support.playbook import (
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage
 
-HOUSE = one_at_a_time("qwen", "llama", patience=0)
+RIG = one_at_a_time("qwen", "llama", patience=0)
 
 
 @pytest.fixture
 def draining(stage: Stage) -> Playbook:
     """qwen is used by ticket 1 and drains, because ticket 2 wants llama."""
-    yard = stage(HOUSE).with_ready("qwen", 1)
+    yard = stage(RIG).with_ready("qwen", 1)
     yard >> arrives(2, "llama") << nothing
     return yard
 

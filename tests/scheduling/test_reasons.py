@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def first(yard: Playbook, name: str) -> TicketView:
-    return next(ticket for ticket in yard.scheduler.view(yard.now).line if ticket.model == name)
+    return next(ticket for ticket in yard.scheduler.view(yard.now).queue if ticket.model == name)
 
 
 def test_a_turn(yard: Playbook) -> None:
@@ -133,7 +133,7 @@ def test_what_can_be_promised(yard: Playbook) -> None:
     yard >> arrives(2, "qwen") << grants(2)
     yard >> arrives(3, "llama", "another") << wakes_at(55)
     yard >> arrives(4, "llama", "another") << nothing
-    head, behind = (ticket for ticket in yard.scheduler.view(yard.now).line)
+    head, behind = (ticket for ticket in yard.scheduler.view(yard.now).queue)
 
     assert head.not_later_than == 15 + 10 + (10 + 1 + 5) + 2 * 2 * (10 + 10)
     assert behind.not_later_than is None

@@ -31,8 +31,8 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage
 
-HOUSE = one_at_a_time("qwen", "llama", "gemma")
-NEW_QWEN = with_model(HOUSE, model("qwen", version=2))
+RIG = one_at_a_time("qwen", "llama", "gemma")
+NEW_QWEN = with_model(RIG, model("qwen", version=2))
 
 
 def test_the_same_configuration_again(yard: Playbook) -> None:
@@ -40,13 +40,13 @@ def test_the_same_configuration_again(yard: Playbook) -> None:
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
 
-    yard >> changed(HOUSE) << nothing
+    yard >> changed(RIG) << nothing
     assert yard.phase("qwen") is Phase.READY
 
 
 def test_an_added_model(yard: Playbook) -> None:
     """A model that was added can be asked for at once."""
-    yard >> changed(with_model(HOUSE, model("phi"))) << nothing
+    yard >> changed(with_model(RIG, model("phi"))) << nothing
 
     yard >> arrives(1, "phi") << starts("phi")
 
@@ -101,7 +101,7 @@ def test_a_change_taken_back_while_it_drains(yard: Playbook) -> None:
     """A model that drains is not revived, not even by its old configuration."""
     yard.with_ready("qwen", 1)
     yard >> changed(NEW_QWEN) << nothing
-    yard >> changed(HOUSE) << nothing
+    yard >> changed(RIG) << nothing
 
     yard >> leaves(1) << stops("qwen")
 
@@ -110,7 +110,7 @@ def test_only_time_limits_changed(yard: Playbook) -> None:
     """A new ttl reaches the running process without a restart."""
     yard.with_ready("qwen")
 
-    yard >> changed(with_model(HOUSE, model("qwen", ttl_s=5))) << wakes_at(15)
+    yard >> changed(with_model(RIG, model("qwen", ttl_s=5))) << wakes_at(15)
     yard.at(15) >> clock << stops("qwen")
 
 
@@ -119,14 +119,14 @@ def test_a_removed_model_that_somebody_waits_for(yard: Playbook) -> None:
     yard.with_ready("llama", 1)
     yard >> arrives(2, "qwen") << wakes_at(50)
 
-    yard >> changed(without(HOUSE, "qwen")) << refuses(2, UnknownModel)
+    yard >> changed(without(RIG, "qwen")) << refuses(2, UnknownModel)
     assert yard.error.message == 'model "qwen" was removed from the configuration'
 
 
 def test_a_removed_model_in_use(yard: Playbook) -> None:
     """A removed model finishes its requests, stops, and is forgotten."""
     yard.with_ready("qwen", 1)
-    yard >> changed(without(HOUSE, "qwen")) << nothing
+    yard >> changed(without(RIG, "qwen")) << nothing
     yard >> arrives(2, "qwen") << refuses(2, UnknownModel)
     yard >> leaves(1) << stops("qwen")
     yard >> exited("qwen") << nothing
@@ -138,7 +138,7 @@ def test_a_removed_model_that_is_loading(yard: Playbook) -> None:
     """Its load is abandoned, and its memory goes to the next waiting model."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing
-    yard >> changed(without(HOUSE, "qwen")) << refuses(1, UnknownModel) << stops("qwen")
+    yard >> changed(without(RIG, "qwen")) << refuses(1, UnknownModel) << stops("qwen")
 
     yard >> failed("qwen") << starts("llama")
 
@@ -146,7 +146,7 @@ def test_a_removed_model_that_is_loading(yard: Playbook) -> None:
 def test_a_removed_model_can_be_unloaded_by_hand_until_it_is_gone(yard: Playbook) -> None:
     """An operator may hurry a model that the configuration no longer knows."""
     yard.with_ready("qwen", 1)
-    yard >> changed(without(HOUSE, "qwen")) << nothing
+    yard >> changed(without(RIG, "qwen")) << nothing
     yard >> unload(2, "qwen") << wakes_at(20)
     yard >> leaves(1) << stops("qwen")
 
@@ -156,7 +156,7 @@ def test_a_removed_model_can_be_unloaded_by_hand_until_it_is_gone(yard: Playbook
 def test_a_removed_model_crashes_while_it_drains(yard: Playbook) -> None:
     """It is forgotten all the same."""
     yard.with_ready("qwen", 1)
-    yard >> changed(without(HOUSE, "qwen")) << nothing
+    yard >> changed(without(RIG, "qwen")) << nothing
     yard >> exited("qwen") << nothing
 
     assert "qwen" not in [seen.name for seen in yard.scheduler.view(yard.now).models]
@@ -165,8 +165,8 @@ def test_a_removed_model_crashes_while_it_drains(yard: Playbook) -> None:
 def test_a_removed_model_comes_back_while_it_drains(yard: Playbook) -> None:
     """It is the same model again, and starts afresh once its old process is gone."""
     yard.with_ready("qwen", 1)
-    yard >> changed(without(HOUSE, "qwen")) << nothing
-    yard >> changed(HOUSE) << nothing
+    yard >> changed(without(RIG, "qwen")) << nothing
+    yard >> changed(RIG) << nothing
     yard >> arrives(2, "qwen") << nothing
     yard >> leaves(1) << stops("qwen")
 
@@ -185,10 +185,10 @@ def test_a_change_during_a_swap(yard: Playbook) -> None:
 
 def test_a_raised_memory_figure(stage: Stage) -> None:
     """A model is counted as it was started until it is started again."""
-    house = with_budget(model("qwen", gib=8), model("llama", gib=12))
-    yard = stage(house)
+    rig = with_budget(model("qwen", gib=8), model("llama", gib=12))
+    yard = stage(rig)
     yard.with_ready("qwen", 1)
-    yard >> changed(with_model(house, model("qwen", gib=20))) << nothing
+    yard >> changed(with_model(rig, model("qwen", gib=20))) << nothing
     yard >> arrives(2, "llama") << starts("llama")
 
     yard >> leaves(1) << stops("qwen")
@@ -199,4 +199,4 @@ def test_patience_changed(yard: Playbook) -> None:
     yard.with_ready("qwen", 1)
     yard >> arrives(2, "llama") << wakes_at(50)
 
-    yard >> changed(replace(HOUSE, policy=replace(HOUSE.policy, patience=1))) << wakes_at(30)
+    yard >> changed(replace(RIG, policy=replace(RIG.policy, patience=1))) << wakes_at(30)

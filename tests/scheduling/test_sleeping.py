@@ -47,7 +47,7 @@ from hotseat.catalog.spec import Source
 from hotseat.errors import Unloaded
 from hotseat.identifiers import HOST_MEMORY, LaunchId, ModelName
 from hotseat.scheduling.commands import Cause
-from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, WayMade
+from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, YieldRequested
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
@@ -57,34 +57,34 @@ QWEN = ModelName("qwen")
 
 
 @pytest.fixture
-def house(stage: Stage) -> Playbook:
+def rig(stage: Stage) -> Playbook:
     """One model at a time; qwen can sleep, and is ready and unused."""
     return stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama", "gemma")).with_ready("qwen")
 
 
 @pytest.fixture
-def night(house: Playbook) -> Playbook:
+def night(rig: Playbook) -> Playbook:
     """qwen sleeps, llama is ready and unused."""
-    house >> load(1, "llama") << puts_to_sleep("qwen")
-    house.after(1) >> asleep("qwen") << starts("llama")
-    house.after(10) >> ready("llama") << confirms(1)
-    return house
+    rig >> load(1, "llama") << puts_to_sleep("qwen")
+    rig.after(1) >> asleep("qwen") << starts("llama")
+    rig.after(10) >> ready("llama") << confirms(1)
+    return rig
 
 
 # There and back
 
 
-def test_a_model_that_can_sleep_is_not_stopped(house: Playbook) -> None:
+def test_a_model_that_can_sleep_is_not_stopped(rig: Playbook) -> None:
     """Its memory goes to another model when it sleeps, not when it was told to."""
-    house >> arrives(1, "llama") << puts_to_sleep("qwen")
+    rig >> arrives(1, "llama") << puts_to_sleep("qwen")
 
-    assert house.because == "unloaded to free memory for llama"
-    assert house.phase("qwen") is Phase.UNLOADING
-    assert house.why("qwen") == "falling asleep for 0.0 s: unloaded to free memory for llama"
-    house >> asleep("qwen") << starts("llama")
-    assert house.phase("qwen") is Phase.ASLEEP
-    assert house.view("qwen").level == "1"
-    assert house.view("qwen").upstream is not None
+    assert rig.because == "unloaded to free memory for llama"
+    assert rig.phase("qwen") is Phase.UNLOADING
+    assert rig.why("qwen") == "falling asleep for 0.0 s: unloaded to free memory for llama"
+    rig >> asleep("qwen") << starts("llama")
+    assert rig.phase("qwen") is Phase.ASLEEP
+    assert rig.view("qwen").level == "1"
+    assert rig.view("qwen").upstream is not None
 
 
 def test_a_model_in_use_is_drained_before_it_sleeps(stage: Stage) -> None:
@@ -119,19 +119,17 @@ def test_a_model_that_wakes_for_nobody(night: Playbook) -> None:
     assert night.phase("qwen") is Phase.READY
 
 
-def test_a_request_that_comes_while_its_model_falls_asleep(house: Playbook) -> None:
+def test_a_request_that_comes_while_its_model_falls_asleep(rig: Playbook) -> None:
     """It waits for its turn like everybody else, and wakes the model then."""
-    house >> arrives(1, "llama") << puts_to_sleep("qwen")
-    house >> arrives(2, "qwen") << nothing
+    rig >> arrives(1, "llama") << puts_to_sleep("qwen")
+    rig >> arrives(2, "qwen") << nothing
 
-    assert (
-        house.why("qwen") == "putting qwen to sleep (unloaded to free memory for llama), then it is woken (about 10 s)"
-    )
-    house.after(1) >> asleep("qwen") << starts("llama")
-    house.after(10) >> ready("llama") << grants(1) << wakes_at(61)
-    house >> leaves(1) << stops("llama")
-    house >> exited("llama") << wakes("qwen")
-    house >> awake("qwen") << grants(2)
+    assert rig.why("qwen") == "putting qwen to sleep (unloaded to free memory for llama), then it is woken (about 10 s)"
+    rig.after(1) >> asleep("qwen") << starts("llama")
+    rig.after(10) >> ready("llama") << grants(1) << wakes_at(61)
+    rig >> leaves(1) << stops("llama")
+    rig >> exited("llama") << wakes("qwen")
+    rig >> awake("qwen") << grants(2)
 
 
 def test_what_those_wait_for_whose_model_sleeps(night: Playbook) -> None:
@@ -153,34 +151,34 @@ def test_files_of_a_model_asleep_are_not_read_ahead(night: Playbook) -> None:
 # Is it worth it?
 
 
-def test_a_quick_nap_is_taken_again(house: Playbook) -> None:
+def test_a_quick_nap_is_taken_again(rig: Playbook) -> None:
     """Three seconds there and back are less than stopping and loading."""
-    house.with_nap("qwen", "llama").with_nap("qwen", "llama")
+    rig.with_sleep_stats("qwen", "llama").with_sleep_stats("qwen", "llama")
 
-    house >> arrives(1, "llama") << puts_to_sleep("qwen")
-    assert house.scheduler.habits.of(QWEN).naps["1"].wake_s == pytest.approx(2)
-    assert house.scheduler.habits.of(QWEN).naps["1"].sleep_s == pytest.approx(1)
+    rig >> arrives(1, "llama") << puts_to_sleep("qwen")
+    assert rig.scheduler.habits.of(QWEN).sleep_stats_by_level["1"].wake_s == pytest.approx(2)
+    assert rig.scheduler.habits.of(QWEN).sleep_stats_by_level["1"].sleep_s == pytest.approx(1)
 
 
-def test_a_slow_nap_is_not_taken_again(house: Playbook) -> None:
+def test_a_slow_nap_is_not_taken_again(rig: Playbook) -> None:
     """After two tries a model that takes longer to wake than to load is stopped."""
-    house.with_nap("qwen", "llama", wake_s=30).with_nap("qwen", "llama", wake_s=30)
+    rig.with_sleep_stats("qwen", "llama", wake_s=30).with_sleep_stats("qwen", "llama", wake_s=30)
 
-    house >> arrives(1, "llama") << stops("qwen", cause=Cause.EVICTION)
+    rig >> arrives(1, "llama") << stops("qwen", cause=Cause.EVICTION)
 
 
 def test_the_quickest_level_is_chosen(stage: Stage) -> None:
     """Each is tried twice, in their order; then what was measured decides."""
     light, deep = level("1"), level("2")
     yard = stage(one_at_a_time(model("qwen", sleep=sleeps(light, deep)), "llama")).with_ready("qwen")
-    yard.with_nap("qwen", "llama", 6, 2).with_nap("qwen", "llama", 6, 2)
+    yard.with_sleep_stats("qwen", "llama", 6, 2).with_sleep_stats("qwen", "llama", 6, 2)
     yard >> load(1, "llama") << puts_to_sleep("qwen", deep)
     yard.after(0.1) >> asleep("qwen") << starts("llama")
     yard.after(10) >> ready("llama") << confirms(1)
     yard.after(100) >> load(2, "qwen") << stops("llama")
     yard >> exited("llama") << wakes("qwen")
     yard.after(3) >> awake("qwen") << confirms(2)
-    yard.after(100).with_nap("qwen", "llama", 0.1, 3)
+    yard.after(100).with_sleep_stats("qwen", "llama", 0.1, 3)
 
     yard >> arrives(1, "llama") << puts_to_sleep("qwen", deep)
 
@@ -189,22 +187,22 @@ def test_what_evicting_a_sleeper_costs(stage: Stage) -> None:
     """A model that wakes quickly is evicted before one that only loads a little faster than that one loads."""
     sleeper, loader = model("qwen", gib=12, sleep=sleeps()), model("llama", gib=12)
     yard = stage(with_ram(with_budget(sleeper, loader, model("gemma", gib=12), model("big", gib=24)), 64))
-    yard.with_ready("qwen").with_nap("qwen", "big").with_nap("qwen", "big").with_ready("llama")
+    yard.with_ready("qwen").with_sleep_stats("qwen", "big").with_sleep_stats("qwen", "big").with_ready("llama")
     yard.after(10) >> load(5, "qwen") << confirms(5)
     yard.after(10) >> arrives(6, "gemma") << puts_to_sleep("qwen")
 
 
-def test_what_was_learned_of_sleep_is_kept(house: Playbook, stage: Stage) -> None:
+def test_what_was_learned_of_sleep_is_kept(rig: Playbook, stage: Stage) -> None:
     """The next run need not try again; what makes no sense is passed over."""
-    house.with_nap("qwen", "llama", wake_s=30).with_nap("qwen", "llama", wake_s=30)
-    plain = house.scheduler.habits.export()
+    rig.with_sleep_stats("qwen", "llama", wake_s=30).with_sleep_stats("qwen", "llama", wake_s=30)
+    plain = rig.scheduler.habits.export()
     plain["llama"]["naps"] = {"1": "often", "2": {"times": -1, "sleep_s": None, "memory": {"ram": "much"}}}
     again = stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama"))
     again.scheduler.habits.adopt(plain)
     again.with_ready("qwen")
 
     again >> arrives(1, "llama") << stops("qwen")
-    assert again.scheduler.habits.of(ModelName("llama")).naps["2"].times == 0
+    assert again.scheduler.habits.of(ModelName("llama")).sleep_stats_by_level["2"].times == 0
 
 
 # Memory, by tier
@@ -322,7 +320,7 @@ def test_a_crowded_host_ends_a_sleep(stage: Stage) -> None:
     yard >> asleep("qwen") << starts("llama")
     yard.after(10) >> ready("llama") << confirms(1)
 
-    yard >> DevicesChanged({HOST_MEMORY: 4 * GIB}) << stops("qwen", cause=Cause.CROWDED)
+    yard >> DevicesChanged({HOST_MEMORY: 4 * GIB}) << stops("qwen", cause=Cause.EXCEEDS_MEMORY)
 
 
 def test_what_a_sleeper_keeps_is_learned(stage: Stage) -> None:
@@ -352,32 +350,32 @@ def test_somebody_with_precedence_ends_sleeps(stage: Stage) -> None:
     yard >> load(1, "big") << puts_to_sleep("qwen") << puts_to_sleep("llama")
     yard >> asleep("llama") << nothing
 
-    yard >> WayMade("a game runs", frozenset({gpu(0)})) << refuses(1) << stops("qwen", cause=Cause.YIELD)
+    yard >> YieldRequested("a game runs", frozenset({gpu(0)})) << refuses(1) << stops("qwen", cause=Cause.YIELD)
     assert yard.phase("llama") is Phase.ASLEEP
 
 
 # Those that cannot
 
 
-def test_a_model_that_cannot_be_put_to_sleep(house: Playbook) -> None:
+def test_a_model_that_cannot_be_put_to_sleep(rig: Playbook) -> None:
     """It is stopped, and not tried again until an operator loads it."""
-    house >> load(1, "llama") << puts_to_sleep("qwen")
-    house >> cannot_sleep("qwen") << stops("qwen", cause=Cause.EVICTION)
+    rig >> load(1, "llama") << puts_to_sleep("qwen")
+    rig >> cannot_sleep("qwen") << stops("qwen", cause=Cause.EVICTION)
 
-    assert "putting it to sleep failed (POST /sleep was answered with 500)" in house.because
-    house >> exited("qwen") << starts("llama")
-    house.after(10) >> ready("llama") << confirms(1)
-    house.after(100) >> arrives(2, "qwen") << stops("llama")
-    house >> exited("llama") << starts("qwen")
-    house.after(10) >> ready("qwen") << grants(2)
-    house >> leaves(2) << nothing
-    house.after(100) >> load(3, "llama") << stops("qwen")
-    house >> exited("qwen") << starts("llama")
-    house.after(10) >> ready("llama") << confirms(3)
-    house.after(100) >> load(4, "qwen") << stops("llama")
-    house >> exited("llama") << starts("qwen")
-    house.after(10) >> ready("qwen") << confirms(4)
-    house.after(100) >> load(5, "llama") << puts_to_sleep("qwen")
+    assert "putting it to sleep failed (POST /sleep was answered with 500)" in rig.because
+    rig >> exited("qwen") << starts("llama")
+    rig.after(10) >> ready("llama") << confirms(1)
+    rig.after(100) >> arrives(2, "qwen") << stops("llama")
+    rig >> exited("llama") << starts("qwen")
+    rig.after(10) >> ready("qwen") << grants(2)
+    rig >> leaves(2) << nothing
+    rig.after(100) >> load(3, "llama") << stops("qwen")
+    rig >> exited("qwen") << starts("llama")
+    rig.after(10) >> ready("llama") << confirms(3)
+    rig.after(100) >> load(4, "qwen") << stops("llama")
+    rig >> exited("llama") << starts("qwen")
+    rig.after(10) >> ready("qwen") << confirms(4)
+    rig.after(100) >> load(5, "llama") << puts_to_sleep("qwen")
 
 
 def test_a_model_that_cannot_be_woken_is_started_anew(night: Playbook) -> None:
@@ -409,17 +407,17 @@ def test_a_model_that_dies_of_being_woken(night: Playbook) -> None:
     night >> ready("qwen") << grants(2)
 
 
-def test_a_model_that_dies_while_it_falls_asleep(house: Playbook) -> None:
+def test_a_model_that_dies_while_it_falls_asleep(rig: Playbook) -> None:
     """Its memory is free all the same, and the level is not used again."""
-    house >> load(1, "llama") << puts_to_sleep("qwen")
-    house >> exited("qwen") << starts("llama")
-    house.after(10) >> ready("llama") << confirms(1)
-    house.after(100) >> arrives(2, "qwen") << stops("llama")
-    house >> exited("llama") << starts("qwen")
-    house >> ready("qwen") << grants(2)
-    house >> leaves(2) << nothing
+    rig >> load(1, "llama") << puts_to_sleep("qwen")
+    rig >> exited("qwen") << starts("llama")
+    rig.after(10) >> ready("llama") << confirms(1)
+    rig.after(100) >> arrives(2, "qwen") << stops("llama")
+    rig >> exited("llama") << starts("qwen")
+    rig >> ready("qwen") << grants(2)
+    rig >> leaves(2) << nothing
 
-    house.after(100) >> load(3, "llama") << stops("qwen")
+    rig.after(100) >> load(3, "llama") << stops("qwen")
 
 
 def test_facts_about_sleep_that_come_too_late(night: Playbook) -> None:
@@ -451,12 +449,12 @@ def test_an_operator_ends_a_sleep(night: Playbook) -> None:
     night >> exited("qwen") << confirms(2)
 
 
-def test_an_operator_stops_a_model_that_falls_asleep(house: Playbook) -> None:
+def test_an_operator_stops_a_model_that_falls_asleep(rig: Playbook) -> None:
     """The stop wins; a late report that it sleeps is ignored."""
-    house >> load(1, "llama") << puts_to_sleep("qwen")
-    house >> unload(2, "qwen") << stops("qwen", cause=Cause.OPERATOR)
-    house >> asleep("qwen") << nothing
-    house >> exited("qwen") << confirms(2) << starts("llama")
+    rig >> load(1, "llama") << puts_to_sleep("qwen")
+    rig >> unload(2, "qwen") << stops("qwen", cause=Cause.OPERATOR)
+    rig >> asleep("qwen") << nothing
+    rig >> exited("qwen") << confirms(2) << starts("llama")
 
 
 def test_an_operator_stops_a_model_that_drains_for_its_sleep(stage: Stage) -> None:

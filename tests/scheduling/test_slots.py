@@ -19,7 +19,7 @@ from tests.support.playbook import (
     wakes_at,
 )
 
-from hotseat.scheduling.turns import CROWDED_SLOTS
+from hotseat.scheduling.turns import BUSY_SLOTS
 
 if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage
@@ -77,7 +77,7 @@ def test_unknown_capacity_is_no_limit_while_nobody_else_waits(yard: Playbook) ->
 
 def test_unknown_capacity_is_capped_while_others_wait_for_its_place(yard: Playbook) -> None:
     """What is forwarded must be waited for at the end of the turn, so it is not too much."""
-    yard.with_ready("qwen", *range(CROWDED_SLOTS - 1))
+    yard.with_ready("qwen", *range(BUSY_SLOTS - 1))
     yard >> arrives(20, "llama") << wakes_at(50)
     yard >> arrives(21, "qwen") << grants(21)
     yard >> arrives(22, "qwen") << nothing
@@ -87,7 +87,7 @@ def test_unknown_capacity_is_capped_while_others_wait_for_its_place(yard: Playbo
 
 def test_the_cap_ends_when_nobody_waits_any_more(yard: Playbook) -> None:
     """With the claim goes the cap."""
-    yard.with_ready("qwen", *range(CROWDED_SLOTS))
+    yard.with_ready("qwen", *range(BUSY_SLOTS))
     yard >> arrives(20, "llama") << wakes_at(50)
     yard >> arrives(21, "qwen") << nothing
     yard >> arrives(22, "qwen") << nothing
@@ -98,7 +98,7 @@ def test_the_cap_ends_when_nobody_waits_any_more(yard: Playbook) -> None:
 def test_no_cap_for_a_model_that_loads_beside(stage: Stage) -> None:
     """A load that takes no memory from others slows none down."""
     yard = stage(with_budget(model("qwen", gib=10), model("llama", gib=10)))
-    yard.with_ready("qwen", *range(CROWDED_SLOTS))
+    yard.with_ready("qwen", *range(BUSY_SLOTS))
     yard >> arrives(20, "llama") << starts("llama")
 
     yard >> arrives(21, "qwen") << grants(21)
@@ -108,7 +108,7 @@ def test_no_cap_for_a_claim_on_another_device(stage: Stage) -> None:
     """A queue for one GPU slows nothing down on the other."""
     models = model("qwen", gib=10, on=0), model("llama", gib=10, on=1), model("gemma", gib=10, on=1)
     yard = stage(with_budget(*models, gib={0: 12, 1: 12}))
-    yard.with_ready("qwen", *range(CROWDED_SLOTS)).with_ready("llama", 20)
+    yard.with_ready("qwen", *range(BUSY_SLOTS)).with_ready("llama", 20)
     yard >> arrives(21, "gemma") << wakes_at(60)
 
     yard >> arrives(22, "qwen") << grants(22)

@@ -63,7 +63,7 @@ def test_a_view_without_what_is_cold(yard: Playbook) -> None:
 
     assert [model.name for model in part.models] == ["qwen", "llama"]
     assert part.models == whole.models[:2]
-    assert part.line == whole.line
+    assert part.queue == whole.queue
 
 
 def test_a_cold_model_that_failed_is_in_the_view_without_what_is_cold(yard: Playbook) -> None:
@@ -114,7 +114,7 @@ def test_the_line_oldest_first(yard: Playbook) -> None:
     yard.at(11) >> arrives(2, "llama", "ann") << wakes_at(51)
     yard.at(12) >> arrives(3, "gemma", "bob") << nothing
     yard.at(13) >> arrives(4, "llama", "cas") << nothing
-    line = yard.scheduler.view(yard.now).line
+    line = yard.scheduler.view(yard.now).queue
 
     assert [(seen.ticket, seen.client, seen.since) for seen in line] == [(2, "ann", 11), (3, "bob", 12), (4, "cas", 13)]
     keeps = "qwen is protected for at most 38.0 s more (1 request running, swap cost 20 s)"
@@ -144,4 +144,4 @@ def test_after_a_swap_nobody_is_forgotten(yard: Playbook) -> None:
         (Phase.READY, 1),
         (Phase.COLD, 0),
     ]
-    assert view.line == ()
+    assert view.queue == ()

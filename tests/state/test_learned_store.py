@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.hotseat import Hotseat
 
-from hotseat.state.learned_store import MOST, Keeper, state_directory
+from hotseat.state.learned_store import MOST, LearnedStore, state_directory
 
 
 @pytest.fixture
@@ -20,18 +20,18 @@ def file(tmp_path: Path) -> Path:
 
 def test_rooms_share_a_file_and_not_their_facts(file: Path) -> None:
     """Each section has its own keys; another process sees them at once."""
-    Keeper(file).section("memory").keep("qwen", {"gpu0": 5})
-    Keeper(file).section("loads").keep("qwen", 12.5)
-    Keeper(file).section("memory").keep("gemma", None)
+    LearnedStore(file).section("memory").keep("qwen", {"gpu0": 5})
+    LearnedStore(file).section("loads").keep("qwen", 12.5)
+    LearnedStore(file).section("memory").keep("gemma", None)
 
-    assert Keeper(file).section("memory").recall() == {"qwen": {"gpu0": 5}, "gemma": None}
-    assert Keeper(file).section("loads").recall() == {"qwen": 12.5}
-    assert Keeper(file).section("nothing").recall() == {}
+    assert LearnedStore(file).section("memory").recall() == {"qwen": {"gpu0": 5}, "gemma": None}
+    assert LearnedStore(file).section("loads").recall() == {"qwen": 12.5}
+    assert LearnedStore(file).section("nothing").recall() == {}
 
 
 def test_nobody_else_may_read_it(file: Path) -> None:
     """The folder and the file are ours alone, and nothing else is left there."""
-    Keeper(file).section("memory").keep("qwen", 1)
+    LearnedStore(file).section("memory").keep("qwen", 1)
 
     assert [stat.S_IMODE(each.stat().st_mode) for each in (file.parent, file)] == [0o700, 0o600]
     assert [each.name for each in file.parent.iterdir()] == ["learned.json"]
@@ -39,7 +39,7 @@ def test_nobody_else_may_read_it(file: Path) -> None:
 
 def test_what_was_not_renewed_is_forgotten_first(file: Path) -> None:
     """A section does not grow for ever."""
-    section = Keeper(file).section("memory")
+    section = LearnedStore(file).section("memory")
     for number in range(MOST):
         section.keep(str(number), number)
     section.keep("0", "renewed")
@@ -68,7 +68,7 @@ def test_a_file_we_do_not_understand_is_an_empty_one(
     """It is logged, the next entry starts a new file, and the old one is set aside."""
     file.parent.mkdir()
     file.write_text(content)
-    section = Keeper(file).section("memory")
+    section = LearnedStore(file).section("memory")
     recalled = section.recall()
     section.keep("gemma", 2)
 
@@ -82,7 +82,7 @@ def test_nobody_waits_for_a_pipe(file: Path) -> None:
     """What is no regular file is not read, or a start would stand still."""
     file.parent.mkdir()
     os.mkfifo(file)
-    section = Keeper(file).section("memory")
+    section = LearnedStore(file).section("memory")
 
     assert section.recall() == {}
     section.keep("gemma", 2)
@@ -105,24 +105,24 @@ def test_a_start_goes_on_with_a_damaged_file(tmp_path: Path, content: str) -> No
     """The program serves, and says what it found."""
     (tmp_path / "learned.json").write_text(content)
     config = {"models": {"a": {"cmd": "server --port ${PORT}"}}, "devices": {"cpu": {"memory": "1GiB"}}}
-    with Hotseat(config, tmp_path, environ={"STATE_DIRECTORY": str(tmp_path)}) as house:
-        assert house.call("GET", "/hotseat/models").status == 200
-        assert ("cannot be read and is discarded" in house.log()) is (content == NESTED)
+    with Hotseat(config, tmp_path, environ={"STATE_DIRECTORY": str(tmp_path)}) as rig:
+        assert rig.call("GET", "/hotseat/models").status == 200
+        assert ("cannot be read and is discarded" in rig.log()) is (content == NESTED)
 
 
 def test_a_section_that_is_none_is_empty(file: Path) -> None:
     """The other sections are kept."""
     file.parent.mkdir()
     file.write_text('{"format": 1, "memory": [1], "loads": {"qwen": 3}}')
-    Keeper(file).section("memory").keep("gemma", 2)
+    LearnedStore(file).section("memory").keep("gemma", 2)
 
-    assert Keeper(file).read() == {"format": 1, "memory": {"gemma": 2}, "loads": {"qwen": 3}}
+    assert LearnedStore(file).read() == {"format": 1, "memory": {"gemma": 2}, "loads": {"qwen": 3}}
 
 
 def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A full or forbidden disk costs what was learned, not the program, and leaves nothing half done."""
     (tmp_path / "learned.json").mkdir()
-    section = Keeper(tmp_path / "learned.json").section("memory")
+    section = LearnedStore(tmp_path / "learned.json").section("memory")
     section.keep("qwen", 1)
 
     assert section.recall() == {}

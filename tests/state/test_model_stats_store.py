@@ -10,9 +10,9 @@ import pytest
 from hotseat.dispatch.journal import Entry
 from hotseat.identifiers import Address, LaunchId, ModelName, Upstream
 from hotseat.scheduling.events import ClockReached, UpstreamReady
-from hotseat.scheduling.model_stats import Habits
-from hotseat.state.learned_store import Keeper
-from hotseat.state.model_stats_store import BETWEEN_SAVES_S, HabitKeeper
+from hotseat.scheduling.model_stats import StatsOfModels
+from hotseat.state.learned_store import LearnedStore
+from hotseat.state.model_stats_store import BETWEEN_SAVES_S, ModelStatsStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,14 +22,14 @@ QWEN = ModelName("qwen")
 READY = Entry(1, 0.0, UpstreamReady(QWEN, LaunchId(1), Upstream(Address("localhost", 1))), ())
 
 
-def learned(seconds: float) -> Habits:
-    habits = Habits()
+def learned(seconds: float) -> StatsOfModels:
+    habits = StatsOfModels()
     habits.loaded(QWEN, seconds)
     return habits
 
 
-def keeper_of(file: Path, habits: Habits, clock: Callable[[], float] = lambda: 0.0) -> HabitKeeper:
-    return HabitKeeper(Keeper(file).section("habits"), habits, clock)
+def store_of(file: Path, habits: StatsOfModels, clock: Callable[[], float] = lambda: 0.0) -> ModelStatsStore:
+    return ModelStatsStore(LearnedStore(file).section("habits"), habits, clock)
 
 
 def written(file: Path) -> dict[str, Any]:
@@ -40,12 +40,12 @@ def written(file: Path) -> dict[str, Any]:
 def test_a_restart(tmp_path: Path) -> None:
     """The next run begins with what this one learned; other models in the file stay."""
     file = tmp_path / "deep" / "habits.json"
-    keeper_of(file, learned(12)).save()
-    Keeper(file).section("habits").keep("other", {"load_s": 3})
-    again = Habits()
-    keeper = keeper_of(file, again)
-    keeper.recall()
-    keeper.save()
+    store_of(file, learned(12)).save()
+    LearnedStore(file).section("habits").keep("other", {"load_s": 3})
+    again = StatsOfModels()
+    learned_store = store_of(file, again)
+    learned_store.recall()
+    learned_store.save()
 
     assert again.load_s(QWEN) == 12
     assert written(file)["other"]["load_s"] == 3
@@ -56,15 +56,15 @@ def test_loads_are_written_down_now_and_then(tmp_path: Path) -> None:
     """Frequent loads do not cause a write each."""
     now = 0.0
     habits, file = learned(1), tmp_path / "habits.json"
-    keeper = keeper_of(file, habits, lambda: now)
-    keeper.watch(Entry(1, 0.0, ClockReached(), ()))
+    learned_store = store_of(file, habits, lambda: now)
+    learned_store.watch(Entry(1, 0.0, ClockReached(), ()))
     assert not file.exists()
-    keeper.watch(READY)
+    learned_store.watch(READY)
     habits.loaded(QWEN, 11)
-    keeper.watch(READY)
+    learned_store.watch(READY)
     assert written(file)["qwen"]["load_s"] == 1
     now = BETWEEN_SAVES_S
-    keeper.watch(READY)
+    learned_store.watch(READY)
 
     assert written(file)["qwen"]["load_s"] == 4
 
@@ -74,9 +74,9 @@ def test_a_file_that_is_none_of_ours(tmp_path: Path, content: str) -> None:
     """It is passed over, and replaced at the next occasion."""
     file = tmp_path / "habits.json"
     file.write_text(content)
-    keeper = keeper_of(file, learned(5))
-    keeper.recall()
-    keeper.save()
+    learned_store = store_of(file, learned(5))
+    learned_store.recall()
+    learned_store.save()
 
     assert written(file)["qwen"]["load_s"] == 5
 
@@ -84,9 +84,9 @@ def test_a_file_that_is_none_of_ours(tmp_path: Path, content: str) -> None:
 def test_a_place_where_nothing_can_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Said once; everything else goes on."""
     (tmp_path / "file").write_text("")
-    keeper = keeper_of(tmp_path / "file" / "habits.json", learned(5))
+    learned_store = store_of(tmp_path / "file" / "habits.json", learned(5))
     for _ in range(2):
-        keeper.save()
+        learned_store.save()
 
     said = [record.message.partition(" file=")[0] for record in caplog.records]
     assert said == ["learned data cannot be read and is discarded", "learned data cannot be saved"]

@@ -40,7 +40,7 @@ PAIR = Group("pair", swap=False, members=(ModelName("planner"), ModelName("coder
 SIDE = Group("side", swap=False, exclusive=False, members=(ModelName("embed"),))
 KEPT = Group("kept", persistent=True, members=(ModelName("vision"), ModelName("speech")))
 
-HOUSES: dict[str, Catalog] = {
+RIGS: dict[str, Catalog] = {
     "one at a time": one_at_a_time(
         model("qwen", ttl_s=30, concurrency_limit=1), "llama", model("gemma", concurrency_limit=2), max_queue=6
     ),
@@ -100,19 +100,19 @@ class Chaos(RuleBasedStateMachine):
     """One rule for all events: Hypothesis disables whole rules at random, and without loads nothing happens."""
 
     world: World
-    house: Catalog
+    rig: Catalog
     ending: str
     troubles: frozenset[str]
     """The failures that this run may inject: if all were enabled, no server would live long enough."""
 
     @initialize(
-        house=st.sampled_from(sorted(HOUSES)),
+        rig=st.sampled_from(sorted(RIGS)),
         ending=st.sampled_from(ENDINGS),
         troubles=st.frozensets(st.sampled_from(TROUBLES)),
     )
-    def open(self, house: str, ending: str, troubles: frozenset[str]) -> None:
-        self.house, self.ending, self.troubles = HOUSES[house], ending, troubles
-        self.world = World(self.house)
+    def open(self, rig: str, ending: str, troubles: frozenset[str]) -> None:
+        self.rig, self.ending, self.troubles = RIGS[rig], ending, troubles
+        self.world = World(self.rig)
 
     @rule(what=st.sampled_from(ORDINARY[:10] + TROUBLES + ORDINARY[10:]), which=st.integers(0, 11))
     def something_happens(self, what: str, which: int) -> None:
@@ -162,23 +162,23 @@ class Chaos(RuleBasedStateMachine):
 
     def _operate(self, which: int) -> None:
         """Uses the names of the first catalog, some of which may have been removed."""
-        name = pick([*(server.model for server in self.world.servers.values()), *self.house.models], which // 3)
+        name = pick([*(server.model for server in self.world.servers.values()), *self.rig.models], which // 3)
         if which % 3 == 0:
             self.world.load(name)
         else:
             self.world.unload(name, force=which % 3 == 1)
 
     def _reload(self, which: int) -> None:
-        old, catalog = pick(self.house.models.values(), which), self.world.catalog
+        old, catalog = pick(self.rig.models.values(), which), self.world.catalog
         restart = replace(old, recipe=replace(old.recipe, argv=(*old.recipe.argv, "--again")))
         edits = [
-            self.house,
+            self.rig,
             with_model(catalog, restart),
             with_model(catalog, replace(old, ttl_s=3.0)),
             without(catalog, old.name),
         ]
         edited = pick(edits, which)
-        self.world.change(edited if edited.models else self.house)
+        self.world.change(edited if edited.models else self.rig)
 
     # The end
 

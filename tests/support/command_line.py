@@ -28,10 +28,10 @@ class Typed(Protocol):
 
 
 @dataclass(frozen=True)
-class Desk:
+class CommandLine:
     """A running server and a command line for it."""
 
-    house: Management
+    rig: Management
     url: str
     typed: Typed
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Desk:
+class ConfigFiles:
     """Writes files into one folder and reads them as one configuration. Errors and warnings are returned as texts."""
 
     def __init__(self, directory: Path) -> None:

@@ -14,7 +14,7 @@ from tests.support.transport import End
 from hotseat.relay.exchange.early_stream import GRACE_S
 
 if TYPE_CHECKING:
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 
@@ -28,15 +28,15 @@ def ask(*fields: str, target: str = "/v1/chat/completions", body: bytes = STREAM
 
 
 @dataclass
-class WaitingRoom:
-    house: RelayHouse
+class WaitingClient:
+    rig: RelayRig
     alarms: Alarms
 
     async def enter(self, request: bytes = b"", *, receive_buffer: int | None = None) -> Wire:
         """A client whose request is queued for the slow model."""
-        client = await self.house.client(receive_buffer=receive_buffer)
+        client = await self.rig.client(receive_buffer=receive_buffer)
         await client.send(request or ask())
-        await come_true(lambda: self.house.waiting() == 1)
+        await come_true(lambda: self.rig.waiting() == 1)
         return client
 
     async def told(self, request: bytes = b"", *, receive_buffer: int | None = None) -> tuple[Wire, bytes]:
@@ -47,19 +47,19 @@ class WaitingRoom:
 
     async def loaded(self) -> Call:
         """The model is ready and has received the request."""
-        self.house.hands.become_ready("slow")
-        return await self.house.upstreams["slow"].call()
+        self.rig.launcher.become_ready("slow")
+        return await self.rig.upstreams["slow"].call()
 
     def status(self) -> int:
         """The recorded status of the only request."""
-        (entry,) = self.house.notebook.entries
+        (entry,) = self.rig.notebook.entries
         return entry.status
 
 
-def waiting_room(house: RelayHouse) -> WaitingRoom:
+def waiting_client(rig: RelayRig) -> WaitingClient:
     alarms = Alarms()
-    house.relay.later = alarms.later  # type: ignore[assignment]  # an Alarm can be cancelled, which is all that is needed
-    return WaitingRoom(house, alarms)
+    rig.relay.later = alarms.later  # type: ignore[assignment]  # an Alarm can be cancelled, which is all that is needed
+    return WaitingClient(rig, alarms)
 
 
 async def piece(client: Wire) -> bytes:

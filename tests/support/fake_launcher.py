@@ -39,7 +39,7 @@ def catalog(*specs: ModelSpec) -> Catalog:
     return Catalog({each.name: each for each in specs})
 
 
-class Puppets:
+class FakeLauncher:
     """Models become ready at once, except slow ones, which wait for `become_ready`, and broken ones, which fail."""
 
     def __init__(self, slow: tuple[str, ...] = (), broken: tuple[str, ...] = ()) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Offer, Residence, Room, Wish, encoded
+from hotseat.fleet.records import CatalogRecord, Claim, DeviceBudget, HostOrder, HostRecord, Offer, Residence, encoded
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import Bucket, Change, Removed, Revision, Written
 from hotseat.identifiers import ClientId, DeviceName, HostName, ModelName
@@ -20,7 +20,7 @@ GIB = 1 << 30
 GPU = DeviceName("gpu0")
 ALICE = ClientId("alice")
 QWEN, LLAMA, GEMMA = map(ModelName, ("qwen", "llama", "gemma"))
-MENU = "menu"
+CATALOG = "menu"
 """The digest of the catalog that all hosts have by default."""
 
 
@@ -31,8 +31,8 @@ def there(model: str, phase: str = "ready", gib: int = 8, **more: Any) -> Reside
 def host(name: str, *residents: Residence, gib: int | None = 24, **more: Any) -> HostRecord:
     """A host with one device of `gib` GiB, used by its residents; None: without devices."""
     taken = sum(residence.memory[GPU] for residence in residents if residence.phase != "cold")
-    devices = {} if gib is None else {GPU: Room(gib * GIB, gib * GIB - taken)}
-    facts = {"address": f"http://{name}:8080", "boot": "1", "catalog": MENU, "devices": devices, **more}
+    devices = {} if gib is None else {GPU: DeviceBudget(gib * GIB, gib * GIB - taken)}
+    facts = {"address": f"http://{name}:8080", "boot": "1", "catalog": CATALOG, "devices": devices, **more}
     return HostRecord(name=HostName(name), residents=list(residents), **facts)
 
 
@@ -40,7 +40,7 @@ def offer(gib: int = 8, **more: Any) -> Offer:
     return Offer(memory={GPU: gib * GIB}, load_s=10.0, **more)
 
 
-def menu(*names: str, **offers: Offer) -> CatalogRecord:
+def fleet_catalog(*names: str, **offers: Offer) -> CatalogRecord:
     return CatalogRecord({ModelName(name): offer() for name in names} | {ModelName(k): v for k, v in offers.items()})
 
 
@@ -50,14 +50,14 @@ class Heard:
 
     me: str = "here"
     now: Instant = 100.0
-    catalog: CatalogRecord = field(default_factory=lambda: menu("qwen", "llama", "gemma"))
+    catalog: CatalogRecord = field(default_factory=lambda: fleet_catalog("qwen", "llama", "gemma"))
     roster: Roster = field(init=False)
     changes: list[tuple[Bucket, Change]] = field(default_factory=list)
     _revisions: dict[Bucket, int] = field(default_factory=lambda: defaultdict(int))
 
     def __post_init__(self) -> None:
         self.roster = Roster(HostName(self.me))
-        self.write(Bucket.CATALOGS, MENU, self.catalog)
+        self.write(Bucket.CATALOGS, CATALOG, self.catalog)
 
     def hosts(self, *records: HostRecord) -> Heard:
         for record in records:
@@ -68,7 +68,7 @@ class Heard:
         return self
 
     def wish(self, name: str, *, cordoned: bool = False, drained: bool = False) -> Heard:
-        return self.write(Bucket.WISHES, name, Wish(cordoned, drained))
+        return self.write(Bucket.WISHES, name, HostOrder(cordoned, drained))
 
     def claim(self, model: str, name: str, replica: int = 0, by: str = "elsewhere") -> Heard:
         claim = Claim(ModelName(model), HostName(name), HostName(by), "it was asked for", replica)

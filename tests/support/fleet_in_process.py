@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.support.fake_launcher import Puppets, catalog, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HostSilent
 from hotseat.fleet.inprocess import Board, InProcess
-from hotseat.fleet.node import Fellowship
+from hotseat.fleet.node import FleetNode
 from hotseat.identifiers import HostName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.fleet.admin import Desk
+    from hotseat.fleet.admin import FleetAdmin
     from hotseat.identifiers import ModelName
 
 SECRET = "hush"
@@ -34,20 +34,20 @@ MODELS = (spec("qwen", aliases=("q",)), spec("llama"))
 class Host:
     dispatcher: Dispatcher
     journal: Journal
-    puppets: Puppets
+    launcher: FakeLauncher
     store: InProcess
-    fellowship: Fellowship
+    node: FleetNode
 
     @property
-    def desk(self) -> Desk:
-        return self.fellowship.desk
+    def fleet_admin(self) -> FleetAdmin:
+        return self.node.fleet_admin
 
     def running(self) -> list[str]:
         return [model.name for model in self.dispatcher.view().running()]
 
     def phases_seen(self, host: str) -> dict[str, str]:
         """The phases on a host, as this one knows them."""
-        [seen] = [each for each in self.desk.view().hosts if each.name == host]
+        [seen] = [each for each in self.fleet_admin.view().hosts if each.name == host]
         return {resident.model: resident.phase for resident in seen.residents}
 
 
@@ -65,10 +65,12 @@ class Company:
 
     async def until_met(self) -> None:
         """Return when each host knows all others."""
-        await come_true(lambda: all(len(host.desk.view().hosts) == len(self.hosts) for host in self.hosts.values()))
+        await come_true(
+            lambda: all(len(host.fleet_admin.view().hosts) == len(self.hosts) for host in self.hosts.values())
+        )
 
 
-class Errand:
+class HeldTask:
     """A fleet client without sockets: it calls the other dispatchers directly."""
 
     def __init__(self, company: Company) -> None:
@@ -96,32 +98,34 @@ class Errand:
 async def company(
     *names: str,
     models: Callable[[str], Sequence[ModelSpec]] = lambda _: MODELS,
-    puppets: Callable[[str], Puppets] = lambda _: Puppets(),
+    launcher: Callable[[str], FakeLauncher] = lambda _: FakeLauncher(),
     address: Callable[[str], str] = "http://{}".format,
     has_no_sockets: bool = True,
 ) -> AsyncIterator[Company]:
     """Inside the block the hosts are a fleet and know each other."""
     together = Company(Board(clock=asyncio.get_running_loop().time))
-    envoy = Errand(together) if has_no_sockets else None
+    fleet_client = HeldTask(together) if has_no_sockets else None
     async with AsyncExitStack() as stack:
         for name in names:
             made = together.hosts[name] = _host(
                 Fleet(("nats://nowhere",), HostName(name), address=address(name), secrets=(SECRET,)),
                 InProcess(together.board),
                 catalog(*models(name)),
-                puppets(name),
-                envoy,
+                launcher(name),
+                fleet_client,
             )
             stack.push_async_callback(made.dispatcher.shut_down, 0)
-            await made.fellowship.join()
-            stack.push_async_callback(made.fellowship.leave)
+            await made.node.join()
+            stack.push_async_callback(made.node.leave)
         await together.until_met()
         yield together
 
 
-def _host(settings: Fleet, store: InProcess, models: Catalog, puppets: Puppets, envoy: Errand | None) -> Host:
+def _host(
+    settings: Fleet, store: InProcess, models: Catalog, launcher: FakeLauncher, fleet_client: HeldTask | None
+) -> Host:
     journal = Journal()
-    dispatcher = Dispatcher(Scheduler(models), puppets, journal)
-    fellowship = Fellowship(settings, store, dispatcher, lambda: False, envoy)
-    journal.listen(fellowship.watch)
-    return Host(dispatcher, journal, puppets, store, fellowship)
+    dispatcher = Dispatcher(Scheduler(models), launcher, journal)
+    node = FleetNode(settings, store, dispatcher, lambda: False, fleet_client)
+    journal.listen(node.watch)
+    return Host(dispatcher, journal, launcher, store, node)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tests.support.nats import nats_servers
 
-from hotseat.fleet.backoff import Pauses
+from hotseat.fleet.backoff import Backoff
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.store import Bucket
@@ -61,7 +61,7 @@ class NatsEngine:
         self._stack = stack
 
     async def store(self) -> JetStream:
-        store = JetStream(fleet_at(*self.servers), heartbeat_s=0.4, pauses=lambda: Pauses(0.05, 0.2), lives_s=LIVES_S)
+        store = JetStream(fleet_at(*self.servers), heartbeat_s=0.4, pauses=lambda: Backoff(0.05, 0.2), lives_s=LIVES_S)
         self._stack.push_async_callback(store.aclose)
         store.open()
         assert await store.until_connected(PATIENCE_S)

@@ -37,7 +37,7 @@ def head(**more: Value) -> Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class FoundModels:
     """In-memory model files of a test."""
 
     heads: Mapping[str, Head] = field(default_factory=lambda: {"m.gguf": head()})

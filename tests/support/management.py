@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import uvicorn
-from tests.support.fake_launcher import Puppets, come_true
+from tests.support.fake_launcher import FakeLauncher, come_true
 
 from hotseat import dashboard
 from hotseat.activity.recent import Activity
-from hotseat.activity.store import Archive, Archivist
+from hotseat.activity.store import ActivityStore, StoreWriter
 from hotseat.activity.usage import Accounts
 from hotseat.api.app import build
-from hotseat.api.deps import House
+from hotseat.api.deps import ApiDeps
 from hotseat.config.reload import ConfigReport, ReloadResult
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from hotseat.activity.recent import UnderWay
-    from hotseat.api.deps import FleetDesk
+    from hotseat.activity.recent import InProgress
+    from hotseat.api.deps import FleetAdmin
     from hotseat.catalog.catalog import Catalog
     from hotseat.identifiers import ModelName
 
@@ -83,20 +83,20 @@ class Management:
 
     dispatcher: Dispatcher
     journal: Journal
-    puppets: Puppets
+    launcher: FakeLauncher
     papers: Papers
     metrics: Metrics
     activity: Activity
-    archivist: Archivist
+    archivist: StoreWriter
     client: httpx2.AsyncClient
     settings: Settings = field(default_factory=Settings)
-    under_way: list[UnderWay] = field(default_factory=list)
+    under_way: list[InProgress] = field(default_factory=list)
     config_report: ConfigReport = field(default_factory=ConfigReport)
     reload_result: ReloadResult = field(default_factory=ReloadResult)
     is_closing: bool = False
     shares_read: dict[str, float] = field(default_factory=dict)
     accounts: Accounts = field(default_factory=Accounts)
-    fleet: FleetDesk | None = None
+    fleet: FleetAdmin | None = None
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:
         return await self.client.get(path, **options)
@@ -112,54 +112,54 @@ class Management:
 
 
 @asynccontextmanager
-async def management(socket: Path, catalog: Catalog, puppets: Puppets | None = None) -> AsyncIterator[Management]:
+async def management(socket: Path, catalog: Catalog, launcher: FakeLauncher | None = None) -> AsyncIterator[Management]:
     """An application with these models, served on a unix socket; everything is stopped when the block ends."""
     transport = httpx2.AsyncHTTPTransport(uds=str(socket))
     async with httpx2.AsyncClient(transport=transport, base_url="http://hotseat", timeout=5) as client:
-        house = furnished(catalog, puppets or Puppets(), client, socket.parent)
-        async with served(application(house), uds=str(socket)):
-            yield house
-        await house.dispatcher.shut_down(within=0)
+        rig = furnished(catalog, launcher or FakeLauncher(), client, socket.parent)
+        async with served(application(rig), uds=str(socket)):
+            yield rig
+        await rig.dispatcher.shut_down(within=0)
 
 
-def furnished(catalog: Catalog, puppets: Puppets, client: httpx2.AsyncClient, folder: Path) -> Management:
+def furnished(catalog: Catalog, launcher: FakeLauncher, client: httpx2.AsyncClient, folder: Path) -> Management:
     journal = Journal()
-    return around(Dispatcher(Scheduler(catalog), puppets, journal), journal, puppets, client, folder)
+    return around(Dispatcher(Scheduler(catalog), launcher, journal), journal, launcher, client, folder)
 
 
 def around(
-    dispatcher: Dispatcher, journal: Journal, puppets: Puppets, client: httpx2.AsyncClient, folder: Path
+    dispatcher: Dispatcher, journal: Journal, launcher: FakeLauncher, client: httpx2.AsyncClient, folder: Path
 ) -> Management:
     """An application around an existing dispatcher."""
     metrics = Metrics(dispatcher.view, Lag().worst_since_asked)
     journal.listen(metrics.watch)
     activity = Activity(metrics)
-    archivist = Archivist(activity, Archive(folder / "activity.sqlite3"), ActivityKept)
-    return Management(dispatcher, journal, puppets, Papers(), metrics, activity, archivist, client)
+    archivist = StoreWriter(activity, ActivityStore(folder / "activity.sqlite3"), ActivityKept)
+    return Management(dispatcher, journal, launcher, Papers(), metrics, activity, archivist, client)
 
 
-def application(house: Management) -> FastAPI:
+def application(rig: Management) -> FastAPI:
     async def reload() -> ReloadResult:
-        return house.reload_result
+        return rig.reload_result
 
     app = build(
-        House(
-            dispatcher=house.dispatcher,
-            journal=house.journal,
-            settings=lambda: house.settings,
-            logs=house.papers,
-            activity=house.activity,
-            under_way=lambda: house.under_way,
-            history=house.archivist.read,
-            config=lambda: house.config_report,
+        ApiDeps(
+            dispatcher=rig.dispatcher,
+            journal=rig.journal,
+            settings=lambda: rig.settings,
+            logs=rig.papers,
+            activity=rig.activity,
+            under_way=lambda: rig.under_way,
+            history=rig.archivist.read,
+            config=lambda: rig.config_report,
             reload=reload,
-            precedence=Precedence(house.dispatcher.tell, tuple, tuple),
-            accounts=house.accounts.all,
-            metrics=house.metrics.render,
-            is_closing=lambda: house.is_closing,
+            precedence=Precedence(rig.dispatcher.tell, tuple, tuple),
+            accounts=rig.accounts.all,
+            metrics=rig.metrics.render,
+            is_closing=lambda: rig.is_closing,
             started_at=STARTED_AT,
-            share_read=house.shares_read.get,
-            fleet=lambda: house.fleet,
+            share_read=rig.shares_read.get,
+            fleet=lambda: rig.fleet,
         )
     )
     dashboard.add_to(app)

@@ -210,7 +210,7 @@ class Playbook:
             self._unasserted.clear()
         return self
 
-    def with_nap(self, model: str, other: str, sleep_s: Seconds = 1, wake_s: Seconds = 2) -> Playbook:
+    def with_sleep_stats(self, model: str, other: str, sleep_s: Seconds = 1, wake_s: Seconds = 2) -> Playbook:
         """Put `model`, which is ready, to sleep to free memory for `other`, and wake it again, with these durations."""
         for fact, seconds in (
             (load(0, other), sleep_s),

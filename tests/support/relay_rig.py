@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tests.support.fake_launcher import Puppets, catalog, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
 from tests.support.scripted_upstream import ScriptedUpstream, on_a_path, on_a_port
 from tests.support.transport import Wire
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream
-from hotseat.relay.access.policy import Rules
+from hotseat.relay.access.policy import Policy
 from hotseat.relay.server import SWEEP_S, Relay
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
@@ -66,7 +66,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-class ScriptHands(Puppets):
+class ScriptHands(FakeLauncher):
     """A fake launcher whose models are at the addresses of the test's servers."""
 
     def __init__(self, addresses: dict[str, Address]) -> None:
@@ -95,7 +95,7 @@ class Finished:
 
 
 @dataclass
-class Notebook:
+class Problems:
     """Records finished requests and refusals."""
 
     entries: list[Finished] = field(default_factory=list)
@@ -120,13 +120,13 @@ class Notebook:
 
 
 @dataclass
-class RelayHouse:
+class RelayRig:
     relay: Relay
     dispatcher: Dispatcher
-    hands: ScriptHands
+    launcher: ScriptHands
     upstreams: dict[str, ScriptedUpstream]
     management: ScriptedUpstream
-    notebook: Notebook
+    notebook: Problems
     port: int
     clients: list[Wire] = field(default_factory=list)
 
@@ -178,7 +178,7 @@ class RelayHouse:
         return self.dispatcher.view().model(ModelName(model)).in_flight
 
     def waiting(self) -> int:
-        return len(self.dispatcher.view().line)
+        return len(self.dispatcher.view().queue)
 
     def phase(self, model: str) -> str:
         return self.dispatcher.view().model(ModelName(model)).phase.value
@@ -193,41 +193,41 @@ class RelayHouse:
 
 
 @asynccontextmanager
-async def relay_house(
+async def relay_rig(
     folder: Path, settings: Settings, models: tuple[ModelSpec, ...], *, send_buffer: int | None = None, **known: Any
-) -> AsyncIterator[RelayHouse]:
+) -> AsyncIterator[RelayRig]:
     """Inside the block the relay listens; afterwards nothing is left, and no error went unnoticed."""
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
     upstreams: dict[str, ScriptedUpstream] = {each.name: on_a_port() for each in models}
-    hands = ScriptHands({name: upstream.address for name, upstream in upstreams.items()})
-    dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), hands, Journal())
-    management, notebook = on_a_path(folder / "api"), Notebook()
-    relay = Relay(dispatcher, Rules(settings), management.address, notebook)
+    launcher = ScriptHands({name: upstream.address for name, upstream in upstreams.items()})
+    dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), launcher, Journal())
+    management, notebook = on_a_path(folder / "api"), Problems()
+    relay = Relay(dispatcher, Policy(settings), management.address, notebook)
     relay.new_id = lambda: OUR_ID  # tests compare the bytes on the wire
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer is not None:  # accepted connections inherit it
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     await relay.listen([sock])
-    house = RelayHouse(relay, dispatcher, hands, upstreams, management, notebook, sock.getsockname()[1])
+    rig = RelayRig(relay, dispatcher, launcher, upstreams, management, notebook, sock.getsockname()[1])
     try:
-        yield house
+        yield rig
     finally:
-        await _tidy_up(house)
+        await _tidy_up(rig)
 
     assert problems == []
 
 
-async def _tidy_up(house: RelayHouse) -> None:
-    for client in house.clients:
+async def _tidy_up(rig: RelayRig) -> None:
+    for client in rig.clients:
         client.hang_up()
-    await house.relay.drain(within=5)
-    await come_true(lambda: house.waiting() == 0)
-    leases = {model.name: model.in_flight for model in house.dispatcher.view().models if model.in_flight}
-    await house.relay.aclose()
-    await house.dispatcher.shut_down(within=0)
-    for upstream in (*house.upstreams.values(), house.management):
+    await rig.relay.drain(within=5)
+    await come_true(lambda: rig.waiting() == 0)
+    leases = {model.name: model.in_flight for model in rig.dispatcher.view().models if model.in_flight}
+    await rig.relay.aclose()
+    await rig.dispatcher.shut_down(within=0)
+    for upstream in (*rig.upstreams.values(), rig.management):
         await upstream.aclose()
 
     assert leases == {}
-    assert (house.relay.bodies.in_memory, house.relay.bodies.on_disk) == (0, 0)
+    assert (rig.relay.bodies.in_memory, rig.relay.bodies.on_disk) == (0, 0)

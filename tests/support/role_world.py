@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import httpx2
 import yaml
-from tests.support.fake_launcher import Puppets
+from tests.support.fake_launcher import FakeLauncher
 from tests.support.management import application, around, served
 from tests.support.recording_server import Heard, RecordingServer, recorded
 from tests.support.role_oracle import Oracle
@@ -22,7 +22,7 @@ from hotseat.config.load import read
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream
-from hotseat.relay.access.policy import Rules
+from hotseat.relay.access.policy import Policy
 from hotseat.relay.server import Relay
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
@@ -81,7 +81,7 @@ def config(farm: int, barn: int, **more: object) -> dict[str, Any]:
     }
 
 
-class RecordingHands(Puppets):
+class RecordingHands(FakeLauncher):
     """Models are ready at once, each at its recording server; records every start and stop."""
 
     def __init__(self, ports: dict[str, int]) -> None:
@@ -125,8 +125,8 @@ class Seen:
 class World:
     situation: Situation
     oracle: Oracle
-    house: Management
-    hands: RecordingHands
+    rig: Management
+    launcher: RecordingHands
     heard: list[Heard]
     port: int
     wire: Wire | None = None
@@ -134,10 +134,10 @@ class World:
 
     async def ask(self, request: Request) -> Seen:
         """Send a request and return its effects; restores the state afterwards."""
-        for notes in (self.heard, self.hands.started, self.hands.stopped):
+        for notes in (self.heard, self.launcher.started, self.launcher.stopped):
             notes.clear()
         status, body = await self._exchange(request)
-        seen = Seen(status, tuple(self.heard), tuple(self.hands.started), tuple(self.hands.stopped), body)
+        seen = Seen(status, tuple(self.heard), tuple(self.launcher.started), tuple(self.launcher.stopped), body)
         await self.restore()
         return seen
 
@@ -163,23 +163,23 @@ class World:
 
     async def restore(self) -> None:
         await self._restore_profile()
-        running = {str(model.name) for model in self.house.dispatcher.view().running()}
+        running = {str(model.name) for model in self.rig.dispatcher.view().running()}
         for name in running - set(self.situation.running):
-            await self.house.dispatcher.unload(ModelName(name), force=True)
+            await self.rig.dispatcher.unload(ModelName(name), force=True)
         for name in set(self.situation.running) - running:
-            await self.house.dispatcher.load(ModelName(name))
+            await self.rig.dispatcher.load(ModelName(name))
 
     async def _restore_profile(self) -> None:
         changes = [each.request for each in self.heard if each.server == "hotseat" and each.request.method != "GET"]
         if any("yield" in unquote(request.path) for request in changes):
-            await self.house.client.delete("/hotseat/yield")
-        if (self.house.dispatcher.catalog.active_profile or "") != self.situation.profile:
+            await self.rig.client.delete("/hotseat/yield")
+        if (self.rig.dispatcher.catalog.active_profile or "") != self.situation.profile:
             await self.activate()
 
     async def activate(self) -> None:
         profile = self.situation.profile
-        catalog = replace(self.house.dispatcher.catalog, active_profile=profile or None)
-        self.house.dispatcher.change_catalog(catalog)
+        catalog = replace(self.rig.dispatcher.catalog, active_profile=profile or None)
+        self.rig.dispatcher.change_catalog(catalog)
 
 
 def as_bytes(request: Request) -> bytes:
@@ -202,20 +202,20 @@ async def world(folder: Path, situation: Situation) -> AsyncIterator[World]:
     file = folder / "config.yaml"
     file.write_text(yaml.safe_dump(told, sort_keys=False))
     loaded = read([file], environ={})
-    hands, journal = RecordingHands(ports), Journal()
-    dispatcher = Dispatcher(Scheduler(loaded.catalog), hands, journal)
+    launcher, journal = RecordingHands(ports), Journal()
+    dispatcher = Dispatcher(Scheduler(loaded.catalog), launcher, journal)
     path = folder / "api"
     transport = httpx2.AsyncHTTPTransport(uds=str(path))
     async with httpx2.AsyncClient(transport=transport, base_url="http://hotseat", timeout=5) as client:
-        house = around(dispatcher, journal, hands, client, folder)
-        house.settings = loaded.settings
-        async with served(recorded(application(house), heard), uds=str(path)):  # type: ignore[arg-type]
+        rig = around(dispatcher, journal, launcher, client, folder)
+        rig.settings = loaded.settings
+        async with served(recorded(application(rig), heard), uds=str(path)):  # type: ignore[arg-type]
             management = Address("localhost", 0, unix_path=str(path))
-            relay = Relay(dispatcher, Rules(loaded.settings, house.accounts), management, house.activity)
+            relay = Relay(dispatcher, Policy(loaded.settings, rig.accounts), management, rig.activity)
             sock = socket.create_server(("127.0.0.1", 0))
             await relay.listen([sock])
             oracle = Oracle(told, situation.profile, situation.running)
-            here = World(situation, oracle, house, hands, heard, sock.getsockname()[1])
+            here = World(situation, oracle, rig, launcher, heard, sock.getsockname()[1])
             await here.activate()
             await here.restore()
             try:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from starlette.routing import BaseRoute
 
-    from hotseat.api.deps import House
+    from hotseat.api.deps import ApiDeps
 
 GAP = re.compile(r"\{\w+(?::path)?\}")
 
 
 def own_routes() -> list[str]:
     """Every path, with a model's name for each parameter."""
-    app = build(cast("House", None))
+    app = build(cast("ApiDeps", None))
     dashboard.add_to(app)
     return [GAP.sub("alpha", path) for path in paths_of(app.routes)]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.support.ports import free_port
-from tests.support.relay_rig import HELLO, MODELS, relay_house
+from tests.support.relay_rig import HELLO, MODELS, relay_rig
 from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import Wire
 
@@ -106,10 +106,10 @@ async def three_parsers(folder: Path) -> AsyncIterator[dict[str, Parser]]:
     """The relay, nginx and HAProxy, each in front of a server of its own."""
     tasks, servers = Tasks(), [on_a_port(), on_a_port()]
     try:
-        async with relay_house(folder, Settings(), MODELS) as house:
+        async with relay_rig(folder, Settings(), MODELS) as rig:
             with _nginx(folder, servers[0].address.port) as nginx, _haproxy(folder, servers[1].address.port) as haproxy:
                 yield {
-                    "hotseat": Parser(house.port, house.alpha, tasks),
+                    "hotseat": Parser(rig.port, rig.alpha, tasks),
                     "nginx": Parser(nginx, servers[0], tasks),
                     "haproxy": Parser(haproxy, servers[1], tasks),
                 }

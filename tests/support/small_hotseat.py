@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.supervisor_rig import GUARD_INTERPRETER, Stage, model
+from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, model
 
 from hotseat.model_servers.supervisor import open_supervisor
 
 
 async def keep_house(parts: list[dict[str, Any]], records: Path) -> None:
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=records) as supervisor:
-        stage = Stage(supervisor)
+        stage = SupervisorRig(supervisor)
         for part in parts:
             await stage.ready(model(*part.pop("part"), **part))
         print(json.dumps(stage.output.tail(100)), flush=True)

@@ -42,7 +42,7 @@ def model(role: str, *arguments: str, proxy: str = "http://127.0.0.1:${PORT}", *
     return ModelSpec(ModelName("qwen"), recipe, **{"health_check_timeout_s": 20.0, **known})
 
 
-class Stage:
+class SupervisorRig:
     def __init__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
         self._launches = itertools.count(1)

@@ -50,7 +50,7 @@ from hotseat.scheduling.events import (
     WakeFailed,
 )
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.queue import PLACES, Wish
+from hotseat.scheduling.queue import PLACES, RequestKind
 from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -120,14 +120,14 @@ class Server:
 @dataclass(frozen=True)
 class Wanted:
     model: ModelName
-    wish: Wish
+    wish: RequestKind
     client: str = ""
 
 
 @dataclass(frozen=True)
 class Lease:
     server: Server
-    wish: Wish
+    wish: RequestKind
 
 
 class World:
@@ -157,13 +157,13 @@ class World:
     # Clients and operators
 
     def arrive(self, model: ModelName, *, reads: bool = False, client: str = "someone") -> TicketId:
-        wish = Wish.READ if reads else Wish.USE
+        wish = RequestKind.READ if reads else RequestKind.USE
         ticket = self._ticket(model, wish, client)
         self.tell(RequestArrived(ticket, model, ClientId(client), takes_slot=not reads))
         return ticket
 
     def load(self, model: ModelName) -> TicketId:
-        ticket = self._ticket(model, Wish.LOAD)
+        ticket = self._ticket(model, RequestKind.LOAD)
         self._forgive(model)
         self.tell(LoadRequested(ticket, model, ClientId("operator")))
         return ticket
@@ -190,7 +190,7 @@ class World:
             server.causes.add(Cause.OPERATOR)
             server.cut_from = min(server.cut_from, self.now + (0 if force else server.spec.drain_timeout_s))
         else:
-            self.waiting[ticket] = Wanted(model, Wish.LOAD)
+            self.waiting[ticket] = Wanted(model, RequestKind.LOAD)
         self.tell(UnloadRequested(ticket, model, force))
         if not server:
             self._require(ticket not in self.waiting, f"unload of {model}, which does not run, got no answer")
@@ -364,9 +364,11 @@ class World:
 
     def _check_fairness(self, granted: Wanted) -> None:
         """While a client waits for a model, no other client is served by it more than PLACES times."""
-        if granted.wish is not Wish.USE:
+        if granted.wish is not RequestKind.USE:
             return
-        in_line = [each for each in self.waiting.values() if each.model == granted.model and each.wish is Wish.USE]
+        in_line = [
+            each for each in self.waiting.values() if each.model == granted.model and each.wish is RequestKind.USE
+        ]
         waiting = {each.client for each in in_line}
         for other in waiting - {granted.client}:
             seen = self._served_before.setdefault((granted.model, other), Counter())
@@ -377,7 +379,7 @@ class World:
 
     def _check_slots(self, server: Server) -> None:
         limit = server.spec.concurrency_limit
-        used = sum(lease.wish is Wish.USE for lease in self.leases_on(server))
+        used = sum(lease.wish is RequestKind.USE for lease in self.leases_on(server))
         self._require(limit is None or used <= limit, f"{used} requests at once on {server.model}, which takes {limit}")
 
     def _confirmed(self, command: Confirm) -> None:
@@ -385,7 +387,9 @@ class World:
             self._require(stopped.launch not in self.servers, f"{stopped.model} is said to be gone, and lives")
             return
         wanted = self.waiting.pop(command.ticket, None)
-        self._require(wanted and wanted.wish is Wish.LOAD, f"{command.ticket} is confirmed, but asked for nothing")
+        self._require(
+            wanted and wanted.wish is RequestKind.LOAD, f"{command.ticket} is confirmed, but asked for nothing"
+        )
         server = self.server_of(command.model)
         self._require(server and server.life is Life.UP, f"{command.model} is said to be ready, and is not")
 
@@ -496,7 +500,7 @@ class World:
             self._require(model.in_flight == in_flight, f"{model.in_flight} in flight are shown, {in_flight} are")
             failures = self._failures.get(model.name, 0)
             self._require(model.failures == failures, f"{model.name} is said to have failed {model.failures} times")
-        shown = {ticket.ticket for ticket in view.line}
+        shown = {ticket.ticket for ticket in view.queue}
         self._require(shown == set(self.waiting), f"{shown} are shown to wait, {self.waiting} do")
         unwanted = [name for name in self.read_ahead if not self._waits_for(name)]
         self._require(not unwanted, f"{unwanted} are read ahead for nobody")
@@ -571,7 +575,7 @@ class World:
             del self.leases[ticket]
         self.orphans += gone
 
-    def _ticket(self, model: ModelName, wish: Wish, client: str = "operator") -> TicketId:
+    def _ticket(self, model: ModelName, wish: RequestKind, client: str = "operator") -> TicketId:
         ticket = TicketId(next(self._numbers))
         self.waiting[ticket] = Wanted(model, wish, client)
         return ticket

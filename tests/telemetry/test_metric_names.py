@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from scripts.make_docs import DOCS
 from tests.support.catalogs import sleeps
-from tests.support.fake_launcher import Puppets, catalog, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
 
 from hotseat.activity.recent import Tokens
 from hotseat.activity.usage import Accounts
@@ -40,9 +40,9 @@ FLEET = FleetView(HostName("gpu1"), Standing.APART, (SHUNNED,), (), {Agreement.M
 
 async def printed() -> list[Metric]:
     """/metrics after every kind of event has happened once."""
-    journal, puppets = Journal(), Puppets(broken=("dud",))
+    journal, launcher = Journal(), FakeLauncher(broken=("dud",))
     dispatcher = Dispatcher(
-        Scheduler(catalog(spec("alpha", sleep=sleeps()), spec("beta"), spec("dud"))), puppets, journal
+        Scheduler(catalog(spec("alpha", sleep=sleeps()), spec("beta"), spec("dud"))), launcher, journal
     )
     metrics = Metrics(dispatcher.view, lambda: 0.0)
     metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")])))
@@ -59,7 +59,7 @@ async def printed() -> list[Metric]:
     with pytest.raises(LoadFailed):
         await dispatcher.load(DUD)
     await dispatcher.load(BETA)
-    puppets.crash("beta", "killed")
+    launcher.crash("beta", "killed")
     await come_true(lambda: not dispatcher.view().running())
     try:
         return list(text_string_to_metric_families(metrics.render().decode()))

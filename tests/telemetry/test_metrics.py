@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import Puppets, catalog, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
 
 from hotseat.activity.recent import Tokens
 from hotseat.dispatch.dispatcher import Dispatcher
@@ -26,9 +26,9 @@ MODELS = catalog(spec("alpha"), spec("beta"), spec("slow"), spec("dud"), spec("f
 class Measured:
     def __init__(self) -> None:
         journal = Journal()
-        self.puppets = Puppets(slow=("slow",), broken=("dud",))
+        self.launcher = FakeLauncher(slow=("slow",), broken=("dud",))
         self.scheduler = Scheduler(MODELS)
-        self.dispatcher = Dispatcher(self.scheduler, self.puppets, journal)
+        self.dispatcher = Dispatcher(self.scheduler, self.launcher, journal)
         self.metrics = Metrics(self.dispatcher.view, lambda: 0.25)
         journal.listen(self.metrics.watch)
 
@@ -122,7 +122,7 @@ async def test_a_load_that_was_stopped_is_neither_ready_nor_failed(measured: Mea
     """A cancelled load is not a failure."""
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(outcome(measured.dispatcher.load(SLOW)))
-        await come_true(lambda: measured.puppets.is_starting("slow"))
+        await come_true(lambda: measured.launcher.is_starting("slow"))
         await measured.dispatcher.unload(SLOW)
 
     assert isinstance(loading.result(), Unloaded)
@@ -172,7 +172,7 @@ async def test_a_model_that_goes_too_soon_is_counted(measured: Measured) -> None
 async def test_a_crash_is_no_stop(measured: Measured) -> None:
     """A server that exits by itself is counted apart from stopped ones."""
     await measured.dispatcher.load(ALPHA)
-    measured.puppets.crash("alpha", "killed by SIGSEGV")
+    measured.launcher.crash("alpha", "killed by SIGSEGV")
     await come_true(lambda: not measured.dispatcher.view().running())
 
     assert measured.value('hotseat_crashes_total{model="alpha"}') == 1

@@ -81,7 +81,7 @@ Row: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
+class InProgress:
     """A request in progress, with its times so far."""
 
     ticket: TicketId

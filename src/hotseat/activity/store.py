@@ -45,7 +45,7 @@ INSERT = "insert into requests values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 SELECT = "select * from requests where at > ? and (? is null or model = ?) order by n desc limit ?"
 
 
-class Archive:
+class ActivityStore:
     """The file. Every call opens it, so it may be moved or deleted at any time."""
 
     def __init__(self, path: Path, wall_clock: Callable[[], float] = time.time) -> None:
@@ -117,10 +117,10 @@ def _finished(row: tuple[object, ...]) -> Finished:
     )
 
 
-class Archivist:
+class StoreWriter:
     """Writes finished requests to the file, if configured."""
 
-    def __init__(self, activity: Activity, archive: Archive, kept: Callable[[], ActivityKept]) -> None:
+    def __init__(self, activity: Activity, archive: ActivityStore, kept: Callable[[], ActivityKept]) -> None:
         self._activity = activity
         self._archive = archive
         self._kept = kept

@@ -88,19 +88,19 @@ class Account:
         if self.models:
             raise Forbidden("this affects all models, but this API key is limited to some; use a key without `models`")
 
-    def enter(self, model: str, now: Instant) -> Visit:
+    def enter(self, model: str, now: Instant) -> KeyUse:
         """Admit a request, or raise if the key does not allow it."""
         self.check_may_use(model)
-        visit = self.admit(now)
-        visit.model = model
-        return visit
+        key_use = self.admit(now)
+        key_use.model = model
+        return key_use
 
-    def admit(self, now: Instant) -> Visit:
+    def admit(self, now: Instant) -> KeyUse:
         """Like `enter` before the model is known: counts the request before its body is read."""
         self._check_limits(now)
         self.requests += 1
         self.in_flight += 1
-        return Visit(self)
+        return KeyUse(self)
 
     def _check_limits(self, now: Instant) -> None:
         most = self.key.concurrency
@@ -121,7 +121,7 @@ class Account:
         self._left -= 1
 
 
-class Visit:
+class KeyUse:
     """One request of an account, from admission to its end."""
 
     __slots__ = ("_account", "_devices", "_is_over", "_meter", "_since", "model")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from hotseat.api.errors import tell_failures
-from hotseat.api.headers import Manners
+from hotseat.api.headers import CommonHeaders
 from hotseat.api.routes import (
     config,
     docs_page,
@@ -24,21 +24,21 @@ from hotseat.api.routes import (
 )
 
 if TYPE_CHECKING:
-    from hotseat.api.deps import House
+    from hotseat.api.deps import ApiDeps
 
 
-ROOMS = (
+ROUTERS = (
     management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events, traffic, docs_page,
 )  # fmt: skip
 
 
-def build(house: House) -> FastAPI:
+def build(deps: ApiDeps) -> FastAPI:
     # FastAPI's own pages load files from the internet; docs_page.py serves ours.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.state.house = house
-    for room in ROOMS:
-        app.include_router(room.router)
+    app.state.deps = deps
+    for router in ROUTERS:
+        app.include_router(router.router)
     app.mount("/hotseat/assets", docs_page.assets)
-    app.add_middleware(Manners)
-    tell_failures(app, house)
+    app.add_middleware(CommonHeaders)
+    tell_failures(app, deps)
     return app

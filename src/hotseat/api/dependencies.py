@@ -7,16 +7,16 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from hotseat.activity.usage import HELD, Account
-from hotseat.api.deps import House
+from hotseat.api.deps import ApiDeps
 from hotseat.errors import Forbidden
 
 
-def house_of(request: Request) -> House:
-    house: House = request.app.state.house
-    return house
+def deps_of(request: Request) -> ApiDeps:
+    deps: ApiDeps = request.app.state.deps
+    return deps
 
 
-Here = Annotated[House, Depends(house_of)]
+Here = Annotated[ApiDeps, Depends(deps_of)]
 
 
 def account_of(request: Request, here: Here) -> Account | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from hotseat.activity.recent import Activity, Finished, UnderWay
+    from hotseat.activity.recent import Activity, Finished, InProgress
     from hotseat.activity.usage import Account
     from hotseat.config.reload import ConfigReport, ReloadResult
     from hotseat.dispatch.dispatcher import Dispatcher
@@ -35,7 +35,7 @@ class Precedence(Protocol):
         """The remaining reason for which models yield; empty: none."""
 
 
-class FleetDesk(Protocol):
+class FleetAdmin(Protocol):
     """Operators' access to the fleet. Each method raises HotseatError with an explanation if it fails."""
 
     @property
@@ -62,14 +62,14 @@ class FleetDesk(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class ApiDeps:
     dispatcher: Dispatcher
     journal: Journal
     settings: Callable[[], Settings]
     """Called each time, since a reload changes the result."""
     logs: Logs
     activity: Activity
-    under_way: Callable[[], Sequence[UnderWay]]
+    under_way: Callable[[], Sequence[InProgress]]
     """Every request to a model that has not ended."""
     history: Callable[[float, str | None, int], Awaitable[Sequence[Finished]]]
     """The newest requests that ended after a time, of one model or all, oldest first, up to a limit."""
@@ -88,5 +88,5 @@ class House:
     """The share of its files that a loading server has read; None if unknown."""
     silent: Callable[[], Mapping[ModelName, Seconds]] = dict
     """Models whose server answers neither requests nor its health check, and for how long."""
-    fleet: Callable[[], FleetDesk | None] = lambda: None
+    fleet: Callable[[], FleetAdmin | None] = lambda: None
     """None: this host is not in a fleet."""

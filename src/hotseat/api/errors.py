@@ -18,17 +18,17 @@ from hotseat.settings import ErrorFormat
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
-    from hotseat.api.deps import House
+    from hotseat.api.deps import ApiDeps
 
 
-def tell_failures(app: FastAPI, house: House) -> None:
+def tell_failures(app: FastAPI, deps: ApiDeps) -> None:
     """Register handlers for everything that the routes may raise."""
 
     async def hotseat_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HotseatError)
         if isinstance(error, LoadFailed):  # whoever may load a model may see its server's output
             error = error.for_operators()
-        return refusal(request, error, house.settings().error_format)
+        return refusal(request, error, deps.settings().error_format)
 
     async def no_such_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -12,36 +12,36 @@ from hotseat.api.schemas import ModelStory
 from hotseat.errors import HostSilent
 
 if TYPE_CHECKING:
-    from hotseat.api.deps import FleetDesk
+    from hotseat.api.deps import FleetAdmin
     from hotseat.fleet.view import Sighting
     from hotseat.identifiers import ModelName
 
 BEST_FIRST = ("ready", "loading", "waking")
 
 
-async def elsewhere(desk: FleetDesk, model: ModelName) -> list[Elsewhere]:
+async def elsewhere(fleet_admin: FleetAdmin, model: ModelName) -> list[Elsewhere]:
     """Queries all hosts at once, so that silent ones cost one short wait."""
-    return list(await asyncio.gather(*(_told(desk, seen, model) for seen in desk.sightings(model))))
+    return list(await asyncio.gather(*(_told(fleet_admin, seen, model) for seen in fleet_admin.sightings(model))))
 
 
-async def _told(desk: FleetDesk, seen: Sighting, model: ModelName) -> Elsewhere:
-    story = await desk.story(seen.host, model) or {}
+async def _told(fleet_admin: FleetAdmin, seen: Sighting, model: ModelName) -> Elsewhere:
+    story = await fleet_admin.story(seen.host, model) or {}
     return Elsewhere(host=seen.host, phase=seen.phase, why=str(story.get("why", "")))
 
 
-async def story_of_guest(desk: FleetDesk, model: ModelName) -> ModelStory:
+async def story_of_guest(fleet_admin: FleetAdmin, model: ModelName) -> ModelStory:
     """For a model that only other hosts have: the report of a host that holds it, or else of one that may run it."""
-    seen = sorted(desk.sightings(model), key=_rank)
-    host = seen[0].host if seen else next(iter(desk.offering(model)), None)
+    seen = sorted(fleet_admin.sightings(model), key=_rank)
+    host = seen[0].host if seen else next(iter(fleet_admin.offering(model)), None)
     if host is None:
         raise HostSilent(f"{model} belongs to other hosts, and none of them is available")
-    told = await desk.story(host, model)
+    told = await fleet_admin.story(host, model)
     try:
         story = ModelStory.model_validate(told)
     except ValidationError:
         phase = seen[0].phase if seen else "not loaded"
         raise HostSilent(f"{model} is {phase} on {host}, which gave no reason") from None
-    others = await asyncio.gather(*(_told(desk, each, model) for each in seen[1:]))
+    others = await asyncio.gather(*(_told(fleet_admin, each, model) for each in seen[1:]))
     return story.model_copy(update={"host": host, "elsewhere": list(others)})
 
 

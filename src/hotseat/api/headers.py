@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 USUAL = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
-class Manners:
+class CommonHeaders:
     """Disables caching: a load has an effect, and a state is current only for a moment."""
 
     def __init__(self, app: ASGIApp) -> None:

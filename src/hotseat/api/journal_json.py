@@ -29,14 +29,14 @@ def as_sse(item: Entry | Gap) -> str:
     """One server-sent event; clients send its id back as `Last-Event-ID`."""
     if isinstance(item, Gap):
         return sse("gap", json.dumps({"n": item.n}), item.n)
-    return sse(type(item.event).__name__, told(item).model_dump_json(), item.n)
+    return sse(type(item.event).__name__, entry_json(item).model_dump_json(), item.n)
 
 
 def sse(event: str, text: str, number: int) -> str:
     return f"id: {number}\nevent: {event}\ndata: {text}\n\n"
 
 
-def told(entry: Entry) -> JournalEntry:
+def entry_json(entry: Entry) -> JournalEntry:
     # WakeAt concerns only the scheduler and the dispatcher, on a clock that nobody else reads.
     commands = [with_type(command) for command in entry.commands if not isinstance(command, WakeAt)]
     return JournalEntry(n=entry.n, at=entry.at, event=with_type(entry.event), commands=commands)

@@ -181,7 +181,7 @@ class Models(BaseModel):
 REQUEST_ID = "The client's `X-Request-Id`, or a generated one; also in the response."
 
 
-class RequestUnderWay(BaseModel):
+class RequestInProgress(BaseModel):
     ticket: int
     id: Annotated[str, Field(description=REQUEST_ID)]
     model: str
@@ -221,7 +221,7 @@ class History(BaseModel):
 
 class Requests(BaseModel):
     at: Annotated[float, Field(description="Unix time of this response, by hotseat's own clock.")]
-    under_way: list[RequestUnderWay]
+    under_way: list[RequestInProgress]
     finished: Annotated[list[FinishedRequest], Field(description="The last 1000, oldest first.")]
 
 

@@ -13,7 +13,7 @@ from hotseat.errors import UnknownModel, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hotseat.catalog.named_models import FleetModel, Lead, Profile, RemoteModel, Selector, Servable
+    from hotseat.catalog.named_models import FleetModel, NamedModel, Profile, RemoteModel, Selector, Servable
     from hotseat.catalog.spec import Footprint
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
 
@@ -41,7 +41,7 @@ class Catalog:
     preload: tuple[ModelName, ...] = ()
     remotes: Mapping[str, RemoteModel] = field(default_factory=lambda: NOTHING)
     """Models of peers, by every name they have."""
-    fellows: Mapping[str, FleetModel] = field(default_factory=lambda: NOTHING)
+    fleet_models: Mapping[str, FleetModel] = field(default_factory=lambda: NOTHING)
     """Models that only other hosts of the fleet have, by every name they have."""
     selectors: Mapping[str, Selector] = field(default_factory=lambda: NOTHING)
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
@@ -52,7 +52,7 @@ class Catalog:
     """What models may use now: the budget, or less if `available` is less."""
     _called: Mapping[str, ModelSpec] = field(init=False, repr=False, compare=False)
     """Local models by all their names, regardless of profiles."""
-    _leads: Mapping[str, Lead] = field(init=False, repr=False, compare=False)
+    _named_models: Mapping[str, NamedModel] = field(init=False, repr=False, compare=False)
     """What each name means to a client now."""
 
     def __post_init__(self) -> None:
@@ -61,24 +61,26 @@ class Catalog:
         own = {alias: called(spec, alias) for spec in self.models.values() for alias in spec.aliases}
         own |= {name: called(spec, name) for name, spec in self.models.items()}
         object.__setattr__(self, "_called", own)
-        leads: dict[str, Lead] = {**own, **self.selectors}
-        for strangers in (self.remotes, self.fellows):
-            leads |= {name: stranger for name, stranger in strangers.items() if name not in leads}
+        named_models: dict[str, NamedModel] = {**own, **self.selectors}
+        for strangers in (self.remotes, self.fleet_models):
+            named_models |= {name: stranger for name, stranger in strangers.items() if name not in named_models}
         pins = self.profiles[self.active_profile].pins if self.active_profile else NOTHING
-        pinned = {name: renamed(leads[target], target) for name, target in pins.items() if target in leads}
-        kept = {name: lead for name, lead in leads.items() if name not in pins}
-        object.__setattr__(self, "_leads", {**kept, **pinned})
+        pinned = {
+            name: renamed(named_models[target], target) for name, target in pins.items() if target in named_models
+        }
+        kept = {name: named_model for name, named_model in named_models.items() if name not in pins}
+        object.__setattr__(self, "_named_models", {**kept, **pinned})
 
     # Names as clients use them
 
-    def lead(self, name: str) -> Lead | None:
-        return self._leads.get(name)
+    def named_model(self, name: str) -> NamedModel | None:
+        return self._named_models.get(name)
 
-    def follow(self, name: str) -> Lead:
-        lead = self._leads.get(name)
-        if lead is None:
+    def follow(self, name: str) -> NamedModel:
+        named_model = self._named_models.get(name)
+        if named_model is None:
             raise UnknownModel(self._unknown(name))
-        return lead
+        return named_model
 
     def choices(self, selector: Selector) -> tuple[Servable, ...]:
         """The targets of a selector. Each is sent its own model name, not the selector's."""
@@ -89,7 +91,7 @@ class Catalog:
 
     def names(self) -> Iterable[str]:
         """Every name that a client may use, including aliases."""
-        return self._leads.keys()
+        return self._named_models.keys()
 
     def _unknown(self, name: str) -> str:
         if self.active_profile and name in self.profiles[self.active_profile].pins:
@@ -100,8 +102,8 @@ class Catalog:
         """A copy with this profile active; unchanged if there is no such profile."""
         return replace(self, active_profile=name) if name in self.profiles else self
 
-    def with_fellows(self, fellows: Mapping[str, FleetModel]) -> Catalog:
-        return replace(self, fellows=fellows)
+    def with_fleet_models(self, fleet_models: Mapping[str, FleetModel]) -> Catalog:
+        return replace(self, fleet_models=fleet_models)
 
     def with_learned(self, name: ModelName, learned: Footprint) -> Catalog:
         """A copy with the learned footprint of one model."""
@@ -122,7 +124,7 @@ class Catalog:
         if name in self.remotes:
             peer = self.remotes[name].peer
             raise UnknownModel(f'"{name}" is a model of the peer "{peer}": this hotseat cannot load or stop it')
-        if name in self.fellows:
+        if name in self.fleet_models:
             raise UnknownModel(f'"{name}" is a model of other hosts. `hotseat fleet status` lists them')
         raise UnknownModel(self._unknown(name))
 

@@ -75,17 +75,17 @@ class Profile:
 
 
 Servable: TypeAlias = ModelSpec | RemoteModel | FleetModel
-Lead: TypeAlias = Servable | Selector
+NamedModel: TypeAlias = Servable | Selector
 
 
-AnyLead = TypeVar("AnyLead", bound=Lead)
+AnyLead = TypeVar("AnyLead", bound=NamedModel)
 
 
-def renamed(lead: AnyLead, name: str) -> AnyLead:
+def renamed(named_model: AnyLead, name: str) -> AnyLead:
     """A copy that sends `name` to the server as the model's name, unless it sets another."""
-    if not isinstance(lead, ModelSpec) or lead.changes.model_name is not None:
-        return lead
-    return replace(lead, changes=replace(lead.changes, model_name=name))
+    if not isinstance(named_model, ModelSpec) or named_model.changes.model_name is not None:
+        return named_model
+    return replace(named_model, changes=replace(named_model.changes, model_name=name))
 
 
 def called(spec: ModelSpec, name: str) -> ModelSpec:

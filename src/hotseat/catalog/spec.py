@@ -86,7 +86,7 @@ class Timeouts:
 
 
 DEFAULT_TIMEOUTS = Timeouts()
-FELLOW_TIMEOUTS = Timeouts(connect_s=3.0, keepalive_s=5.0, lost_s=20.0)
+HOST_TIMEOUTS = Timeouts(connect_s=3.0, keepalive_s=5.0, lost_s=20.0)
 """Towards other hosts of a fleet: a host without power does not answer, and no request should wait for it."""
 
 

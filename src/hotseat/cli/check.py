@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hotseat.config.effective import resolved, together
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
-from hotseat.config.problems import Complaint, ConfigError, Severity
+from hotseat.config.problems import ConfigError, ConfigProblem, Severity
 from hotseat.config.units import size_text
 from hotseat.memory.manager import devices_for_models, with_figures
 
@@ -38,7 +38,7 @@ def check(paths: list[Path], format: str, lenient: bool) -> int:  # noqa: A002  
     return FINE
 
 
-def _report(format: str, complaints: Sequence[Complaint], loaded: Loaded | None) -> None:  # noqa: A002
+def _report(format: str, complaints: Sequence[ConfigProblem], loaded: Loaded | None) -> None:  # noqa: A002
     if format == "json":
         print(json.dumps(_as_data(complaints, loaded), indent=2, ensure_ascii=False))
         return
@@ -54,7 +54,7 @@ def _report(format: str, complaints: Sequence[Complaint], loaded: Loaded | None)
 # Text
 
 
-def _summary(complaints: Sequence[Complaint], loaded: Loaded | None) -> str:
+def _summary(complaints: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
     errors = sum(complaint.severity is Severity.ERROR for complaint in complaints)
     if loaded is None:
         return f"{_count(errors, 'error')}: hotseat does not start with this configuration."
@@ -88,7 +88,7 @@ def _count(number: int, thing: str) -> str:
 # For programs
 
 
-def _as_data(complaints: Sequence[Complaint], loaded: Loaded | None) -> dict[str, Any]:
+def _as_data(complaints: Sequence[ConfigProblem], loaded: Loaded | None) -> dict[str, Any]:
     return {
         "ok": loaded is not None,
         "complaints": [_complaint(complaint) for complaint in complaints],
@@ -97,7 +97,7 @@ def _as_data(complaints: Sequence[Complaint], loaded: Loaded | None) -> dict[str
     }
 
 
-def _complaint(complaint: Complaint) -> dict[str, Any]:
+def _complaint(complaint: ConfigProblem) -> dict[str, Any]:
     return {
         "severity": complaint.severity.value,
         "file": complaint.file,
@@ -109,7 +109,7 @@ def _complaint(complaint: Complaint) -> dict[str, Any]:
     }
 
 
-def _annotation(complaint: Complaint) -> str:
+def _annotation(complaint: ConfigProblem) -> str:
     """A workflow command for GitHub Actions."""
     kind = "notice" if complaint.severity is Severity.NOTE else complaint.severity.value
     place = f"file={_escaped(complaint.file, ':,')},line={complaint.line},col={complaint.column}"

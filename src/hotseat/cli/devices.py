@@ -25,7 +25,7 @@ UNKNOWN = "unknown"
 def devices(server: Server, as_json: bool) -> None:
     """Measure now, whether or not hotseat runs; the models are those of a hotseat on this machine."""
     machine = find_machine()
-    house = house_here(server)
+    house = status_here(server)
     pids = None if house is None else pids_of_models(house)
     reading = machine.sample(tuple((pids or {}).values()))
     budgets = {device["device"]: device["available"] for device in house["devices"]} if house else {}
@@ -36,7 +36,7 @@ def devices(server: Server, as_json: bool) -> None:
     return print(table(head, [row(device) for device in seen]))
 
 
-def house_here(server: Server) -> dict[str, Any] | None:
+def status_here(server: Server) -> dict[str, Any] | None:
     """None if no hotseat answers, or one on another machine, whose pids and devices mean nothing here."""
     host = urlsplit(server.url if "://" in server.url else f"http://{server.url}").hostname or ""
     if not is_loopback(host):
@@ -72,21 +72,21 @@ def uses_of(name: DeviceName, reading: Reading, pids: Mapping[str, int]) -> dict
 
 
 def row(device: dict[str, Any]) -> tuple[str, ...]:
-    models = (told_budget(device["for_models"]), told(device["models"])) if "models" in device else ()
+    models = (budget_text(device["for_models"]), models_text(device["models"])) if "models" in device else ()
     return (device["device"], *(gib(device[key]) for key in ("total", "used", "free")), *models, device["label"])
 
 
-def told_budget(for_models: int | None) -> str:
+def budget_text(for_models: int | None) -> str:
     return "" if for_models is None else gib(for_models)
 
 
-def told(models: dict[str, dict[str, int] | None] | None) -> str:
+def models_text(models: dict[str, dict[str, int] | None] | None) -> str:
     if models is None:
         return UNKNOWN
-    return ", ".join(f"{model} {told_use(use)}" for model, use in models.items())
+    return ", ".join(f"{model} {use_text(use)}" for model, use in models.items())
 
 
-def told_use(use: dict[str, int] | None) -> str:
+def use_text(use: dict[str, int] | None) -> str:
     """File-backed memory is shown apart: the kernel may reclaim it, at the price of reading it again."""
     if use is None:
         return UNKNOWN

@@ -30,7 +30,7 @@ def doctor(config: Sequence[Path], api_key: str | None, as_json: bool) -> int:
     """Print every finding; 1 if something keeps hotseat or a model from working."""
     findings = list(examined(config, api_key))
     if as_json:
-        show_json([told(finding) for finding in findings])
+        show_json([finding_json(finding) for finding in findings])
     else:
         for finding in findings:
             print(without_escapes(line(finding)))
@@ -73,5 +73,5 @@ def line(finding: Finding) -> str:
     return f"{finding.state.value:4}  {finding.about:13}  {finding.said}{advice}"
 
 
-def told(finding: Finding) -> dict[str, str]:
+def finding_json(finding: Finding) -> dict[str, str]:
     return {"about": finding.about, "state": finding.state.value, "said": finding.said, "do": finding.do}

@@ -20,7 +20,7 @@ from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.os_processes import PROC, marker_of, processes
-from hotseat.model_servers.port_owner import ancestry, owner_of, told
+from hotseat.model_servers.port_owner import ancestry, describe_process, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -130,7 +130,7 @@ def address(settings: Settings, server: Server) -> Iterator[Finding]:
     if (owner and SERVING.search(_command_line(owner))) or _is_hotseat(server):
         yield Finding("address", State.OK, f"hotseat is running on {host}:{port}")
         return
-    who = told(owner) if owner else "another program"
+    who = describe_process(owner) if owner else "another program"
     yield Finding(
         "address", State.FAIL, f"{host}:{port} is in use by {who}", "stop it, or choose another address with listen"
     )
@@ -214,7 +214,7 @@ def orphans() -> Iterator[Finding]:
     ours = ancestry(os.getpid())
     left = [pid for pid in processes() if pid not in ours and marker_of(pid) and not _is_guarded(pid)]
     for pid in left:
-        said = f"{told(pid)} was started by a hotseat process that no longer runs"
+        said = f"{describe_process(pid)} was started by a hotseat process that no longer runs"
         yield Finding("orphans", State.WARN, said, f"stop it: kill {pid}")
     if not left:
         yield Finding("orphans", State.OK, "no orphaned model servers")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hotseat.cli.client import Server
-from hotseat.cli.shared_options import HERE, AsJson, Key, Model, Url, told_here
+from hotseat.cli.shared_options import HERE, AsJson, Key, Model, Url, ask_here
 
 app = typer.Typer(
     help="Show the hosts of a fleet, cordon or drain them, and move models between them.",
@@ -19,7 +19,7 @@ app = typer.Typer(
 
 def hosts_here(context: typer.Context, incomplete: str) -> list[str]:
     """Host names for shell completion; none if the server is not in a fleet."""
-    hosts = told_here(context, "/hotseat/fleet").get("hosts", ())
+    hosts = ask_here(context, "/hotseat/fleet").get("hosts", ())
     return [host["host"] for host in hosts if host["host"].startswith(incomplete)]
 
 

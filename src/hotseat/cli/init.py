@@ -20,7 +20,7 @@ from hotseat.config.load import read
 from hotseat.config.problems import ConfigError
 from hotseat.errors import did_you_mean
 from hotseat.model_files.found import Engine, LeftOut
-from hotseat.model_files.search import Shelf, look
+from hotseat.model_files.search import FoundModels, look
 from hotseat.model_files.usual_folders import ollama_stores, usual_folders
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 UNFIT_FOR_YAML = ("${", "\n", "\r")
 """Characters of a path that a configuration would interpret."""
-MOST_TOLD = 10
+MOST_SHOWN = 10
 HELP_S = 10.0
 SPECULATING = ("--spec-type", "draft-simple")
 
@@ -46,16 +46,16 @@ class Wishes:
 def init(wishes: Wishes, only_print: bool) -> None:
     if wishes.target.exists() and not (wishes.force or only_print):
         raise Problem(f"{wishes.target} exists; --force overwrites it, --print shows what would be written")
-    text, shelf, programs = draft(wishes, os.environ)
+    text, found_models, programs = draft(wishes, os.environ)
     if only_print:
         print(text, end="")
-        print(*remarks(shelf), sep="\n", file=sys.stderr)
+        print(*remarks(found_models), sep="\n", file=sys.stderr)
         return
     write(text, wishes)
-    print(summary(shelf, programs, wishes.target))
+    print(summary(found_models, programs, wishes.target))
 
 
-def draft(wishes: Wishes, env: Mapping[str, str]) -> tuple[str, Shelf, Mapping[Engine, str]]:
+def draft(wishes: Wishes, env: Mapping[str, str]) -> tuple[str, FoundModels, Mapping[Engine, str]]:
     """The text of a configuration, the models it was made from, and the programs that were found."""
     for folder in wishes.folders:
         must_be_folder(folder)
@@ -63,11 +63,11 @@ def draft(wishes: Wishes, env: Mapping[str, str]) -> tuple[str, Shelf, Mapping[E
     folders = [folder.absolute() for folder in wishes.folders] or usual_folders(env, home)
     stores = [] if wishes.folders else ollama_stores(env, home)
     programs = {engine: found for engine in Engine if (found := shutil.which(engine.value, path=env.get("PATH")))}
-    shelf = runnable(look(folders, stores), programs)
-    if not shelf.models:
-        raise Problem(nothing_found([*folders, *stores], shelf))
-    drafting = drafting_options(programs) if any(named.model.draft for named in shelf.models) else ()
-    return text_of(Draft(shelf.models, devices(), programs, drafting)), shelf, programs
+    found_models = runnable(look(folders, stores), programs)
+    if not found_models.models:
+        raise Problem(nothing_found([*folders, *stores], found_models))
+    drafting = drafting_options(programs) if any(named.model.draft for named in found_models.models) else ()
+    return text_of(Draft(found_models.models, devices(), programs, drafting)), found_models, programs
 
 
 def drafting_options(programs: Mapping[Engine, str]) -> tuple[str, ...]:
@@ -90,12 +90,12 @@ def must_be_folder(folder: Path) -> None:
     raise Problem(f"{folder} is not a folder.{did_you_mean(folder.name, beside)}")
 
 
-def runnable(shelf: Shelf, programs: Mapping[Engine, str]) -> Shelf:
+def runnable(found_models: FoundModels, programs: Mapping[Engine, str]) -> FoundModels:
     """Leave out models that a configuration could not run; a missing llama-server may be installed later."""
-    obstacles = {named.name: obstacle(named.model, programs) for named in shelf.models}
-    left_out = [LeftOut(each.model.path, why) for each in shelf.models if (why := obstacles[each.name])]
-    kept = [named for named in shelf.models if not obstacles[named.name]]
-    return replace(shelf, models=kept, left_out=[*shelf.left_out, *left_out])
+    obstacles = {named.name: obstacle(named.model, programs) for named in found_models.models}
+    left_out = [LeftOut(each.model.path, why) for each in found_models.models if (why := obstacles[each.name])]
+    kept = [named for named in found_models.models if not obstacles[named.name]]
+    return replace(found_models, models=kept, left_out=[*found_models.left_out, *left_out])
 
 
 def obstacle(model: Found, programs: Mapping[Engine, str]) -> str:
@@ -106,9 +106,9 @@ def obstacle(model: Found, programs: Mapping[Engine, str]) -> str:
     return ""
 
 
-def nothing_found(places: Sequence[Path], shelf: Shelf) -> str:
+def nothing_found(places: Sequence[Path], found_models: FoundModels) -> str:
     looked = ", ".join(map(str, places)) or "no folder, because none of the usual ones exists"
-    why = "".join(f"\n  {told}" for told in remarks(shelf))
+    why = "".join(f"\n  {told}" for told in remarks(found_models))
     return f"no models found; searched {looked}. Name the folder with your models: hotseat init FOLDER{why}"
 
 
@@ -139,25 +139,25 @@ def must_be_valid(file: Path) -> None:
 # Summary
 
 
-def summary(shelf: Shelf, programs: Mapping[Engine, str], target: Path) -> str:
-    roles = Counter(named.model.role.value for named in shelf.models)
+def summary(found_models: FoundModels, programs: Mapping[Engine, str], target: Path) -> str:
+    roles = Counter(named.model.role.value for named in found_models.models)
     counted = ", ".join(f"{number} {role}" for role, number in roles.items())
-    models = f"{len(shelf.models)} model{'s'[: len(shelf.models) > 1]}"
-    told = [f"{target}: {models} ({counted})", *(f"  {named.name}" for named in shelf.models[:MOST_TOLD])]
-    if len(shelf.models) > MOST_TOLD:
-        told.append(f"  and {len(shelf.models) - MOST_TOLD} more")
-    told += remarks(shelf)
-    if Engine.LLAMA not in programs and any(named.model.engine is Engine.LLAMA for named in shelf.models):
+    models = f"{len(found_models.models)} model{'s'[: len(found_models.models) > 1]}"
+    told = [f"{target}: {models} ({counted})", *(f"  {named.name}" for named in found_models.models[:MOST_SHOWN])]
+    if len(found_models.models) > MOST_SHOWN:
+        told.append(f"  and {len(found_models.models) - MOST_SHOWN} more")
+    told += remarks(found_models)
+    if Engine.LLAMA not in programs and any(named.model.engine is Engine.LLAMA for named in found_models.models):
         told.append("llama-server is not on PATH: install it, or set its path under macros in the file")
     return "\n".join(without_escapes(line) for line in [*told, f"next: hotseat serve{config_option(target)}"])
 
 
-def remarks(shelf: Shelf) -> Iterator[str]:
-    for left in shelf.left_out[:MOST_TOLD]:
+def remarks(found_models: FoundModels) -> Iterator[str]:
+    for left in found_models.left_out[:MOST_SHOWN]:
         yield f"skipped: {left.why}"
-    if len(shelf.left_out) > MOST_TOLD:
-        yield f"skipped: {len(shelf.left_out) - MOST_TOLD} more"
-    yield from shelf.unseen
+    if len(found_models.left_out) > MOST_SHOWN:
+        yield f"skipped: {len(found_models.left_out) - MOST_SHOWN} more"
+    yield from found_models.unseen
 
 
 def config_option(target: Path) -> str:

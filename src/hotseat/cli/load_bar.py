@@ -29,13 +29,13 @@ def load_with_bar(server: Server, model: str) -> str:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(escape(model), total=None)
         while (said := loading.outcome(within=LOOK_S)) is None:
-            share, what = told(server.ask("GET", f"/hotseat/models/{in_path(model)}"))
+            share, what = progress_text(server.ask("GET", f"/hotseat/models/{in_path(model)}"))
             progress.update(task, total=None if share is None else 1.0, completed=share or 0.0)
             progress.update(task, description=escape(without_escapes(f"{model}: {what}")))
     return said
 
 
-def told(model: dict[str, Any]) -> tuple[float | None, str]:
+def progress_text(model: dict[str, Any]) -> tuple[float | None, str]:
     """Progress from 0 to 1, or None if unknown, and what the model is doing."""
     if model["phase"] != "loading":
         return None, model["why"] or model["phase"]

@@ -22,7 +22,7 @@ COMPLETION_S = 1.0
 """Nobody waits longer for shell completion."""
 
 
-def told_here(context: typer.Context, path: str) -> dict[str, Any]:
+def ask_here(context: typer.Context, path: str) -> dict[str, Any]:
     """The answer of the server that the options typed so far select; empty if none answers in time."""
     server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
     try:
@@ -34,7 +34,7 @@ def told_here(context: typer.Context, path: str) -> dict[str, Any]:
 
 def models_here(context: typer.Context, incomplete: str) -> list[str]:
     """Names for shell completion."""
-    models = told_here(context, "/hotseat/models").get("models", ())
+    models = ask_here(context, "/hotseat/models").get("models", ())
     names = [name for model in models for name in (model["model"], *model["aliases"])]
     return [name for name in names if name.startswith(incomplete)]
 

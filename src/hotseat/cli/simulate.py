@@ -48,10 +48,10 @@ class Changes:
 
 def simulate(file: Path, changes: Changes, svg: Path | None, as_json: bool) -> None:
     trace = read_trace(file)
-    houses = {AS_IT_IS: catalog_of(trace)}
+    results = {AS_IT_IS: catalog_of(trace)}
     if changes.title:
-        houses[changes.title] = changed(houses[AS_IT_IS], trace, changes)
-    runs = {name: play(trace, Turns(Scheduler(catalog))) for name, catalog in houses.items()}
+        results[changes.title] = changed(results[AS_IT_IS], trace, changes)
+    runs = {name: play(trace, Turns(Scheduler(catalog))) for name, catalog in results.items()}
     if svg:
         write(svg, timeline(list(runs.items())))
     print(as_data(runs) if as_json else side_by_side({name: figures(run) for name, run in runs.items()}))

@@ -26,9 +26,9 @@ WithSocket = Annotated[
 @app.command("print", epilog="Example: hotseat systemd print --config /etc/hotseat/config.yaml")
 def print_units(config: UnitConfig = USUAL_CONFIG, user: ForUser = False, socket: WithSocket = False) -> None:
     """Print the unit file."""
-    from hotseat.cli.systemd_unit import Wishes, show
+    from hotseat.cli.systemd_unit import UnitOptions, show
 
-    show(Wishes(config, user, socket))
+    show(UnitOptions(config, user, socket))
 
 
 @app.command("install", epilog="Example: hotseat systemd install --user")
@@ -39,6 +39,6 @@ def install_units(
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Install the unit file; nothing is started."""
-    from hotseat.cli.systemd_unit import Wishes, install
+    from hotseat.cli.systemd_unit import UnitOptions, install
 
-    install(Wishes(config, user, socket), force)
+    install(UnitOptions(config, user, socket), force)

@@ -91,7 +91,7 @@ WantedBy=sockets.target
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class UnitOptions:
     config: Path
     for_user: bool
     """A unit of the user's own manager, which needs no root and supports fewer restrictions."""
@@ -99,7 +99,7 @@ class Wishes:
     """systemd holds the listening socket, so that no connection is refused during a restart."""
 
 
-def units(wishes: Wishes) -> dict[str, str]:
+def units(wishes: UnitOptions) -> dict[str, str]:
     """The text of each unit, by file name."""
     config = wishes.config.absolute()
     command = shlex.join([str(program()), "serve", "--config", str(config)])
@@ -135,12 +135,12 @@ def addresses(config: Path) -> Iterator[str]:
     yield from (f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name in names)
 
 
-def show(wishes: Wishes) -> None:
+def show(wishes: UnitOptions) -> None:
     for name, text in units(wishes).items():
         print(f"# {name}\n{text}")
 
 
-def install(wishes: Wishes, force: bool) -> None:
+def install(wishes: UnitOptions, force: bool) -> None:
     """Write the units to systemd's folder and print how to load them."""
     folder = user_units() if wishes.for_user else SYSTEM_UNITS
     fresh = units(wishes)
@@ -157,7 +157,7 @@ def install(wishes: Wishes, force: bool) -> None:
     print(*(f"wrote {folder / name}" for name in fresh), *next_steps(wishes, list(fresh)), sep="\n")
 
 
-def next_steps(wishes: Wishes, names: Sequence[str]) -> Iterator[str]:
+def next_steps(wishes: UnitOptions, names: Sequence[str]) -> Iterator[str]:
     systemctl = "systemctl --user" if wishes.for_user else "systemctl"
     yield f"next: {systemctl} daemon-reload && {systemctl} enable --now {names[-1]}"
     if wishes.for_user:

@@ -32,17 +32,17 @@ LINE = ("REQUEST", "MODEL", "CLIENT", "WAITED", "WHY")
 def top(server: Server, as_json: bool) -> None:
     """Redraw on a terminal; elsewhere print once."""
     if as_json:
-        return show_json(picture(server))
+        return show_json(snapshot(server))
     if sys.stdin.isatty() and sys.stdout.isatty():
         return watch(server)
-    seen = picture(server)
+    seen = snapshot(server)
     print(table(MODELS, model_rows(seen)))
     if seen["waiting"]:
         print("\n" + table(LINE, line_rows(seen)))
     return None
 
 
-def picture(server: Server) -> dict[str, Any]:
+def snapshot(server: Server) -> dict[str, Any]:
     models = server.ask("GET", "/hotseat/models")["models"]
     return {"models": models, **server.ask("GET", "/hotseat/queue")}
 
@@ -70,16 +70,16 @@ def line_rows(seen: dict[str, Any]) -> list[tuple[str, ...]]:
 def watch(server: Server) -> None:
     from rich.live import Live
 
-    seen = picture(server)
+    seen = snapshot(server)
     with (
         suppress(KeyboardInterrupt),
         keys_at_once(),
-        Bell(server) as bell,
+        Wakeup(server) as bell,
         Live(drawn(server, seen), screen=True, auto_refresh=False) as live,
     ):
         live.refresh()
         while bell.wait(EVERY_S):
-            live.update(drawn(server, picture(server)), refresh=True)
+            live.update(drawn(server, snapshot(server)), refresh=True)
 
 
 def drawn(server: Server, seen: dict[str, Any]) -> RenderableType:
@@ -116,14 +116,14 @@ def keys_at_once() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-class Bell:
+class Wakeup:
     """Wakes `wait` when the server reports an event."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._heard, self._rung = os.pipe()
 
-    def __enter__(self) -> Bell:
+    def __enter__(self) -> Wakeup:
         threading.Thread(target=self._listen, daemon=True).start()
         return self
 

@@ -12,9 +12,9 @@ from hotseat.config.crosscheck import CrossCheck, warn_of_unused
 from hotseat.config.exposure import warn_of_open_lists
 from hotseat.config.fleet import FleetMaker
 from hotseat.config.matrix import MatrixMaker
-from hotseat.config.named_models import LeadMaker
+from hotseat.config.named_models import NamedModelMaker
 from hotseat.config.priorities import urgencies
-from hotseat.config.problems import Notebook, nearest
+from hotseat.config.problems import Problems, nearest
 from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
 from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
@@ -54,7 +54,7 @@ def no_devices() -> Mapping[DeviceName, Bytes]:
     return {}
 
 
-def build(config: Config, names: Collection[str], notebook: Notebook, find_devices: FindDevices = no_devices) -> Built:
+def build(config: Config, names: Collection[str], notebook: Problems, find_devices: FindDevices = no_devices) -> Built:
     """Build the catalog and the settings. `names` are all models in the file, including those with errors."""
     checks = CrossCheck(config, names, notebook)
     budgets = _budgets(config, notebook, find_devices)
@@ -72,7 +72,7 @@ def build(config: Config, names: Collection[str], notebook: Notebook, find_devic
     return Built(catalog, settings)
 
 
-def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[str], notebook: Notebook) -> Catalog:
+def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[str], notebook: Problems) -> Catalog:
     maker = SpecMaker(config, budgets, urgencies(config, names, notebook), notebook)
     models = {ModelName(name): maker.spec(name, form) for name, form in config.models.items()}
     if not models and not notebook.has_errors:
@@ -84,7 +84,7 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[s
         policy=Policy(config.scheduler.patience, config.scheduler.max_queue, config.scheduler.max_wait),
     )
     default = catalog.find(config.default_model)
-    catalog = LeadMaker(config, names, notebook).complete(catalog)
+    catalog = NamedModelMaker(config, names, notebook).complete(catalog)
     return replace(
         catalog,
         default_model=default.name if default else None,
@@ -93,7 +93,7 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[s
     )
 
 
-def _budgets(config: Config, notebook: Notebook, find_devices: FindDevices) -> Mapping[Place, Bytes]:
+def _budgets(config: Config, notebook: Problems, find_devices: FindDevices) -> Mapping[Place, Bytes]:
     budgets = {}
     if isinstance(config.devices, str):
         found = find_devices()
@@ -120,7 +120,7 @@ def _groups(config: Config, budgets: Mapping[Place, Bytes], matrix: Matrix | Non
     return Groups(groups, TOGETHER if budgets else ALONE)
 
 
-def _matrix(config: Config, names: Collection[str], notebook: Notebook) -> Matrix | None:
+def _matrix(config: Config, names: Collection[str], notebook: Problems) -> Matrix | None:
     """The matrix, if the file has one at the top level or selects it under `routing`."""
     if "matrix" in config.model_fields_set:
         form, path = config.matrix, cast("Path", ("matrix",))
@@ -132,7 +132,7 @@ def _matrix(config: Config, names: Collection[str], notebook: Notebook) -> Matri
     return MatrixMaker(form, names, path, notebook).matrix(pinned)
 
 
-def _preload(config: Config, catalog: Catalog, notebook: Notebook) -> tuple[ModelName, ...]:
+def _preload(config: Config, catalog: Catalog, notebook: Problems) -> tuple[ModelName, ...]:
     found: dict[ModelName, None] = {}
     for position, name in enumerate(config.hooks.on_startup.preload):
         if spec := catalog.find(name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.config.problems import Notebook, Path, dotted, nearest
+from hotseat.config.problems import Path, Problems, dotted, nearest
 from hotseat.config.schema_base import Form, Ignored, Later
 from hotseat.config.units import size_text
 from hotseat.daemon.file_limit import highest_file_limit, most_connections
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class CrossCheck:
     """`names` are all models in the file, including invalid ones, so that one mistake gives one error."""
 
-    def __init__(self, config: Config, names: Collection[str], notebook: Notebook) -> None:
+    def __init__(self, config: Config, names: Collection[str], notebook: Problems) -> None:
         self._config = config
         self._names = names
         self._notebook = notebook
@@ -138,7 +138,7 @@ class CrossCheck:
                 self._notebook.warn(path, f'loading "{wanted}" unloads "{earlier}"', hint)
 
 
-def warn_of_unused(form: Form, path: Path, notebook: Notebook) -> None:
+def warn_of_unused(form: Form, path: Path, notebook: Problems) -> None:
     """Warn about each key that has no effect, unless its value describes what happens anyway."""
     for key, name in type(form).known_keys().items():
         field, value = type(form).model_fields[name], getattr(form, name)
@@ -153,7 +153,7 @@ def warn_of_unused(form: Form, path: Path, notebook: Notebook) -> None:
                 _warn_below(value, (*path, key), notebook)
 
 
-def _warn_below(value: object, path: Path, notebook: Notebook) -> None:
+def _warn_below(value: object, path: Path, notebook: Problems) -> None:
     if isinstance(value, Form):
         warn_of_unused(value, path, notebook)
     elif isinstance(value, dict):

@@ -13,7 +13,7 @@ from yaml.reader import ReaderError
 from hotseat.config import yaml12
 from hotseat.config.env import Substituted, substitute
 from hotseat.config.env_values import Concealed
-from hotseat.config.problems import Notebook, Path, Severity, Spot
+from hotseat.config.problems import Path, Problems, Severity, Spot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,11 +34,11 @@ class Document:
     """The values of these variables."""
     broken: frozenset[Path] = frozenset()
     """Scalars with a variable that could not be substituted."""
-    shelves: frozenset[str] = frozenset()
+    anchors_only: frozenset[str] = frozenset()
     """Top-level keys that hold anchors used elsewhere in the file."""
 
 
-def parse(text: str, file: str, environ: Mapping[str, str], notebook: Notebook) -> Document | None:
+def parse(text: str, file: str, environ: Mapping[str, str], notebook: Problems) -> Document | None:
     """Parse a file; None if it cannot be read at all. Errors go to the notebook."""
     if len(text) > MAX_CHARACTERS:
         notebook.write(Severity.ERROR, Spot(file, 1, 1), (), f"the file is larger than {MAX_CHARACTERS:,} characters")
@@ -55,7 +55,7 @@ class _TooMuch(Exception):
 
 
 class _Parse:
-    def __init__(self, source: Substituted, original: str, file: str, notebook: Notebook) -> None:
+    def __init__(self, source: Substituted, original: str, file: str, notebook: Problems) -> None:
         self._source = source
         self._original = original
         self._file = file
@@ -88,8 +88,8 @@ class _Parse:
             self._complain(self._spot(root), (), f"aliases expand to more than {MAX_VALUES:,} values, or endlessly")
             return None
         read = self._document
-        shelves = frozenset(_shelves(root, tree.aliases))
-        return replace(read, value=value, broken=frozenset(self._broken), shelves=shelves)
+        anchors_only = frozenset(_anchors_only(root, tree.aliases))
+        return replace(read, value=value, broken=frozenset(self._broken), anchors_only=anchors_only)
 
     # Values
 
@@ -222,7 +222,7 @@ def _syntax_hint(said: str) -> str:
     return "Inside [ ] and { }, quote strings with ${…}" if "got '{'" in said else ""
 
 
-def _shelves(root: MappingNode, aliases: list[tuple[int, Node]]) -> Iterator[str]:
+def _anchors_only(root: MappingNode, aliases: list[tuple[int, Node]]) -> Iterator[str]:
     """The top-level keys that contain an anchor whose alias is used outside of them."""
     for key, value in root.value:
         start, end = key.end_mark.index, value.end_mark.index  # an alias used as a value ends before its key begins

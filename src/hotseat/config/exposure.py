@@ -12,7 +12,7 @@ from hotseat.config.fleet import refuse_fleet
 from hotseat.config.units import is_loopback
 
 if TYPE_CHECKING:
-    from hotseat.config.problems import Notebook
+    from hotseat.config.problems import Problems
     from hotseat.config.schema import Config
     from hotseat.settings import Settings
 
@@ -43,7 +43,7 @@ def refuse_open(settings: Settings) -> str | None:
     )
 
 
-def warn_of_open_lists(config: Config, notebook: Notebook) -> None:
+def warn_of_open_lists(config: Config, notebook: Problems) -> None:
     """Warn about each entry that admits more than its author may expect."""
     lists = (
         ("allowedHosts", config.allowed_hosts, OPEN_HOSTS),

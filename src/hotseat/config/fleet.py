@@ -15,8 +15,8 @@ from hotseat.identifiers import HostName
 from hotseat.settings import Fleet, NatsLogin
 
 if TYPE_CHECKING:
-    from hotseat.config.problems import Notebook
     from hotseat.config.problems import Path as Place
+    from hotseat.config.problems import Problems
     from hotseat.config.schema import Config
     from hotseat.settings import Settings
 
@@ -28,7 +28,7 @@ EVERYWHERE = ("0.0.0.0", "::")
 class FleetMaker:
     """Makes the settings of a fleet and reports errors that involve several keys."""
 
-    def __init__(self, config: Config, notebook: Notebook) -> None:
+    def __init__(self, config: Config, notebook: Problems) -> None:
         self._config = config
         self._notebook = notebook
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hotseat.config.problems import Complaint, Severity, dotted
+from hotseat.config.problems import ConfigProblem, Severity, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hotseat.config.problems import Notebook, Path
+    from hotseat.config.problems import Path, Problems
 
 ANY = "*"
 """Stands for any name."""
@@ -133,13 +133,13 @@ TABLE: tuple[Row, ...] = (
 )  # fmt: skip
 
 
-def differences(value: dict[str, Any], notebook: Notebook) -> Iterator[Complaint]:
+def differences(value: dict[str, Any], notebook: Problems) -> Iterator[ConfigProblem]:
     """A note for each key in the file whose effect differs from llama-swap."""
     for row in TABLE:
         for path, found in _written(value, tuple(row.key.split(".")), ()):
             if row.matters is not None and row.matters(found):
                 spot = notebook.spot(path)
-                yield Complaint(Severity.NOTE, spot.file, spot.line, spot.column, dotted(path), row.here)
+                yield ConfigProblem(Severity.NOTE, spot.file, spot.line, spot.column, dotted(path), row.here)
 
 
 def _written(value: Any, steps: tuple[str, ...], path: Path) -> Iterator[tuple[Path, Any]]:

@@ -15,7 +15,7 @@ from hotseat.config.macros import expand_all
 from hotseat.config.merge import merge
 from hotseat.config.models_dir import folder_of, with_files
 from hotseat.config.named_models import warn_of_proxies
-from hotseat.config.problems import Complaint, Notebook, Path, Severity, Spot
+from hotseat.config.problems import ConfigProblem, Path, Problems, Severity, Spot
 from hotseat.config.validate import validate, without_foreign_keys
 from hotseat.model_files.folder import offered_by
 
@@ -36,13 +36,13 @@ LookAgain: TypeAlias = "Callable[[Offer], Catalog]"
 class Loaded:
     catalog: Catalog
     settings: Settings
-    complaints: tuple[Complaint, ...] = ()
+    complaints: tuple[ConfigProblem, ...] = ()
     """Warnings and notes; none of them prevents startup."""
     withheld_env: frozenset[str] = frozenset()
     """Variables that hold hotseat's own keys: model servers must not inherit them."""
     files: tuple[FilePath, ...] = ()
     """The files that were read, directories resolved."""
-    differences: tuple[Complaint, ...] = ()
+    differences: tuple[ConfigProblem, ...] = ()
     """What happens differently than in llama-swap."""
     models_dir: FilePath | None = None
     """The folder whose files are models."""
@@ -74,20 +74,20 @@ def read(
     `offer` lists the models of a folder, `find_devices` resolves `devices: auto`.
     """
     name = str(paths[0]) if paths else ""
-    notebook = Notebook(name)
+    notebook = Problems(name)
     files = _files(paths, notebook)
     document = _document(files, environ, notebook)
 
     around = Surroundings(environ, find_devices, lenient)
 
-    def understood(offer: Offer, notebook: Notebook) -> Loaded:
+    def understood(offer: Offer, notebook: Problems) -> Loaded:
         return _understood(document, offer, notebook, around)
 
     loaded = understood(offer, notebook)
-    return replace(loaded, files=files, look_again=lambda offer: understood(offer, Notebook(name)).catalog)
+    return replace(loaded, files=files, look_again=lambda offer: understood(offer, Problems(name)).catalog)
 
 
-def _understood(written: Document, offer: Offer, notebook: Notebook, around: Surroundings) -> Loaded:
+def _understood(written: Document, offer: Offer, notebook: Problems, around: Surroundings) -> Loaded:
     notebook.spots = written.spots
     document = with_files(written, offer, notebook)
     notebook.spots = document.spots
@@ -109,7 +109,7 @@ def _understood(written: Document, offer: Offer, notebook: Notebook, around: Sur
     )
 
 
-def _built(config: Config | None, value: dict[str, Any], notebook: Notebook, find_devices: FindDevices) -> Built:
+def _built(config: Config | None, value: dict[str, Any], notebook: Problems, find_devices: FindDevices) -> Built:
     models = value.get("models")
     names = list(models) if isinstance(models, dict) else []
     built = build(config, names, notebook, find_devices) if config else None
@@ -121,7 +121,7 @@ def _built(config: Config | None, value: dict[str, Any], notebook: Notebook, fin
 # Files
 
 
-def _files(paths: Sequence[FilePath], notebook: Notebook) -> tuple[FilePath, ...]:
+def _files(paths: Sequence[FilePath], notebook: Problems) -> tuple[FilePath, ...]:
     """The given files, then the files of each directory, sorted by name."""
     files: dict[FilePath, FilePath] = {}
     for file in _each_file(paths):
@@ -140,7 +140,7 @@ def _each_file(paths: Sequence[FilePath]) -> Iterator[FilePath]:
             yield path
 
 
-def _document(files: Sequence[FilePath], environ: Mapping[str, str], notebook: Notebook) -> Document:
+def _document(files: Sequence[FilePath], environ: Mapping[str, str], notebook: Problems) -> Document:
     if not files:
         notebook.error((), "no configuration file found", "Name a file, or a directory with .yaml files")
     documents = [_parsed(file, environ, notebook) for file in files]
@@ -151,12 +151,12 @@ def _document(files: Sequence[FilePath], environ: Mapping[str, str], notebook: N
     return merge(read, notebook)
 
 
-def _parsed(file: FilePath, environ: Mapping[str, str], notebook: Notebook) -> Document | None:
+def _parsed(file: FilePath, environ: Mapping[str, str], notebook: Problems) -> Document | None:
     text = _text(file, notebook)
     return None if text is None else parse(text, str(file), environ, notebook)
 
 
-def _text(file: FilePath, notebook: Notebook) -> str | None:
+def _text(file: FilePath, notebook: Problems) -> str | None:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

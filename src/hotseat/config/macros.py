@@ -17,7 +17,7 @@ from hotseat.catalog.template import (
     unsealed,
     without_comments,
 )
-from hotseat.config.problems import Notebook, Path, nearest
+from hotseat.config.problems import Path, Problems, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ COMMANDS = ("cmd", "cmdStop")
 _KNOWN_AT_LAUNCH = ("cmd", "cmdStop", "proxy", "env", "checkEndpoint")
 
 
-def expand_all(value: dict[str, Any], notebook: Notebook) -> dict[str, Any]:
+def expand_all(value: dict[str, Any], notebook: Problems) -> dict[str, Any]:
     """Expand every macro; `${PORT}`, `${PID}` and a command's `${MODEL_ID}` stay until launch."""
     shared = _definitions(value.get("macros"), ("macros",))
     expanded = _expand_global(value, shared, notebook)
@@ -61,13 +61,13 @@ def _definitions(macros: Any, path: Path) -> Definitions:
     return {name: Definition(value, (*path, name)) for name, value in macros.items()}
 
 
-def _expand_global(value: dict[str, Any], shared: Definitions, notebook: Notebook) -> dict[str, Any]:
+def _expand_global(value: dict[str, Any], shared: Definitions, notebook: Problems) -> dict[str, Any]:
     filler = _Filler(resolve(shared, notebook), frozenset(), notebook)
     kept = ("macros", "models", TEMPLATE)
     return {key: part if key in kept else filler.fill(part, (key,)) for key, part in value.items()}
 
 
-def _expand_model(path: Path, name: str, model: Any, shared: Definitions, notebook: Notebook) -> Any:
+def _expand_model(path: Path, name: str, model: Any, shared: Definitions, notebook: Problems) -> Any:
     if not isinstance(model, dict):
         return model
     # Resolved together: a global macro that uses an overridden one gets the model's value.
@@ -75,7 +75,7 @@ def _expand_model(path: Path, name: str, model: Any, shared: Definitions, notebo
     return {key: _expand_key((*path, key), name, part, macros, notebook) for key, part in model.items()}
 
 
-def _expand_key(path: Path, name: str, part: Any, macros: dict[str, MacroValue], notebook: Notebook) -> Any:
+def _expand_key(path: Path, name: str, part: Any, macros: dict[str, MacroValue], notebook: Problems) -> Any:
     key = str(path[-1])
     if key == "macros":
         return part
@@ -104,7 +104,7 @@ def _launch_time(key: str) -> frozenset[str]:
     return frozenset((PORT,)) if key in _KNOWN_AT_LAUNCH else frozenset()
 
 
-def resolve(definitions: Definitions, notebook: Notebook) -> dict[str, MacroValue]:
+def resolve(definitions: Definitions, notebook: Problems) -> dict[str, MacroValue]:
     """The value of each macro; a macro may use those declared before it."""
     resolved: dict[str, MacroValue] = {}
     for name, definition in definitions.items():
@@ -119,7 +119,7 @@ def resolve(definitions: Definitions, notebook: Notebook) -> dict[str, MacroValu
 
 
 def _check(
-    name: str, definition: Definition, definitions: Definitions, resolved: Mapping[str, Any], notebook: Notebook
+    name: str, definition: Definition, definitions: Definitions, resolved: Mapping[str, Any], notebook: Problems
 ) -> bool:
     """Report a definition that cannot be used."""
     problem = _name_problem(name) or _value_problem(definition.value)
@@ -149,7 +149,7 @@ def _check_use(
     definition: Definition,
     definitions: Definitions,
     resolved: Mapping[str, Any],
-    notebook: Notebook,
+    notebook: Problems,
 ) -> None:
     if used == name:
         notebook.error(definition.path, "the macro refers to itself")
@@ -163,7 +163,7 @@ def _check_use(
 class _Filler:
     """Substitutes one set of macros in nested values. `open_names` stay as they are."""
 
-    def __init__(self, macros: Mapping[str, MacroValue], open_names: frozenset[str], notebook: Notebook) -> None:
+    def __init__(self, macros: Mapping[str, MacroValue], open_names: frozenset[str], notebook: Problems) -> None:
         self._macros = macros
         self._open = open_names
         self._notebook = notebook

@@ -17,7 +17,7 @@ from hotseat.identifiers import ModelName
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from hotseat.config.problems import Notebook, Path
+    from hotseat.config.problems import Path, Problems
     from hotseat.config.routing_schema import MatrixForm
 
 MOST_SETS = 10_000
@@ -35,7 +35,7 @@ Alternatives: TypeAlias = list[tuple[ModelName, ...]]
 class MatrixMaker:
     """`names` are all models in the file, including invalid ones, so that one mistake gives one error."""
 
-    def __init__(self, form: MatrixForm, names: Collection[str], path: Path, notebook: Notebook) -> None:
+    def __init__(self, form: MatrixForm, names: Collection[str], path: Path, notebook: Problems) -> None:
         self._form = form
         self._names = names
         self._path = path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hotseat.config.document import Document
-from hotseat.config.problems import Notebook, Path, Severity
+from hotseat.config.problems import Path, Problems, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,7 @@ OWNED: set[Path] = {(key,) for key in ("models", "groups", "profiles", "selector
 OWNED |= {("routing", "router", "settings", key) for key in ("groups", "matrix")}
 
 
-def merge(documents: Sequence[Document], notebook: Notebook) -> Document:
+def merge(documents: Sequence[Document], notebook: Problems) -> Document:
     """Merge the documents; the notebook gets each conflict with both positions."""
     merged = documents[0]
     for later in documents[1:]:
@@ -24,7 +24,7 @@ def merge(documents: Sequence[Document], notebook: Notebook) -> Document:
 
 
 class _Merge:
-    def __init__(self, earlier: Document, later: Document, notebook: Notebook) -> None:
+    def __init__(self, earlier: Document, later: Document, notebook: Problems) -> None:
         self._earlier = earlier
         self._later = later
         self._notebook = notebook
@@ -35,9 +35,11 @@ class _Merge:
 
     def document(self) -> Document:
         value = self._mappings(self._earlier.value, self._later.value, ())
-        shelves = self._earlier.shelves | self._later.shelves
+        anchors_only = self._earlier.anchors_only | self._later.anchors_only
         values = {**self._earlier.values, **self._later.values}
-        return Document(value, self._spots, self._written, self._variables, values, frozenset(self._broken), shelves)
+        return Document(
+            value, self._spots, self._written, self._variables, values, frozenset(self._broken), anchors_only
+        )
 
     def _mappings(self, ours: dict[str, Any], theirs: dict[str, Any], path: Path) -> dict[str, Any]:
         merged = dict(ours)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hotseat.config.document import Document
-    from hotseat.config.problems import Notebook, Path
+    from hotseat.config.problems import Path, Problems
 
 KEY, PATH, MODEL_PATH = "modelsDir", "path", "MODEL_PATH"
 
@@ -30,7 +30,7 @@ def folder_of(value: Mapping[str, Any]) -> FilePath | None:
     return None
 
 
-def with_files(document: Document, offer: Offer, notebook: Notebook) -> Document:
+def with_files(document: Document, offer: Offer, notebook: Problems) -> Document:
     """Add a model for each file; a model of that name under `models` takes precedence."""
     template = document.value.get(KEY)
     written = document.value.get("models", {})
@@ -52,7 +52,7 @@ def with_files(document: Document, offer: Offer, notebook: Notebook) -> Document
     )
 
 
-def _check(value: Mapping[str, Any], folder: FilePath | None, notebook: Notebook) -> None:
+def _check(value: Mapping[str, Any], folder: FilePath | None, notebook: Problems) -> None:
     command = value[KEY].get("cmd")
     if isinstance(command, str) and MODEL_PATH not in holes(command):
         notebook.error((KEY, "cmd"), "must contain ${MODEL_PATH}, otherwise all models would be the same")
@@ -62,7 +62,7 @@ def _check(value: Mapping[str, Any], folder: FilePath | None, notebook: Notebook
         notebook.warn((KEY, PATH), f"the folder {folder} does not exist yet")
 
 
-def _can_be_said(file: FilePath, notebook: Notebook) -> bool:
+def _can_be_said(file: FilePath, notebook: Problems) -> bool:
     can = "${" not in str(file)
     if not can:
         notebook.warn((KEY, PATH), f"{file.name} is skipped: ${{ is reserved for macros", "Rename the file")

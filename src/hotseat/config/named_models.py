@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.config.problems import Notebook, Path
+    from hotseat.config.problems import Path, Problems
     from hotseat.config.routing_schema import PeerForm, ProfileForm, SelectorForm
     from hotseat.config.schema import Config
 
@@ -26,10 +26,10 @@ PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "http
 NOWHERE = Address("localhost", 0)
 
 
-class LeadMaker:
+class NamedModelMaker:
     """Adds peers' models, selectors and profiles to a catalog of local models."""
 
-    def __init__(self, config: Config, names: Collection[str], notebook: Notebook) -> None:
+    def __init__(self, config: Config, names: Collection[str], notebook: Problems) -> None:
         self._config = config
         self._names = names
         self._notebook = notebook
@@ -115,22 +115,22 @@ class LeadMaker:
         if target in self._config.selectors:
             self._notebook.error(path, f'"{target}" is a selector', "Name its targets instead")
             return False
-        if catalog.lead(target) is not None:
+        if catalog.named_model(target) is not None:
             return True
         self._refuse_unknown(target, catalog, path)
         return False
 
     def _refuse_unknown(self, name: str, catalog: Catalog, path: Path) -> None:
-        if catalog.lead(name) is None and name not in self._names:  # an invalid model has its own error
+        if catalog.named_model(name) is None and name not in self._names:  # an invalid model has its own error
             self._notebook.error(path, f'no model is called "{name}"', nearest(name, catalog.names()))
 
     def _check_spillover(self, selector: Selector, catalog: Catalog, path: Path) -> None:
         """Spillover to the next target works only if that target can run together with the previous one."""
-        names = [lead.name for lead in catalog.choices(selector)]
+        names = [named_model.name for named_model in catalog.choices(selector)]
         for name, times in Counter(names).items():
             if times > 1:
                 self._notebook.error(path, f'"{name}" is a target twice', "Each target must be a different model")
-        own = [lead.name for lead in catalog.choices(selector) if isinstance(lead, ModelSpec)]
+        own = [named_model.name for named_model in catalog.choices(selector) if isinstance(named_model, ModelSpec)]
         for wanted in dict.fromkeys(own):
             others = [name for name in own if name != wanted]
             if alone := catalog.groups.pushed_out(wanted, others):
@@ -148,7 +148,7 @@ class LeadMaker:
         return Profile(name, form.description, MappingProxyType(pins))
 
 
-def warn_of_proxies(catalog: Catalog, environ: Mapping[str, str], notebook: Notebook) -> None:
+def warn_of_proxies(catalog: Catalog, environ: Mapping[str, str], notebook: Problems) -> None:
     """Warn that hotseat never uses a proxy; llama-swap would."""
     if catalog.remotes and (found := [name for name in PROXY_VARIABLES if environ.get(name)]):
         notebook.warn(("peers",), f"{found[0]} is set, but has no effect: peers are reached directly")

@@ -13,7 +13,7 @@ from hotseat.memory.manager import devices_for_models
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hotseat.model_files.folder import Stock
+    from hotseat.model_files.folder import ModelFolders
     from hotseat.settings import LogFormat
 
 
@@ -32,13 +32,13 @@ class ServeOptions:
     """NATS servers of the fleet; empty: those in the configuration."""
 
 
-def load(options: ServeOptions, stock: Stock) -> Loaded:
+def load(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
     """Read the configuration and apply the command line options."""
     loaded = read(
         options.config,
         environ=os.environ,
         lenient=options.lenient,
-        offer=stock.look,
+        offer=model_folders.look,
         find_devices=devices_for_models,
     )
     settings = loaded.settings

@@ -9,7 +9,7 @@ from hotseat.config.problems import nearest
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from hotseat.config.problems import Notebook, Path
+    from hotseat.config.problems import Path, Problems
     from hotseat.config.schema import Config
 
 PATH: Path = ("routing", "scheduler", "settings", "fifo", "priority")
@@ -17,7 +17,7 @@ MOST_STEPS = 6
 """Beyond 64 times the weight, more would only starve the rest."""
 
 
-def urgencies(config: Config, names: Collection[str], notebook: Notebook) -> Mapping[str, float]:
+def urgencies(config: Config, names: Collection[str], notebook: Problems) -> Mapping[str, float]:
     """Urgency by model. Only the order of the priorities counts: people write 1 and 2 as well as 10 and 100."""
     priorities = config.routing.scheduler.settings.fifo.priority
     owner = {alias: name for name, form in config.models.items() for alias in form.aliases}

@@ -33,7 +33,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class ConfigProblem:
     severity: Severity
     file: str
     line: int
@@ -57,7 +57,7 @@ class ConfigError(HotseatError):
 
     code = "invalid_configuration"
 
-    def __init__(self, complaints: Iterable[Complaint]) -> None:
+    def __init__(self, complaints: Iterable[ConfigProblem]) -> None:
         self.complaints = tuple(complaints)
         super().__init__("\n".join(map(str, self.complaints)))
 
@@ -71,13 +71,13 @@ class Hides(Protocol):
     def place_of(self, path: Path) -> Path: ...
 
 
-class Notebook:
+class Problems:
     """Collects complaints, resolves paths to positions and redacts what a message must not repeat."""
 
     def __init__(self, file: str, spots: dict[Path, Spot] | None = None) -> None:
         self.spots: dict[Path, Spot] = spots if spots is not None else {}
         self._file = file
-        self._complaints: list[tuple[Path, Complaint]] = []
+        self._complaints: list[tuple[Path, ConfigProblem]] = []
         self._hides: list[Hides] = []
 
     def error(self, path: Path, message: str, hint: str = "") -> None:
@@ -90,7 +90,7 @@ class Notebook:
         self.write(Severity.NOTE, self.spot(path), path, message, hint)
 
     def write(self, severity: Severity, spot: Spot, path: Path, message: str, hint: str = "") -> None:
-        complaint = Complaint(severity, spot.file, spot.line, spot.column, dotted(path), message, hint)
+        complaint = ConfigProblem(severity, spot.file, spot.line, spot.column, dotted(path), message, hint)
         if (path, complaint) not in self._complaints:
             self._complaints.append((path, complaint))
 
@@ -108,12 +108,12 @@ class Notebook:
     def has_errors(self) -> bool:
         return any(complaint.severity is Severity.ERROR for _, complaint in self._complaints)
 
-    def complaints(self) -> tuple[Complaint, ...]:
+    def complaints(self) -> tuple[ConfigProblem, ...]:
         """Sorted by position."""
         shown = (self.shown(complaint, path) for path, complaint in self._complaints)
         return tuple(sorted(shown, key=lambda c: (c.file, c.line, c.column, c.path, c.message)))
 
-    def shown(self, complaint: Complaint, path: Path) -> Complaint:
+    def shown(self, complaint: ConfigProblem, path: Path) -> ConfigProblem:
         """The complaint with secrets redacted."""
         for hides in self._hides:
             place = hides.place_of(path)

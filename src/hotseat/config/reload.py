@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.config.load import Loaded, LookAgain
     from hotseat.identifiers import ModelName, Seconds
-    from hotseat.model_files.folder import Stock
+    from hotseat.model_files.folder import ModelFolders
     from hotseat.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -79,10 +79,10 @@ class Owner(Protocol):
     def reloaded(self, *, success: bool) -> None: ...
 
 
-class Renewal:
-    def __init__(self, loaded: Loaded, stock: Stock, owner: Owner) -> None:
+class Reloader:
+    def __init__(self, loaded: Loaded, model_folders: ModelFolders, owner: Owner) -> None:
         self.loaded = loaded
-        self._stock = stock
+        self._model_folders = model_folders
         self._owner = owner
         self._refused: tuple[str, ...] = ()
         self._reading = asyncio.Lock()
@@ -116,7 +116,7 @@ class Renewal:
 
     async def _reload(self) -> ReloadResult:
         try:
-            self._stock.in_use = self._owner.in_use()
+            self._model_folders.in_use = self._owner.in_use()
             loaded = await asyncio.to_thread(self._owner.load)
         except ConfigError as error:
             return self._kept_old(*map(str, error.complaints))
@@ -175,9 +175,9 @@ class Renewal:
                     await self._look_into(self.loaded.models_dir, self.loaded.look_again)
 
     async def _look_into(self, folder: Path, look_again: LookAgain) -> None:
-        before = self._stock.offered
-        self._stock.in_use = self._owner.in_use()
-        offered = await asyncio.to_thread(self._stock.look, folder)
+        before = self._model_folders.offered
+        self._model_folders.in_use = self._owner.in_use()
+        offered = await asyncio.to_thread(self._model_folders.look, folder)
         if offered == before:
             return None
         try:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.config.problems import Notebook
     from hotseat.config.problems import Path as Place
+    from hotseat.config.problems import Problems
     from hotseat.config.schema import KeyForm
 
 LONGEST_SECRET = 4096
@@ -26,7 +26,7 @@ SHA256 = "sha256:"
 
 
 class KeyMaker:
-    def __init__(self, catalog: Catalog, notebook: Notebook) -> None:
+    def __init__(self, catalog: Catalog, notebook: Problems) -> None:
         self._catalog = catalog
         self._notebook = notebook
 
@@ -70,8 +70,8 @@ class KeyMaker:
 
     def _own_name(self, name: str, place: Place) -> str:
         """The model's own name for an alias: a key that may use a model may use all its names."""
-        if lead := self._catalog.lead(name):
-            return lead.name
+        if named_model := self._catalog.named_model(name):
+            return named_model.name
         self._notebook.warn(place, f'no model is called "{name}"', nearest(name, self._catalog.names()))
         return name
 
@@ -89,7 +89,7 @@ class KeyMaker:
 # Files
 
 
-def secret_in(file: str, place: Place, notebook: Notebook) -> str:
+def secret_in(file: str, place: Place, notebook: Problems) -> str:
     """The key in a file; empty, with an error, if there is none."""
     path = Path(file).expanduser()
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.config.model_schema import ModelForm
-    from hotseat.config.problems import Notebook, Path
+    from hotseat.config.problems import Path, Problems
     from hotseat.config.schema_base import Words
 
 ONLY_LEVEL = "only"
@@ -65,7 +65,7 @@ NOBODY = Known({}, (), "", ())
 class SleepMaker:
     """Makes sleep levels and reports those that cannot work."""
 
-    def __init__(self, budgets: Mapping[Place, Bytes], notebook: Notebook) -> None:
+    def __init__(self, budgets: Mapping[Place, Bytes], notebook: Problems) -> None:
         self._budgets, self._notebook = budgets, notebook
 
     def sleep(self, name: str, model: ModelForm, path: Path) -> Sleep | None:

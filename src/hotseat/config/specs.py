@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hotseat.config.fleet_schema import ReplicasForm
     from hotseat.config.model_schema import CapabilitiesForm, Filters, ModelForm, TimeoutsForm
-    from hotseat.config.problems import Notebook, Path
+    from hotseat.config.problems import Path, Problems
     from hotseat.config.schema import Config
 
 COMFYUI = "comfyui_auto"
@@ -63,7 +63,7 @@ class SpecMaker:
     """Makes specs and reports errors that involve several keys."""
 
     def __init__(
-        self, config: Config, budgets: Mapping[Place, Bytes], urgencies: Mapping[str, float], notebook: Notebook
+        self, config: Config, budgets: Mapping[Place, Bytes], urgencies: Mapping[str, float], notebook: Problems
     ) -> None:
         self._defaults = Defaults.of(config)
         self._urgencies = urgencies

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from hotseat.catalog.template import as_text
 from hotseat.config.env_values import Provenance
 from hotseat.config.model_schema import ModelForm
-from hotseat.config.problems import Notebook, Path, nearest, value_at
+from hotseat.config.problems import Path, Problems, nearest, value_at
 from hotseat.config.schema import Config
 from hotseat.config.schema_base import Form
 from hotseat.config.units import shown
@@ -49,10 +49,10 @@ def without_foreign_keys(document: Document) -> dict[str, Any]:
 
 
 def _is_foreign(key: str, document: Document) -> bool:
-    return key.startswith(("x-", ".")) or key in document.shelves
+    return key.startswith(("x-", ".")) or key in document.anchors_only
 
 
-def validate(value: dict[str, Any], document: Document, notebook: Notebook, *, lenient: bool) -> Config | None:
+def validate(value: dict[str, Any], document: Document, notebook: Problems, *, lenient: bool) -> Config | None:
     """The configuration without its invalid parts; None if nothing usable is left."""
     trial = _Trial(_copied(value), document, notebook, lenient)
     trial.leave_out_broken()
@@ -65,7 +65,7 @@ def validate(value: dict[str, Any], document: Document, notebook: Notebook, *, l
 
 
 class _Trial:
-    def __init__(self, value: dict[str, Any], document: Document, notebook: Notebook, lenient: bool) -> None:
+    def __init__(self, value: dict[str, Any], document: Document, notebook: Problems, lenient: bool) -> None:
         self.value = value
         self.has_hope = True
         self._document = document

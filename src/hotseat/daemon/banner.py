@@ -17,7 +17,7 @@ LONGEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class Banner:
     urls: Sequence[str]
     files: Sequence[str]
     models: int

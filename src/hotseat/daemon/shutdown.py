@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 LATELY_S: Seconds = 60.0
 """A slower poller would notice too late anyway."""
-FELLOWS_HEAR_S: Seconds = 1.0
+HOSTS_HEAR_S: Seconds = 1.0
 """Hosts publish their state at most five times a second. A connection during the close has an unknown outcome."""
 
 
-class Leaving:
+class ShutdownSequence:
     def __init__(self) -> None:
         self.wished = asyncio.Event()
         self.at_once = asyncio.Event()
@@ -36,11 +36,11 @@ class Leaving:
         self._asked = asyncio.get_running_loop().time()
         return self.wished.is_set()
 
-    async def give_notice(self, within: Seconds, *, to_fellows: bool = False) -> None:
+    async def give_notice(self, within: Seconds, *, to_hosts: bool = False) -> None:
         """Keep serving for a while if a load balancer or other hosts have to notice."""
         now = asyncio.get_running_loop().time()
         is_watched = self._asked is not None and now - self._asked <= LATELY_S
-        notice_s = max(within if is_watched else 0.0, FELLOWS_HEAR_S if to_fellows else 0.0)
+        notice_s = max(within if is_watched else 0.0, HOSTS_HEAR_S if to_hosts else 0.0)
         if notice_s:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.at_once.wait(), notice_s)

@@ -43,7 +43,7 @@ def add_to(app: FastAPI) -> None:
 # The relay routes only browser navigations here; for all other requests these paths belong to the model server.
 @router.get("/")
 @router.get("/ui")
-async def lead_to_the_dashboard() -> RedirectResponse:
+async def redirect_to_dashboard() -> RedirectResponse:
     # Relative, because a reverse proxy may add a path prefix.
     return RedirectResponse("hotseat/ui/")
 

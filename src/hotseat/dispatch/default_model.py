@@ -12,7 +12,7 @@ from hotseat.errors import HotseatError
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import UpstreamExited
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import Occupancy
+from hotseat.scheduling.memory_fit import MemoryUse
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Homecoming:
+class DefaultModelLoader:
     def __init__(self, dispatcher: Dispatcher, tasks: Tasks) -> None:
         self._dispatcher = dispatcher
         self._tasks = tasks
@@ -53,8 +53,8 @@ class Homecoming:
 def home_after(left: ModelName, catalog: Catalog, view: View) -> ModelName | None:
     """The default model if it should load now that `left` is gone: no request waits, and it fits beside the others."""
     home = catalog.default_model
-    if not catalog.returns_to_default or home is None or home == left or view.line:
+    if not catalog.returns_to_default or home is None or home == left or view.queue:
         return None
-    present = [model.name for model in view.models if model.phase.takes_room and model.phase is not Phase.ASLEEP]
+    present = [model.name for model in view.models if model.phase.takes_memory and model.phase is not Phase.ASLEEP]
     beside = [catalog.models[name] for name in present if name in catalog.models]
-    return home if home not in present and Occupancy(catalog, beside).admits(catalog.models[home]) else None
+    return home if home not in present and MemoryUse(catalog, beside).admits(catalog.models[home]) else None

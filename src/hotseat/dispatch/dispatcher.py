@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol, assert_never, cast
 
 from hotseat.catalog.catalog import CatalogChange, compare
 from hotseat.dispatch.request_trace import Traffic
-from hotseat.dispatch.server_tasks import ProcessLives
-from hotseat.dispatch.swap_log import SwapDiary
+from hotseat.dispatch.server_tasks import ServerTasks
+from hotseat.dispatch.swap_log import SwapLog
 from hotseat.errors import Dismissed, UnknownTicket, Unloaded, broken
 from hotseat.identifiers import ClientId, TicketId
 from hotseat.scheduling.commands import (
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.dispatch.journal import Journal
-    from hotseat.dispatch.server_tasks import Hands
+    from hotseat.dispatch.server_tasks import Launcher
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Instant, ModelName, Seconds, Upstream
     from hotseat.scheduling.scheduler import Scheduler
@@ -70,7 +70,7 @@ STUCK_S: Seconds = 5.0
 """Added to `unload_timeout_s`: a server that still exists after that will not end by waiting."""
 
 
-class Visitor(Protocol):
+class Waiter(Protocol):
     """The holder of a ticket. Called from `tell`, so it must return at once; if it raises, its request ends."""
 
     def granted(self, upstream: Upstream, because: str = "") -> None:
@@ -90,7 +90,7 @@ class Dispatcher:
     def __init__(
         self,
         scheduler: Scheduler,
-        hands: Hands,
+        launcher: Launcher,
         journal: Journal,
         clock: Callable[[], Instant] | None = None,
     ) -> None:
@@ -102,12 +102,12 @@ class Dispatcher:
         """While it is watched, the fast path is off, because a watcher must see every request."""
         self._clock = clock or asyncio.get_running_loop().time
         self._numbers = cast("Iterator[TicketId]", itertools.count(1))
-        self._visitors: dict[TicketId, Visitor] = {}
-        self._untold: deque[Event] = deque()
+        self._waiters: dict[TicketId, Waiter] = {}
+        self._unreported: deque[Event] = deque()
         self._telling = False
         self._timer: asyncio.TimerHandle | None = None
-        self._diary = SwapDiary()
-        self._lives = ProcessLives(hands, self.tell, self._clock, scheduler.last_left_at)
+        self._swap_log = SwapLog()
+        self._lives = ServerTasks(launcher, self.tell, self._clock, scheduler.last_left_at)
 
     # Requests and operators
 
@@ -122,17 +122,17 @@ class Dispatcher:
         """One sentence: why its requests wait."""
         return self._scheduler.why(model, self._clock())
 
-    def crowd(self, model: ModelName) -> int:
+    def queue_length(self, model: ModelName) -> int:
         """Requests in flight and waiting; 0 if none waits."""
-        return self._scheduler.crowd(model)
+        return self._scheduler.queue_length(model)
 
     def is_running(self, model: ModelName) -> bool:
         return self.view().model(model).is_running
 
-    def ask(self, model: ModelName, client: ClientId, visitor: Visitor, *, takes_slot: bool = True) -> TicketId:
+    def ask(self, model: ModelName, client: ClientId, waiter: Waiter, *, takes_slot: bool = True) -> TicketId:
         """Request a lease; the visitor may be called before this returns."""
         ticket = next(self._numbers)
-        self._visitors[ticket] = visitor
+        self._waiters[ticket] = waiter
         upstream = None
         if not (self._telling or self.traffic.is_watched):
             upstream = self._scheduler.lease_at_once(ticket, model, client, takes_slot, self._clock())
@@ -141,14 +141,14 @@ class Dispatcher:
         else:
             self._journal.passed_by += 1
             try:  # inline: nearly every request takes this path
-                visitor.granted(upstream)
+                waiter.granted(upstream)
             except Exception as problem:
-                self._end_broken(ticket, visitor, problem)
+                self._end_broken(ticket, waiter, problem)
         return ticket
 
     def leave(self, ticket: TicketId, is_answered: bool = False) -> None:
         """Give the lease back or leave the queue. Safe to call twice. `is_answered`: the response was completed."""
-        if self._visitors.pop(ticket, None) is None:
+        if self._waiters.pop(ticket, None) is None:
             return
         commands = None
         if not (self._telling or self.traffic.is_watched):
@@ -161,17 +161,17 @@ class Dispatcher:
 
     def dismiss(self, ticket: TicketId) -> None:
         """End a request for an operator: refused if it waits, cut visibly if it is served."""
-        visitor = self._visitors.get(ticket)
-        if visitor is None:
+        waiter = self._waiters.get(ticket)
+        if waiter is None:
             raise UnknownTicket(
                 f"ticket {ticket} is not in progress; GET /hotseat/requests lists the requests that are"
             )
-        if any(waiting.ticket == ticket for waiting in self.view().line):
+        if any(waiting.ticket == ticket for waiting in self.view().queue):
             self._inform(
-                ticket, visitor, visitor.refused, Dismissed("an operator cancelled this request while it was waiting")
+                ticket, waiter, waiter.refused, Dismissed("an operator cancelled this request while it was waiting")
             )
         else:
-            self._inform(ticket, visitor, visitor.cut, Dismissed("an operator cancelled this request"))
+            self._inform(ticket, waiter, waiter.cut, Dismissed("an operator cancelled this request"))
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
         """Return when the model is ready; raise if it fails."""
@@ -205,13 +205,13 @@ class Dispatcher:
 
     def tell(self, event: Event) -> None:
         """Never raises: an event that the scheduler fails on must not break its sender."""
-        self._untold.append(event)
+        self._unreported.append(event)
         if self._telling:
             return
         self._telling = True
         try:
-            while self._untold:
-                self._decide(self._untold.popleft())
+            while self._unreported:
+                self._decide(self._unreported.popleft())
         finally:
             self._telling = False
 
@@ -233,26 +233,26 @@ class Dispatcher:
     def _undecided(self, event: Event, problem: Exception) -> None:
         """A bug in the scheduler: the sender is refused and its ticket is dropped."""
         if isinstance(event, RequestArrived | LoadRequested | UnloadRequested):
-            if visitor := self._visitors.pop(event.ticket, None):
-                attempt(visitor.refused, broken(problem))
-            self._untold.append(RequestLeft(event.ticket))
+            if waiter := self._waiters.pop(event.ticket, None):
+                attempt(waiter.refused, broken(problem))
+            self._unreported.append(RequestLeft(event.ticket))
 
     # Commands
 
     def _carry_out(self, command: Command) -> None:
         match command:
             case Grant(ticket=ticket, upstream=upstream, because=because):
-                if visitor := self._visitors.get(ticket):
-                    self._inform(ticket, visitor, visitor.granted, upstream, because)
+                if waiter := self._waiters.get(ticket):
+                    self._inform(ticket, waiter, waiter.granted, upstream, because)
             case Confirm(ticket=ticket):
-                if visitor := self._visitors.pop(ticket, None):
-                    self._inform(ticket, visitor, visitor.confirmed)
+                if waiter := self._waiters.pop(ticket, None):
+                    self._inform(ticket, waiter, waiter.confirmed)
             case Refuse(ticket=ticket, error=error):
-                if visitor := self._visitors.pop(ticket, None):
-                    self._inform(ticket, visitor, visitor.refused, error)
+                if waiter := self._waiters.pop(ticket, None):
+                    self._inform(ticket, waiter, waiter.refused, error)
             case Cut(ticket=ticket, because=because, error=error):
-                if visitor := self._visitors.get(ticket):
-                    self._inform(ticket, visitor, visitor.cut, error or Unloaded(because))
+                if waiter := self._waiters.get(ticket):
+                    self._inform(ticket, waiter, waiter.cut, error or Unloaded(because))
             case StartUpstream():
                 self._lives.start(command)
             case StopUpstream():
@@ -266,24 +266,24 @@ class Dispatcher:
             case StopReading(model=model):
                 self._lives.stop_reading(model)
             case ReportSwap():
-                self._diary.write(command, self._clock())
+                self._swap_log.write(command, self._clock())
             case WakeAt(when=when):
                 self._set_timer(when)
             case _:
                 assert_never(command)
 
     def _inform(
-        self, ticket: TicketId, visitor: Visitor, news: Callable[P, None], *args: P.args, **kwargs: P.kwargs
+        self, ticket: TicketId, waiter: Waiter, news: Callable[P, None], *args: P.args, **kwargs: P.kwargs
     ) -> None:
         try:
             news(*args, **kwargs)
         except Exception as problem:
-            self._end_broken(ticket, visitor, problem)
+            self._end_broken(ticket, waiter, problem)
 
-    def _end_broken(self, ticket: TicketId, visitor: Visitor, problem: Exception) -> None:
+    def _end_broken(self, ticket: TicketId, waiter: Waiter, problem: Exception) -> None:
         """A visitor raised: its state is unknown, so it is ended and gives its lease back."""
         log.error("internal error ticket=%s", ticket, exc_info=problem)
-        attempt(visitor.cut, broken(problem))
+        attempt(waiter.cut, broken(problem))
         self.leave(ticket)
 
     def _set_timer(self, when: Instant | None) -> None:
@@ -294,9 +294,9 @@ class Dispatcher:
 
     # Tickets
 
-    def _enter(self, visitor: Visitor) -> TicketId:
+    def _enter(self, waiter: Waiter) -> TicketId:
         ticket = next(self._numbers)
-        self._visitors[ticket] = visitor
+        self._waiters[ticket] = waiter
         return ticket
 
     @contextmanager

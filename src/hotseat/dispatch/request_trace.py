@@ -25,7 +25,7 @@ BEHIND = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class RequestTiming:
     """One request from its arrival to its end."""
 
     model: ModelName
@@ -45,14 +45,14 @@ class Missed:
 
 class Traffic:
     def __init__(self) -> None:
-        self._under_way: dict[TicketId, Passage] = {}
-        self._watchers: list[asyncio.Queue[Passage | Missed]] = []
+        self._under_way: dict[TicketId, RequestTiming] = {}
+        self._watchers: list[asyncio.Queue[RequestTiming | Missed]] = []
         self.is_watched = False
 
     def note(self, event: Event, commands: Sequence[Command], now: Instant) -> None:
         match event:
             case RequestArrived(takes_slot=True):
-                self._under_way[event.ticket] = Passage(event.model, event.client, now)
+                self._under_way[event.ticket] = RequestTiming(event.model, event.client, now)
             case RequestLeft():
                 self._left(event.ticket, now)
         for command in commands:
@@ -68,9 +68,9 @@ class Traffic:
             for watcher in self._watchers:
                 offer(watcher, replace(passage, left=now))
 
-    async def follow(self) -> AsyncGenerator[Passage | Missed, None]:
+    async def follow(self) -> AsyncGenerator[RequestTiming | Missed, None]:
         """Every request that arrives from now on, once it has ended."""
-        queue: asyncio.Queue[Passage | Missed] = asyncio.Queue(maxsize=BEHIND)
+        queue: asyncio.Queue[RequestTiming | Missed] = asyncio.Queue(maxsize=BEHIND)
         self._watchers.append(queue)
         self.is_watched = True
         try:
@@ -83,7 +83,7 @@ class Traffic:
                 self._under_way.clear()
 
 
-def offer(queue: asyncio.Queue[Passage | Missed], passage: Passage) -> None:
+def offer(queue: asyncio.Queue[RequestTiming | Missed], passage: RequestTiming) -> None:
     """Never waits: a full queue is replaced by one Missed."""
     if not queue.full():
         return queue.put_nowait(passage)

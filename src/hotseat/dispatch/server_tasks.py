@@ -39,7 +39,7 @@ killed."""
 STOP_AGAIN_S: Seconds = 1.0
 
 
-class Hands(Protocol):
+class Launcher(Protocol):
     """Starts and stops servers. Each coroutine returns the next event."""
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed: ...
@@ -60,15 +60,15 @@ class Hands(Protocol):
         """Return when all is read or the model starts; may be cancelled."""
 
 
-class ProcessLives:
+class ServerTasks:
     def __init__(
         self,
-        hands: Hands,
+        launcher: Launcher,
         tell: Callable[[Event], None],
         clock: Callable[[], Instant],
         last_left_at: Callable[[ModelName], Instant],
     ) -> None:
-        self._hands, self._tell, self._clock, self._last_left_at = hands, tell, clock, last_left_at
+        self._launcher, self._tell, self._clock, self._last_left_at = launcher, tell, clock, last_left_at
         self._running: dict[LaunchId, asyncio.Task[None]] = {}
         """From the start of a server until its end is reported."""
         self._read_ahead_of: dict[ModelName, asyncio.Task[None]] = {}
@@ -95,7 +95,7 @@ class ProcessLives:
         self._tasks.start(self._wake_up(command), f"wake {command.model}")
 
     def read_ahead(self, command: ReadAhead) -> None:
-        reading = self._tasks.start(self._hands.read_ahead(command), f"read ahead {command.model}")
+        reading = self._tasks.start(self._launcher.read_ahead(command), f"read ahead {command.model}")
         self._read_ahead_of[command.model] = reading
 
     def stop_reading(self, model: ModelName) -> None:
@@ -130,7 +130,7 @@ class ProcessLives:
     async def _started(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         began = self._clock()
         try:
-            started = await self._hands.start(command)
+            started = await self._launcher.start(command)
         except Exception as problem:
             log.exception("internal error starting=%s", command.model)
             started = UpstreamFailed(command.model, command.launch, start_raised(command.model, problem))
@@ -145,7 +145,7 @@ class ProcessLives:
 
     async def _exited(self, ready: UpstreamReady) -> UpstreamExited:
         try:
-            exited = await self._hands.watch(ready)
+            exited = await self._launcher.watch(ready)
         except Exception as problem:
             log.exception("internal error watching=%s", ready.model)
             await self._end(ready.model, ready.launch)
@@ -155,7 +155,7 @@ class ProcessLives:
 
     async def _learn_slots(self, ready: UpstreamReady) -> None:
         """Runs beside the first requests: a server need not report its slots."""
-        if learned := await self._hands.ask_slots(ready):
+        if learned := await self._launcher.ask_slots(ready):
             self._tell(learned)
 
     # Stop
@@ -164,7 +164,7 @@ class ProcessLives:
         await self._take_breath(command.model)
         while command.launch in self._running:
             try:
-                return await self._hands.stop(command)
+                return await self._launcher.stop(command)
             except Exception:
                 log.exception("internal error stopping=%s again_in_s=%g", command.model, STOP_AGAIN_S)
                 await asyncio.sleep(STOP_AGAIN_S)
@@ -185,7 +185,7 @@ class ProcessLives:
         await self._take_breath(command.model)
         began = self._clock()
         try:
-            outcome = await self._hands.put_to_sleep(command)
+            outcome = await self._launcher.put_to_sleep(command)
         except Exception as problem:
             log.exception("internal error putting_to_sleep=%s", command.model)
             outcome = SleepFailed(command.model, command.launch, named(problem))
@@ -199,7 +199,7 @@ class ProcessLives:
     async def _wake_up(self, command: WakeUp) -> None:
         began = self._clock()
         try:
-            outcome = await self._hands.wake_up(command)
+            outcome = await self._launcher.wake_up(command)
         except Exception as problem:
             log.exception("internal error waking=%s", command.model)
             outcome = WakeFailed(command.model, command.launch, named(problem))

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 BETWEEN_WARNINGS_S: Seconds = 60.0
 
 
-class SwapDiary:
+class SwapLog:
     def __init__(self) -> None:
         self._warned_at: Instant = float("-inf")
         self._early = 0
@@ -27,7 +27,7 @@ class SwapDiary:
             swap.waited_s,
             swap.predicted_s,
             swap.measured_s,
-            "; ".join(map(told, swap.evicted)),
+            "; ".join(map(swap_text, swap.evicted)),
         )
         self._early += sum(each.is_early for each in swap.evicted)
         if self._early and now - self._warned_at >= BETWEEN_WARNINGS_S:
@@ -39,5 +39,5 @@ class SwapDiary:
             self._warned_at, self._early = now, 0
 
 
-def told(went: Evicted) -> str:
+def swap_text(went: Evicted) -> str:
     return f"{went.model} after {went.age_s:.1f} s and {went.served} requests: {went.because}"

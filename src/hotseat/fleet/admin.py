@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hotseat.errors import UnknownHost, UnknownModel, did_you_mean
 from hotseat.fleet import orders
-from hotseat.fleet.moves import Mover
+from hotseat.fleet.moves import Moves
 from hotseat.fleet.reconciler import Ourselves
 from hotseat.fleet.roster import NO_WISH
-from hotseat.fleet.snapshot import picture
+from hotseat.fleet.snapshot import snapshot
 from hotseat.fleet.view import Sighting
 from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.fleet.host_selector import Guide
-    from hotseat.fleet.moves import Envoy
+    from hotseat.fleet.host_selector import HostSelector
+    from hotseat.fleet.moves import FleetClient
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Store
     from hotseat.fleet.view import FleetView, Order, Standing
@@ -31,19 +31,19 @@ class Belonging(Ourselves, Protocol):
     def standing(self) -> Standing: ...
 
 
-class Desk:
+class FleetAdmin:
     def __init__(
         self,
         roster: Roster,
         store: Store,
-        guide: Guide,
+        host_selector: HostSelector,
         ourselves: Belonging,
-        envoy: Envoy,
+        fleet_client: FleetClient,
         clock: Callable[[], Instant],
     ) -> None:
-        self._roster, self._store, self._guide, self._envoy = roster, store, guide, envoy
+        self._roster, self._store, self._host_selector, self._fleet_client = roster, store, host_selector, fleet_client
         self._ourselves, self._clock = ourselves, clock
-        self._mover = Mover(roster, guide, ourselves, envoy, clock)
+        self._mover = Moves(roster, host_selector, ourselves, fleet_client, clock)
 
     @property
     def name(self) -> HostName:
@@ -55,8 +55,8 @@ class Desk:
 
     def view(self) -> FleetView:
         self._ourselves.look_at_ourselves()
-        self._guide.tally.keep_only({member.name for member in self._roster.hosts()})
-        return picture(self._roster, self._guide.tally, self.standing, self._clock())
+        self._host_selector.tally.keep_only({member.name for member in self._roster.hosts()})
+        return snapshot(self._roster, self._host_selector.tally, self.standing, self._clock())
 
     # Orders
 
@@ -92,7 +92,7 @@ class Desk:
     async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
         """That host's report; None if it is silent."""
         member = self._roster.host(host)
-        return None if member is None else await self._envoy.story(host, member.record.address, model)
+        return None if member is None else await self._fleet_client.story(host, member.record.address, model)
 
     def _known(self, host: str) -> HostName:
         name = HostName(host)

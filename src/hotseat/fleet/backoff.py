@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 chance: Callable[[float, float], float] = SystemRandom().uniform
 
 
-class Pauses:
+class Backoff:
     def __init__(self, least_s: Seconds = 1.0, most_s: Seconds = 30.0) -> None:
         self._least_s = least_s
         self._most_s = most_s

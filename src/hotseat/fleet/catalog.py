@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.records import CatalogRecord, Offer
 
 
-class Menu:
+class FleetCatalog:
     def __init__(self) -> None:
         self._catalogs: dict[str, CatalogRecord] = {}
         self._offers: dict[ModelName, dict[str, Offer]] = {}

@@ -33,7 +33,7 @@ class Held:
     until: Instant
 
 
-class Holdings:
+class ClaimTable:
     def __init__(self) -> None:
         self._all: dict[str, Held] = {}
         self._for_model: dict[ModelName, dict[str, Held]] = {}

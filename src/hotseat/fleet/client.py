@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from hotseat.catalog.template import address_of
 from hotseat.errors import HostSilent, NotRunning
-from hotseat.fleet.host_headers import OPERATE, line_of_proof, lines_for_fellow, said_by
+from hotseat.fleet.host_headers import OPERATE, line_of_proof, lines_for_host, said_by
 from hotseat.identifiers import ClientId
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.net.http_client import fetch
@@ -29,11 +29,11 @@ MOST_BYTES: Bytes = 4 << 20
 OPERATOR = ClientId("operator")
 
 
-class Envoy:
+class FleetClient:
     def __init__(self, me: HostName, signer: Signer) -> None:
         self._me = me
         self._signer = signer
-        self._lines = lines_for_fellow(me, OPERATOR, OPERATE)
+        self._lines = lines_for_host(me, OPERATOR, OPERATE)
         self._dialler = Dialler()
 
     async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ def said_by(*parts: bytes) -> bytes:
     return b"\n".join(parts)
 
 
-def lines_for_fellow(me: HostName, client: ClientId, role: bytes) -> bytes:
+def lines_for_host(me: HostName, client: ClientId, role: bytes) -> bytes:
     """The header lines of a forwarded request, except model and proof."""
     said = {FROM_HOST: me.encode(), FOR_CLIENT: client_in_line(client), FOR_ROLE: role}
     return b"".join(b"%b: %b\r\n" % line for line in said.items())

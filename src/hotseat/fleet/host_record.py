@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, Room
+from hotseat.fleet.records import CatalogRecord, DeviceBudget, HostRecord, Offer, Residence
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def host_record(
         catalog=digest,
         labels=dict(labels),
         devices={
-            device.place.device: Room(device.budget, max(0, device.available - device.taken)) for device in view.devices
+            device.place.device: DeviceBudget(device.budget, max(0, device.available - device.taken))
+            for device in view.devices
         },
         residents=[
             _residence(model, catalog.models.get(model.name), view, waits.get(model.name, 0.0))
@@ -58,7 +59,7 @@ def host_record(
     )
 
 
-def gist(record: HostRecord) -> object:
+def routing_summary(record: HostRecord) -> object:
     """The part of a record on which other hosts act at once, for comparison: models, memory, and whether we leave."""
     residents = [(each.model, each.phase, each.memory, each.pinned) for each in record.residents]
     return record.catalog, record.labels, record.is_leaving, record.devices, residents
@@ -66,7 +67,7 @@ def gist(record: HostRecord) -> object:
 
 def _oldest_waits(view: View) -> dict[ModelName, Seconds]:
     """The queue has the oldest first."""
-    return {ticket.model: view.now - ticket.since for ticket in reversed(view.line)}
+    return {ticket.model: view.now - ticket.since for ticket in reversed(view.queue)}
 
 
 def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait_s: Seconds) -> Residence:

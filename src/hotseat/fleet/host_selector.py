@@ -12,7 +12,7 @@ from hotseat.fleet.host_proof import LogLimit
 from hotseat.fleet.load_claims import claim, key_of
 from hotseat.fleet.placement import Load, Nowhere, place
 from hotseat.fleet.records import encoded
-from hotseat.fleet.route import HERE, Elsewhere
+from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.fleet.store import Bucket, Written
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.load_claims import Agreed
     from hotseat.fleet.placement import Decision
     from hotseat.fleet.roster import Roster
-    from hotseat.fleet.route import Where
+    from hotseat.fleet.route import Route
     from hotseat.fleet.store import Store
     from hotseat.identifiers import Address, ClientId, HostName, Instant, ModelName, Seconds
     from hotseat.tasks import Tasks
@@ -35,7 +35,7 @@ ROUNDS = 3
 """Attempts, since a host may be gone by the time it was agreed on."""
 
 
-class Guide:
+class HostSelector:
     def __init__(
         self,
         roster: Roster,
@@ -60,20 +60,20 @@ class Guide:
 
     # Called by the relay
 
-    def whither(self, model: ModelName, client: ClientId) -> Where | None:
+    def select(self, model: ModelName, client: ClientId) -> Route | None:
         """The host to use; None if hosts must agree first. Raises if no host can serve it."""
         self._asked_for.add(model)
         self._look_at_ourselves()
         decision = place(model, client, self._roster, self._clock())
         return None if isinstance(decision, Load) else self._where(decision)
 
-    def agree(
-        self, model: ModelName, client: ClientId, agreed: Callable[[Where | HotseatError], None]
+    def claim_and_select(
+        self, model: ModelName, client: ClientId, agreed: Callable[[Route | HotseatError], None]
     ) -> asyncio.Task[None]:
         """The same after the hosts agree; calls `agreed` once, unless the task is cancelled."""
 
         async def ask() -> None:
-            where: Where | HotseatError
+            where: Route | HotseatError
             try:
                 where = await self._agreed(model, client)
             except HotseatError as nobody:
@@ -89,8 +89,8 @@ class Guide:
     def came_back(self, host: HostName, model: ModelName) -> None:
         self._roster.came_back(host, model)
 
-    def told(self, host: HostName, model: ModelName, load: int) -> None:
-        self._roster.told(host, model, load)
+    def note_load(self, host: HostName, model: ModelName, load: int) -> None:
+        self._roster.note_load(host, model, load)
 
     def failed(self, host: HostName, model: ModelName) -> None:
         self._roster.failed(host, model)
@@ -116,13 +116,13 @@ class Guide:
         self.tally.agreed(agreed, self._roster.me)
         if agreed.revision is not None:
             key = key_of(agreed.claim.model, agreed.claim.replica)
-            told = Written(key, encoded(agreed.claim), agreed.revision)
-            self._roster.apply(Bucket.CLAIMS, told, self._clock())
+            note_load = Written(key, encoded(agreed.claim), agreed.revision)
+            self._roster.apply(Bucket.CLAIMS, note_load, self._clock())
         return agreed
 
     # Decisions
 
-    async def _agreed(self, model: ModelName, client: ClientId) -> Where:
+    async def _agreed(self, model: ModelName, client: ClientId) -> Route:
         for _ in range(ROUNDS):
             decision = place(model, client, self._roster, self._clock())
             if not isinstance(decision, Load):
@@ -133,18 +133,18 @@ class Guide:
                 return self._at(decision.host)
         raise NowhereToGo(f"{model} cannot be placed: the hosts chosen to load it do not respond. Try again.")
 
-    def _where(self, decision: Decision) -> Where:
+    def _where(self, decision: Decision) -> Route:
         if isinstance(decision, Nowhere):
             raise NowhereToGo(decision.because)
         return self._at(decision.host)
 
-    def _at(self, host: HostName) -> Where:
+    def _at(self, host: HostName) -> Route:
         if host == self._roster.me:
-            return HERE
+            return THIS_HOST
         member = self._roster.host(host)
         if member is None:
             raise NowhereToGo(f"{host} was chosen but has left the fleet. Try again.")
-        return Elsewhere(host, self._address(member.record.address))
+        return OtherHost(host, self._address(member.record.address))
 
     def _address(self, url: str) -> Address:
         """The same object for the same URL, since request caches use it as key."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.roster import Roster
     from hotseat.identifiers import Bytes, DeviceName, Instant, ModelName, Seconds
 
-TAKES_NO_ROOM = (COLD, RESTING)
+TAKES_NO_MEMORY = (COLD, RESTING)
 NEVER_ENOUGH = float("inf")
 LADDERS_KEEP_S: Seconds = 5.0
 """Prices change slowly, and are used only to preselect hosts."""
@@ -70,10 +70,10 @@ def promised(roster: Roster, member: Member, model: ModelName, now: Instant) -> 
 
 def _has_process(member: Member, name: ModelName) -> bool:
     residence = member.residents.get(name)
-    return residence is not None and residence.phase not in TAKES_NO_ROOM
+    return residence is not None and residence.phase not in TAKES_NO_MEMORY
 
 
-def has_free_room(member: Member, offer: Offer, due: Sequence[Offer]) -> bool:
+def has_free_memory(member: Member, offer: Offer, due: Sequence[Offer]) -> bool:
     if member.record.devices:
         return not lacks(member.record, offer, due)
     return not due and not _taking_turns(member)
@@ -131,7 +131,7 @@ def _taking_turns(member: Member) -> tuple[Residence, ...]:
 
 
 def _with_process(member: Member) -> Iterator[Residence]:
-    return (residence for residence in member.residents.values() if residence.phase not in TAKES_NO_ROOM)
+    return (residence for residence in member.residents.values() if residence.phase not in TAKES_NO_MEMORY)
 
 
 def _offers(

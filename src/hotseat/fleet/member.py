@@ -97,7 +97,7 @@ class Member:
         self._loads[model] = self.load(model) + 1
         self._underway[model] = self._underway.get(model, 0) + 1
 
-    def told(self, model: ModelName, load: int) -> None:
+    def note_load(self, model: ModelName, load: int) -> None:
         """A response reported how many requests use or want the model there, including its own."""
         self._loads[model] = load
         self.ladders_until = NEVER

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hotseat.fleet.catalog_lease import CatalogLease
-from hotseat.fleet.host_record import gist
+from hotseat.fleet.host_record import routing_summary
 from hotseat.fleet.records import HostRecord, decoded, encoded
 from hotseat.fleet.store import LEASE_S, Bucket, Change, Conflict, Store, StoreError, Written
 from hotseat.fleet.view import Standing
@@ -61,7 +61,7 @@ class Membership:
         self._news = asyncio.Event()
         self._last: Revision | None = None
         """Revision of our record as we last wrote it; None before the first write."""
-        self._told: object = None
+        self._note_load: object = None
         """The routing summary that others last received."""
         self.standing = Standing.JOINING
 
@@ -146,18 +146,18 @@ class Membership:
                     await asyncio.sleep(BETWEEN_S)
                     await self._news.wait()
                     self._news.clear()  # before the comparison, so that later changes are seen next time
-                    if gist(self._describe()) != self._told:
+                    if routing_summary(self._describe()) != self._note_load:
                         return
 
     async def _tell(self) -> None:
-        record, self._told = self._describe(), None
+        record, self._note_load = self._describe(), None
         try:
             await self._catalog.keep(record.catalog)
             await self._write(record)
         except (StoreError, Conflict) as problem:
             self._stand(Standing.APART, str(problem))
         else:
-            self._told = gist(record)
+            self._note_load = routing_summary(record)
             self._stand(Standing.TOGETHER)
 
     async def _write(self, record: HostRecord) -> None:

@@ -14,7 +14,7 @@ from hotseat.fleet.store import LEASE_S
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.fleet.host_selector import Guide
+    from hotseat.fleet.host_selector import HostSelector
     from hotseat.fleet.member import Member
     from hotseat.fleet.reconciler import Ourselves
     from hotseat.fleet.roster import Roster
@@ -29,7 +29,7 @@ RESTING = "resting"
 NOTHING_TO_STOP = ("cold", RESTING)
 
 
-class Envoy(Protocol):
+class FleetClient(Protocol):
     """Calls other hosts over HTTP."""
 
     async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
@@ -41,16 +41,21 @@ class Envoy(Protocol):
         ...
 
 
-class Mover:
+class Moves:
     def __init__(
         self,
         roster: Roster,
-        guide: Guide,
+        host_selector: HostSelector,
         ourselves: Ourselves,
-        envoy: Envoy,
+        fleet_client: FleetClient,
         clock: Callable[[], Instant],
     ) -> None:
-        self._roster, self._guide, self._ourselves, self._envoy = roster, guide, ourselves, envoy
+        self._roster, self._host_selector, self._ourselves, self._fleet_client = (
+            roster,
+            host_selector,
+            ourselves,
+            fleet_client,
+        )
         self._clock = clock
 
     async def move(self, model: ModelName, to: HostName) -> str:
@@ -79,7 +84,9 @@ class Mover:
     async def _claim(self, model: ModelName, to: HostName) -> None:
         replica = sum(1 for _ in self._roster.residences(model))
         while True:
-            agreed = await self._guide.decide(Load(model, to, replica, "moved here by an operator"), unasked=True)
+            agreed = await self._host_selector.decide(
+                Load(model, to, replica, "moved here by an operator"), unasked=True
+            )
             if agreed.revision is None:
                 raise FleetApart(
                     f"{model} was not moved: NATS is unreachable, so {to} cannot be instructed. Try again later."
@@ -107,7 +114,7 @@ class Mover:
         member = self._roster.host(to)
         if member is None:
             return HostSilent(f"{to} left the fleet before {model} was ready there; nothing was stopped on other hosts")
-        story = await self._envoy.story(to, member.record.address, model) or {}
+        story = await self._fleet_client.story(to, member.record.address, model) or {}
         why = story.get("last_error") or story.get("why") or f"{to} gave no reason"
         return LoadFailed(f"{model} did not become ready on {to}, and nothing was stopped on other hosts: {why}")
 
@@ -129,7 +136,7 @@ class Mover:
             if source.name == self._roster.me:
                 await self._ourselves.unload(model)
             else:
-                await self._envoy.stop(source.name, source.record.address, model)
+                await self._fleet_client.stop(source.name, source.record.address, model)
         except NotRunning:
             return  # it stopped by itself
         except HostSilent as problem:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from hotseat import __version__
 from hotseat.catalog.named_models import FleetModel
-from hotseat.fleet.admin import Desk
-from hotseat.fleet.client import Envoy
+from hotseat.fleet.admin import FleetAdmin
+from hotseat.fleet.client import FleetClient
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.host_record import Identity, catalog_record, digest_of, host_record
-from hotseat.fleet.host_selector import Guide
+from hotseat.fleet.host_selector import HostSelector
 from hotseat.fleet.membership import Membership
 from hotseat.fleet.open_store import open_store
-from hotseat.fleet.reconciler import Errands
+from hotseat.fleet.reconciler import Reconciler
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Entry
-    from hotseat.fleet.moves import Envoy as SpeaksWithHosts
+    from hotseat.fleet.moves import FleetClient as SpeaksWithHosts
     from hotseat.fleet.records import CatalogRecord, HostRecord
     from hotseat.fleet.store import Change, Store
     from hotseat.fleet.view import Standing
@@ -43,14 +43,14 @@ FRESH_S: Seconds = 0.1
 """Maximum age of this host's own record when it places a request."""
 
 
-class Fellowship:
+class FleetNode:
     def __init__(
         self,
         settings: Fleet,
         store: Store,
         dispatcher: Dispatcher,
         is_leaving: Callable[[], bool],
-        envoy: SpeaksWithHosts | None = None,
+        fleet_client: SpeaksWithHosts | None = None,
     ) -> None:
         self._settings = settings
         self._dispatcher = dispatcher
@@ -67,11 +67,11 @@ class Fellowship:
         self.roster = Roster(settings.name)
         self.store = store = SignedStore(store, self._secret)
         signer = Signer(self._secret)
-        self.guide = Guide(self.roster, store, signer, self._tasks, self._clock, self.look_at_ourselves)
-        self._errands = Errands(self.roster, store, self.guide, self, self._tasks, self._clock)
+        self.host_selector = HostSelector(self.roster, store, signer, self._tasks, self._clock, self.look_at_ourselves)
+        self._reconciler = Reconciler(self.roster, store, self.host_selector, self, self._tasks, self._clock)
         self._membership = Membership(store, self.describe, lambda: self._offers, self._heard)
-        envoy = envoy or Envoy(settings.name, signer)
-        self.desk = Desk(self.roster, store, self.guide, self, envoy, self._clock)
+        fleet_client = fleet_client or FleetClient(settings.name, signer)
+        self.fleet_admin = FleetAdmin(self.roster, store, self.host_selector, self, fleet_client, self._clock)
 
     @property
     def standing(self) -> Standing:
@@ -80,7 +80,7 @@ class Fellowship:
     async def join(self) -> None:
         self.look_at_ourselves(at_once=True)
         await self._membership.join()
-        self._tasks.start(self._errands.keep_going(), "errands for the fleet")
+        self._tasks.start(self._reconciler.keep_going(), "errands for the fleet")
 
     async def leave(self) -> None:
         await self._membership.leave()
@@ -123,7 +123,7 @@ class Fellowship:
 
     def _heard(self, bucket: Bucket, change: Change) -> None:
         self.roster.apply(bucket, change, self._clock())
-        self._errands.heard(bucket, change)
+        self._reconciler.heard(bucket, change)
         if bucket in (Bucket.HOSTS, Bucket.CATALOGS) and self.roster.catalogs() != self._catalogs:
             self._meet_guests()
 
@@ -132,17 +132,17 @@ class Fellowship:
         self._catalogs = self.roster.catalogs()
         own = self._dispatcher.catalog
         guests = {name: FleetModel(model) for name, model in self.roster.names() if own.find(name) is None}
-        if guests != own.fellows:
-            self._dispatcher.change_catalog(own.with_fellows(guests))
+        if guests != own.fleet_models:
+            self._dispatcher.change_catalog(own.with_fleet_models(guests))
 
 
 @asynccontextmanager
-async def joined(settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool]) -> AsyncIterator[Fellowship]:
+async def joined(settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool]) -> AsyncIterator[FleetNode]:
     """Inside the block this host is a member of the fleet."""
     async with open_store(settings) as store:
-        fellowship = Fellowship(settings, store, dispatcher, is_leaving)
-        await fellowship.join()
+        node = FleetNode(settings, store, dispatcher, is_leaving)
+        await node.join()
         try:
-            yield fellowship
+            yield node
         finally:
-            await fellowship.leave()
+            await node.leave()

@@ -29,7 +29,7 @@ class Obstacle(Enum):
     CORDONED = "cordoned"
     LABELS = "missing the required labels"
     TOO_SMALL = "too small for it"
-    NO_ROOM = "full of models that cannot be unloaded"
+    NO_MEMORY = "full of models that cannot be unloaded"
 
 
 HELP = {
@@ -39,7 +39,7 @@ HELP = {
     Obstacle.CORDONED: "uncordon it",
     Obstacle.LABELS: "label a host as the model requires",
     Obstacle.TOO_SMALL: "choose a smaller quantisation",
-    Obstacle.NO_ROOM: "unpin a model",
+    Obstacle.NO_MEMORY: "unpin a model",
 }
 
 

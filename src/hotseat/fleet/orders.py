@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.errors import FleetApart
-from hotseat.fleet.records import Wish, decoded, encoded
+from hotseat.fleet.records import HostOrder, decoded, encoded
 from hotseat.fleet.snapshot import orders_in
 from hotseat.fleet.store import Bucket, Conflict, StoreError
 from hotseat.fleet.view import Order
@@ -37,7 +37,7 @@ async def change(store: Store, host: HostName, by: HostName, to: Callable[[Order
 
 
 async def _write(store: Store, host: HostName, found: Written | None, orders: Orders, by: HostName) -> None:
-    value = encoded(Wish(Order.CORDON in orders, Order.DRAIN in orders, by))
+    value = encoded(HostOrder(Order.CORDON in orders, Order.DRAIN in orders, by))
     if found is None:
         if orders:
             await store.create(Bucket.WISHES, host, value)
@@ -50,6 +50,6 @@ async def _write(store: Store, host: HostName, found: Written | None, orders: Or
 def _orders(found: Written | None) -> Orders:
     """An unreadable order counts as none and is overwritten."""
     try:
-        return orders_in(decoded(found.value, Wish)) if found else frozenset()
+        return orders_in(decoded(found.value, HostOrder)) if found else frozenset()
     except ValueError:
         return frozenset()

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hotseat.fleet.load_cost import NEVER_ENOUGH, Clearing, at_most, clearing, has_free_room, promised
+from hotseat.fleet.load_cost import NEVER_ENOUGH, Clearing, at_most, clearing, has_free_memory, promised
 from hotseat.fleet.member import COLD, COMING, LOADING, READY
 from hotseat.fleet.obstacles import Obstacle, obstacle_to_loading, obstacle_to_serving, obstacles_in_words
-from hotseat.fleet.rendezvous import liking
+from hotseat.fleet.rendezvous import rendezvous_score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -111,7 +111,7 @@ def _to_ready(model: ModelName, client: ClientId, ready: list[Member], roster: R
     ready = rightful(model, ready, roster)
     free = [member for member in ready if member.load(model) < member.slots(model)]
     if free and client:
-        best = max(free, key=lambda member: liking(f"{client}\0{model}", member.name))
+        best = max(free, key=lambda member: rendezvous_score(f"{client}\0{model}", member.name))
         return Serve(
             best.name, f"it is ready there with a free slot, as on {len(free)} of {len(ready)}, and it is this host"
         )
@@ -124,7 +124,9 @@ def _to_ready(model: ModelName, client: ClientId, ready: list[Member], roster: R
 def rightful(model: ModelName, ready: list[Member], roster: Roster) -> list[Member]:
     """The replicas that stay if there are too many. All hosts choose the same, so the others become unused."""
     most = roster.most(model)
-    return ready if len(ready) <= most else nlargest(most, ready, key=lambda member: liking(model, member.name))
+    return (
+        ready if len(ready) <= most else nlargest(most, ready, key=lambda member: rendezvous_score(model, member.name))
+    )
 
 
 def _to_coming(model: ModelName, coming: list[tuple[int, Member]], roster: Roster) -> Serve:
@@ -157,7 +159,7 @@ def load(
         found = _best(model, some, roster, now, means)
         if found:
             return Load(model, found[0].name, replica, found[1])
-        hindered += [(Obstacle.NO_ROOM, each.member) for each in some]
+        hindered += [(Obstacle.NO_MEMORY, each.member) for each in some]
     return Nowhere(obstacles_in_words(model, roster, hindered))
 
 
@@ -187,7 +189,7 @@ def _best(
     model: ModelName, some: list[Candidate], roster: Roster, now: Instant, means: Means
 ) -> tuple[Member, str] | None:
     """A host with free memory, else the cheapest one; and the reason."""
-    free = [each.member for each in some if has_free_room(each.member, each.offer, each.due)]
+    free = [each.member for each in some if has_free_memory(each.member, each.offer, each.due)]
     if free:
         best = min(free, key=_by_calm(model, roster))
         return best, f"{best.name} has enough free memory"
@@ -211,7 +213,7 @@ def _by_calm(model: ModelName, roster: Roster) -> Callable[[Member], tuple[int, 
     def calm(member: Member) -> tuple[int, int, bool, int]:
         loading = sum(residence.phase == LOADING for residence in member.residents.values())
         users = sum(map(member.load, member.residents))
-        return loading, users, member.name != roster.me, -liking(model, member.name)
+        return loading, users, member.name != roster.me, -rendezvous_score(model, member.name)
 
     return calm
 
@@ -224,7 +226,9 @@ def _cheapest(
     for each in _at_a_glance(able, roster, now):
         room = clearing(each.member, each.offer, each.due, now, sparing)
         if room is not None:
-            found.append((room.price, each.member.name != roster.me, -liking(model, each.member.name), each, room))
+            found.append(
+                (room.price, each.member.name != roster.me, -rendezvous_score(model, each.member.name), each, room)
+            )
     if not found:
         return None
     *_, best, room = min(found, key=lambda each: each[:3])

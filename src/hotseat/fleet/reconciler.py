@@ -15,7 +15,7 @@ from hotseat.fleet.store import Bucket, Written
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hotseat.fleet.host_selector import Guide
+    from hotseat.fleet.host_selector import HostSelector
     from hotseat.fleet.placement import Load
     from hotseat.fleet.replicas import Spare
     from hotseat.fleet.roster import Roster
@@ -41,17 +41,17 @@ class Ourselves(Protocol):
     async def unload(self, model: ModelName) -> None: ...
 
 
-class Errands:
+class Reconciler:
     def __init__(
         self,
         roster: Roster,
         store: Store,
-        guide: Guide,
+        host_selector: HostSelector,
         ourselves: Ourselves,
         tasks: Tasks,
         clock: Callable[[], Instant],
     ) -> None:
-        self._roster, self._store, self._guide, self._ourselves = roster, store, guide, ourselves
+        self._roster, self._store, self._host_selector, self._ourselves = roster, store, host_selector, ourselves
         self._tasks, self._clock = tasks, clock
         self._acted_on: dict[ModelName, Revision] = {}
         """The last claim that this host acted on, per model; an older one that arrives late is void."""
@@ -72,7 +72,7 @@ class Errands:
         for held in self._roster.fulfilled():
             await release(self._store, held)
         for wanted in [*to_keep(self._roster, now), *self._more(now)]:
-            await self._guide.decide(wanted, unasked=True)
+            await self._host_selector.decide(wanted, unasked=True)
         for spare in [*to_spare(self._roster, now), *self._lasting(too_many(self._roster, now), now)]:
             self._stop(spare.model, spare.because)
         if self._roster.wish(self._roster.me).drained:
@@ -92,7 +92,7 @@ class Errands:
             self._load(claim)
 
     def _more(self, now: Instant) -> list[Load]:
-        wanted = (one_more(model, self._roster, now) for model in self._guide.asked_for())
+        wanted = (one_more(model, self._roster, now) for model in self._host_selector.asked_for())
         return [load for load in wanted if load is not None]
 
     def _lasting(self, spares: list[Spare], now: Instant) -> list[Spare]:
@@ -116,13 +116,13 @@ class Errands:
             log.info("stopping for the fleet model=%s because=%r", model, because)
             self._run(model, self._ourselves.unload)
 
-    def _run(self, model: ModelName, errand: Callable[[ModelName], Awaitable[None]]) -> None:
+    def _run(self, model: ModelName, task: Callable[[ModelName], Awaitable[None]]) -> None:
         self._under_way.add(model)
-        self._tasks.start(self._carried_out(model, errand), f"errand for {model}")
+        self._tasks.start(self._carried_out(model, task), f"errand for {model}")
 
-    async def _carried_out(self, model: ModelName, errand: Callable[[ModelName], Awaitable[None]]) -> None:
+    async def _carried_out(self, model: ModelName, task: Callable[[ModelName], Awaitable[None]]) -> None:
         try:
-            await errand(model)
+            await task(model)
         except HotseatError as problem:
             log.warning("an order of the fleet failed model=%s error=%r", model, problem.message)
         finally:

@@ -34,7 +34,7 @@ class Residence(msgspec.Struct, frozen=True, omit_defaults=True):
     pinned: bool = False
 
 
-class Room(msgspec.Struct, frozen=True, omit_defaults=True):
+class DeviceBudget(msgspec.Struct, frozen=True, omit_defaults=True):
     """A device with a budget."""
 
     budget: Bytes
@@ -52,7 +52,7 @@ class HostRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     catalog: str
     """The digest of its catalog."""
     labels: dict[str, str] = {}
-    devices: dict[DeviceName, Room] = {}
+    devices: dict[DeviceName, DeviceBudget] = {}
     """Empty: its models take turns, one at a time or as its groups allow."""
     residents: list[Residence] = []
     is_leaving: bool = False
@@ -89,7 +89,7 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     """No request goes there: the host loads the model because of the claim."""
 
 
-class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
+class HostOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     """An operator's orders for a host."""
 
     cordoned: bool = False

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from hotseat.identifiers import HostName
 
 
-def liking(subject: str, host: HostName) -> int:
+def rendezvous_score(subject: str, host: HostName) -> int:
     digest = blake2b(f"{subject}\0{host}".encode(errors="surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
 
-def favourite(subject: str, hosts: Iterable[HostName]) -> HostName:
-    return max(hosts, key=lambda host: (liking(subject, host), host))
+def owner(subject: str, hosts: Iterable[HostName]) -> HostName:
+    return max(hosts, key=lambda host: (rendezvous_score(subject, host), host))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hotseat.fleet.member import READY
 from hotseat.fleet.obstacles import obstacle_to_serving
 from hotseat.fleet.placement import Load, Means, load, replicas, rightful
-from hotseat.fleet.rendezvous import favourite, liking
+from hotseat.fleet.rendezvous import owner, rendezvous_score
 from hotseat.scheduling.eviction import BUSY
 from hotseat.scheduling.model_stats import UNKNOWN_LOAD_S
 
@@ -89,7 +89,7 @@ def _kept(model: ModelName, least: int, roster: Roster, now: Instant) -> Load | 
 def _guardian(model: ModelName, roster: Roster, now: Instant) -> HostName:
     """The host that maintains the minimum: the model's rendezvous owner among the hosts that seem alive."""
     living = [member.name for member in roster.hosts() if not member.record.is_leaving and not member.is_shunned(now)]
-    return favourite(model, living or [roster.me])
+    return owner(model, living or [roster.me])
 
 
 def to_spare(roster: Roster, now: Instant) -> list[Spare]:
@@ -112,7 +112,10 @@ def _spared(me: Member, residence: Residence, roster: Roster, now: Instant) -> S
     unused = [member for member, there in ready if _is_unused(member, there, now)]
     least = max(1, roster.kept.get(model, 0))
     # All hosts agree on who stops first, so two never stop at once because each saw itself as the surplus one.
-    if len(ready) <= least or min(unused, key=lambda member: liking(model, member.name), default=None) is not me:
+    if (
+        len(ready) <= least
+        or min(unused, key=lambda member: rendezvous_score(model, member.name), default=None) is not me
+    ):
         return None
     unused_s = me.unused_s(residence, now)
     return Spare(
@@ -126,10 +129,10 @@ def too_many(roster: Roster, now: Instant) -> list[Spare]:
     me = roster.host(roster.me)
     if me is None:
         return []
-    return [spare for residence in me.residents.values() if (spare := _crowded_out(me, residence, roster, now))]
+    return [spare for residence in me.residents.values() if (spare := _exceeds_memory(me, residence, roster, now))]
 
 
-def _crowded_out(me: Member, residence: Residence, roster: Roster, now: Instant) -> Spare | None:
+def _exceeds_memory(me: Member, residence: Residence, roster: Roster, now: Instant) -> Spare | None:
     model = residence.model
     if residence.pinned or residence.phase != READY or me.load(model):
         return None

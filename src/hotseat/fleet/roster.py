@@ -14,11 +14,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, assert_never
 
 from hotseat.catalog.template import address_of
-from hotseat.fleet.catalog import Menu
-from hotseat.fleet.claim_table import CLAIM_S, SETTLING_S, Held, Holdings, take
+from hotseat.fleet.catalog import FleetCatalog
+from hotseat.fleet.claim_table import CLAIM_S, SETTLING_S, ClaimTable, Held, take
 from hotseat.fleet.member import LEAVING, Member
-from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, Wish, decoded
-from hotseat.fleet.rendezvous import liking
+from hotseat.fleet.records import CatalogRecord, Claim, HostOrder, HostRecord, decoded
+from hotseat.fleet.rendezvous import rendezvous_score
 from hotseat.fleet.revision_tracker import Ledger
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.identifiers import HostName
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Change
     from hotseat.identifiers import Instant, ModelName
 
-NO_WISH = Wish()
+NO_WISH = HostOrder()
 
 
 class Roster:
@@ -43,10 +43,10 @@ class Roster:
         self._holders: dict[ModelName, dict[HostName, Member]] = {}
         self._by_catalog: dict[str, dict[HostName, Member]] = {}
         self._rings: dict[str, list[tuple[int, Member]]] = {}
-        self._menu = Menu()
+        self._fleet_catalog = FleetCatalog()
         self._own_catalog = ""
-        self._wishes: dict[HostName, Wish] = {}
-        self._holdings = Holdings()
+        self._wishes: dict[HostName, HostOrder] = {}
+        self._claim_table = ClaimTable()
 
     # Updates
 
@@ -72,8 +72,8 @@ class Roster:
         """Set this host's own record; the store's copy of it is ignored."""
         before, self._own_catalog = self._own_catalog, record.catalog
         if before != record.catalog and before not in self._ledgers[Bucket.CATALOGS]:
-            self._menu.drop(before)
-        self._menu.put(record.catalog, catalog)
+            self._fleet_catalog.drop(before)
+        self._fleet_catalog.put(record.catalog, catalog)
         self._meet(record, Revision(0), now)
 
     def _write(self, bucket: Bucket, key: str, value: bytes, revision: Revision, now: Instant) -> None:
@@ -90,12 +90,12 @@ class Roster:
                 if key != self.me:
                     self._meet(_record_of(key, value), revision, now)
             case Bucket.CLAIMS:
-                self._holdings.put(Held(key, decoded(value, Claim), revision, now + CLAIM_S))
+                self._claim_table.put(Held(key, decoded(value, Claim), revision, now + CLAIM_S))
             case Bucket.CATALOGS:
                 if key != self._own_catalog:
-                    self._menu.put(key, decoded(value, CatalogRecord))
+                    self._fleet_catalog.put(key, decoded(value, CatalogRecord))
             case Bucket.WISHES:
-                self._wishes[HostName(key)] = decoded(value, Wish)
+                self._wishes[HostName(key)] = decoded(value, HostOrder)
             case _:
                 assert_never(bucket)
 
@@ -107,7 +107,7 @@ class Roster:
                 self._let_go(key, now)
             case Bucket.CATALOGS:
                 if key != self._own_catalog:
-                    self._menu.drop(key)
+                    self._fleet_catalog.drop(key)
             case Bucket.WISHES:
                 self._wishes.pop(HostName(key), None)
             case _:
@@ -133,9 +133,9 @@ class Roster:
         return None
 
     def _enter(self, member: Member) -> None:
-        fellows = self._by_catalog.setdefault(member.record.catalog, {})
-        if member.name not in fellows:
-            fellows[member.name] = member
+        peers = self._by_catalog.setdefault(member.record.catalog, {})
+        if member.name not in peers:
+            peers[member.name] = member
             self._rings.pop(member.record.catalog, None)
         for model in member.residents:
             self._holders.setdefault(model, {})[member.name] = member
@@ -157,13 +157,13 @@ class Roster:
     # Claims
 
     def _let_go(self, key: str, now: Instant) -> None:
-        held = self._holdings.get(key)
+        held = self._claim_table.get(key)
         if held is None:
             return
         if self.shows(held.claim):
-            self._holdings.drop(key)
+            self._claim_table.drop(key)
         else:
-            self._holdings.put(replace(held, until=min(held.until, now + SETTLING_S)))
+            self._claim_table.put(replace(held, until=min(held.until, now + SETTLING_S)))
 
     def shows(self, claim: Claim) -> bool:
         """Did its host act on the claim, with whatever result? A leaving model does not count."""
@@ -172,15 +172,15 @@ class Roster:
 
     def claimed(self, model: ModelName, now: Instant) -> list[Held]:
         """Claims to load this model that may not have been acted on."""
-        return self._holdings.for_model(model, now)
+        return self._claim_table.for_model(model, now)
 
     def claimed_on(self, host: HostName, now: Instant) -> list[Held]:
         """Claims to load models on this host that may not have been acted on."""
-        return self._holdings.on_host(host, now)
+        return self._claim_table.on_host(host, now)
 
     def fulfilled(self) -> list[Held]:
         """Claims made here whose host has the model by now: they can be withdrawn."""
-        return [held for held in self._holdings if held.claim.by == self.me and self.shows(held.claim)]
+        return [held for held in self._claim_table if held.claim.by == self.me and self.shows(held.claim)]
 
     # Queries
 
@@ -196,9 +196,9 @@ class Roster:
 
     def offering(self, model: ModelName) -> Iterator[tuple[Member, Offer]]:
         """Hosts with the model in their catalog: this host, then the others in an order specific to the model."""
-        for digest, offer in self._menu.offers(model).items():
+        for digest, offer in self._fleet_catalog.offers(model).items():
             ring = self._ring(digest)
-            start = bisect(ring, liking(model, HostName("")), key=itemgetter(0))
+            start = bisect(ring, rendezvous_score(model, HostName("")), key=itemgetter(0))
             me = self._by_catalog.get(digest, {}).get(self.me)
             if me:
                 yield me, offer
@@ -210,13 +210,15 @@ class Roster:
         """All hosts with a catalog, in an order that is the same on all hosts and independent of their names."""
         if digest not in self._rings:
             members = self._by_catalog.get(digest, {}).values()
-            self._rings[digest] = sorted(((liking("", member.name), member) for member in members), key=itemgetter(0))
+            self._rings[digest] = sorted(
+                ((rendezvous_score("", member.name), member) for member in members), key=itemgetter(0)
+            )
         return self._rings[digest]
 
     def offer(self, member: Member, model: ModelName) -> Offer | None:
-        return self._menu.offer(member.record.catalog, model)
+        return self._fleet_catalog.offer(member.record.catalog, model)
 
-    def wish(self, host: HostName) -> Wish:
+    def wish(self, host: HostName) -> HostOrder:
         return self._wishes.get(host, NO_WISH)
 
     def awaited(self) -> list[HostName]:
@@ -225,34 +227,34 @@ class Roster:
 
     def resolve(self, name: str) -> ModelName | None:
         """The model with this name or alias anywhere in the fleet."""
-        return self._menu.resolve(name)
+        return self._fleet_catalog.resolve(name)
 
     def models(self) -> Iterator[ModelName]:
         """Models that a live host may run."""
-        for model in self._menu.models():
-            if any(self._by_catalog.get(digest) for digest in self._menu.offers(model)):
+        for model in self._fleet_catalog.models():
+            if any(self._by_catalog.get(digest) for digest in self._fleet_catalog.offers(model)):
                 yield model
 
     def names(self) -> Iterator[tuple[str, ModelName]]:
         """Names and aliases of the models that a live host may run."""
         for model in self.models():
             yield model, model
-        for alias, model in self._menu.aliases():
-            if any(self._by_catalog.get(digest) for digest in self._menu.offers(model)):
+        for alias, model in self._fleet_catalog.aliases():
+            if any(self._by_catalog.get(digest) for digest in self._fleet_catalog.offers(model)):
                 yield alias, model
 
     def catalogs(self) -> frozenset[str]:
         """The catalogs of live hosts: the models that may run change only with these."""
-        return frozenset(digest for digest in self._by_catalog if self._menu.has(digest))
+        return frozenset(digest for digest in self._by_catalog if self._fleet_catalog.has(digest))
 
     @property
     def kept(self) -> Mapping[ModelName, int]:
         """Models with a minimum number of replicas, and that number."""
-        return self._menu.kept
+        return self._fleet_catalog.kept
 
     def most(self, model: ModelName) -> int:
         """Maximum number of replicas."""
-        return max((offer.most for offer in self._menu.offers(model).values()), default=1)
+        return max((offer.most for offer in self._fleet_catalog.offers(model).values()), default=1)
 
     def residences(self, model: ModelName) -> Iterator[tuple[Member, Residence]]:
         """Where it is or will be: excludes hosts where it is leaving or failed."""
@@ -276,10 +278,10 @@ class Roster:
         if member := self._members.get(host):
             member.sent(model)
 
-    def told(self, host: HostName, model: ModelName, load: int) -> None:
+    def note_load(self, host: HostName, model: ModelName, load: int) -> None:
         """A response reported how many requests use or want the model there."""
         if member := self._members.get(host):
-            member.told(model, load)
+            member.note_load(model, load)
 
     def came_back(self, host: HostName, model: ModelName) -> None:
         """A request sent there is over."""

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class OtherHost:
     """Another host. Its address is the same object as long as the host is there."""
 
     host: HostName
     address: Address
 
 
-class Here:
+class ThisHost:
     """This host serves it."""
 
 
-HERE: Final = Here()
-Where: TypeAlias = Elsewhere | Here
+THIS_HOST: Final = ThisHost()
+Route: TypeAlias = OtherHost | ThisHost

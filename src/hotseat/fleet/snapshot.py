@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.fleet.view import AbsentView, ClaimView, DeviceRoom, FleetView, HostStanding, HostView, Order, Resident
+from hotseat.fleet.view import AbsentView, ClaimView, DeviceMemory, FleetView, HostStanding, HostView, Order, Resident
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hotseat.fleet.counters import Tally
     from hotseat.fleet.member import Member
-    from hotseat.fleet.records import Residence, Wish
+    from hotseat.fleet.records import HostOrder, Residence
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.view import Standing
     from hotseat.identifiers import Instant
 
 
-def picture(roster: Roster, tally: Tally, standing: Standing, now: Instant) -> FleetView:
+def snapshot(roster: Roster, tally: Tally, standing: Standing, now: Instant) -> FleetView:
     """Hosts by name, including this one."""
     members = sorted(roster.hosts(), key=lambda member: member.name)
     return FleetView(
@@ -41,7 +41,7 @@ def _host(member: Member, roster: Roster, tally: Tally, now: Instant) -> HostVie
         standing=_standing(member, roster, now),
         heard_s=max(0.0, now - member.heard_at),
         orders=orders_in(roster.wish(record.name)),
-        devices=tuple(DeviceRoom(device, room.budget, room.free) for device, room in record.devices.items()),
+        devices=tuple(DeviceMemory(device, room.budget, room.free) for device, room in record.devices.items()),
         residents=tuple(_resident(residence) for residence in record.residents),
         passed_on=tally.passed_on[record.name],
         turned_away=tally.turned_away[record.name],
@@ -52,11 +52,11 @@ def _standing(member: Member, roster: Roster, now: Instant) -> HostStanding:
     if member.record.is_leaving:
         return HostStanding.LEAVING
     if member.name == roster.me:
-        return HostStanding.HERE
+        return HostStanding.THIS_HOST
     return HostStanding.SHUNNED if member.is_shunned(now) else HostStanding.HEARD
 
 
-def orders_in(wish: Wish) -> frozenset[Order]:
+def orders_in(wish: HostOrder) -> frozenset[Order]:
     given = {Order.CORDON: wish.cordoned, Order.DRAIN: wish.drained}
     return frozenset(order for order, is_given in given.items() if is_given)
 

@@ -32,7 +32,7 @@ class Order(Enum):
 class HostStanding(Enum):
     """The state of a host as seen from here."""
 
-    HERE = "here"
+    THIS_HOST = "here"
     HEARD = "heard"
     SHUNNED = "shunned"
     """It refused connections and is excluded for a while."""
@@ -51,7 +51,7 @@ class Agreement(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceRoom:
+class DeviceMemory:
     device: DeviceName
     budget: Bytes
     free: Bytes
@@ -78,7 +78,7 @@ class HostView:
     heard_s: Seconds
     """Since its last update."""
     orders: frozenset[Order]
-    devices: tuple[DeviceRoom, ...]
+    devices: tuple[DeviceMemory, ...]
     residents: tuple[Resident, ...]
     passed_on: int = 0
     """Requests that this host sent there."""

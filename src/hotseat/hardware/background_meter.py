@@ -25,7 +25,7 @@ LIMIT_S: Seconds = 5.0
 """A card that wakes up may take a second; one that needs longer is stuck."""
 
 
-class Gauge:
+class BackgroundMeter:
     def __init__(self, meter: Meter, limit_s: Seconds = LIMIT_S) -> None:
         self._meter, self._limit_s = meter, limit_s
         self._stuck = 0

@@ -45,9 +45,9 @@ def key_of(recipe: LaunchRecipe) -> RecipeKey:
 
 
 class Footprints:
-    def __init__(self, keeper: Keeps) -> None:
-        self._keeper = keeper
-        self._lives = {RecipeKey(key): lives_in(fact) for key, fact in keeper.recall().items()}
+    def __init__(self, learned_store: Keeps) -> None:
+        self._learned_store = learned_store
+        self._lives = {RecipeKey(key): lives_in(fact) for key, fact in learned_store.recall().items()}
         self._launches: dict[RecipeKey, LaunchId] = {}
         """The launch of the last entry in `_lives`; missing: an earlier hotseat's."""
         self._written: dict[RecipeKey, Uses] = {}
@@ -71,7 +71,7 @@ class Footprints:
         if not has_grown(self._written[key], lives[-1]):
             return False
         self._written[key] = lives[-1]
-        self._keeper.keep(key, {"lives": [as_plain(life) for life in lives]})
+        self._learned_store.keep(key, {"lives": [as_plain(life) for life in lives]})
         return True
 
 

@@ -95,8 +95,8 @@ def footprint(pid: int, now: Reading, before: Reading) -> dict[DeviceName, Use]:
     """What a server takes, by its process tree; if the device does not report that, by how much less is free than
     `before`. That difference is this server's only if nothing else started, ended or grew meanwhile; the caller knows.
     """
-    untold = now.devices if pid in now.elsewhere else now.silent
-    compared = [device for device in untold if device in before.devices and device in now.devices]
+    unreported = now.devices if pid in now.elsewhere else now.silent
+    compared = [device for device in unreported if device in before.devices and device in now.devices]
     shrunk = {device: before.devices[device].free - now.devices[device].free for device in compared}
     return {**now.processes.get(pid, NOTHING), **{device: Use(max(0, bytes_)) for device, bytes_ in shrunk.items()}}
 

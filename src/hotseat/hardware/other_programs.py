@@ -22,12 +22,12 @@ LONGEST_NAME = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Bystander:
+class OtherProgram:
     pid: int
     name: str
 
 
-def present(patterns: Collection[str], ours: Collection[int] = (), proc: Path = PROC) -> list[Bystander]:
+def present(patterns: Collection[str], ours: Collection[int] = (), proc: Path = PROC) -> list[OtherProgram]:
     """The processes whose name matches `patterns` (`*`, `?` as in a shell), except `ours` and this one; by pid."""
     if not patterns:
         return []
@@ -36,10 +36,10 @@ def present(patterns: Collection[str], ours: Collection[int] = (), proc: Path = 
     return matching(patterns, ((process.pid, full_name(process, proc)) for process in others))
 
 
-def matching(patterns: Iterable[str], names: Iterable[tuple[int, str]]) -> list[Bystander]:
+def matching(patterns: Iterable[str], names: Iterable[tuple[int, str]]) -> list[OtherProgram]:
     """PURE: the processes whose names match."""
     wanted = tuple(patterns)
-    return [Bystander(pid, name) for pid, name in sorted(names) if any(fnmatchcase(name, each) for each in wanted)]
+    return [OtherProgram(pid, name) for pid, name in sorted(names) if any(fnmatchcase(name, each) for each in wanted)]
 
 
 def full_name(process: Process, proc: Path = PROC) -> str:

@@ -26,7 +26,7 @@ class Samples(Protocol):
     async def sample(self, roots: Collection[int]) -> Reading: ...
 
 
-class Rounds:
+class Polling:
     """Measures while `walk` runs.
 
     `running` gives the pid of each model's server, or None if no measurement is needed. `hear` gets each measurement,

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 RAM_PLACE = Place(LOCAL_HOST, RAM)
 
 
-class Guesses:
+class Estimates:
     """Caches estimates until a command line, an environment or a file changes."""
 
     def __init__(self, files: Files, environ: Mapping[str, str], gpu: Gpu) -> None:

@@ -39,7 +39,7 @@ SLACK = 0.95
 """Share of the needed memory to wait for: figures are estimates, and the last percent may never become free."""
 
 
-class Hands(Protocol):
+class Launcher(Protocol):
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed: ...
     async def watch(self, ready: UpstreamReady) -> UpstreamExited: ...
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
@@ -49,12 +49,12 @@ class Hands(Protocol):
     async def read_ahead(self, command: ReadAhead) -> None: ...
 
 
-class PatientHands:
+class MemoryGatedLauncher:
     def __init__(
-        self, hands: Hands, gauge: Watches, catalog: Callable[[], Catalog | None], within_s: Seconds = WITHIN_S
+        self, launcher: Launcher, gauge: Watches, catalog: Callable[[], Catalog | None], within_s: Seconds = WITHIN_S
     ) -> None:
         """`catalog` has the active budgets; None: memory is not measured."""
-        self._hands, self._gauge, self._catalog, self._within_s = hands, gauge, catalog, within_s
+        self._launcher, self._gauge, self._catalog, self._within_s = launcher, gauge, catalog, within_s
         self._ended_at: Instant = float("-inf")
         self._waiting: dict[LaunchId, asyncio.Task[Freed]] = {}
         self._wanted_launches: set[LaunchId] = set()
@@ -86,28 +86,28 @@ class PatientHands:
         return await self._try(command)
 
     async def _try(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
-        started = await self._hands.start(command)
+        started = await self._launcher.start(command)
         if isinstance(started, UpstreamFailed):
             self._note_end()
         return started
 
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:
-        exited = await self._hands.watch(ready)
+        exited = await self._launcher.watch(ready)
         self._note_end()
         return exited
 
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
-        return await self._hands.ask_slots(ready)
+        return await self._launcher.ask_slots(ready)
 
     async def stop(self, command: StopUpstream) -> None:
         self._wanted_launches.discard(command.launch)
         if waiting := self._waiting.get(command.launch):
             waiting.cancel()
         else:
-            await self._hands.stop(command)
+            await self._launcher.stop(command)
 
     async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
-        outcome = await self._hands.put_to_sleep(command)
+        outcome = await self._launcher.put_to_sleep(command)
         self._note_end()
         return outcome
 
@@ -116,10 +116,10 @@ class PatientHands:
         catalog = self._catalog()
         if catalog and (spec := catalog.models.get(command.model)) and (wanted := self._wanted(spec)):
             await self._until_free(command.model, wanted)
-        return await self._hands.wake_up(command)
+        return await self._launcher.wake_up(command)
 
     async def read_ahead(self, command: ReadAhead) -> None:
-        await self._hands.read_ahead(command)
+        await self._launcher.read_ahead(command)
 
     def _note_end(self) -> None:
         self._ended_at = asyncio.get_running_loop().time()

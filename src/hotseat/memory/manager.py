@@ -6,14 +6,14 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.background_meter import Gauge
+from hotseat.hardware.background_meter import BackgroundMeter
 from hotseat.hardware.budgets import budgets_of
 from hotseat.hardware.footprints import Footprints
 from hotseat.hardware.machine import find_machine
-from hotseat.hardware.polling import Rounds
-from hotseat.memory.launcher import PatientHands
+from hotseat.hardware.polling import Polling
+from hotseat.memory.launcher import MemoryGatedLauncher
 from hotseat.memory.model_figures import Figures
-from hotseat.memory.monitor import MemoryWatch
+from hotseat.memory.monitor import MemoryMonitor
 from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.events import (
     CatalogChanged,
@@ -23,7 +23,7 @@ from hotseat.scheduling.events import (
     UpstreamFailed,
     UpstreamReady,
 )
-from hotseat.state.learned_store import LEARNED, Keeper, state_directory
+from hotseat.state.learned_store import LEARNED, LearnedStore, state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.measurement import DeviceReading, Reading
     from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
-    from hotseat.memory.launcher import Hands
+    from hotseat.memory.launcher import Launcher
     from hotseat.memory.monitor import House
     from hotseat.scheduling.events import Event
     from hotseat.settings import Settings
@@ -57,7 +57,7 @@ def devices_for_models() -> dict[DeviceName, Bytes]:
 
 def with_figures(catalog: Catalog) -> Catalog:
     """The catalog with the figures that a hotseat started here and now would use."""
-    kept = Keeper(state_directory(os.environ) / LEARNED).section(SECTION)
+    kept = LearnedStore(state_directory(os.environ) / LEARNED).section(SECTION)
     return Figures(Footprints(kept), os.environ, this_machine).fill(catalog)
 
 
@@ -71,26 +71,28 @@ class ThisMachine:
         return this_machine().sample(roots)
 
 
-class Steward:
+class MemoryManager:
     def __init__(
-        self, learned: Keeper, pids: Callable[[], Mapping[ModelName, int]], settings: Callable[[], Settings]
+        self, learned: LearnedStore, pids: Callable[[], Mapping[ModelName, int]], settings: Callable[[], Settings]
     ) -> None:
         self._footprints = Footprints(learned.section(SECTION))
         self._figures = Figures(self._footprints, os.environ, this_machine)
-        self._gauge = Gauge(ThisMachine())
+        self._gauge = BackgroundMeter(ThisMachine())
         self._pids, self._settings = pids, settings
 
     def fill(self, catalog: Catalog) -> Catalog:
         """The catalog with a figure for each model. Reads files and queries drivers: not for the event loop."""
         return self._figures.fill(catalog)
 
-    def hands(self, hands: Hands, catalog: Callable[[], Catalog]) -> PatientHands:
-        return PatientHands(hands, self._gauge, lambda: catalog() if self._settings().measuring.is_on else None)
+    def launcher(self, launcher: Launcher, catalog: Callable[[], Catalog]) -> MemoryGatedLauncher:
+        return MemoryGatedLauncher(
+            launcher, self._gauge, lambda: catalog() if self._settings().measuring.is_on else None
+        )
 
     def watch_over(self, house: House, tasks: Tasks) -> None:
         """Start to report measurements and programs with precedence to the dispatcher."""
-        watch = MemoryWatch(house, self._footprints, self._figures, lambda: this_machine().borrowers)
-        self._rounds = Rounds(self._gauge, lambda: self._looked_at(house), watch.hear, lambda: self._pause_s(house))
+        watch = MemoryMonitor(house, self._footprints, self._figures, lambda: this_machine().borrowers)
+        self._rounds = Polling(self._gauge, lambda: self._looked_at(house), watch.hear, lambda: self._pause_s(house))
         self.precedence = Precedence(house.tell, lambda: self._settings().yield_to, lambda: self._pids().values())
         tasks.start(self._rounds.walk(), "measure memory")
         tasks.start(self.precedence.walk(), "look for programs with precedence")

@@ -12,7 +12,7 @@ from hotseat.estimates.machine import Gpu
 from hotseat.estimates.report import Backing, Where
 from hotseat.hardware.footprints import key_of
 from hotseat.identifiers import LOCAL_HOST, RAM, Place
-from hotseat.memory.estimated import Guesses, Placing
+from hotseat.memory.estimated import Estimates, Placing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -30,7 +30,7 @@ class Figures:
 
     def __init__(self, footprints: Footprints, environ: Mapping[str, str], machine: Callable[[], Machine]) -> None:
         self._footprints, self._environ, self._machine = footprints, environ, machine
-        self._guesses: dict[Gpu, Guesses] = {}
+        self._guesses: dict[Gpu, Estimates] = {}
         self._spare: dict[RecipeKey, Bytes] = {}
         """Pages of files that a server reads only to load: resident while memory is free, and never needed again."""
 
@@ -56,12 +56,12 @@ class Figures:
         seen = {Place(LOCAL_HOST, name): needed(use, spare) for name, use in (self._footprints.peak(key) or {}).items()}
         return {place: size for place, size in seen.items() if place in budgets}
 
-    def _guesses_with(self, gpu: Gpu) -> Guesses:
+    def _guesses_with(self, gpu: Gpu) -> Estimates:
         if gpu not in self._guesses:
-            self._guesses[gpu] = Guesses(Disk(Path.cwd()), self._environ, gpu)
+            self._guesses[gpu] = Estimates(Disk(Path.cwd()), self._environ, gpu)
         return self._guesses[gpu]
 
-    def _filled(self, spec: ModelSpec, guesses: Guesses, placing: Placing) -> ModelSpec:
+    def _filled(self, spec: ModelSpec, guesses: Estimates, placing: Placing) -> ModelSpec:
         """For each place, a declared figure wins over a measured one, and that over an estimate."""
         guessed: dict[Place, Bytes] = {}
         if guess := guesses.of(spec):

@@ -50,7 +50,7 @@ class House(Protocol):
     def tell(self, event: Event) -> None: ...
 
 
-class MemoryWatch:
+class MemoryMonitor:
     def __init__(
         self, house: House, footprints: Footprints, figures: Figures, borrowers: Callable[[], Collection[DeviceName]]
     ) -> None:
@@ -59,7 +59,7 @@ class MemoryWatch:
         self._warned: set[ModelName] = set()
 
     def hear(self, measured: Measured | None) -> None:
-        """Called by `Rounds` with each measurement; None: nobody measures, so other programs' use is unknown."""
+        """Called by `Polling` with each measurement; None: nobody measures, so other programs' use is unknown."""
         if measured is None:
             return self._forget_others()
         if not measured.reading.devices:  # no driver answers, and nobody should wait for one here

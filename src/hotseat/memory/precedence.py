@@ -7,12 +7,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from hotseat.hardware.other_programs import present
-from hotseat.scheduling.events import WayMade, WayRegained
+from hotseat.scheduling.events import YieldEnded, YieldRequested
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from hotseat.hardware.other_programs import Bystander
+    from hotseat.hardware.other_programs import OtherProgram
     from hotseat.identifiers import Place, Seconds
     from hotseat.scheduling.events import Event
 
@@ -29,18 +29,18 @@ class Precedence:
         tell: Callable[[Event], None],
         patterns: Callable[[], Collection[str]],
         ours: Callable[[], Collection[int]],
-        look: Callable[[Collection[str], Collection[int]], Sequence[Bystander]] = present,
+        look: Callable[[Collection[str], Collection[int]], Sequence[OtherProgram]] = present,
         every_s: Seconds = EVERY_S,
     ) -> None:
         self._tell, self._patterns, self._ours, self._look, self._every_s = tell, patterns, ours, look, every_s
-        self._wished: WayMade | None = None
+        self._wished: YieldRequested | None = None
         """For an operator."""
-        self._needed: WayMade | None = None
+        self._needed: YieldRequested | None = None
         """For a program."""
-        self._told: WayMade | None = None
+        self._told: YieldRequested | None = None
 
     def make_way(self, because: str, places: frozenset[Place] = frozenset()) -> None:
-        self._wished = WayMade(because, places)
+        self._wished = YieldRequested(because, places)
         self._decide()
 
     def resume(self) -> str:
@@ -58,7 +58,7 @@ class Precedence:
     async def look(self) -> None:
         patterns = tuple(self._patterns())
         found = await asyncio.to_thread(self._look, patterns, tuple(self._ours())) if patterns else ()
-        self._needed = WayMade(f"{found[0].name} is running (pid {found[0].pid})") if found else None
+        self._needed = YieldRequested(f"{found[0].name} is running (pid {found[0].pid})") if found else None
         self._decide()
 
     def _decide(self) -> None:
@@ -69,6 +69,6 @@ class Precedence:
         self._told = way
         if way is None:
             log.info("models may load again")
-            return self._tell(WayRegained())
+            return self._tell(YieldEnded())
         log.info("yielding memory, models are unloaded because=%r", way.because)
         return self._tell(way)

@@ -28,7 +28,7 @@ Looks: TypeAlias = tuple[int, int, int]
 """The attributes that change when a file is written or replaced."""
 
 
-class Stock:
+class ModelFolders:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._read: dict[Path, tuple[Looks, Found | None]] = {}
@@ -70,4 +70,4 @@ def _model_in(path: Path) -> Found | None:
 
 def offered_by(folder: Path) -> Mapping[str, Path]:
     """One scan, without cached heads."""
-    return Stock().look(folder)
+    return ModelFolders().look(folder)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class FoundModels:
     models: Sequence[Named] = ()
     left_out: Sequence[LeftOut] = ()
     unseen: Sequence[str] = ()
@@ -45,7 +45,7 @@ class _Search:
                 self.left_out.append(LeftOut(path, problem.message))
 
 
-def look(folders: Sequence[Path], stores: Sequence[Path] = (), bounds: Bounds | None = None) -> Shelf:
+def look(folders: Sequence[Path], stores: Sequence[Path] = (), bounds: Bounds | None = None) -> FoundModels:
     """Every model in these folders and Ollama stores, in a stable order."""
     search = _Search(bounds or Bounds())
     sight = look_into(folders, search.bounds)
@@ -56,7 +56,7 @@ def look(folders: Sequence[Path], stores: Sequence[Path] = (), bounds: Bounds | 
     for store in stores:
         search.read(ollama.manifests(store), partial(_from_ollama, store))
     models = sorted(paired(search.found), key=lambda model: (model.stem.lower(), str(model.path)))
-    return Shelf(named(models), search.left_out + _lonely(search.found, models), search.unseen)
+    return FoundModels(named(models), search.left_out + _lonely(search.found, models), search.unseen)
 
 
 def _from_ollama(store: Path, manifest: Path) -> Found:

@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from hotseat.model_servers.guard_link import Link, Order, Ward
+from hotseat.model_servers.guard_link import GuardedProcess, Link, Order
 from hotseat.model_servers.os_processes import become_subreaper
 from hotseat.tasks import Tasks
 
@@ -44,15 +44,15 @@ class Guard:
         """The guard's own process; None: there is none."""
         return self._link.process.pid if self._link else None
 
-    async def spawn(self, order: Order, output: int) -> Ward:
+    async def spawn(self, order: Order, output: int) -> GuardedProcess:
         """Run a program with its output going to `output`; OSError if it cannot be run. Closes `output`."""
-        ward = self._connected().order(order, output)
+        process = self._connected().order(order, output)
         try:
-            await asyncio.shield(ward.spawned)
+            await asyncio.shield(process.spawned)
         except asyncio.CancelledError:
-            ward.signal(signal.SIGKILL)
+            process.signal(signal.SIGKILL)
             raise
-        return ward
+        return process
 
     async def aclose(self) -> None:
         """Return when the guard and all its processes have ended."""

@@ -42,7 +42,7 @@ class Order:
     unload_timeout_s: float = 10.0
 
 
-class Ward:
+class GuardedProcess:
     """A process tree under the guard. `gone` holds the leader's wait status once no process of the tree is left."""
 
     def __init__(self, link: Link, n: int, marker: str) -> None:
@@ -78,25 +78,25 @@ class Link:
         self._loop.add_reader(self._socket, self._receive)
         self._name = secrets.token_hex(8)
         self._numbers = itertools.count(1)
-        self._wards: dict[int, Ward] = {}
+        self._wards: dict[int, GuardedProcess] = {}
         self._unread = b""
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
 
-    def order(self, order: Order, output: int) -> Ward:
+    def order(self, order: Order, output: int) -> GuardedProcess:
         """Request a process; the ward's `spawned` holds the result. Closes `output` once it is sent."""
         n = next(self._numbers)
-        ward = self._wards[n] = Ward(self, n, f"{self._name}-{n}")
+        process = self._wards[n] = GuardedProcess(self, n, f"{self._name}-{n}")
         request = {
             "do": "spawn",
             "n": n,
             "program": order.program,
             "argv": order.argv,
-            "env": {**order.env, MARKER: ward.marker},
+            "env": {**order.env, MARKER: process.marker},
             "stop": order.stop,
             "unload_timeout_s": order.unload_timeout_s,
         }
         self.send(request, output)
-        return ward
+        return process
 
     def send(self, request: dict[str, Any], *fds: int) -> None:
         self._unsent.append((json.dumps(request).encode() + b"\n", fds))
@@ -150,16 +150,16 @@ class Link:
         return None
 
     def _learn(self, n: int, fact: str, value: int) -> None:
-        ward = self._wards[n]
+        process = self._wards[n]
         match fact:
             case "spawned":
-                settle(ward.spawned, value)
+                settle(process.spawned, value)
             case "failed":
                 del self._wards[n]
-                settle(ward.spawned, OSError(value, os.strerror(value)))
+                settle(process.spawned, OSError(value, os.strerror(value)))
             case "gone":
                 del self._wards[n]
-                settle(ward.gone, value)
+                settle(process.gone, value)
 
     # After its end
 
@@ -168,19 +168,19 @@ class Link:
         await asyncio.to_thread(self.process.wait)  # from then on its children are ours
         GUARDS.discard(self.process.pid)
         statuses = await self._end_inherited()
-        for ward in self._wards.values():
-            if ward.spawned.done():
-                settle(ward.gone, statuses.get(ward.pid, signal.SIGKILL))
+        for process in self._wards.values():
+            if process.spawned.done():
+                settle(process.gone, statuses.get(process.pid, signal.SIGKILL))
             else:
-                settle(ward.spawned, ConnectionResetError("the guard process was killed"))
+                settle(process.spawned, ConnectionResetError("the guard process was killed"))
         self._wards.clear()
 
     async def _end_inherited(self) -> dict[int, int]:
         """The wait statuses of inherited children, by pid."""
         if not processes():  # no /proc, no inherited children: only groups are known
-            for ward in self._wards.values():
-                if ward.spawned.done():
-                    signal_group(ward.pid, signal.SIGKILL)
+            for process in self._wards.values():
+                if process.spawned.done():
+                    signal_group(process.pid, signal.SIGKILL)
         statuses: dict[int, int] = {}
         while inherited := [pid for pid in children(os.getpid()) if is_inherited(pid)]:
             kill_each(inherited)

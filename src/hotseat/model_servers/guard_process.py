@@ -66,9 +66,9 @@ class Tree:
             signal_group(self.pid, number)
 
 
-class Warden:
-    def __init__(self, house: socket.socket, register: Register) -> None:
-        self._house = house
+class GuardServer:
+    def __init__(self, hotseat: socket.socket, register: Register) -> None:
+        self._hotseat = hotseat
         self._register = register
         self._scan_pause_s = SHORTEST_SCAN_S
         self._scan_at = 0.0
@@ -91,8 +91,8 @@ class Warden:
         while self._listen():
             self._tend()
             self._scan_if_due()
-            self._pause(self._house)
-        self._house.close()
+            self._pause(self._hotseat)
+        self._hotseat.close()
         self._end_all()
         self._register.remove()
 
@@ -127,9 +127,9 @@ class Warden:
 
     def _listen(self) -> bool:
         """Carry out the received requests; False if hotseat is gone."""
-        while select.select([self._house], [], [], 0)[0]:  # recv_fds takes flags but drops them, so it would block
+        while select.select([self._hotseat], [], [], 0)[0]:  # recv_fds takes flags but drops them, so it would block
             try:
-                received, handed, _, _ = socket.recv_fds(self._house, 1 << 16, 8)
+                received, handed, _, _ = socket.recv_fds(self._hotseat, 1 << 16, 8)
             except ConnectionError:
                 return False
             if not received:
@@ -159,7 +159,7 @@ class Warden:
 
     def _tell(self, n: int, fact: str, value: int) -> None:
         with contextlib.suppress(OSError):  # hotseat is gone: the next read will show it
-            self._house.sendall(json.dumps({"n": n, "fact": fact, "value": value}).encode() + b"\n")
+            self._hotseat.sendall(json.dumps({"n": n, "fact": fact, "value": value}).encode() + b"\n")
 
     # Ended processes and what they left behind
 
@@ -252,4 +252,4 @@ class Warden:
 
 def main() -> None:
     """The second argument is the folder for the record; empty: none."""
-    Warden(socket.socket(fileno=0), Register(sys.argv[2])).serve()
+    GuardServer(socket.socket(fileno=0), Register(sys.argv[2])).serve()

@@ -15,9 +15,9 @@ from hotseat.model_servers.guard_link import Order
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.load_progress import taken_in, weight_of
 from hotseat.model_servers.output import Pipe
-from hotseat.model_servers.port_owner import is_loopback, owner_of, stranger_on, told
+from hotseat.model_servers.port_owner import describe_process, is_loopback, owner_of, stranger_on
 from hotseat.model_servers.ports import is_taken
-from hotseat.model_servers.readiness import Readiness, accepts, doors
+from hotseat.model_servers.readiness import Readiness, accepts, addresses_of
 from hotseat.model_servers.server_process import Child
 from hotseat.model_servers.sleep_hooks import StepFailed, perform, until_sleeping
 from hotseat.net.happy_eyeballs import Dialler
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from hotseat.catalog.template import FilledRecipe
     from hotseat.identifiers import Bytes, ModelName, Seconds
     from hotseat.model_servers.guard_client import Guard
-    from hotseat.model_servers.guard_link import Ward
+    from hotseat.model_servers.guard_link import GuardedProcess
     from hotseat.model_servers.output import Output
-    from hotseat.model_servers.ports import Loan, Ports
+    from hotseat.model_servers.ports import PortLease, Ports
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Launch:
         self._spec, self._environ, self._guard, self._ports, self._output = spec, environ, guard, ports, output
         self._began_at = output.written
         self._child: Child | None = None
-        self._loan: Loan | None = None
+        self._loan: PortLease | None = None
         self._is_wanted = True
         self._weight: Bytes = 0
         self._address = NOWHERE
@@ -138,7 +138,7 @@ class Launch:
             raise Trouble(without(str(problem), self._spec.recipe.secrets)) from problem
         return True
 
-    async def _run_hook(self, argv: tuple[str, ...]) -> Ward:
+    async def _run_hook(self, argv: tuple[str, ...]) -> GuardedProcess:
         assert self._child
         words = tuple(fill_hole(fill_hole(word, PID, self._child.pid), PORT, self._address.port) for word in argv)
         env = environment(self._environ, self._spec.recipe.env)
@@ -191,7 +191,7 @@ class Launch:
         self._child = None
         return self._is_wanted and is_taken(self._loan.port)
 
-    async def _start(self, recipe: FilledRecipe, loan: Loan | None) -> Upstream:
+    async def _start(self, recipe: FilledRecipe, loan: PortLease | None) -> Upstream:
         self._weight = weight_of(recipe.argv)
         await refuse_if_taken(recipe.address)
         self._check_wanted()
@@ -200,7 +200,7 @@ class Launch:
         address = await self._until_ready(child, recipe)
         stranger = None if address.unix_path else stranger_on(address.host, address.port, child.pid, child.marker)
         if stranger:
-            raise Trouble(f"{address} is in use by another process, {told(stranger)}")
+            raise Trouble(f"{address} is in use by another process, {describe_process(stranger)}")
         self._address = address
         return Upstream(address, child.pid)
 
@@ -209,7 +209,7 @@ class Launch:
         if not self._is_wanted:
             raise Trouble("it was stopped")
 
-    async def _spawn(self, recipe: FilledRecipe, loan: Loan | None) -> Child:
+    async def _spawn(self, recipe: FilledRecipe, loan: PortLease | None) -> Child:
         env = environment(self._environ, recipe.env)
         order = Order(
             find_program(recipe.argv[0], env), recipe.argv, env, last_resort(recipe, env), self._spec.unload_timeout_s
@@ -217,32 +217,32 @@ class Launch:
         self._output.conceal((*secrets_in(recipe.argv, recipe.env), *self._spec.recipe.secrets))
         if loan:
             loan.vacate()
-        ward = await self._run(order)
+        process = await self._run(order)
         if loan:
-            ward.gone.add_done_callback(lambda _: loan.give_back())
-        stop = recipe.stop_argv(ward.pid)
-        return Child(ward, self._spec.unload_timeout_s, partial(self._run_beside, stop, env) if stop else None)
+            process.gone.add_done_callback(lambda _: loan.give_back())
+        stop = recipe.stop_argv(process.pid)
+        return Child(process, self._spec.unload_timeout_s, partial(self._run_beside, stop, env) if stop else None)
 
-    async def _run_beside(self, argv: tuple[str, ...], env: Mapping[str, str]) -> Ward:
+    async def _run_beside(self, argv: tuple[str, ...], env: Mapping[str, str]) -> GuardedProcess:
         """Run a program that stops the server, puts it to sleep or wakes it."""
         try:
             return await self._run(Order(find_program(argv[0], env), argv, env))
         except OSError as problem:
             raise OSError(without(str(problem), self._spec.recipe.secrets)) from problem
 
-    async def _run(self, order: Order) -> Ward:
+    async def _run(self, order: Order) -> GuardedProcess:
         """Start a process of this launch; its output goes to the model's output."""
         pipe = Pipe(self._output)
         try:
-            ward = await self._guard.spawn(order, pipe.write_end)
+            process = await self._guard.spawn(order, pipe.write_end)
         except OSError as problem:
             pipe.close()
             raise OSError(f"{order.program} cannot be run: {problem.strerror or problem}") from problem
         except asyncio.CancelledError:
             pipe.close()
             raise
-        ward.gone.add_done_callback(lambda _: pipe.close())
-        return ward
+        process.gone.add_done_callback(lambda _: pipe.close())
+        return process
 
     async def _until_ready(self, child: Child, recipe: FilledRecipe) -> Address:
         readiness = Readiness(recipe.address, recipe.check_endpoint)
@@ -291,10 +291,12 @@ def too_soon(how: str) -> str:
 
 async def refuse_if_taken(address: Address) -> None:
     """A process that answers before the start is not ours."""
-    for door in doors(address):
+    for door in addresses_of(address):
         if (door.unix_path or is_loopback(door.host)) and await accepts(door, Dialler()):
             owner = None if door.unix_path else owner_of(door.host, door.port)
-            raise Trouble(f"{door} is already in use by another process{f', {told(owner)}' if owner else ''}")
+            raise Trouble(
+                f"{door} is already in use by another process{f', {describe_process(owner)}' if owner else ''}"
+            )
 
 
 def last_resort(recipe: FilledRecipe, env: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -31,7 +31,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def told(pid: int) -> str:
+def describe_process(pid: int) -> str:
     return f"{name_of(pid)} (pid {pid})"
 
 

@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 LAST = 65_535
 
 
-class Loan:
+class PortLease:
     """A port that is not lent again until it is given back."""
 
     def __init__(self, ports: Ports, held: socket.socket) -> None:
@@ -32,10 +32,10 @@ class Ports:
     def __init__(self) -> None:
         self._lent: set[int] = set()
 
-    def lend(self, preferred: int | None = None) -> Loan:
+    def lend(self, preferred: int | None = None) -> PortLease:
         """A free port chosen by the kernel, or the first free one from `preferred` on; OSError if there is none."""
         for held in free_from(preferred) if preferred else free():
-            loan = Loan(self, held)
+            loan = PortLease(self, held)
             if loan.port not in self._lent:
                 self._lent.add(loan.port)
                 return loan

@@ -24,7 +24,7 @@ class Readiness:
 
     def __init__(self, address: Address, check_endpoint: str | None, dialler: Dialler | None = None) -> None:
         self._dialler = dialler or Dialler()
-        self._doors = doors(address)
+        self._addresses_of = addresses_of(address)
         self._check_endpoint = check_endpoint
         self.last_answer = "nothing is listening there"
         self.server = ""
@@ -35,17 +35,17 @@ class Readiness:
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
-            for door in self._doors:
-                if await self._opens(door):
-                    return door
+            for address in self._addresses_of:
+                if await self._opens(address):
+                    return address
             await asyncio.sleep(pause(loop.time() - began))
 
-    async def _opens(self, door: Address) -> bool:
+    async def _opens(self, address: Address) -> bool:
         if self._check_endpoint is None:
-            return await accepts(door, self._dialler)
+            return await accepts(address, self._dialler)
         try:
             answer = await fetch(
-                door,
+                address,
                 self._check_endpoint,
                 self._dialler,
                 within=PROBE_TIMEOUT_S,
@@ -66,7 +66,7 @@ class Readiness:
         self.last_answer = UNANSWERED  # until it does: the limit may come first
 
 
-def doors(address: Address) -> list[Address]:
+def addresses_of(address: Address) -> list[Address]:
     """Addresses to try: `localhost` is 127.0.0.1 to some servers and ::1 to others."""
     if address.host != "localhost" or address.unix_path or address.tls:  # a certificate names the host
         return [address]

@@ -12,21 +12,26 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hotseat.identifiers import Seconds
-    from hotseat.model_servers.guard_link import Ward
+    from hotseat.model_servers.guard_link import GuardedProcess
 
 log = logging.getLogger(__name__)
 
 
 class Child:
-    def __init__(self, ward: Ward, unload_timeout_s: Seconds, run_stop: Callable[[], Awaitable[Ward]] | None) -> None:
-        self._ward = ward
+    def __init__(
+        self,
+        process: GuardedProcess,
+        unload_timeout_s: Seconds,
+        run_stop: Callable[[], Awaitable[GuardedProcess]] | None,
+    ) -> None:
+        self._process = process
         self._unload_timeout_s = unload_timeout_s
         self._run_stop = run_stop
         self.was_asked_to_end = False
-        self.pid = ward.pid
+        self.pid = process.pid
         """The server's own process, never the guard's."""
-        self.marker = ward.marker
-        self.gone = ward.gone
+        self.marker = process.marker
+        self.gone = process.gone
         """Done when no process of the tree is left."""
 
     async def exited(self) -> str:
@@ -41,14 +46,14 @@ class Child:
         await self.exited()
 
     def kill(self) -> None:
-        self._ward.signal(signal.SIGKILL)
+        self._process.signal(signal.SIGKILL)
 
     async def _ask_then_kill(self) -> None:
         try:
             async with asyncio.timeout(self._unload_timeout_s):
                 if not await self._was_stopped_by_command():
-                    self._ward.signal(signal.SIGTERM)
-                self._ward.signal(signal.SIGCONT)  # a stopped process handles no other signal
+                    self._process.signal(signal.SIGTERM)
+                self._process.signal(signal.SIGCONT)  # a stopped process handles no other signal
                 await self.exited()
         except TimeoutError:
             log.warning("upstream did not exit in time and is killed pid=%s", self.pid)

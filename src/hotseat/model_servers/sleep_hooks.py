@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.sleeping import Step
     from hotseat.identifiers import Address
-    from hotseat.model_servers.guard_link import Ward
+    from hotseat.model_servers.guard_link import GuardedProcess
 
-MOST_TOLD = 200
+MOST_SHOWN = 200
 
 
 class StepFailed(Exception):
@@ -29,7 +29,7 @@ class StepFailed(Exception):
 
 
 class Runs(Protocol):
-    async def __call__(self, argv: tuple[str, ...]) -> Ward:
+    async def __call__(self, argv: tuple[str, ...]) -> GuardedProcess:
         """Start a program, placeholders replaced; OSError if it cannot be run."""
 
 
@@ -48,18 +48,18 @@ async def perform(steps: Sequence[Step], address: Address, run: Runs) -> None:
 async def _ask(step: Ask, address: Address) -> None:
     body = step.body.encode()
     lines = b"Content-Type: application/json\r\n" if body else b""
-    answer = await fetch(address, step.path, Dialler(), method=step.method, lines=lines, body=body, most=MOST_TOLD)
+    answer = await fetch(address, step.path, Dialler(), method=step.method, lines=lines, body=body, most=MOST_SHOWN)
     if not answer.is_success:
         said = answer.body.decode("utf-8", "replace").strip()
         raise StepFailed(f"{step} was answered with {answer.status}{f': {said}' if said else ''}")
 
 
 async def _run(step: Run, run: Runs) -> None:
-    ward = await run(step.argv)
+    process = await run(step.argv)
     try:
-        status = await asyncio.shield(ward.gone)
+        status = await asyncio.shield(process.gone)
     finally:
-        ward.signal(signal.SIGKILL)
+        process.signal(signal.SIGKILL)
     if status:
         raise StepFailed(f"{step} {describe(status)}")
 

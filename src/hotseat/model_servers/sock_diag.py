@@ -42,7 +42,7 @@ def listening(family: socket.AddressFamily) -> list[Listener]:
         question = QUESTION.pack(family, socket.IPPROTO_TCP, LISTENING)
         kernel.sendto(HEAD.pack(HEAD.size + len(question), SOCK_DIAG_BY_FAMILY, DUMP, 0, 0) + question, (0, 0))
         width = 4 if family == socket.AF_INET else 16
-        return [told(answer, width) for answer in answers(kernel)]
+        return [listener_in(answer, width) for answer in answers(kernel)]
 
 
 def answers(kernel: socket.socket) -> Iterator[bytes]:
@@ -60,6 +60,6 @@ def answers(kernel: socket.socket) -> Iterator[bytes]:
             received = received[(length + 3) & ~3 :]
 
 
-def told(answer: bytes, width: int) -> Listener:
+def listener_in(answer: bytes, width: int) -> Listener:
     port, address, inode = ANSWER.unpack_from(answer)
     return Listener(int.from_bytes(port, "big"), address[:width], inode)

@@ -10,13 +10,13 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.fleet.host_headers import client_in_line, line_of_proof, lines_for_fellow, said_by
+from hotseat.fleet.host_headers import client_in_line, line_of_proof, lines_for_host, said_by
 from hotseat.relay.access.api_keys import line_about_key
 from hotseat.relay.access.host_requests import line_for_model, model_in_line, stated_role
 from hotseat.relay.access.wrong_keys import WrongKeys
 from hotseat.relay.downstream.body_limits import Bodies
 from hotseat.relay.downstream.connection import ClientConnection
-from hotseat.relay.downstream.connection_count import Arrivals
+from hotseat.relay.downstream.connection_count import ConnectionCount
 from hotseat.relay.downstream.tls import BACKLOG, TlsListener
 from hotseat.relay.http.head import framed
 from hotseat.relay.http.head_cache import KnownRequest, Memory
@@ -28,13 +28,13 @@ from hotseat.tasks import Tasks, attempt
 if TYPE_CHECKING:
     import ssl
 
-    from hotseat.activity.recent import Asked, Tokens, UnderWay
+    from hotseat.activity.recent import Asked, InProgress, Tokens
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.named_models import Selector, Servable
     from hotseat.dispatch.dispatcher import Dispatcher
-    from hotseat.fleet.route import Elsewhere
+    from hotseat.fleet.route import OtherHost
     from hotseat.identifiers import Address, ClientId, ModelName, Seconds
-    from hotseat.relay.access.policy import Rules
+    from hotseat.relay.access.policy import Policy
     from hotseat.relay.downstream.connection_count import Excess
     from hotseat.relay.exchange.fleet_hop import Hosts
     from hotseat.relay.exchange.request import Request
@@ -72,7 +72,7 @@ class Relay:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        rules: Rules,
+        rules: Policy,
         management: Address,
         ledger: Ledger,
         *,
@@ -93,17 +93,17 @@ class Relay:
         self.now = self._loop.time
         self.later = self._loop.call_later
         self._clients: set[ClientConnection] = set()
-        self.arrivals = Arrivals(most_connections)
+        self.connection_count = ConnectionCount(most_connections)
         self.tasks = Tasks()
         """TLS handshakes and their listeners."""
         self.held: set[ClientConnection] = set()
         """Connections with paused reading, whose transports would not notice a disconnect."""
         self._all_gone = asyncio.Event()
         self.bodies = Bodies()
-        self.abroad: Counter[ModelName] = Counter()
+        self.peer_requests: Counter[ModelName] = Counter()
         """Requests at models of peers."""
         self._known: Memory[KnownRequest] = Memory()
-        self.known_under: tuple[Rules, Catalog] = (rules, dispatcher.catalog)
+        self.known_under: tuple[Policy, Catalog] = (rules, dispatcher.catalog)
         self.wrong_keys = WrongKeys(self.now, self.later)
         self._servers: list[asyncio.Server | TlsListener] = []
         self._looked_at = self.now()
@@ -125,7 +125,7 @@ class Relay:
     async def drain(self, within: Seconds) -> None:
         """Stop accepting; return when every client is gone, after `within` seconds at the latest."""
         self.is_draining = True
-        self._close_doors()
+        self._close_listeners()
         for client in tuple(self._clients):
             if not attempt(client.drain):
                 attempt(client.abort)
@@ -135,14 +135,14 @@ class Relay:
                     await self._all_gone.wait()
 
     async def aclose(self) -> None:
-        self._close_doors()
+        self._close_listeners()
         self._sweeper.cancel()
         await self.tasks.aclose()
         for client in tuple(self._clients):
             attempt(client.abort)
         await self.pool.aclose()
 
-    def _close_doors(self) -> None:
+    def _close_listeners(self) -> None:
         for server in self._servers:
             server.close()
 
@@ -152,7 +152,7 @@ class Relay:
     def clients(self) -> int:
         return len(self._clients)
 
-    def under_way(self) -> list[UnderWay]:
+    def under_way(self) -> list[InProgress]:
         """Every request to a model that has not ended, oldest first."""
         found = [told for client in self._clients if (told := client.under_way()) is not None]
         return sorted(found, key=lambda told: told.ticket)
@@ -163,10 +163,10 @@ class Relay:
 
     def arrived(self, peer: str) -> Excess | None:
         """Count a connection; returns the limit that it exceeds, if any."""
-        return self.arrivals.add(peer, self.rules.limits, is_proxy=self.rules.trusts(peer))
+        return self.connection_count.add(peer, self.rules.limits, is_proxy=self.rules.trusts(peer))
 
     def departed(self, peer: str) -> None:
-        self.arrivals.remove(peer)
+        self.connection_count.remove(peer)
 
     def join(self, client: ClientConnection) -> Excess | None:
         self.join_counted(client)
@@ -182,7 +182,7 @@ class Relay:
         if self.is_draining and not self._clients:
             self._all_gone.set()
 
-    def check_room(self, body: Body) -> None:
+    def check_space(self, body: Body) -> None:
         """Count what this body takes; raises if all of them together take too much."""
         self.bodies.count(body)
         self.bodies.check(body, self.rules.limits, is_proxy=body.is_spooled and self.rules.trusts(body.sender))
@@ -190,20 +190,20 @@ class Relay:
     def forget(self, request: Request) -> None:
         """Release a request that ends before it began: its client left, or the rest of it is not read."""
         self.bodies.forget(request.body)
-        if request.visit is not None:
-            request.visit.ended(self.now())
+        if request.key_use is not None:
+            request.key_use.ended(self.now())
 
     def upstream_head(self, request: Request, address: Address, peer: str, api_key: str = "") -> bytes:
         lines = self._remembered_lines(request, address, peer, api_key)
         return framed(lines, request.head.id_header, request.id, request.stated_length)
 
-    def fellow_head(self, request: Request, where: Elsewhere, peer: str, model: ModelName) -> bytes:
+    def host_head(self, request: Request, where: OtherHost, peer: str, model: ModelName) -> bytes:
         """The same for a fleet host, with what we know already and a proof for this request only."""
-        lines = self._remembered_lines(request, where.address, peer, to_fellow=True)
+        lines = self._remembered_lines(request, where.address, peer, to_host=True)
         lines += line_for_model(model) + line_of_proof(self._proof(request, where, model))
         return framed(lines, request.head.id_header, request.id, request.stated_length)
 
-    def _proof(self, request: Request, where: Elsewhere, model: ModelName) -> bytes:
+    def _proof(self, request: Request, where: OtherHost, model: ModelName) -> bytes:
         assert self.hosts is not None
         role = stated_role(request.verdict, has_keys=self.rules.has_keys)
         said = said_by(
@@ -217,33 +217,33 @@ class Relay:
         return self.hosts.signer.proof(where.host, said)
 
     def _remembered_lines(
-        self, request: Request, address: Address, peer: str, api_key: str = "", *, to_fellow: bool = False
+        self, request: Request, address: Address, peer: str, api_key: str = "", *, to_host: bool = False
     ) -> bytes:
         """An address always or never belongs to a fleet host, so the two kinds of lines are never mixed up."""
         known = request.known
         if known is None or api_key:  # a head with a peer's key is not cached
-            return self._upstream_lines(request, address, peer, api_key, to_fellow)
+            return self._upstream_lines(request, address, peer, api_key, to_host)
         if known.sent_to is not address or known.sent_for != peer:
             known.sent_to, known.sent_for = address, peer
-            known.sent_as = self._upstream_lines(request, address, peer, "", to_fellow)
+            known.sent_as = self._upstream_lines(request, address, peer, "", to_host)
         return known.sent_as
 
-    def _upstream_lines(self, request: Request, address: Address, peer: str, api_key: str, to_fellow: bool) -> bytes:
+    def _upstream_lines(self, request: Request, address: Address, peer: str, api_key: str, to_host: bool) -> bytes:
         trusts = bool(request.verdict.from_host) or self.rules.trusts(peer)
         lines = request.upstream_lines(address, peer, self.scheme, trust_proxies=trusts, api_key=api_key)
         if address is self.management:
             return lines + line_about_key(request.verdict)
-        if not to_fellow or self.hosts is None:
+        if not to_host or self.hosts is None:
             return lines
         role = stated_role(request.verdict, has_keys=self.rules.has_keys)
-        return lines + lines_for_fellow(self.hosts.name, request.client, role)
+        return lines + lines_for_host(self.hosts.name, request.client, role)
 
     def choose(self, selector: Selector) -> Servable:
         """The target that a selector means now."""
         targets = self.dispatcher.catalog.choices(selector)
-        return choose(selector, targets, self.dispatcher.view(), self.abroad)
+        return choose(selector, targets, self.dispatcher.view(), self.peer_requests)
 
-    def change_rules(self, rules: Rules) -> None:
+    def change_rules(self, rules: Policy) -> None:
         """Apply new rules, also to requests in progress whose key is gone or no longer allows them."""
         self.rules = rules
         if ended := sum(self._judged_again(client) for client in tuple(self._clients)):

@@ -60,7 +60,7 @@ class Cause(Enum):
     """Why a server is stopped, as a label for metrics; `because` is the sentence."""
 
     EVICTION = "eviction"
-    CROWDED = "crowded"
+    EXCEEDS_MEMORY = "crowded"
     """Memory use exceeds the limit: other programs or a model took more."""
     YIELD = "yield"
     TTL = "ttl"

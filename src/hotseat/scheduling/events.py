@@ -87,7 +87,7 @@ class DevicesChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class WayMade:
+class YieldRequested:
     """The operator or a program with precedence needs these devices, or all."""
 
     because: str
@@ -96,7 +96,7 @@ class WayMade:
 
 
 @dataclass(frozen=True, slots=True)
-class WayRegained:
+class YieldEnded:
     """The yield is over."""
 
 
@@ -188,8 +188,8 @@ Event: TypeAlias = (
     | SlotsLearned
     | MemoryMeasured
     | DevicesChanged
-    | WayMade
-    | WayRegained
+    | YieldRequested
+    | YieldEnded
     | UpstreamFailed
     | UpstreamExited
     | UpstreamUnresponsive

@@ -32,19 +32,19 @@ class Offer(NamedTuple, Generic[Model]):
     price: float
     name: ModelName
     model: Model
-    room: Mapping[Place, Bytes]
+    memory: Mapping[Place, Bytes]
 
     @property
     def gives(self) -> Bytes:
-        return sum(self.room.values())
+        return sum(self.memory.values())
 
 
 def price(state: State, model: ModelState, now: Instant) -> float:
     """Seconds of loading per second until the next use."""
-    users = len(model.leases) + state.line.count(model.name)
+    users = len(model.leases) + state.queue.count(model.name)
     if users:
         return price_in_use(users)
-    return price_unused(_lost_s(state, model), next_use_s(model.habit.gaps, now - model.idle_since))
+    return price_unused(_lost_s(state, model), next_use_s(model.stats.gaps, now - model.idle_since))
 
 
 def price_in_use(users: int) -> float:
@@ -63,11 +63,11 @@ def _lost_s(state: State, model: ModelState) -> Seconds:
 
 def price_in_words(state: State, model: ModelState, now: Instant) -> str:
     """Why it was the cheapest, for the swap log."""
-    if model.leases or state.line.count(model.name):
+    if model.leases or state.queue.count(model.name):
         running = len(model.leases)
         return f"its turn was over ({running} {'request' if running == 1 else 'requests'} running)"
     unused_s = now - model.idle_since
-    again_s = next_use_s(model.habit.gaps, unused_s)
+    again_s = next_use_s(model.stats.gaps, unused_s)
     loads = f"loads in {state.load_s(model.name):.1f} s"
     return f"idle for {unused_s:.1f} s, next request expected in about {again_s:.0f} s, {loads}"
 
@@ -84,7 +84,7 @@ def choose_victims(
 
 def cheapest(offered: Iterable[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]] | None:
     """The cheapest set that releases enough memory; None if all together do not."""
-    offers = sorted((offer for offer in offered if offer.room), key=lambda offer: (offer.price, offer.name))
+    offers = sorted((offer for offer in offered if offer.memory), key=lambda offer: (offer.price, offer.name))
     if not _covers(offers, missing):
         return None
     alone = next(([offer] for offer in offers if _covers([offer], missing)), None)
@@ -95,8 +95,8 @@ def cheapest(offered: Iterable[Offer[Model]], missing: Mapping[Place, Bytes]) ->
 
 def _offer(state: State, model: ModelState, missing: Mapping[Place, Bytes], now: Instant) -> Offer[ModelState]:
     given = takes(model, state.catalog)
-    room = {place: given[place] for place in missing if given.get(place)}
-    return Offer(price(state, model, now), model.name, model, room)
+    memory = {place: given[place] for place in missing if given.get(place)}
+    return Offer(price(state, model, now), model.name, model, memory)
 
 
 def _enough(offers: Sequence[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]]:
@@ -106,7 +106,7 @@ def _enough(offers: Sequence[Offer[Model]], missing: Mapping[Place, Bytes]) -> l
         if all(lack <= 0 for lack in left.values()):
             break
         chosen.append(offer)
-        for place, bytes_ in offer.room.items():
+        for place, bytes_ in offer.memory.items():
             left[place] -= bytes_
     return chosen
 
@@ -123,7 +123,7 @@ def _pruned(chosen: list[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[
 def _covers(offers: Iterable[Offer[Model]], missing: Mapping[Place, Bytes]) -> bool:
     given = dict.fromkeys(missing, 0)
     for offer in offers:
-        for place, bytes_ in offer.room.items():
+        for place, bytes_ in offer.memory.items():
             given[place] += bytes_
     return all(given[place] >= lack for place, lack in missing.items())
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import HotseatError
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import Floor, takes, within_budget
+from hotseat.scheduling.memory_fit import MemoryForecast, takes, within_budget
 from hotseat.scheduling.memory_pressure import stands_in_its_way
 from hotseat.scheduling.state import CLAIMABLE, takes_slot
 from hotseat.scheduling.turns import serves_at_once
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.state import ModelState, State
 
 
-WITH_A_BED = (Phase.DRAINING, Phase.UNLOADING, Phase.ASLEEP, Phase.LOADING)
+WITH_SLEEP_LEVEL = (Phase.DRAINING, Phase.UNLOADING, Phase.ASLEEP, Phase.LOADING)
 
 
 class BrokenPromise(HotseatError):
@@ -37,10 +37,10 @@ def _room(state: State) -> Iterator[str]:
     is_as_promised = not state.catalog.available and all(model.measured is None for model in residents)
     if is_as_promised and not within_budget((takes(model, state.catalog) for model in residents), state.catalog):
         yield f"over budget: {[model.name for model in residents]}"
-    if not state.may_be_crowded and (excess := Floor(state).then.excess()):
+    if not state.may_exceed_memory and (excess := MemoryForecast(state).then.excess()):
         yield f"models exceed the limits by {excess}, and no check is pending"
     if in_its_way := [model.name for model in residents if stands_in_its_way(state, model)]:
-        yield f"{in_its_way} are still running although a yield is active: {state.way}"
+        yield f"{in_its_way} are still running although a yield is active: {state.yielding}"
     awake = [model for model in residents if not model.is_asleep]
     matrix, names = state.catalog.groups.matrix, [model.name for model in awake]
     if matrix is not None and names and matrix.pushed_out(names[0], names[1:]):
@@ -59,29 +59,31 @@ def _books(state: State) -> Iterator[str]:
         yield f"active disagrees: {list(state.active)}"
     if unwanted := [name for name in state.read_ahead if state.claims.of(name) is None]:
         yield f"{unwanted} are read ahead, but no claim exists for them"
-    waiting = [ticket.id for ticket in state.line]
-    if len(waiting) != len(state.line) or set(waiting) & set(leased):
+    waiting = [ticket.id for ticket in state.queue]
+    if len(waiting) != len(state.queue) or set(waiting) & set(leased):
         yield f"waiting and leased at once, or counted twice: {waiting}"
 
 
 def _model(model: ModelState) -> Iterator[str]:
     story = f"{model.name} is {model.phase.value} ({model.why})"
-    if (model.launch is not None) != model.phase.takes_room:
+    if (model.launch is not None) != model.phase.takes_memory:
         yield f"{story} with launch {model.launch}"
     if (model.upstream is not None) != _may_be_asked(model):
         yield f"{story} with upstream {model.upstream}"
-    if (model.bed is None and model.phase is Phase.ASLEEP) or (model.bed and model.phase not in WITH_A_BED):
-        yield f"{story} with sleep level {model.bed}"
+    if (model.sleep_level is None and model.phase is Phase.ASLEEP) or (
+        model.sleep_level and model.phase not in WITH_SLEEP_LEVEL
+    ):
+        yield f"{story} with sleep level {model.sleep_level}"
     if model.leases and model.phase not in (Phase.READY, Phase.DRAINING):
         yield f"{story} with leases {list(model.leases)}"
     if model.slots_used != sum(map(takes_slot, model.leases.values())):
         yield f"{story} counts {model.slots_used} slots for {len(model.leases)} leases"
-    if model.unload_wishes and not model.phase.takes_room:
+    if model.unload_wishes and not model.phase.takes_memory:
         yield f"{story} but {model.unload_wishes} are still waiting for its exit"
 
 
 def _may_be_asked(model: ModelState) -> bool:
-    return model.phase in (Phase.READY, Phase.DRAINING) or (model.bed is not None and not model.ends_asleep)
+    return model.phase in (Phase.READY, Phase.DRAINING) or (model.sleep_level is not None and not model.ends_asleep)
 
 
 def _service(state: State) -> Iterator[str]:
@@ -89,8 +91,8 @@ def _service(state: State) -> Iterator[str]:
     for model in state.models.values():
         if model.phase is Phase.DRAINING and not model.leases:
             yield f"{model.name} is drained but was not stopped"
-        if any(serves_at_once(state, model, ticket.wish) for ticket in state.line.waiting_for(model.name)):
+        if any(serves_at_once(state, model, ticket.kind) for ticket in state.queue.waiting_for(model.name)):
             yield f"{model.name} is ready, but a request is still waiting for it"
     awake = [model for model in state.with_process() if model.phase is not Phase.ASLEEP]
-    if not awake and any(state.models[name].phase in CLAIMABLE for name in state.line.models()):
-        yield f"nothing runs, yet requests wait for {list(state.line.models())}"
+    if not awake and any(state.models[name].phase in CLAIMABLE for name in state.queue.models()):
+        yield f"nothing runs, yet requests wait for {list(state.queue.models())}"

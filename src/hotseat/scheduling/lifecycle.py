@@ -14,7 +14,7 @@ draining model never becomes ready again: requests for it wait for a fresh start
 stop cannot be trusted with a request.
 
 Falling asleep is a kind of unloading and waking is a kind of loading: for other models both only mean that memory will
-be free, or taken. `ModelState.bed` tells them apart.
+be free, or taken. `ModelState.sleep_level` tells them apart.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Phase(Enum):
     ASLEEP = "asleep"
 
     @property
-    def takes_room(self) -> bool:
+    def takes_memory(self) -> bool:
         """Memory is free once the process is gone, not when it is told to stop."""
         return self not in (Phase.COLD, Phase.RESTING)
 

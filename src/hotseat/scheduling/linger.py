@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hotseat.identifiers import Seconds
-    from hotseat.scheduling.model_stats import Habit
+    from hotseat.scheduling.model_stats import ModelStats
 
 EVIDENCE = 2
 """With fewer samples than this a model does not linger."""
@@ -31,19 +31,19 @@ class Pressure(NamedTuple):
     """Time to load all those models."""
 
 
-def linger_s(habit: Habit, load_s: Seconds, unused_s: Seconds, others: Pressure, limit_s: Seconds) -> Seconds:
+def linger_s(stats: ModelStats, load_s: Seconds, unused_s: Seconds, others: Pressure, limit_s: Seconds) -> Seconds:
     """How much longer to keep a model that has been unused for `unused_s`; 0: do not keep it.
 
     Compares waiting as long as each past gap, and picks the wait with the highest expected gain.
     """
-    if len(habit.returns) < EVIDENCE:
+    if len(stats.reuse_gaps) < EVIDENCE:
         return 0.0
-    left = sorted(gap - unused_s for gap in habit.returns if gap > unused_s)
+    left = sorted(gap - unused_s for gap in stats.reuse_gaps if gap > unused_s)
     best = stay_s = gained = 0.0
     for n, gap in enumerate(left, start=1):
         if gap > limit_s:
             break
-        lost_s = DOUBT * others.waiting * (gap + habit.service_s)
+        lost_s = DOUBT * others.waiting * (gap + stats.service_s)
         gained += load_s + max(0.0, others.loads_s - gap) - lost_s
         net = gained - DOUBT * others.waiting * gap * (len(left) - n)
         if net > best:

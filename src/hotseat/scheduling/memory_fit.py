@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
-from hotseat.errors import NeverFits, NoRoom
+from hotseat.errors import NeverFits, NoMemory
 from hotseat.identifiers import HOST_MEMORY
 from hotseat.scheduling.lifecycle import Phase
 
@@ -24,7 +24,7 @@ OTHERS_S: Seconds = 30.0
 """Retry-After while other programs use the memory: unknown, but rarely a matter of seconds."""
 
 
-class Occupancy:
+class MemoryUse:
     """The memory and groups of a set of models, added up once because every claim asks for them."""
 
     __slots__ = ("_catalog", "_groups", "_taken", "models")
@@ -49,7 +49,7 @@ class Occupancy:
         for place, bytes_ in memory.items():
             self._taken[place] = self._taken.get(place, 0) + bytes_
 
-    def has_room_for(self, memory: Mapping[Place, Bytes]) -> bool:
+    def fits(self, memory: Mapping[Place, Bytes]) -> bool:
         limits, taken = self._catalog.limits, self._taken
         return all(taken.get(place, 0) + bytes_ <= limits.get(place, 0) for place, bytes_ in memory.items())
 
@@ -81,7 +81,7 @@ class Occupancy:
         return {place: bytes_ for place, bytes_ in over.items() if bytes_ > 0}
 
 
-class Floor:
+class MemoryForecast:
     """Memory use now, and later: once leaving models have left and models with promised memory have loaded."""
 
     __slots__ = (
@@ -106,15 +106,17 @@ class Floor:
         self.asleep = [model for model in present if model.phase is Phase.ASLEEP]
         self.promised: list[ModelState] = []
         self._kept = [
-            kept_asleep(each, each.bed, self.catalog) for each in self.leaving if each.bed and each.goes_to_bed
+            kept_asleep(each, each.sleep_level, self.catalog)
+            for each in self.leaving
+            if each.sleep_level and each.falls_asleep
         ]
         """What leaving models keep asleep."""
         self._promised_groups: dict[int, tuple[Group, ModelState]] = {}
-        self.now = Occupancy(self.catalog, (model.spec for model in present if not model.is_asleep))
+        self.now = MemoryUse(self.catalog, (model.spec for model in present if not model.is_asleep))
         for model in present:
-            if model.bed:
+            if model.sleep_level:
                 self.now.hold(self._beyond_needs(model))
-        self._then: Occupancy | None = None
+        self._then: MemoryUse | None = None
 
     def _beyond_needs(self, model: ModelState) -> Mapping[Place, Bytes]:
         """What the process holds beyond what it needs to serve."""
@@ -125,9 +127,9 @@ class Floor:
         return {place: bytes_ - needed.get(place, 0) for place, bytes_ in taken.items()}
 
     @property
-    def then(self) -> Occupancy:
+    def then(self) -> MemoryUse:
         if self._then is None:
-            self._then = Occupancy(self.catalog, (model.spec for model in [*self.staying, *self.promised]))
+            self._then = MemoryUse(self.catalog, (model.spec for model in [*self.staying, *self.promised]))
             for kept in [*self._kept, *(takes(model, self.catalog) for model in self.asleep)]:
                 self._then.hold(kept)
         return self._then
@@ -163,22 +165,28 @@ class Floor:
                 return model
         return None
 
-    def evict(self, victims: Sequence[ModelState], beds: Mapping[ModelName, SleepLevel] = NOTHING) -> None:
+    def evict(self, victims: Sequence[ModelState], sleep_levels: Mapping[ModelName, SleepLevel] = NOTHING) -> None:
         gone = {victim.name for victim in victims}
         self.staying = [model for model in self.staying if model.name not in gone]
         self.asleep = [model for model in self.asleep if model.name not in gone]
-        self._kept += [kept_asleep(each, beds[each.name], self.catalog) for each in victims if each.name in beds]
+        self._kept += [
+            kept_asleep(each, sleep_levels[each.name], self.catalog) for each in victims if each.name in sleep_levels
+        ]
         self.leaving += victims
         self.draining += [victim for victim in victims if victim.leases]
         self._then = None
 
-    def has_beds(self, wanted: ModelState, victims: Sequence[ModelState], beds: Mapping[ModelName, SleepLevel]) -> bool:
+    def has_sleep_levels(
+        self, wanted: ModelState, victims: Sequence[ModelState], sleep_levels: Mapping[ModelName, SleepLevel]
+    ) -> bool:
         """Once the victims have left, do `wanted` and what they keep asleep fit?"""
         gone = {wanted.name, *(victim.name for victim in victims)}
         stay = [model.spec for model in [*self.staying, *self.promised] if model.name not in gone]
-        then = Occupancy(self.catalog, [*stay, self.catalog.models[wanted.name]])
+        then = MemoryUse(self.catalog, [*stay, self.catalog.models[wanted.name]])
         sleeping = [takes(model, self.catalog) for model in self.asleep if model.name not in gone]
-        kept = [kept_asleep(each, beds[each.name], self.catalog) for each in victims if each.name in beds]
+        kept = [
+            kept_asleep(each, sleep_levels[each.name], self.catalog) for each in victims if each.name in sleep_levels
+        ]
         for memory in [*self._kept, *sleeping, *kept]:
             then.hold(memory)
         concerned = {**needs(self.catalog.models[wanted.name], self.catalog), **added_up(kept)}
@@ -190,7 +198,7 @@ class Floor:
 
 
 def fits_beside(wanted: ModelSpec, resident: ModelSpec, catalog: Catalog) -> bool:
-    return Occupancy(catalog, (resident,)).admits(wanted)
+    return MemoryUse(catalog, (resident,)).admits(wanted)
 
 
 def is_in_the_way(resident: ModelSpec, wanted: ModelSpec, catalog: Catalog) -> bool:
@@ -216,18 +224,18 @@ def added_up(shares: Iterable[Mapping[Place, Bytes]]) -> dict[Place, Bytes]:
 def takes(model: ModelState, catalog: Catalog) -> Mapping[Place, Bytes]:
     """What its process counts as now. On the way to or from sleep memory moves: the larger figure counts."""
     needed = needs(model.spec, catalog)
-    if model.bed is None or model.phase is Phase.DRAINING:
+    if model.sleep_level is None or model.phase is Phase.DRAINING:
         return needed
-    kept = kept_asleep(model, model.bed, catalog)
+    kept = kept_asleep(model, model.sleep_level, catalog)
     return kept if model.is_asleep else most_of(needed, kept)
 
 
-def may_move_to_bed(state: State, model: ModelState) -> bool:
+def may_change_level(state: State, model: ModelState) -> bool:
     """On the way to sleep both figures count, beside all present models."""
-    assert model.bed is not None
-    kept, needed = kept_asleep(model, model.bed, state.catalog), needs(model.spec, state.catalog)
+    assert model.sleep_level is not None
+    kept, needed = kept_asleep(model, model.sleep_level, state.catalog), needs(model.spec, state.catalog)
     more = {place: bytes_ - needed.get(place, 0) for place, bytes_ in kept.items() if bytes_ > needed.get(place, 0)}
-    return Floor(state).now.has_room_for(more)
+    return MemoryForecast(state).now.fits(more)
 
 
 def kept_asleep(model: ModelState, level: SleepLevel, catalog: Catalog) -> Mapping[Place, Bytes]:
@@ -236,9 +244,11 @@ def kept_asleep(model: ModelState, level: SleepLevel, catalog: Catalog) -> Mappi
         return NOTHING
     if level.memory is not None:
         return level.memory
-    nap = model.habit.naps.get(level.name)
-    if nap is not None and nap.memory is not None:
-        return {place: nap.memory[place.device] for place in catalog.budgets if place.device in nap.memory}
+    sleep_stats = model.stats.sleep_stats_by_level.get(level.name)
+    if sleep_stats is not None and sleep_stats.memory is not None:
+        return {
+            place: sleep_stats.memory[place.device] for place in catalog.budgets if place.device in sleep_stats.memory
+        }
     if not level.keeps_weights or HOST_MEMORY not in catalog.budgets:
         return NOTHING
     return {HOST_MEMORY: sum(needs(model.spec, catalog).values())}
@@ -260,7 +270,7 @@ def most_of(one: Mapping[Place, Bytes], other: Mapping[Place, Bytes]) -> dict[Pl
     return {place: max(one.get(place, 0), other.get(place, 0)) for place in {**one, **other}}
 
 
-def refusal(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> NeverFits | NoRoom:
+def refusal(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> NeverFits | NoMemory:
     """Why `spec` does not fit beside models that stay: it never fits, or not at present."""
     taken = added_up(needs(each, catalog) for each in beside)
     for place, bytes_ in needs(spec, catalog).items():
@@ -273,7 +283,7 @@ def refusal(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> N
     )
 
 
-def _lack(spec: ModelSpec, place: Place, used: Bytes, catalog: Catalog) -> NeverFits | NoRoom:
+def _lack(spec: ModelSpec, place: Place, used: Bytes, catalog: Catalog) -> NeverFits | NoMemory:
     bytes_, budget = needs(spec, catalog)[place], catalog.budgets.get(place, 0)
     needed = f"it needs {in_gib(bytes_)}{_source(spec)}, but the budget of {place} is {in_gib(budget)}"
     pinned = f", of which {in_gib(used)} is reserved by pinned models" if used else ""
@@ -281,7 +291,7 @@ def _lack(spec: ModelSpec, place: Place, used: Bytes, catalog: Catalog) -> Never
         return NeverFits(f"{spec.name} never fits: {needed}{pinned}. {NEVER_FITS_HINT}")
     left = f", and other programs leave only {in_gib(catalog.limits[place])} of it"
     text = f"{spec.name} does not fit right now: {needed}{pinned}{left}. Try again when they have finished."
-    return NoRoom(text, retry_after=OTHERS_S)
+    return NoMemory(text, retry_after=OTHERS_S)
 
 
 def _source(spec: ModelSpec) -> str:

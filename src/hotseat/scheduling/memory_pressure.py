@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.errors import MakingWay
+from hotseat.errors import Yielding
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.eviction import choose_victims
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import OTHERS_S, Floor, in_gib, needs, takes
+from hotseat.scheduling.memory_fit import OTHERS_S, MemoryForecast, in_gib, needs, takes
 from hotseat.scheduling.turns import NEVER
 
 if TYPE_CHECKING:
@@ -20,30 +20,32 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, Instant, Place, Seconds
     from hotseat.scheduling.state import ModelState, State
-    from hotseat.scheduling.transitions import Moves
+    from hotseat.scheduling.transitions import Transitions
 
 LOOK_AGAIN_S: Seconds = 1.0
 """Retry interval while models in use exceed the limit: the end of a request sends no event."""
 
 
-def relieve(moves: Moves) -> Instant:
+def relieve(transitions: Transitions) -> Instant:
     """Unload unused models, the cheapest first, while memory use exceeds the limit; return when to check again."""
-    state = moves.state
-    if not state.may_be_crowded:
+    state = transitions.state
+    if not state.may_exceed_memory:
         return NEVER
-    floor = Floor(state)
-    excess = floor.then.excess()
+    forecast = MemoryForecast(state)
+    excess = forecast.then.excess()
     if not excess:
-        state.may_be_crowded = False
+        state.may_exceed_memory = False
         return NEVER
-    for model in _who_goes(state, floor, excess, moves.now):
-        moves.dismiss(model, Cause.CROWDED, _in_words(excess, state))
-    return moves.now + LOOK_AGAIN_S
+    for model in _who_goes(state, forecast, excess, transitions.now):
+        transitions.dismiss(model, Cause.EXCEEDS_MEMORY, _in_words(excess, state))
+    return transitions.now + LOOK_AGAIN_S
 
 
-def _who_goes(state: State, floor: Floor, excess: Mapping[Place, Bytes], now: Instant) -> tuple[ModelState, ...]:
+def _who_goes(
+    state: State, forecast: MemoryForecast, excess: Mapping[Place, Bytes], now: Instant
+) -> tuple[ModelState, ...]:
     """The cheapest set that is enough; if all are not enough, all of them."""
-    free = [model for model in [*floor.staying, *floor.asleep] if _may_go(state, model, excess)]
+    free = [model for model in [*forecast.staying, *forecast.asleep] if _may_go(state, model, excess)]
     victims = choose_victims(state, free, excess, now)
     return tuple(free) if victims is None else victims
 
@@ -67,23 +69,23 @@ def _in_words(excess: Mapping[Place, Bytes], state: State) -> str:
 # Yield
 
 
-def make_way(moves: Moves) -> None:
+def make_way(transitions: Transitions) -> None:
     """Unload the models on the requested devices and refuse the requests that wait for them."""
-    state, way = moves.state, moves.state.way
-    if way is None:
+    state, yielding = transitions.state, transitions.state.yielding
+    if yielding is None:
         return
-    told = MakingWay(f"no model can be loaded right now: {way.because}. Try again later.", retry_after=OTHERS_S)
-    for name in state.line.models():
+    told = Yielding(f"no model can be loaded right now: {yielding.because}. Try again later.", retry_after=OTHERS_S)
+    for name in state.queue.models():
         if is_in_its_way(state, state.models[name].spec):
-            moves.refuse_all(name, told, way.because)
+            transitions.refuse_all(name, told, yielding.because)
     for model in state.with_process():
         if stands_in_its_way(state, model):
-            moves.dismiss(model, Cause.YIELD, way.because)
+            transitions.dismiss(model, Cause.YIELD, yielding.because)
 
 
 def stands_in_its_way(state: State, model: ModelState) -> bool:
     """Is it present and not about to be gone? A model going to sleep may keep memory."""
-    if model.is_leaving and not model.goes_to_bed:
+    if model.is_leaving and not model.falls_asleep:
         return False
     return _covers(state, takes(model, state.catalog))
 
@@ -94,7 +96,7 @@ def is_in_its_way(state: State, spec: ModelSpec) -> bool:
 
 def _covers(state: State, memory: Mapping[Place, Bytes]) -> bool:
     """Without budgets a model's devices are unknown, so it counts."""
-    way = state.way
-    if way is None:
+    yielding = state.yielding
+    if yielding is None:
         return False
-    return not way.places or not state.catalog.budgets or not way.places.isdisjoint(memory)
+    return not yielding.places or not state.catalog.budgets or not yielding.places.isdisjoint(memory)

@@ -35,7 +35,7 @@ KEPT_CLIENTS = 4096
 
 
 @dataclass(slots=True)
-class Nap:
+class SleepStats:
     """What one sleep level costs one model."""
 
     sleep_s: Seconds = 0.0
@@ -57,7 +57,7 @@ class Nap:
 
 
 @dataclass(slots=True)
-class Habit:
+class ModelStats:
     """The figures of one model."""
 
     load_s: Seconds | None = None
@@ -68,9 +68,9 @@ class Habit:
     """The longest of them, with decay."""
     gaps: deque[Seconds] = field(default_factory=lambda: deque(maxlen=KEPT_GAPS))
     """How long it was unused before each of its last uses, loaded or not."""
-    returns: deque[Seconds] = field(default_factory=lambda: deque(maxlen=KEPT_GAPS))
+    reuse_gaps: deque[Seconds] = field(default_factory=lambda: deque(maxlen=KEPT_GAPS))
     """The same gaps; infinite where keeping the model loaded would not have helped."""
-    naps: dict[str, Nap] = field(default_factory=dict)
+    sleep_stats_by_level: dict[str, SleepStats] = field(default_factory=dict)
     """By name of the sleep level."""
     unused_since: Instant | None = None
     """Since when no request uses it or waits for it; None if in use or never used."""
@@ -81,8 +81,8 @@ class Habit:
     def stopped(self, seconds: Seconds) -> None:
         self.stop_s = seconds if self.stop_s is None else self.stop_s + FRESH * (seconds - self.stop_s)
 
-    def nap(self, level: str) -> Nap:
-        return self.naps.setdefault(level, Nap())
+    def sleep_stats(self, level: str) -> SleepStats:
+        return self.sleep_stats_by_level.setdefault(level, SleepStats())
 
     def served(self, seconds: Seconds) -> None:
         mean, longest = self.service_s, FORGETTING * self.drain_s
@@ -92,25 +92,25 @@ class Habit:
     def used_again(self, gap: Seconds, *, straight: bool) -> None:
         """`straight`: its client used no other model during the gap."""
         self.gaps.append(gap)
-        self.returns.append(gap if straight else inf)
+        self.reuse_gaps.append(gap if straight else inf)
         self.unused_since = None
 
 
-class Habits:
+class StatsOfModels:
     """The figures of all models, and the last model of each client."""
 
     def __init__(self) -> None:
-        self._of: dict[ModelName, Habit] = {}
+        self._of: dict[ModelName, ModelStats] = {}
         self._last_visits: dict[ClientId, tuple[ModelName, Instant]] = {}
         """Last model of each client, and when that request ended."""
         self._usual_load_s: Seconds = UNKNOWN_LOAD_S
 
-    def of(self, model: ModelName) -> Habit:
+    def of(self, model: ModelName) -> ModelStats:
         """Always returns the same object for a model."""
-        habit = self._of.get(model)
-        if habit is None:
-            habit = self._of[model] = Habit()
-        return habit
+        stats = self._of.get(model)
+        if stats is None:
+            stats = self._of[model] = ModelStats()
+        return stats
 
     def load_s(self, model: ModelName) -> Seconds:
         """Expected load time; for a model never loaded, the mean of the others."""
@@ -129,22 +129,22 @@ class Habits:
         self._reckon_usual_load()
 
     def _reckon_usual_load(self) -> None:
-        seen = [habit.load_s for habit in self._of.values() if habit.load_s is not None]
+        seen = [stats.load_s for stats in self._of.values() if stats.load_s is not None]
         self._usual_load_s = sum(seen) / len(seen) if seen else UNKNOWN_LOAD_S
 
     # Clients
 
-    def came(self, model: ModelName, habit: Habit, client: ClientId, now: Instant) -> None:
+    def came(self, model: ModelName, stats: ModelStats, client: ClientId, now: Instant) -> None:
         """A request arrived for an unused model."""
-        since = habit.unused_since
+        since = stats.unused_since
         assert since is not None
         last = self._last_visits.get(client)
         straight = last is None or last[0] == model or last[1] < since
-        habit.used_again(now - since, straight=straight)
+        stats.used_again(now - since, straight=straight)
 
-    def went(self, model: ModelName, habit: Habit, client: ClientId, began: Instant, now: Instant) -> None:
+    def went(self, model: ModelName, stats: ModelStats, client: ClientId, began: Instant, now: Instant) -> None:
         visits = self._last_visits
-        habit.served(now - began)
+        stats.served(now - began)
         if len(visits) >= KEPT_CLIENTS and client not in visits:
             del visits[next(iter(visits))]
         visits[client] = (model, now)
@@ -153,7 +153,7 @@ class Habits:
 
     def export(self) -> dict[str, dict[str, Any]]:
         """Plain data, without models that have no figures."""
-        return {name: _plain(habit) for name, habit in self._of.items() if habit != Habit()}
+        return {name: _plain(stats) for name, stats in self._of.items() if stats != ModelStats()}
 
     def adopt(self, known: Mapping[str, Any]) -> None:
         """Restore what an earlier run exported; invalid entries are ignored."""
@@ -163,33 +163,35 @@ class Habits:
         self._reckon_usual_load()
 
 
-def _plain(habit: Habit) -> dict[str, Any]:
+def _plain(stats: ModelStats) -> dict[str, Any]:
     return {
-        "load_s": habit.load_s,
-        "stop_s": habit.stop_s,
-        "service_s": habit.service_s,
-        "drain_s": habit.drain_s,
-        "gaps": list(habit.gaps),
-        "returns": [gap if isfinite(gap) else None for gap in habit.returns],
-        "naps": {level: asdict(nap) for level, nap in habit.naps.items()},
+        "load_s": stats.load_s,
+        "stop_s": stats.stop_s,
+        "service_s": stats.service_s,
+        "drain_s": stats.drain_s,
+        "gaps": list(stats.gaps),
+        "returns": [gap if isfinite(gap) else None for gap in stats.reuse_gaps],
+        "naps": {level: asdict(sleep_stats) for level, sleep_stats in stats.sleep_stats_by_level.items()},
     }
 
 
-def _take_over(habit: Habit, plain: dict[str, Any]) -> None:
-    habit.load_s = _seconds(plain.get("load_s"))
-    habit.stop_s = _seconds(plain.get("stop_s"))
-    habit.service_s = _seconds(plain.get("service_s")) or 0.0
-    habit.drain_s = _seconds(plain.get("drain_s")) or 0.0
-    habit.gaps.extend(gap for gap in map(_seconds, _list(plain.get("gaps"))) if gap is not None)
-    habit.returns.extend(inf if gap is None else gap for gap in map(_seconds, _list(plain.get("returns"))))
-    habit.naps.update({level: _nap(nap) for level, nap in _mapping(plain.get("naps")).items()})
+def _take_over(stats: ModelStats, plain: dict[str, Any]) -> None:
+    stats.load_s = _seconds(plain.get("load_s"))
+    stats.stop_s = _seconds(plain.get("stop_s"))
+    stats.service_s = _seconds(plain.get("service_s")) or 0.0
+    stats.drain_s = _seconds(plain.get("drain_s")) or 0.0
+    stats.gaps.extend(gap for gap in map(_seconds, _list(plain.get("gaps"))) if gap is not None)
+    stats.reuse_gaps.extend(inf if gap is None else gap for gap in map(_seconds, _list(plain.get("returns"))))
+    stats.sleep_stats_by_level.update(
+        {level: _sleep_stats(sleep_stats) for level, sleep_stats in _mapping(plain.get("naps")).items()}
+    )
 
 
-def _nap(plain: object) -> Nap:
+def _sleep_stats(plain: object) -> SleepStats:
     told = _mapping(plain)
     times, memory = told.get("times"), told.get("memory")
     sizes = {place: size for place, size in _mapping(memory).items() if isinstance(size, int) and size <= MOST_BYTES}
-    return Nap(
+    return SleepStats(
         _seconds(told.get("sleep_s")) or 0.0,
         _seconds(told.get("wake_s")) or 0.0,
         times if isinstance(times, int) and times > 0 else 0,

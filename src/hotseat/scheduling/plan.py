@@ -12,28 +12,38 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from hotseat.catalog.spec import NOTHING
 from hotseat.scheduling.eviction import choose_victims
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import Floor, Occupancy, is_in_the_way, needs, refusal, takes
-from hotseat.scheduling.turns import LOOKED_AT, NEVER, Bench, Hold, Keeps, begin, hold, is_protected, turn_s
+from hotseat.scheduling.memory_fit import MemoryForecast, MemoryUse, is_in_the_way, needs, refusal, takes
+from hotseat.scheduling.turns import (
+    LOOKED_AT,
+    NEVER,
+    DecisionContext,
+    ProtectedBy,
+    Protection,
+    begin,
+    is_protected,
+    protection_of,
+    turn_s,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.errors import NeverFits, NoRoom
+    from hotseat.errors import NeverFits, NoMemory
     from hotseat.identifiers import Bytes, Instant, ModelName, Place
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.state import ModelState, State
 
     Models: TypeAlias = list[ModelState]
-    Holds: TypeAlias = tuple[Hold, ...]
+    Holds: TypeAlias = tuple[Protection, ...]
     Missing: TypeAlias = Mapping[Place, Bytes]
 
 EVICTING = 4
 """Only this many claims may choose victims: older claims come first anyway."""
 
 
-class Step(Enum):
+class Action(Enum):
     REFUSE = "refuse"
     """It can never fit."""
     START = "start"
@@ -48,26 +58,26 @@ class Step(Enum):
     """An older claim comes first."""
 
 
-class Prospect(NamedTuple):
+class ClaimDecision(NamedTuple):
     """What to do about a claim now, or what it waits for."""
 
     claim: Claim
     model: ModelState
     spec: ModelSpec
-    step: Step
+    step: Action
     others: tuple[ModelState, ...] = ()
     """The models that the step concerns: victims, the one loading or the one ahead."""
-    holds: tuple[Hold, ...] = ()
-    beds: Mapping[ModelName, SleepLevel] = NOTHING
+    holds: tuple[Protection, ...] = ()
+    sleep_levels: Mapping[ModelName, SleepLevel] = NOTHING
     """Sleep level of each victim that sleeps; other victims stop."""
-    error: NeverFits | NoRoom | None = None
+    error: NeverFits | NoMemory | None = None
 
     @property
     def look_again(self) -> Instant:
         return min((each.until for each in self.holds), default=NEVER)
 
 
-def prospects(state: State, now: Instant) -> Iterator[Prospect]:
+def decisions(state: State, now: Instant) -> Iterator[ClaimDecision]:
     plan = Plan(state, now)
     for claim in state.claims.first(LOOKED_AT):
         yield plan.about(claim)
@@ -76,59 +86,59 @@ def prospects(state: State, now: Instant) -> Iterator[Prospect]:
 class Plan:
     """One pass over all claims; decisions for older claims count for younger ones."""
 
-    __slots__ = ("_bench", "_evicting", "_floor", "_for_good", "_loader", "_now", "_spoken_for", "_state")
+    __slots__ = ("_context", "_evicting", "_for_good", "_forecast", "_loader", "_now", "_spoken_for", "_state")
 
     def __init__(self, state: State, now: Instant) -> None:
         self._state = state
         self._now = now
-        self._floor = Floor(state)
-        self._bench = Bench(state, now)
+        self._forecast = MemoryForecast(state)
+        self._context = DecisionContext(state, now)
         self._loader = loader_busy_with(state)
-        self._for_good: dict[int, Occupancy] = {}
+        self._for_good: dict[int, MemoryUse] = {}
         self._evicting = EVICTING
         self._spoken_for: set[ModelName] = set()
 
-    def about(self, claim: Claim) -> Prospect:
-        floor = self._floor
+    def about(self, claim: Claim) -> ClaimDecision:
+        forecast = self._forecast
         model, spec = self._state.models[claim.model], self._state.catalog.models[claim.model]
         if error := self._never_fits(spec):
-            return Prospect(claim, model, spec, Step.REFUSE, error=error)
-        if older := floor.promised_instead_of(spec):
-            return Prospect(claim, model, spec, Step.BEHIND, (older,))
-        own = floor.own(model)
-        if not floor.then.admits(spec, own):
-            return self._without_room(claim, model, spec, own)
-        if not floor.now.admits(spec, own):
+            return ClaimDecision(claim, model, spec, Action.REFUSE, error=error)
+        if older := forecast.promised_instead_of(spec):
+            return ClaimDecision(claim, model, spec, Action.BEHIND, (older,))
+        own = forecast.own(model)
+        if not forecast.then.admits(spec, own):
+            return self._without_memory(claim, model, spec, own)
+        if not forecast.now.admits(spec, own):
             return self._leaving(claim, model, spec)
-        floor.start(model, spec)
+        forecast.start(model, spec)
         self._loader = self._loader or model
-        return Prospect(claim, model, spec, Step.START)
+        return ClaimDecision(claim, model, spec, Action.START)
 
-    def _leaving(self, claim: Claim, model: ModelState, spec: ModelSpec) -> Prospect:
-        self._floor.promise(model, spec)
+    def _leaving(self, claim: Claim, model: ModelState, spec: ModelSpec) -> ClaimDecision:
+        self._forecast.promise(model, spec)
         if self._loader is None and self._only_stops(spec):
             self._loader = model
-        return Prospect(claim, model, spec, Step.LEAVING)
+        return ClaimDecision(claim, model, spec, Action.LEAVING)
 
     def _only_stops(self, spec: ModelSpec) -> bool:
         """Does it only wait for stops? Then it counts as the next load."""
-        return not any(is_in_the_way(each.spec, spec, self._state.catalog) for each in self._floor.draining)
+        return not any(is_in_the_way(each.spec, spec, self._state.catalog) for each in self._forecast.draining)
 
-    def _never_fits(self, spec: ModelSpec) -> NeverFits | NoRoom | None:
+    def _never_fits(self, spec: ModelSpec) -> NeverFits | NoMemory | None:
         """Could it load if every model left that may? Checked before anything is evicted."""
         group = self._state.catalog.groups.of(spec.name)
         staying_for_good = self._for_good.get(id(group))
         if staying_for_good is None:
-            protected = [model for model in self._floor.staying if is_protected(self._state, spec.name, model)]
-            staying_for_good = Occupancy(self._state.catalog, (model.spec for model in protected))
+            protected = [model for model in self._forecast.staying if is_protected(self._state, spec.name, model)]
+            staying_for_good = MemoryUse(self._state.catalog, (model.spec for model in protected))
             self._for_good[id(group)] = staying_for_good
         return None if staying_for_good.admits(spec) else refusal(spec, staying_for_good.models, self._state.catalog)
 
-    def _without_room(self, claim: Claim, model: ModelState, spec: ModelSpec, own: Missing) -> Prospect:
-        missing = self._floor.then.lacks(spec, own)
+    def _without_memory(self, claim: Claim, model: ModelState, spec: ModelSpec, own: Missing) -> ClaimDecision:
+        missing = self._forecast.then.lacks(spec, own)
         candidates = self._candidates(claim, spec, missing) if self._evicting else []
         if not candidates:
-            return Prospect(claim, model, spec, Step.BEHIND)
+            return ClaimDecision(claim, model, spec, Action.BEHIND)
         self._evicting -= 1
         free, holds = self._who_may_leave(claim, candidates)
         if self._loader is not None:
@@ -136,32 +146,32 @@ class Plan:
         victims = self._victims(spec, missing, free)
         if victims is None:
             self._spoken_for.update(each.resident.name for each in holds)
-            return Prospect(claim, model, spec, Step.HELD if holds else Step.BEHIND, holds=holds)
-        beds = self._beds(model, victims)
-        self._floor.evict(victims, beds)
-        self._floor.promise(model, spec)
+            return ClaimDecision(claim, model, spec, Action.HELD if holds else Action.BEHIND, holds=holds)
+        sleep_levels = self._sleep_levels(model, victims)
+        self._forecast.evict(victims, sleep_levels)
+        self._forecast.promise(model, spec)
         if not any(victim.leases for victim in victims):
             self._loader = model
-        return Prospect(claim, model, spec, Step.EVICT, victims, beds=beds)
+        return ClaimDecision(claim, model, spec, Action.EVICT, victims, sleep_levels=sleep_levels)
 
     def _wait_for_loader(
         self, claim: Claim, model: ModelState, spec: ModelSpec, missing: Missing, free: Models, holds: Holds
-    ) -> Prospect:
+    ) -> ClaimDecision:
         assert self._loader is not None
         # When the claim is due, no younger load in its way may start, or loading would never be possible for it.
-        loading = [each.resident for each in holds if each.keeps is Keeps.LOADING]
+        loading = [each.resident for each in holds if each.keeps is ProtectedBy.LOADING]
         overdue = [resident for resident in loading if self._is_due(claim, resident)]
         if self._victims(spec, missing, [*free, *overdue]) is not None:
-            self._floor.promise(model, spec)
-        return Prospect(claim, model, spec, Step.LOADER, (self._loader,))
+            self._forecast.promise(model, spec)
+        return ClaimDecision(claim, model, spec, Action.LOADER, (self._loader,))
 
     def _is_due(self, claim: Claim, resident: ModelState) -> bool:
-        return begin(claim, resident) + turn_s(self._bench, claim.model, resident) <= self._now
+        return begin(claim, resident) + turn_s(self._context, claim.model, resident) <= self._now
 
     def _candidates(self, claim: Claim, spec: ModelSpec, missing: Missing) -> Models:
         """Residents and sleepers whose memory would help, except those that an older claim waits for."""
         catalog, pushed = self._state.catalog, self._pushed_out(spec)
-        there = [*self._floor.staying, *(each for each in self._floor.asleep if self._may_be_ended(each, claim))]
+        there = [*self._forecast.staying, *(each for each in self._forecast.asleep if self._may_be_ended(each, claim))]
         return [
             model
             for model in there
@@ -174,29 +184,29 @@ class Plan:
         its = self._state.claims.of(sleeper.name)
         return its is None or claim < its
 
-    def _beds(self, wanted: ModelState, victims: tuple[ModelState, ...]) -> dict[ModelName, SleepLevel]:
+    def _sleep_levels(self, wanted: ModelState, victims: tuple[ModelState, ...]) -> dict[ModelName, SleepLevel]:
         """Which victims sleep: as many as fit with what they keep, slowest to load first."""
-        beds: dict[ModelName, SleepLevel] = {}
+        sleep_levels: dict[ModelName, SleepLevel] = {}
         able = [each for each in victims if each.phase is Phase.READY]
         for victim in sorted(able, key=lambda each: -self._state.habits.load_s(each.name)):
-            for level in self._state.beds(victim):
-                if self._floor.has_beds(wanted, victims, {**beds, victim.name: level}):
-                    beds[victim.name] = level
+            for level in self._state.sleep_levels(victim):
+                if self._forecast.has_sleep_levels(wanted, victims, {**sleep_levels, victim.name: level}):
+                    sleep_levels[victim.name] = level
                     break
-        return beds
+        return sleep_levels
 
     def _pushed_out(self, spec: ModelSpec) -> tuple[ModelName, ...]:
         """Models that groups or matrix exclude, among those staying or with promised memory."""
-        there = [model.name for model in (*self._floor.staying, *self._floor.promised)]
+        there = [model.name for model in (*self._forecast.staying, *self._forecast.promised)]
         return self._state.catalog.groups.pushed_out(spec.name, there)
 
     def _who_may_leave(self, claim: Claim, candidates: Models) -> tuple[Models, Holds]:
         free, holds = [], []
         for resident in candidates:
-            held = hold(self._bench, claim, resident)
+            held = protection_of(self._context, claim, resident)
             if held is None or held.until <= self._now:
                 free.append(resident)
-            elif held.keeps is not Keeps.PINNED:
+            elif held.keeps is not ProtectedBy.PINNED:
                 holds.append(held)
         return free, tuple(holds)
 
@@ -216,4 +226,4 @@ class Plan:
 
 def loader_busy_with(state: State) -> ModelState | None:
     """A load that no request waits for does not count."""
-    return next((model for model in state.in_phase(Phase.LOADING) if state.line.count(model.name)), None)
+    return next((model for model in state.in_phase(Phase.LOADING) if state.queue.count(model.name)), None)

@@ -20,7 +20,7 @@ PLACES = 8
 """Per client in the queue of one model: more than a person or an agent needs, less than a batch."""
 
 
-class Wish(Enum):
+class RequestKind(Enum):
     USE = "use"
     """Forward a request; takes a slot."""
     READ = "read"
@@ -37,7 +37,7 @@ class Ticket(NamedTuple):
     client: ClientId
     since: Instant
     """Arrival time; for a lease, when it was granted."""
-    wish: Wish
+    kind: RequestKind
 
 
 class Tally:
@@ -60,7 +60,7 @@ class Tally:
             del self._counts[client]
 
 
-class ModelLine:
+class ModelQueue:
     """The queue of one model."""
 
     __slots__ = ("_at_once", "_behind", "_in_line", "_places_taken", "by_client", "tickets")
@@ -80,7 +80,7 @@ class ModelLine:
         self.tickets[ticket.id] = ticket
         self.by_client.add(ticket.client)
         taken = self._places_taken.get(ticket.client, 0)
-        if ticket.wish is not Wish.USE:
+        if ticket.kind is not RequestKind.USE:
             self._at_once[ticket.id] = ticket
         elif taken < PLACES:
             self._in_line[ticket.id] = ticket
@@ -91,7 +91,7 @@ class ModelLine:
     def leave(self, ticket: Ticket) -> None:
         del self.tickets[ticket.id]
         self.by_client.remove(ticket.client)
-        if ticket.wish is not Wish.USE:
+        if ticket.kind is not RequestKind.USE:
             del self._at_once[ticket.id]
         elif self._in_line.pop(ticket.id, None):
             self._pass_on(ticket.client)
@@ -140,11 +140,11 @@ class ModelLine:
                 in_line.append(following)
 
 
-class Line:
+class Queue:
     """The queues of all models. A model without tickets has no entry, so iteration costs only what waits."""
 
     def __init__(self) -> None:
-        self._by_model: dict[ModelName, ModelLine] = {}
+        self._by_model: dict[ModelName, ModelQueue] = {}
         self.model_of: dict[TicketId, ModelName] = {}
         self._by_client = Tally()
 
@@ -152,19 +152,19 @@ class Line:
         return len(self.model_of)
 
     def __iter__(self) -> Iterator[Ticket]:
-        return (ticket for line in self._by_model.values() for ticket in line.tickets.values())
+        return (ticket for queue in self._by_model.values() for ticket in queue.tickets.values())
 
     def models(self) -> tuple[ModelName, ...]:
         return tuple(self._by_model)
 
-    def of(self, model: ModelName) -> ModelLine | None:
+    def of(self, model: ModelName) -> ModelQueue | None:
         return self._by_model.get(model)
 
     def join(self, ticket: Ticket) -> None:
-        line = self._by_model.get(ticket.model)
-        if line is None:
-            line = self._by_model[ticket.model] = ModelLine()
-        line.join(ticket)
+        queue = self._by_model.get(ticket.model)
+        if queue is None:
+            queue = self._by_model[ticket.model] = ModelQueue()
+        queue.join(ticket)
         self.model_of[ticket.id] = ticket.model
         self._by_client.add(ticket.client)
 
@@ -173,36 +173,36 @@ class Line:
         model = self.model_of.pop(ticket, None)
         if model is None:
             return None
-        line = self._by_model[model]
-        left = line.tickets[ticket]
-        line.leave(left)
+        queue = self._by_model[model]
+        left = queue.tickets[ticket]
+        queue.leave(left)
         self._by_client.remove(left.client)
-        if not line.tickets:
+        if not queue.tickets:
             del self._by_model[model]
         return left
 
     def waiting_for(self, model: ModelName) -> tuple[Ticket, ...]:
-        line = self._by_model.get(model)
-        return tuple(line.tickets.values()) if line else ()
+        queue = self._by_model.get(model)
+        return tuple(queue.tickets.values()) if queue else ()
 
     def next(self, model: ModelName, *, slot_free: bool) -> Ticket | None:
-        line = self._by_model.get(model)
-        return line.next(slot_free=slot_free) if line else None
+        queue = self._by_model.get(model)
+        return queue.next(slot_free=slot_free) if queue else None
 
     def count(self, model: ModelName) -> int:
-        line = self._by_model.get(model)
-        return len(line.tickets) if line else 0
+        queue = self._by_model.get(model)
+        return len(queue.tickets) if queue else 0
 
     def of_client(self, client: ClientId, model: ModelName | None = None) -> int:
         """How many requests of this client wait, for this model or in total."""
         if model is None:
             return self._by_client.of(client)
-        line = self._by_model.get(model)
-        return line.by_client.of(client) if line else 0
+        queue = self._by_model.get(model)
+        return queue.by_client.of(client) if queue else 0
 
     def clients(self, model: ModelName) -> int:
-        line = self._by_model.get(model)
-        return line.clients() if line else 0
+        queue = self._by_model.get(model)
+        return queue.clients() if queue else 0
 
     def first(self, model: ModelName) -> Ticket:
         return next(iter(self._by_model[model].tickets.values()))

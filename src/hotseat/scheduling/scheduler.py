@@ -35,16 +35,16 @@ from hotseat.scheduling.events import (
     UpstreamReady,
     UpstreamUnresponsive,
     WakeFailed,
-    WayMade,
-    WayRegained,
+    YieldEnded,
+    YieldRequested,
 )
 from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.memory_fit import most_of
-from hotseat.scheduling.queue import Ticket, Wish
+from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.settle import settle
-from hotseat.scheduling.snapshot import picture, why
+from hotseat.scheduling.snapshot import snapshot, why
 from hotseat.scheduling.state import LONG_AGO, State
-from hotseat.scheduling.transitions import Moves
+from hotseat.scheduling.transitions import Transitions
 from hotseat.scheduling.turns import NEVER, serves_at_once, unkept_max_wait
 from hotseat.scheduling.view import InUse
 from hotseat.scheduling.wait_reasons import newcomer_waits_s
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.identifiers import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Command
-    from hotseat.scheduling.model_stats import Habits
+    from hotseat.scheduling.model_stats import StatsOfModels
     from hotseat.scheduling.state import ModelState
     from hotseat.scheduling.view import View
 
@@ -65,7 +65,7 @@ AboutLaunch: TypeAlias = (
 LONGEST_RETRY_S: Seconds = 60.0
 SHUTTING_DOWN = "hotseat is shutting down. Try again in a moment."
 # Bound once: in Python 3.11 looking up an enum member takes as long as a call.
-READY, USE, READ = Phase.READY, Wish.USE, Wish.READ
+READY, USE, READ = Phase.READY, RequestKind.USE, RequestKind.READ
 
 
 class Scheduler:
@@ -78,16 +78,16 @@ class Scheduler:
         return self._state.catalog
 
     @property
-    def habits(self) -> Habits:
+    def habits(self) -> StatsOfModels:
         """The learned figures, to be kept across restarts."""
         return self._state.habits
 
     def view(self, now: Instant) -> View:
-        return picture(self._state, now)
+        return snapshot(self._state, now)
 
     def view_without_cold(self, now: Instant) -> View:
         """The view without cold models that have not failed and that no request waits for."""
-        return picture(self._state, now, without_cold=True)
+        return snapshot(self._state, now, without_cold=True)
 
     def why(self, model: ModelName, now: Instant) -> str:
         """The view's sentence about one model."""
@@ -102,9 +102,9 @@ class Scheduler:
             if model.leases and model.launch is not None and model.upstream is not None
         ]
 
-    def crowd(self, model: ModelName) -> int:
+    def queue_length(self, model: ModelName) -> int:
         """Requests in flight and waiting; 0 if none waits."""
-        waiting = self._state.line.count(model)
+        waiting = self._state.queue.count(model)
         return waiting + len(self._state.models[model].leases) if waiting else 0
 
     def last_left_at(self, model: ModelName) -> Instant:
@@ -125,11 +125,11 @@ class Scheduler:
             commands = self.leave_quietly(event.ticket, event.is_answered, now)
             if commands is not None:
                 return commands
-        moves = Moves(self._state, now)
-        self._note(moves, event)
-        if moves.changes_somebodys_fate:
-            self._wake_at(moves.commands, settle(moves))
-        return moves.commands
+        transitions = Transitions(self._state, now)
+        self._note(transitions, event)
+        if transitions.changes_somebodys_fate:
+            self._wake_at(transitions.commands, settle(transitions))
+        return transitions.commands
 
     # The fast path of nearly all requests. `handle` uses it too, so tests and replays run the same code.
 
@@ -139,15 +139,15 @@ class Scheduler:
         """Lease a ready model while no request waits; None if `settle` must run."""
         state = self._state
         model = state.models.get(name)
-        if model is None or model.phase is not READY or state.line.model_of or state.is_closing:
+        if model is None or model.phase is not READY or state.queue.model_of or state.is_closing:
             return None
         if takes_slot:
-            limit = model.spec.concurrency_limit or model.slots_told
+            limit = model.spec.concurrency_limit or model.slots_reported
             if limit is not None and model.slots_used >= limit:
                 return None
             model.slots_used += 1
-            if model.habit.unused_since is not None:
-                state.habits.came(name, model.habit, client, now)
+            if model.stats.unused_since is not None:
+                state.habits.came(name, model.stats, client, now)
         model.leases[ticket] = Ticket(ticket, name, client, now, USE if takes_slot else READ)
         state.leases[ticket] = model
         model.served += 1
@@ -157,18 +157,18 @@ class Scheduler:
         """End a lease while no request waits; None if `settle` must run."""
         state = self._state
         model = state.leases.get(ticket)
-        if model is None or model.phase is not READY or state.line.model_of:
+        if model is None or model.phase is not READY or state.queue.model_of:
             return None
         del state.leases[ticket]
         lease = model.leases.pop(ticket)
         if is_answered and not model.has_answered:
             model.prove_itself()
-        if lease.wish is USE:
+        if lease.kind is USE:
             model.slots_used -= 1
-            habit = model.habit
-            state.habits.went(lease.model, habit, lease.client, lease.since, now)
+            stats = model.stats
+            state.habits.went(lease.model, stats, lease.client, lease.since, now)
             if not model.slots_used:
-                habit.unused_since = now
+                stats.unused_since = now
         commands: list[Command] = []
         if not model.leases:
             model.idle_since = now
@@ -184,93 +184,95 @@ class Scheduler:
 
     # Events
 
-    def _note(self, moves: Moves, event: Event) -> None:
+    def _note(self, transitions: Transitions, event: Event) -> None:
         match event:
             case RequestArrived() | LoadRequested():
-                self._arrived(moves, event)
+                self._arrived(transitions, event)
             case RequestLeft():
-                self._left(moves, event)
+                self._left(transitions, event)
             case UnloadRequested():
-                self._unload_requested(moves, event)
+                self._unload_requested(transitions, event)
             case UpstreamReady():
-                self._ready(moves, event)
+                self._ready(transitions, event)
             case SlotsLearned():
                 self._slots_learned(event)
             case MemoryMeasured():
                 self._memory_measured(event)
             case DevicesChanged():
                 self._state.catalog = replace(self.catalog, available=event.available)
-                self._state.may_be_crowded = True
-            case WayMade():
-                self._state.way = event
-            case WayRegained():
-                self._state.way = None
+                self._state.may_exceed_memory = True
+            case YieldRequested():
+                self._state.yielding = event
+            case YieldEnded():
+                self._state.yielding = None
             case UpstreamFailed():
-                self._failed(moves, event)
+                self._failed(transitions, event)
             case UpstreamExited():
-                self._exited(moves, event)
+                self._exited(transitions, event)
             case UpstreamUnresponsive():
-                self._unresponsive(moves, event)
+                self._unresponsive(transitions, event)
             case UpstreamAsleep() | UpstreamAwake() | SleepFailed() | WakeFailed():
-                self._about_sleep(moves, event)
+                self._about_sleep(transitions, event)
             case ClockReached():
                 self._wake = NEVER
             case CatalogChanged():
-                self._catalog_changed(moves, event)
+                self._catalog_changed(transitions, event)
             case ShutdownRequested():
-                self._shutdown_requested(moves, event)
+                self._shutdown_requested(transitions, event)
             case _:
                 assert_never(event)
 
-    def _arrived(self, moves: Moves, event: RequestArrived | LoadRequested) -> None:
+    def _arrived(self, transitions: Transitions, event: RequestArrived | LoadRequested) -> None:
         state = self._state
-        ticket = ticket_of(event, moves.now)
+        ticket = ticket_of(event, transitions.now)
         if state.is_closing:
-            return moves.refuse(ticket.id, ShuttingDown(SHUTTING_DOWN, retry_after=5), "shutting down")
+            return transitions.refuse(ticket.id, ShuttingDown(SHUTTING_DOWN, retry_after=5), "shutting down")
         if ticket.model not in state.catalog.models:
-            return moves.refuse(ticket.id, removed(ticket.model), "removed from the configuration")
+            return transitions.refuse(ticket.id, removed(ticket.model), "removed from the configuration")
         model = state.models[ticket.model]
-        if (bound := reached_bound(state, model, ticket.client)) and not serves_at_once(state, model, ticket.wish):
-            return moves.refuse(ticket.id, self._line_is_full(ticket.model, bound, moves.now), "the queue is full")
-        if ticket.wish is Wish.LOAD:
-            moves.forgive(model)
-        if not state.line.count(ticket.model) and serves_at_once(state, model, ticket.wish):
-            return moves.serve_at_once(model, ticket)
-        return moves.join(ticket)
+        if (bound := reached_bound(state, model, ticket.client)) and not serves_at_once(state, model, ticket.kind):
+            return transitions.refuse(
+                ticket.id, self._line_is_full(ticket.model, bound, transitions.now), "the queue is full"
+            )
+        if ticket.kind is RequestKind.LOAD:
+            transitions.forgive(model)
+        if not state.queue.count(ticket.model) and serves_at_once(state, model, ticket.kind):
+            return transitions.serve_at_once(model, ticket)
+        return transitions.join(ticket)
 
     def _line_is_full(self, name: ModelName, bound: str, now: Instant) -> Busy:
         text = f"the queue for {name} is full: {bound}. Try again later."
         expected_s = newcomer_waits_s(self._state, name, now)
         return Busy(text, retry_after=min(LONGEST_RETRY_S, max(1.0, expected_s)))
 
-    def _left(self, moves: Moves, event: RequestLeft) -> None:
-        if not moves.quit(event.ticket):
-            moves.give_back(event.ticket, event.is_answered)
+    def _left(self, transitions: Transitions, event: RequestLeft) -> None:
+        if not transitions.quit(event.ticket):
+            transitions.give_back(event.ticket, event.is_answered)
 
-    def _unload_requested(self, moves: Moves, event: UnloadRequested) -> None:
+    def _unload_requested(self, transitions: Transitions, event: UnloadRequested) -> None:
         model = self._state.models.get(event.model)
-        if model is None or not model.phase.takes_room:
-            return moves.refuse(event.ticket, NotRunning(f"{event.model} is not running"), "not running")
+        if model is None or not model.phase.takes_memory:
+            return transitions.refuse(event.ticket, NotRunning(f"{event.model} is not running"), "not running")
         model.unload_wishes.append(event.ticket)
         if model.phase is Phase.LOADING:
             stopped = Unloaded(f"{event.model} was stopped by an operator while it was loading. Try again to load it.")
-            moves.refuse_all(event.model, stopped, "stopped while loading")
-        moves.dismiss(model, Cause.OPERATOR, "stopped by an operator")
+            transitions.refuse_all(event.model, stopped, "stopped while loading")
+        transitions.dismiss(model, Cause.OPERATOR, "stopped by an operator")
         if model.phase is Phase.DRAINING:
-            deadline = moves.now + (0 if event.force else model.spec.drain_timeout_s)
+            deadline = transitions.now + (0 if event.force else model.spec.drain_timeout_s)
             model.cut_at = deadline if model.cut_at is None else min(model.cut_at, deadline)
         return None
 
-    def _ready(self, moves: Moves, event: UpstreamReady) -> None:
+    def _ready(self, transitions: Transitions, event: UpstreamReady) -> None:
         model = self._of_launch(event)
         # A server that becomes ready after it was told to stop still stops.
         if model and model.phase is Phase.LOADING:
-            moves.become_ready(model, event.upstream)
+            transitions.become_ready(model, event.upstream)
 
     def _slots_learned(self, event: SlotsLearned) -> None:
         model = self._of_launch(event)
         if model and model.upstream:
-            model.slots_told = event.total_slots
+            model.slots_reported = event.total_slots
 
     def _memory_measured(self, event: MemoryMeasured) -> None:
         """Declared memory wins. A server without requests so far may not have touched all memory it needs."""
@@ -290,60 +292,62 @@ class Scheduler:
         if in_catalog and not must_restart(model.spec, in_catalog):
             self._state.catalog = self.catalog.with_learned(model.name, learned)
         model.spec = replace(model.spec, learned=learned)
-        self._state.may_be_crowded = True
+        self._state.may_exceed_memory = True
         return None
 
     def _measured_asleep(self, model: ModelState, event: MemoryMeasured) -> None:
         """Memory kept asleep is a separate figure."""
-        assert model.bed is not None
-        model.habit.nap(model.bed.name).memory = {place.device: size for place, size in event.memory.items()}
-        self._state.may_be_crowded = True
+        assert model.sleep_level is not None
+        model.stats.sleep_stats(model.sleep_level.name).memory = {
+            place.device: size for place, size in event.memory.items()
+        }
+        self._state.may_exceed_memory = True
 
-    def _failed(self, moves: Moves, event: UpstreamFailed) -> None:
+    def _failed(self, transitions: Transitions, event: UpstreamFailed) -> None:
         if not (model := self._of_launch(event)):
             return
         if model.phase is Phase.UNLOADING:
-            moves.exit(model)
+            transitions.exit(model)
         else:
-            moves.fail(model, Move.FAIL, event.error.message, event.error.output)
-            moves.refuse_all(model.name, event.error, "it failed to start")
+            transitions.fail(model, Move.FAIL, event.error.message, event.error.output)
+            transitions.refuse_all(model.name, event.error, "it failed to start")
         self._follow_catalog(model)
 
-    def _exited(self, moves: Moves, event: UpstreamExited) -> None:
+    def _exited(self, transitions: Transitions, event: UpstreamExited) -> None:
         if not (model := self._of_launch(event)):
             return
         if model.phase is Phase.UNLOADING:
-            moves.exit(model)
-        elif model.phase is Phase.ASLEEP or (model.bed and model.phase is Phase.LOADING):
-            moves.die_asleep(model, f"{model.name} {event.how} while asleep")
+            transitions.exit(model)
+        elif model.phase is Phase.ASLEEP or (model.sleep_level and model.phase is Phase.LOADING):
+            transitions.die_asleep(model, f"{model.name} {event.how} while asleep")
         else:
-            moves.fail(model, Move.CRASH, f"{model.name} {event.how}", event.output)
+            transitions.fail(model, Move.CRASH, f"{model.name} {event.how}", event.output)
         self._follow_catalog(model)
 
-    def _unresponsive(self, moves: Moves, event: UpstreamUnresponsive) -> None:
+    def _unresponsive(self, transitions: Transitions, event: UpstreamUnresponsive) -> None:
         """Cut its requests; those that wait for it get a fresh start. Its process is not expected to recover."""
         model = self._of_launch(event)
         if model is None or model.phase not in (Phase.READY, Phase.DRAINING):
             return
         because = f"{model.name} is unresponsive: it answered neither requests nor its health check"
         because = f"{because} for {event.silent_s:.0f} s"
-        moves.dismiss(model, Cause.UNRESPONSIVE, because)
-        moves.cut(model, because, Unresponsive(f"{because}. It is being stopped; try again to restart it."))
+        transitions.dismiss(model, Cause.UNRESPONSIVE, because)
+        transitions.cut(model, because, Unresponsive(f"{because}. It is being stopped; try again to restart it."))
 
-    def _about_sleep(self, moves: Moves, event: AboutSleep) -> None:
+    def _about_sleep(self, transitions: Transitions, event: AboutSleep) -> None:
         """If the model was told to stop meanwhile, it has no sleep level and the event is ignored."""
         model = self._of_launch(event)
-        if model is None or model.bed is None:
+        if model is None or model.sleep_level is None:
             return
         match event:
             case UpstreamAsleep() if model.is_falling_asleep:
-                moves.fall_asleep(model)
+                transitions.fall_asleep(model)
             case SleepFailed(error=error) if model.is_falling_asleep and model.cause:
-                moves.lie_awake(model, model.cause, f"{model.why}; putting it to sleep failed ({error})")
+                transitions.sleep_failed(model, model.cause, f"{model.why}; putting it to sleep failed ({error})")
             case UpstreamAwake() if model.phase is Phase.LOADING and model.upstream:
-                moves.become_ready(model, model.upstream)
+                transitions.become_ready(model, model.upstream)
             case WakeFailed(error=error) if model.phase is Phase.LOADING:
-                moves.lie_awake(model, Cause.SLEEPLESS, f"waking it failed ({error})")
+                transitions.sleep_failed(model, Cause.SLEEPLESS, f"waking it failed ({error})")
 
     def _of_launch(self, event: AboutLaunch) -> ModelState | None:
         """The model, if the event is about its current process."""
@@ -357,35 +361,35 @@ class Scheduler:
         else:
             self._state.forget(model.name)
 
-    def _catalog_changed(self, moves: Moves, event: CatalogChanged) -> None:
+    def _catalog_changed(self, transitions: Transitions, event: CatalogChanged) -> None:
         """Models that did not change keep their processes and streams."""
         state, change = self._state, compare(self.catalog, event.catalog)
         state.catalog = replace(event.catalog, available=self.catalog.available)
-        state.may_be_crowded = True
+        state.may_exceed_memory = True
         for name in change.removed:
-            moves.refuse_all(name, removed(name), "removed from the configuration")
+            transitions.refuse_all(name, removed(name), "removed from the configuration")
         for name in (*change.removed, *change.changed):
-            self._replace(moves, state.models[name])
+            self._replace(transitions, state.models[name])
         for name, spec in event.catalog.models.items():
             model = state.models.get(name) or state.add(spec)
             if not must_restart(model.spec, spec):
                 model.spec = spec
 
-    def _replace(self, moves: Moves, model: ModelState) -> None:
-        moves.forgive(model)
-        if model.phase.takes_room:
-            moves.dismiss(model, Cause.CONFIGURATION, "its configuration changed")
+    def _replace(self, transitions: Transitions, model: ModelState) -> None:
+        transitions.forgive(model)
+        if model.phase.takes_memory:
+            transitions.dismiss(model, Cause.CONFIGURATION, "its configuration changed")
         else:
             self._follow_catalog(model)
 
-    def _shutdown_requested(self, moves: Moves, event: ShutdownRequested) -> None:
+    def _shutdown_requested(self, transitions: Transitions, event: ShutdownRequested) -> None:
         self._state.is_closing = True
-        for name in self._state.line.models():
-            moves.refuse_all(name, ShuttingDown(SHUTTING_DOWN, retry_after=5), "shutting down")
+        for name in self._state.queue.models():
+            transitions.refuse_all(name, ShuttingDown(SHUTTING_DOWN, retry_after=5), "shutting down")
         for model in self._state.with_process():
-            moves.dismiss(model, Cause.SHUTDOWN, "hotseat is shutting down")
+            transitions.dismiss(model, Cause.SHUTDOWN, "hotseat is shutting down")
             if event.force and model.phase is Phase.DRAINING:
-                model.cut_at = moves.now
+                model.cut_at = transitions.now
 
 
 def removed(name: ModelName) -> UnknownModel:
@@ -394,6 +398,6 @@ def removed(name: ModelName) -> UnknownModel:
 
 def ticket_of(event: RequestArrived | LoadRequested, now: Instant) -> Ticket:
     if isinstance(event, LoadRequested):
-        return Ticket(event.ticket, event.model, event.client, now, Wish.LOAD)
-    wish = Wish.USE if event.takes_slot else Wish.READ
+        return Ticket(event.ticket, event.model, event.client, now, RequestKind.LOAD)
+    wish = RequestKind.USE if event.takes_slot else RequestKind.READ
     return Ticket(event.ticket, event.model, event.client, now, wish)

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 COLD: Final = Phase.COLD
 
 
-def picture(state: State, now: Instant, *, without_cold: bool = False) -> View:
+def snapshot(state: State, now: Instant, *, without_cold: bool = False) -> View:
     """All models, or without those that are cold, have not failed and are not waited for: nearly all of 10,000."""
-    known = waits(state, now) if state.line else {}
+    known = waits(state, now) if state.queue else {}
     shown: Iterable[ModelState] = state.models.values()
     if without_cold:
         shown = [model for model in shown if model.phase is not COLD or model.failures or model.name in known]
     models = tuple(_model(state, model, known.get(model.name), now) for model in shown)
     line = [ticket for name, wait in known.items() for ticket in _tickets(state, state.models[name], wait)]
     in_order = tuple(sorted(line, key=lambda ticket: (ticket.since, ticket.ticket)))
-    return View(now, models, in_order, _devices(state), state.way.because if state.way else "")
+    return View(now, models, in_order, _devices(state), state.yielding.because if state.yielding else "")
 
 
 def _devices(state: State) -> tuple[DeviceView, ...]:
@@ -45,7 +45,7 @@ def _devices(state: State) -> tuple[DeviceView, ...]:
 
 def why(state: State, model: ModelState, now: Instant) -> str:
     """One sentence: why its requests wait, or why it is in its phase."""
-    wait = waits(state, now).get(model.name) if state.line else None
+    wait = waits(state, now).get(model.name) if state.queue else None
     return wait.why if wait else _why(state, model, now)
 
 
@@ -56,7 +56,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         since=model.since,
         upstream=model.upstream,
         in_flight=len(model.leases),
-        waiting=state.line.count(model.name),
+        waiting=state.queue.count(model.name),
         why=wait.why if wait else _why(state, model, now),
         failures=model.failures,
         last_error=model.last_error,
@@ -68,7 +68,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         measured=model.measured,
         launch=model.launch,
         served=model.served,
-        level=model.bed.name if model.bed else None,
+        level=model.sleep_level.name if model.sleep_level else None,
     )
 
 
@@ -76,17 +76,17 @@ def _footprint(state: State, model: ModelState) -> Footprint | None:
     """What it counts as now; asleep it counts as what it keeps."""
     if not state.catalog.budgets:
         return None
-    if model.phase is not Phase.ASLEEP or model.bed is None:
+    if model.phase is not Phase.ASLEEP or model.sleep_level is None:
         return model.spec.footprint
-    nap = model.habit.naps.get(model.bed.name)
-    was_seen = nap is not None and nap.memory is not None
+    sleep_stats = model.stats.sleep_stats_by_level.get(model.sleep_level.name)
+    was_seen = sleep_stats is not None and sleep_stats.memory is not None
     source = Source.MEASURED if was_seen else Source.ESTIMATED
-    return Footprint(takes(model, state.catalog), source if model.bed.memory is None else Source.DECLARED)
+    return Footprint(takes(model, state.catalog), source if model.sleep_level.memory is None else Source.DECLARED)
 
 
 def _tickets(state: State, model: ModelState, wait: Wait) -> Iterator[TicketView]:
     """The tickets of one model in order of service; only the first has a latest time."""
-    line = state.line.of(model.name)
+    line = state.queue.of(model.name)
     assert line is not None
     for ahead, ticket in enumerate(line.in_order()):
         reason = f"{wait.why}; {ahead} {'request' if ahead == 1 else 'requests'} ahead" if ahead else wait.why
@@ -99,14 +99,14 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
     """Why a model without waiting requests is in its phase."""
     match model.phase:
         case Phase.LOADING:
-            doing = "waking" if model.bed else "loading"
+            doing = "waking" if model.sleep_level else "loading"
             return f"{doing} for {now - model.since:.1f} s of about {state.load_s(model.name):.1f} s: {model.why}"
         case Phase.DRAINING:
             leases = len(model.leases)
             first = "1 request" if leases == 1 else f"{leases} requests"
-            return f"draining {first}, then {'going to sleep' if model.bed else 'stopping'}: {model.why}"
+            return f"draining {first}, then {'going to sleep' if model.sleep_level else 'stopping'}: {model.why}"
         case Phase.UNLOADING:
-            doing = "falling asleep" if model.goes_to_bed else "stopping"
+            doing = "falling asleep" if model.falls_asleep else "stopping"
             return f"{doing} for {now - model.since:.1f} s: {model.why}"
         case _:
             return model.why

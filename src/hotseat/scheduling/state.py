@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hotseat.identifiers import LaunchId
 from hotseat.scheduling.claims import Claim, Claims
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.model_stats import Habit, Habits
-from hotseat.scheduling.queue import Line, Ticket, Wish
+from hotseat.scheduling.model_stats import ModelStats, StatsOfModels
+from hotseat.scheduling.queue import Queue, RequestKind, Ticket
 from hotseat.scheduling.sleep_choice import Times, worth_it
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.identifiers import Bytes, Instant, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Cause, Evicted
-    from hotseat.scheduling.events import WayMade
+    from hotseat.scheduling.events import YieldRequested
 
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
@@ -35,23 +35,23 @@ class ModelState:
     since: Instant = LONG_AGO
     why: str = "not requested yet"
     """What caused its phase."""
-    habit: Habit = field(default_factory=Habit)
+    stats: ModelStats = field(default_factory=ModelStats)
     launch: LaunchId | None = None
     """Set while a process may exist: from loading to the end of unloading."""
     upstream: Upstream | None = None
     """Set from ready to the end of draining and, if it sleeps, until it is awake again or told to stop."""
-    bed: SleepLevel | None = None
+    sleep_level: SleepLevel | None = None
     """Sleep level while it drains towards sleep, falls asleep, sleeps or wakes; else None."""
     ends_asleep: bool = False
     """It was told to stop while asleep: until its process is gone it holds what it kept."""
-    sleepless: set[str] = field(default_factory=set)
+    failed_levels: set[str] = field(default_factory=set)
     """Levels that failed: not used again until an operator loads it or its configuration changes."""
     fell_asleep_in_s: Seconds | None = None
     """How long that took last; None: its process never slept."""
     leases: dict[TicketId, Ticket] = field(default_factory=dict)
     slots_used: int = 0
     """Leases that take a slot."""
-    slots_told: int | None = None
+    slots_reported: int | None = None
     """Requests that its server processes at a time, as the server reports."""
     measured: Mapping[Place, Bytes] | None = None
     """Measured memory of its current process."""
@@ -90,13 +90,13 @@ class ModelState:
         return self.phase is Phase.DRAINING or self.phase is Phase.UNLOADING
 
     @property
-    def goes_to_bed(self) -> bool:
+    def falls_asleep(self) -> bool:
         """It drains or falls asleep, and will keep memory."""
-        return self.is_leaving and self.bed is not None and not self.ends_asleep
+        return self.is_leaving and self.sleep_level is not None and not self.ends_asleep
 
     @property
     def is_falling_asleep(self) -> bool:
-        return self.phase is Phase.UNLOADING and self.goes_to_bed
+        return self.phase is Phase.UNLOADING and self.falls_asleep
 
     @property
     def is_asleep(self) -> bool:
@@ -110,7 +110,7 @@ class ModelState:
 
     @property
     def slots(self) -> int | None:
-        return self.spec.concurrency_limit or self.slots_told
+        return self.spec.concurrency_limit or self.slots_reported
 
     def expires_at(self) -> Instant | None:
         """End of its ttl, if it is ready and unused, or asleep."""
@@ -125,21 +125,21 @@ class ModelState:
 class State:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.habits = Habits()
+        self.habits = StatsOfModels()
         self.models: dict[ModelName, ModelState] = {}
         for spec in catalog.models.values():
             self.add(spec)
         self.active: dict[ModelName, ModelState] = {}
         """Models that are not cold, so that passes do not depend on the number configured."""
-        self.line = Line()
+        self.queue = Queue()
         self.claims = Claims()
         self.leases: dict[TicketId, ModelState] = {}
         self.read_ahead: dict[ModelName, LaunchRecipe] = {}
         """Missing models whose files are being read, and the recipes they are read for."""
         self.is_closing = False
-        self.way: WayMade | None = None
+        self.yielding: YieldRequested | None = None
         """Set while models must yield memory."""
-        self.may_be_crowded = False
+        self.may_exceed_memory = False
         """Figures have changed since all models last fitted: starts alone never exceed a limit."""
         self._launches = 0
 
@@ -149,13 +149,13 @@ class State:
 
     def with_process(self) -> list[ModelState]:
         """Models with a process: they hold memory until it is gone."""
-        return [model for model in self.active.values() if model.phase.takes_room]
+        return [model for model in self.active.values() if model.phase.takes_memory]
 
     def in_phase(self, phase: Phase) -> list[ModelState]:
         return [model for model in self.active.values() if model.phase is phase]
 
     def add(self, spec: ModelSpec) -> ModelState:
-        model = self.models[spec.name] = ModelState(spec, habit=self.habits.of(spec.name))
+        model = self.models[spec.name] = ModelState(spec, stats=self.habits.of(spec.name))
         return model
 
     def forget(self, name: ModelName) -> None:
@@ -164,38 +164,42 @@ class State:
         self.active.pop(name, None)
 
     def is_idle(self, model: ModelState) -> bool:
-        return not model.leases and not self.line.count(model.name)
+        return not model.leases and not self.queue.count(model.name)
 
     def reckon_claim(self, model: ModelState) -> None:
         """Add, update or drop the claim of a model; called after every change of its queue or phase."""
-        if model.phase not in CLAIMABLE or not self.line.count(model.name):
+        if model.phase not in CLAIMABLE or not self.queue.count(model.name):
             return self.claims.drop(model.name)
-        first = self.line.first(model.name)
+        first = self.queue.first(model.name)
         return self.claims.put(Claim(max(first.since, model.evicted_at), first.since, first.id, model.name))
 
     def load_s(self, name: ModelName) -> Seconds:
         """Expected time until it is ready once memory is free: to load it, or to wake it if it sleeps or would."""
         model = self.models[name]
-        if (model.spec.sleep is None and model.bed is None) or model.ends_asleep:
+        if (model.spec.sleep is None and model.sleep_level is None) or model.ends_asleep:
             return self.habits.load_s(name)
-        bed = model.bed or next(iter(self.beds(model)), None)
-        nap = model.habit.naps.get(bed.name) if bed else None
-        return nap.wake_s if nap and nap.times else self.habits.load_s(name)
+        sleep_level = model.sleep_level or next(iter(self.sleep_levels(model)), None)
+        sleep_stats = model.stats.sleep_stats_by_level.get(sleep_level.name) if sleep_level else None
+        return sleep_stats.wake_s if sleep_stats and sleep_stats.times else self.habits.load_s(name)
 
     def stop_s(self, name: ModelName) -> Seconds:
         """Expected time until its memory is free once unused: to stop it, or to put it to sleep."""
         model = self.models[name]
-        nap = model.habit.naps.get(model.bed.name) if model.bed and model.goes_to_bed else None
-        return nap.sleep_s if nap and nap.times else self.habits.stop_s(name)
+        sleep_stats = (
+            model.stats.sleep_stats_by_level.get(model.sleep_level.name)
+            if model.sleep_level and model.falls_asleep
+            else None
+        )
+        return sleep_stats.sleep_s if sleep_stats and sleep_stats.times else self.habits.stop_s(name)
 
-    def beds(self, model: ModelState) -> list[SleepLevel]:
+    def sleep_levels(self, model: ModelState) -> list[SleepLevel]:
         """Sleep levels that are worth it, best first."""
         if model.spec.sleep is None:
             return []
         # An unmeasured stop counts as zero: if that decides for stopping, the stop is measured.
-        restart_s = (model.habit.stop_s or 0.0) + self.habits.load_s(model.name)
-        return worth_it(model.spec.sleep, model.sleepless, Times(restart_s, model.habit.naps))
+        restart_s = (model.stats.stop_s or 0.0) + self.habits.load_s(model.name)
+        return worth_it(model.spec.sleep, model.failed_levels, Times(restart_s, model.stats.sleep_stats_by_level))
 
 
 def takes_slot(ticket: Ticket) -> bool:
-    return ticket.wish is Wish.USE
+    return ticket.kind is RequestKind.USE

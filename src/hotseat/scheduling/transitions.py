@@ -22,7 +22,7 @@ from hotseat.scheduling.commands import (
     WakeUp,
 )
 from hotseat.scheduling.lifecycle import Move, Phase, after
-from hotseat.scheduling.queue import Ticket, Wish
+from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.state import LONG_AGO, takes_slot
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ FIRST_REST_S: Seconds = 2.0
 LONGEST_REST_S: Seconds = 60.0
 
 
-def rest_s(failures: int) -> Seconds:
+def backoff_s(failures: int) -> Seconds:
     """After one failure the next request starts it at once; from the second in a row the delay doubles."""
     return 0.0 if failures < 2 else min(LONGEST_REST_S, FIRST_REST_S * 2.0 ** (failures - 2))
 
 
-class Moves:
+class Transitions:
     """The transitions of one `handle` call and their commands, in order."""
 
     __slots__ = ("changes_somebodys_fate", "commands", "now", "state")
@@ -61,7 +61,7 @@ class Moves:
         state, model = self.state, self.state.models[ticket.model]
         self._note_use(model, ticket)
         claim = state.claims.of(ticket.model)
-        state.line.join(ticket)
+        state.queue.join(ticket)
         state.reckon_claim(model)
         self.changes_somebodys_fate = claim is None or claim != state.claims.of(ticket.model)
 
@@ -72,12 +72,12 @@ class Moves:
         self.changes_somebodys_fate = False
 
     def _note_use(self, model: ModelState, ticket: Ticket) -> None:
-        if model.habit.unused_since is not None and takes_slot(ticket):
-            self.state.habits.came(ticket.model, model.habit, ticket.client, self.now)
+        if model.stats.unused_since is not None and takes_slot(ticket):
+            self.state.habits.came(ticket.model, model.stats, ticket.client, self.now)
 
     def quit(self, ticket: TicketId) -> bool:
         """Remove a waiting ticket; False if it did not wait."""
-        left = self.state.line.leave(ticket)
+        left = self.state.queue.leave(ticket)
         if left is None:
             return False
         model, claim = self.state.models[left.model], self.state.claims.of(left.model)
@@ -87,13 +87,13 @@ class Moves:
         return True
 
     def grant(self, model: ModelState, ticket: Ticket, because: str) -> None:
-        self.state.line.leave(ticket.id)
+        self.state.queue.leave(ticket.id)
         self.lease(model, ticket, because)
 
     def lease(self, model: ModelState, ticket: Ticket, because: str) -> None:
         """From here on the model cannot be evicted during the request."""
         assert model.upstream is not None
-        if ticket.wish is Wish.LOAD:
+        if ticket.kind is RequestKind.LOAD:
             return self.commands.append(Confirm(ticket.id, model.name, because))
         model.leases[ticket.id] = ticket._replace(since=self.now)
         model.slots_used += takes_slot(ticket)
@@ -111,24 +111,24 @@ class Moves:
         lease = model.leases.pop(ticket)
         if takes_slot(lease):
             model.slots_used -= 1
-            self.state.habits.went(model.name, model.habit, lease.client, lease.since, self.now)
+            self.state.habits.went(model.name, model.stats, lease.client, lease.since, self.now)
             self._note_unused(model)
         if not model.leases:
             model.idle_since = self.now
-        still_busy = model.leases and model.phase is Phase.READY and not self.state.line.count(model.name)
+        still_busy = model.leases and model.phase is Phase.READY and not self.state.queue.count(model.name)
         self.changes_somebodys_fate = not still_busy
         return model
 
     def _note_unused(self, model: ModelState) -> None:
-        if not model.slots_used and not self.state.line.clients(model.name):
-            model.habit.unused_since = self.now
+        if not model.slots_used and not self.state.queue.clients(model.name):
+            model.stats.unused_since = self.now
 
     def refuse(self, ticket: TicketId, error: HotseatError, because: str) -> None:
         self.quit(ticket)
         self.commands.append(Refuse(ticket, error, because))
 
     def refuse_all(self, name: ModelName, error: HotseatError, because: str) -> None:
-        for ticket in self.state.line.waiting_for(name):
+        for ticket in self.state.queue.waiting_for(name):
             self.refuse(ticket.id, error, because)
 
     # Phases
@@ -145,11 +145,11 @@ class Moves:
 
     def wake(self, model: ModelState, because: str) -> None:
         assert model.launch is not None
-        assert model.bed is not None
+        assert model.sleep_level is not None
         self._note_claim(model)
         self._enter(model, Move.WAKE, because)
         self._note_company()
-        self.commands.append(WakeUp(model.name, model.launch, model.bed, because))
+        self.commands.append(WakeUp(model.name, model.launch, model.sleep_level, because))
 
     def _note_claim(self, model: ModelState) -> None:
         claim = self.state.claims.of(model.name)
@@ -175,30 +175,30 @@ class Moves:
         self._report_swap(model)
         self._note_load(model, self.now - model.since)
         self._enter(model, Move.BECOME_READY, model.why)
-        model.upstream, model.bed = upstream, None
+        model.upstream, model.sleep_level = upstream, None
         model.ready_at = model.idle_since = self.now
         model.served = 0
 
     def _note_load(self, model: ModelState, seconds: Seconds) -> None:
-        if model.bed is not None and model.fell_asleep_in_s is not None:
-            model.habit.nap(model.bed.name).woke(model.fell_asleep_in_s, seconds)
+        if model.sleep_level is not None and model.fell_asleep_in_s is not None:
+            model.stats.sleep_stats(model.sleep_level.name).woke(model.fell_asleep_in_s, seconds)
         # Loads share the disk: the duration of parallel loads says little about either.
-        elif model.loads_alone or model.habit.load_s is None:
+        elif model.loads_alone or model.stats.load_s is None:
             self.state.habits.loaded(model.name, seconds)
 
     def _report_swap(self, model: ModelState) -> None:
         """Report the cost of a load that others were evicted for."""
         if not model.evicted_for_it:
             return
-        line = self.state.line
+        line = self.state.queue
         client = line.first(model.name).client if line.count(model.name) else None
         predicted_s, measured_s = self.state.load_s(model.name), self.now - model.since
         waited_s = self.now - model.claimed_at
         report = ReportSwap(model.name, client, waited_s, predicted_s, measured_s, model.evicted_for_it, model.why)
         self.commands.append(report)
 
-    def evict(self, victim: ModelState, wanted: ModelState, because: str, bed: SleepLevel | None) -> None:
-        """Evict for `wanted`, to sleep if `bed` is set. The next claim of the victim counts from now."""
+    def evict(self, victim: ModelState, wanted: ModelState, because: str, sleep_level: SleepLevel | None) -> None:
+        """Evict for `wanted`, to sleep if `sleep_level` is set. The next claim of the victim counts from now."""
         load_s = self.state.load_s(victim.name)
         if victim.phase is Phase.READY:
             went = Evicted(victim.name, because, self.now - victim.ready_at, load_s, victim.served)
@@ -207,7 +207,7 @@ class Moves:
         abandoned = "; no request was waiting for it any more" if victim.phase is Phase.LOADING else ""
         self.dismiss(victim, Cause.EVICTION, f"unloaded to free memory for {wanted.name}{abandoned}")
         if victim.phase is Phase.DRAINING:
-            victim.bed = bed
+            victim.sleep_level = sleep_level
 
     def dismiss(self, model: ModelState, cause: Cause, because: str) -> None:
         """Let it leave: a ready model drains first; a load or a sleep is stopped at once.
@@ -221,7 +221,7 @@ class Moves:
             model.cause, model.why = cause, because
             self.stop(model)
         if model.phase is Phase.DRAINING:
-            model.bed = None
+            model.sleep_level = None
 
     def stop(self, model: ModelState) -> None:
         """Stop its server; it has no leases."""
@@ -231,15 +231,15 @@ class Moves:
         self._enter(model, Move.STOP, model.why)
         model.upstream = None
         if not model.ends_asleep:
-            model.bed = None
+            model.sleep_level = None
         self.commands.append(StopUpstream(model.name, model.launch, model.cause, model.why))
 
     def suspend(self, model: ModelState) -> None:
         """Put its server to sleep; it has no leases."""
         assert model.launch is not None
-        assert model.bed is not None
+        assert model.sleep_level is not None
         self._enter(model, Move.SUSPEND, model.why)
-        self.commands.append(PutToSleep(model.name, model.launch, model.bed, model.why))
+        self.commands.append(PutToSleep(model.name, model.launch, model.sleep_level, model.why))
 
     def fall_asleep(self, model: ModelState) -> None:
         model.fell_asleep_in_s = self.now - model.since
@@ -247,10 +247,10 @@ class Moves:
         model.evicted_for_it = ()
         self._enter(model, Move.FALL_ASLEEP, model.why)
 
-    def lie_awake(self, model: ModelState, cause: Cause, because: str) -> None:
+    def sleep_failed(self, model: ModelState, cause: Cause, because: str) -> None:
         """Sleeping or waking failed at this level: stop its server. Requests for it keep waiting."""
-        assert model.bed is not None
-        model.sleepless.add(model.bed.name)
+        assert model.sleep_level is not None
+        model.failed_levels.add(model.sleep_level.name)
         model.cause, model.why = cause, because
         self.stop(model)
 
@@ -261,28 +261,28 @@ class Moves:
             self.commands.append(Cut(ticket, model.name, because, error))
 
     def exit(self, model: ModelState) -> None:
-        if model.bed is None:
-            model.habit.stopped(self.now - model.since)
+        if model.sleep_level is None:
+            model.stats.stopped(self.now - model.since)
         elif model.is_falling_asleep:
-            model.sleepless.add(model.bed.name)
+            model.failed_levels.add(model.sleep_level.name)
         self._enter(model, Move.EXIT, model.why)
-        self._bury(model)
+        self._remove(model)
 
     def die_asleep(self, model: ModelState, how: str) -> None:
         """No request used it, so none is told. A level that it died of while waking is not used again."""
-        if model.phase is Phase.LOADING and model.bed is not None:
-            model.sleepless.add(model.bed.name)
+        if model.phase is Phase.LOADING and model.sleep_level is not None:
+            model.failed_levels.add(model.sleep_level.name)
         self._enter(model, Move.DIE, how)
-        self._bury(model)
+        self._remove(model)
 
     def fail(self, model: ModelState, move: Move, error: str, output: Sequence[str]) -> None:
         """A start failed or a server died. That counts as a failure unless this process had completed a response."""
         if not model.has_answered:
             model.failures += 1
         model.last_error = with_output(error, output)
-        model.rest_until = self.now + rest_s(model.failures)
+        model.rest_until = self.now + backoff_s(model.failures)
         self._enter(model, move, error)
-        self._bury(model)
+        self._remove(model)
 
     def recover(self, model: ModelState) -> None:
         self._enter(model, Move.RECOVER, model.why)
@@ -290,7 +290,7 @@ class Moves:
     def forgive(self, model: ModelState) -> None:
         """Clear failures, for an operator's load or a changed configuration."""
         model.failures = 0
-        model.sleepless.clear()
+        model.failed_levels.clear()
         if model.phase is Phase.RESTING:
             self.recover(model)
 
@@ -304,12 +304,12 @@ class Moves:
             self.state.active[model.name] = model
         self.state.reckon_claim(model)
 
-    def _bury(self, model: ModelState) -> None:
+    def _remove(self, model: ModelState) -> None:
         """No process is left. Its leases end when their connections break; they no longer count for the model."""
         model.evicted_for_it = ()
-        model.launch = model.upstream = model.bed = model.fell_asleep_in_s = None
+        model.launch = model.upstream = model.sleep_level = model.fell_asleep_in_s = None
         model.ends_asleep = False
-        model.cut_at = model.cause = model.slots_told = model.measured = None
+        model.cut_at = model.cause = model.slots_reported = model.measured = None
         model.ready_at = model.idle_since = LONG_AGO
         for ticket in model.leases:
             del self.state.leases[ticket]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.linger import Pressure, linger_s
 from hotseat.scheduling.memory_fit import fits_beside, is_in_the_way
-from hotseat.scheduling.queue import Wish
+from hotseat.scheduling.queue import RequestKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from hotseat.scheduling.state import ModelState, State
 
 NEVER: Instant = float("inf")
-CROWDED_SLOTS = 8
+BUSY_SLOTS = 8
 """Concurrent requests to a server of unknown capacity while claims wait for its memory: a drain must end."""
 LONGEST_STRETCH = 2.0
 LOOKED_AT = 16
 """Only this many claims, the oldest, are examined: a decision must not take longer than a request."""
 
 
-class Keeps(Enum):
+class ProtectedBy(Enum):
     """What protects a model from eviction."""
 
     PINNED = "pinned"
@@ -41,15 +41,15 @@ class Keeps(Enum):
     LINGER = "linger"
 
 
-class Hold(NamedTuple):
+class Protection(NamedTuple):
     """Why a model is not evicted for a claim now, and until when."""
 
     resident: ModelState
     until: Instant
-    keeps: Keeps
+    keeps: ProtectedBy
 
 
-class Bench:
+class DecisionContext:
     """The claims as one decision sees them: figures that every comparison needs are computed once."""
 
     __slots__ = ("_pressure", "_ring", "now", "state")
@@ -64,7 +64,7 @@ class Bench:
     def pressure(self) -> Pressure:
         if self._pressure is None:
             state, claims = self.state, self.state.claims.first(LOOKED_AT)
-            waiting = sum(state.line.count(claim.model) for claim in claims)
+            waiting = sum(state.queue.count(claim.model) for claim in claims)
             self._pressure = Pressure(waiting, sum(state.load_s(claim.model) for claim in claims))
         return self._pressure
 
@@ -75,52 +75,52 @@ class Bench:
         return self._ring
 
 
-def hold(bench: Bench, claim: Claim, resident: ModelState) -> Hold | None:
+def protection_of(context: DecisionContext, claim: Claim, resident: ModelState) -> Protection | None:
     """What protects `resident` from eviction for this claim now; None: nothing."""
     if resident.phase is Phase.ASLEEP:
         return None
-    if is_protected(bench.state, claim.model, resident):
-        return Hold(resident, NEVER, Keeps.PINNED)
+    if is_protected(context.state, claim.model, resident):
+        return Protection(resident, NEVER, ProtectedBy.PINNED)
     if resident.phase is Phase.LOADING:
-        return _hold_of_load(bench, resident)
-    if bench.state.is_idle(resident):
-        return _hold_of_idle(bench, claim, resident)
-    return _hold_of_busy(bench, claim, resident)
+        return _protection_of_load(context, resident)
+    if context.state.is_idle(resident):
+        return _protection_of_idle(context, claim, resident)
+    return _protection_of_busy(context, claim, resident)
 
 
-def _hold_of_load(bench: Bench, resident: ModelState) -> Hold | None:
+def _protection_of_load(context: DecisionContext, resident: ModelState) -> Protection | None:
     """A load that no request waits for is abandoned, unless it is nearly done."""
-    state, name = bench.state, resident.name
-    left_s = resident.since + state.load_s(name) - bench.now
+    state, name = context.state, resident.name
+    left_s = resident.since + state.load_s(name) - context.now
     nearly_done = 0.0 <= left_s <= state.habits.stop_s(name)
-    if state.line.count(name) or nearly_done:
-        return Hold(resident, NEVER, Keeps.LOADING)
+    if state.queue.count(name) or nearly_done:
+        return Protection(resident, NEVER, ProtectedBy.LOADING)
     return None
 
 
-def _hold_of_idle(bench: Bench, claim: Claim, resident: ModelState) -> Hold | None:
-    limit_s = begin(claim, resident) + turn_s(bench, claim.model, resident) - bench.now
+def _protection_of_idle(context: DecisionContext, claim: Claim, resident: ModelState) -> Protection | None:
+    limit_s = begin(claim, resident) + turn_s(context, claim.model, resident) - context.now
     if limit_s <= 0.0:
         return None
-    unused_s = bench.now - resident.idle_since
-    load_s = bench.state.load_s(resident.name)
-    stay_s = linger_s(resident.habit, load_s, unused_s, bench.pressure, limit_s)
-    return Hold(resident, bench.now + stay_s, Keeps.LINGER) if stay_s > 0.0 else None
+    unused_s = context.now - resident.idle_since
+    load_s = context.state.load_s(resident.name)
+    stay_s = linger_s(resident.stats, load_s, unused_s, context.pressure, limit_s)
+    return Protection(resident, context.now + stay_s, ProtectedBy.LINGER) if stay_s > 0.0 else None
 
 
-def _hold_of_busy(bench: Bench, claim: Claim, resident: ModelState) -> Hold | None:
-    turn = turn_s(bench, claim.model, resident)
+def _protection_of_busy(context: DecisionContext, claim: Claim, resident: ModelState) -> Protection | None:
+    turn = turn_s(context, claim.model, resident)
     start = begin(claim, resident)
-    if bench.now < start + turn:
-        return Hold(resident, start + turn, Keeps.TURN)
-    last = min(start + LONGEST_STRETCH * turn, _latest(bench, claim, resident))
-    if bench.now >= last or _is_more_urgent(bench.state, claim.model, resident):
+    if context.now < start + turn:
+        return Protection(resident, start + turn, ProtectedBy.TURN)
+    last = min(start + LONGEST_STRETCH * turn, _latest(context, claim, resident))
+    if context.now >= last or _is_more_urgent(context.state, claim.model, resident):
         return None
-    stretched = min(last, start + stretch(bench.state, claim.model, resident) * turn)
-    if bench.now < stretched:
-        return Hold(resident, stretched, Keeps.TURN)
-    if _has_older_requests(bench.state, claim, resident):
-        return Hold(resident, last, Keeps.OLDER_REQUESTS)
+    stretched = min(last, start + stretch(context.state, claim.model, resident) * turn)
+    if context.now < stretched:
+        return Protection(resident, stretched, ProtectedBy.TURN)
+    if _has_older_requests(context.state, claim, resident):
+        return Protection(resident, last, ProtectedBy.OLDER_REQUESTS)
     return None
 
 
@@ -129,41 +129,41 @@ def begin(claim: Claim, resident: ModelState) -> Instant:
     return claim.since if claim.since < resident.claimed_at else max(claim.since, resident.ready_at)
 
 
-def turn_s(bench: Bench, wanted: ModelName, resident: ModelState) -> Seconds:
-    state = bench.state
+def turn_s(context: DecisionContext, wanted: ModelName, resident: ModelState) -> Seconds:
+    state = context.state
     swap_there_and_back = state.load_s(wanted) + state.load_s(resident.name)
     weight = resident.spec.urgency / state.catalog.models[wanted].urgency
-    return _patience(bench, resident) * swap_there_and_back * weight
+    return _patience(context, resident) * swap_there_and_back * weight
 
 
 def stretch(state: State, wanted: ModelName, resident: ModelState) -> float:
     """How far a longer turn pays: if draining is slow compared with loading, or more clients use it than wait."""
     loads_s = state.load_s(wanted) + state.load_s(resident.name)
-    drains_s = 2 * (resident.habit.service_s + state.models[wanted].habit.service_s)
+    drains_s = 2 * (resident.stats.service_s + state.models[wanted].stats.service_s)
     using = {lease.client for lease in resident.leases.values()}
-    using_more = max(len(using), state.line.clients(resident.name)) / max(1, state.line.clients(wanted))
+    using_more = max(len(using), state.queue.clients(resident.name)) / max(1, state.queue.clients(wanted))
     return max(1.0, min(LONGEST_STRETCH, max(using_more, 1.0 + drains_s / max(loads_s, 1e-3))))
 
 
-def _patience(bench: Bench, resident: ModelState) -> float:
+def _patience(context: DecisionContext, resident: ModelState) -> float:
     """As configured, or less, so that a full rotation of all competing models keeps `maxWait`."""
-    policy = bench.state.catalog.policy
+    policy = context.state.catalog.policy
     if policy.max_wait_s is None:
         return policy.patience
-    state = bench.state
-    ring = {*bench.ring, resident.name}
+    state = context.state
+    ring = {*context.ring, resident.name}
     loads = [state.load_s(name) for name in ring]
     fixed_s = sum(loads) + sum(state.habits.of(name).drain_s + state.stop_s(name) for name in ring)
     turns_s = 2.0 * (sum(loads) - min(loads))
     return max(0.0, min(policy.patience, (policy.max_wait_s - fixed_s) / max(turns_s, 1e-3)))
 
 
-def _latest(bench: Bench, claim: Claim, resident: ModelState) -> Instant:
+def _latest(context: DecisionContext, claim: Claim, resident: ModelState) -> Instant:
     """When `resident` must start to leave so that the claim is ready within `maxWait`."""
-    max_wait_s = bench.state.catalog.policy.max_wait_s
+    max_wait_s = context.state.catalog.policy.max_wait_s
     if max_wait_s is None:
         return NEVER
-    return claim.since + max_wait_s - bench.state.load_s(claim.model) - resident.habit.drain_s
+    return claim.since + max_wait_s - context.state.load_s(claim.model) - resident.stats.drain_s
 
 
 def _is_more_urgent(state: State, wanted: ModelName, resident: ModelState) -> bool:
@@ -171,7 +171,7 @@ def _is_more_urgent(state: State, wanted: ModelName, resident: ModelState) -> bo
 
 
 def _has_older_requests(state: State, claim: Claim, resident: ModelState) -> bool:
-    return bool(state.line.count(resident.name)) and state.line.oldest(resident.name) <= claim.since
+    return bool(state.queue.count(resident.name)) and state.queue.oldest(resident.name) <= claim.since
 
 
 def is_protected(state: State, wanted: ModelName, resident: ModelState) -> bool:
@@ -185,8 +185,8 @@ def is_protected(state: State, wanted: ModelName, resident: ModelState) -> bool:
 # Slots
 
 
-def serves_at_once(state: State, model: ModelState, wish: Wish) -> bool:
-    return model.phase is Phase.READY and (wish is not Wish.USE or model.slots_used < slots(state, model))
+def serves_at_once(state: State, model: ModelState, wish: RequestKind) -> bool:
+    return model.phase is Phase.READY and (wish is not RequestKind.USE or model.slots_used < slots(state, model))
 
 
 def slots(state: State, resident: ModelState) -> float:
@@ -194,7 +194,7 @@ def slots(state: State, resident: ModelState) -> float:
     known = resident.slots
     if known is not None:
         return known
-    return CROWDED_SLOTS if is_contested(state, resident) else float("inf")
+    return BUSY_SLOTS if is_contested(state, resident) else float("inf")
 
 
 def is_contested(state: State, resident: ModelState) -> bool:
@@ -211,7 +211,7 @@ def is_contested(state: State, resident: ModelState) -> bool:
 def unkept_max_wait(state: State) -> Iterator[str]:
     """Warn if `maxWait` is shorter than loading, one after the other, the models that compete for memory."""
     max_wait_s = state.catalog.policy.max_wait_s
-    known = [(model.habit.load_s, model) for model in state.models.values() if model.habit.load_s is not None]
+    known = [(model.stats.load_s, model) for model in state.models.values() if model.stats.load_s is not None]
     rivals: list[ModelState] = []
     total_s = 0.0
     for load_s, model in sorted(known, key=lambda each: -each[0]):

@@ -100,7 +100,7 @@ class DeviceView:
 class View:
     now: Instant
     models: tuple[ModelView, ...]
-    line: tuple[TicketView, ...]
+    queue: tuple[TicketView, ...]
     """Waiting tickets, oldest first."""
     devices: tuple[DeviceView, ...] = ()
     """Devices with a budget."""

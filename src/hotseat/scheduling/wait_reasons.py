@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import Floor, is_in_the_way
-from hotseat.scheduling.plan import Prospect, Step, prospects
-from hotseat.scheduling.turns import LONGEST_STRETCH, Hold, Keeps, slots
+from hotseat.scheduling.memory_fit import MemoryForecast, is_in_the_way
+from hotseat.scheduling.plan import Action, ClaimDecision, decisions
+from hotseat.scheduling.turns import LONGEST_STRETCH, ProtectedBy, Protection, slots
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Instant, ModelName, Seconds
@@ -31,7 +31,7 @@ class Wait:
 
 def waits(state: State, now: Instant) -> dict[ModelName, Wait]:
     found = _claims(state, now)
-    for name in state.line.models():
+    for name in state.queue.models():
         if name not in found:
             found[name] = _resident(state, state.models[name], now)
     return found
@@ -41,8 +41,8 @@ def _claims(state: State, now: Instant) -> dict[ModelName, Wait]:
     """Missing models, oldest claim first; each estimate builds on the one before."""
     found: dict[ModelName, Wait] = {}
     explainer = _Explainer(state, now)
-    for prospect in prospects(state, now):
-        found[prospect.claim.model] = explainer.about(prospect)
+    for decision in decisions(state, now):
+        found[decision.claim.model] = explainer.about(decision)
     for claim in state.claims:
         if claim.model not in found:
             found[claim.model] = explainer.behind(claim.model, None)
@@ -52,25 +52,25 @@ def _claims(state: State, now: Instant) -> dict[ModelName, Wait]:
 class _Explainer:
     def __init__(self, state: State, now: Instant) -> None:
         self._state, self._now = state, now
-        self._floor = Floor(state)
+        self._forecast = MemoryForecast(state)
         self._number = 0
         self._before: tuple[ModelName, Instant] | None = None
         """The previous claim, and since when it waits."""
         self._before_s: Seconds = 0.0
 
-    def about(self, prospect: Prospect) -> Wait:
-        name = prospect.claim.model
-        match prospect.step:
-            case Step.LEAVING | Step.EVICT:
-                wait = self._leaving(prospect)
-            case Step.LOADER:
-                wait = self._loader(prospect.others[0], name)
-            case Step.HELD:
-                wait = self._held(max(prospect.holds, key=lambda each: each.until), prospect)
+    def about(self, decision: ClaimDecision) -> Wait:
+        name = decision.claim.model
+        match decision.step:
+            case Action.LEAVING | Action.EVICT:
+                wait = self._leaving(decision)
+            case Action.LOADER:
+                wait = self._loader(decision.others[0], name)
+            case Action.HELD:
+                wait = self._held(max(decision.holds, key=lambda each: each.until), decision)
             case _:
-                return self.behind(name, self._latest(prospect))
-        self._note(name, prospect.claim.since, wait.ready_in_s)
-        return Wait(wait.why, wait.ready_in_s, self._latest(prospect))
+                return self.behind(name, self._latest(decision))
+        self._note(name, decision.claim.since, wait.ready_in_s)
+        return Wait(wait.why, wait.ready_in_s, self._latest(decision))
 
     def behind(self, name: ModelName, latest: Instant | None) -> Wait:
         claim = self._state.claims.of(name)
@@ -88,38 +88,38 @@ class _Explainer:
 
     def _swap_s(self, name: ModelName) -> Seconds:
         """To stop a loaded model and load this one."""
-        usual_stop_s = max((self._state.stop_s(each.name) for each in self._floor.staying), default=0.0)
+        usual_stop_s = max((self._state.stop_s(each.name) for each in self._forecast.staying), default=0.0)
         return usual_stop_s + self._state.load_s(name)
 
-    def _leaving(self, prospect: Prospect) -> Wait:
-        load_s = self._state.load_s(prospect.claim.model)
-        leaving = [*self._floor.in_the_way(prospect.spec), *prospect.others]
+    def _leaving(self, decision: ClaimDecision) -> Wait:
+        load_s = self._state.load_s(decision.claim.model)
+        leaving = [*self._forecast.in_the_way(decision.spec), *decision.others]
         left_s = max((leaves_in_s(self._state, each, self._now) for each in leaving), default=0.0)
         gone = ", ".join(_leaves(each, self._now) for each in leaving)
-        then = f"{'waking' if prospect.model.bed else 'loading'} {prospect.claim.model}"
+        then = f"{'waking' if decision.model.sleep_level else 'loading'} {decision.claim.model}"
         return Wait(f"{gone}, then {then} (about {load_s:.0f} s)", left_s + load_s)
 
     def _loader(self, busy: ModelState, name: ModelName) -> Wait:
         left_s = loads_in_s(self._state, busy, self._now)
         return Wait(f"waiting for {busy.name} to finish loading ({left_s:.0f} s left)", left_s + self._swap_s(name))
 
-    def _held(self, hold: Hold, prospect: Prospect) -> Wait:
-        load_s = self._state.load_s(prospect.claim.model)
-        if hold.keeps is Keeps.LOADING:
-            return self._loader(hold.resident, prospect.claim.model)
+    def _held(self, hold: Protection, decision: ClaimDecision) -> Wait:
+        load_s = self._state.load_s(decision.claim.model)
+        if hold.keeps is ProtectedBy.LOADING:
+            return self._loader(hold.resident, decision.claim.model)
         resident, left_s = hold.resident, hold.until - self._now
         stops_s = leaves_in_s(self._state, resident, self._now)
         return Wait(self._sentence(hold, left_s, load_s), left_s + stops_s + load_s)
 
-    def _sentence(self, hold: Hold, left_s: Seconds, load_s: Seconds) -> str:
+    def _sentence(self, hold: Protection, left_s: Seconds, load_s: Seconds) -> str:
         resident = hold.resident
         match hold.keeps:
-            case Keeps.LINGER:
+            case ProtectedBy.LINGER:
                 return (
                     f"{resident.name} is idle, but its next request is expected soon: protected for {left_s:.1f} s more"
                 )
-            case Keeps.OLDER_REQUESTS:
-                older = self._state.line.count(resident.name)
+            case ProtectedBy.OLDER_REQUESTS:
+                older = self._state.queue.count(resident.name)
                 return f"{resident.name} first serves {_counted(older, 'older request')}, for at most {left_s:.1f} s"
             case _:
                 swap_s = load_s + self._state.load_s(resident.name)
@@ -127,13 +127,13 @@ class _Explainer:
                 cost = f"swap cost {swap_s:.0f} s"
                 return f"{resident.name} is protected for at most {left_s:.1f} s more ({running}, {cost})"
 
-    def _latest(self, prospect: Prospect) -> Instant | None:
+    def _latest(self, decision: ClaimDecision) -> Instant | None:
         """Each contender ahead stops, loads and has two turns at most: the bound of docs/design/scheduling.md."""
-        state, claim = self._state, prospect.claim
-        present = [*self._floor.staying, *self._floor.leaving]
+        state, claim = self._state, decision.claim
+        present = [*self._forecast.staying, *self._forecast.leaving]
         older = [state.models[each.model] for each in state.claims if each < claim]
-        contenders = [each for each in [*present, *older] if is_in_the_way(each.spec, prospect.spec, state.catalog)]
-        if any(each.habit.load_s is None or not each.habit.drain_s for each in contenders):
+        contenders = [each for each in [*present, *older] if is_in_the_way(each.spec, decision.spec, state.catalog)]
+        if any(each.stats.load_s is None or not each.stats.drain_s for each in contenders):
             return None
         own_s = state.load_s(claim.model)
         slowest_s = max([own_s, *(state.load_s(each.name) for each in contenders)])
@@ -147,15 +147,15 @@ class _Explainer:
 
 def swap_s(state: State, model: ModelState) -> Seconds:
     """What a model's coming and going costs others, without its turn."""
-    return state.load_s(model.name) + state.stop_s(model.name) + model.habit.drain_s
+    return state.load_s(model.name) + state.stop_s(model.name) + model.stats.drain_s
 
 
 def leaves_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
     """Estimated time until a model that was told to leave is gone."""
     if model.phase is Phase.UNLOADING:
         return max(0.0, model.since + state.stop_s(model.name) - now)
-    running_s = max((now - lease.since for lease in model.leases.values()), default=model.habit.drain_s)
-    return max(0.0, model.habit.drain_s - running_s) + state.stop_s(model.name)
+    running_s = max((now - lease.since for lease in model.leases.values()), default=model.stats.drain_s)
+    return max(0.0, model.stats.drain_s - running_s) + state.stop_s(model.name)
 
 
 def loads_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
@@ -165,7 +165,7 @@ def loads_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
 
 def _leaves(model: ModelState, now: Instant) -> str:
     if not model.leases:
-        return f"putting {model.name} to sleep" if model.goes_to_bed else f"stopping {model.name}"
+        return f"putting {model.name} to sleep" if model.falls_asleep else f"stopping {model.name}"
     longest_s = max(now - lease.since for lease in model.leases.values())
     return f"draining {model.name} ({_counted(len(model.leases), 'request')} running for {longest_s:.0f} s)"
 
@@ -184,14 +184,14 @@ def _resident(state: State, model: ModelState, now: Instant) -> Wait:
     load_s = state.load_s(model.name)
     match model.phase:
         case Phase.LOADING:
-            doing = "waking" if model.bed else "loading"
+            doing = "waking" if model.sleep_level else "loading"
             why = f"{doing} {model.name}: {now - model.since:.0f} of about {load_s:.0f} s"
             return Wait(why, loads_in_s(state, model, now))
         case Phase.READY:
             busy = f"{model.slots_used} of {slots(state, model):g} busy"
             return Wait(f"waiting for a free slot on {model.name} ({busy})", 0.0)
         case _:
-            then = "woken" if model.goes_to_bed else "loaded again"
+            then = "woken" if model.falls_asleep else "loaded again"
             why = f"{_leaves(model, now)} ({model.why}), then it is {then} (about {load_s:.0f} s)"
             return Wait(why, leaves_in_s(state, model, now) + load_s)
 
@@ -201,7 +201,7 @@ def served_in_s(state: State, model: ModelState, ahead: int) -> Seconds:
     at_once = slots(state, model)
     free = at_once - model.slots_used if model.phase is Phase.READY else at_once
     rounds = max(0.0, ahead + 1 - free) / at_once if at_once < float("inf") else 0.0
-    return rounds * model.habit.service_s
+    return rounds * model.stats.service_s
 
 
 def waited_for(model: ModelState, ticket: Ticket) -> str:
@@ -217,4 +217,4 @@ def newcomer_waits_s(state: State, name: ModelName, now: Instant) -> Seconds:
     """Estimated wait of one more request for this model."""
     model, wait = state.models[name], waits(state, now).get(name)
     ready_in_s = state.load_s(name) if wait is None else wait.ready_in_s
-    return ready_in_s + served_in_s(state, model, state.line.count(name))
+    return ready_in_s + served_in_s(state, model, state.queue.count(name))

@@ -86,10 +86,10 @@ class Standstill(AssertionError):
 
 def play(trace: Trace, decider: Decider, loads_at_a_time: int = 1) -> Run:
     """Simulate the whole trace; returns when no event is left."""
-    return House(trace, decider, loads_at_a_time).run()
+    return Simulator(trace, decider, loads_at_a_time).run()
 
 
-class House:
+class Simulator:
     def __init__(self, trace: Trace, decider: Decider, loads_at_a_time: int) -> None:
         self._decider = decider
         self._servers = {ModelName(model.name): Server(model) for model in trace.models}

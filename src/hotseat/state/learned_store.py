@@ -38,7 +38,7 @@ def state_directory(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("XDG_STATE_HOME") or usual) / "hotseat"
 
 
-class Keeper:
+class LearnedStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._said: set[str] = set()
@@ -104,23 +104,23 @@ def _read(path: Path) -> dict[str, Any]:
 class Section:
     """The entries of one part, by key. An entry is any JSON value."""
 
-    def __init__(self, keeper: Keeper, name: str) -> None:
-        self._keeper, self._name = keeper, name
+    def __init__(self, learned_store: LearnedStore, name: str) -> None:
+        self._learned_store, self._name = learned_store, name
 
     def recall(self) -> dict[str, Any]:
-        return self._facts_in(self._keeper.read())
+        return self._facts_in(self._learned_store.read())
 
     def keep(self, key: str, fact: Any) -> None:
         self.keep_all({key: fact})
 
     def keep_all(self, renewed: Mapping[str, Any]) -> None:
         """Replace these entries; others stay as they are in the file now."""
-        kept = self._keeper.read()
+        kept = self._learned_store.read()
         facts = self._facts_in(kept)
         for key, fact in renewed.items():
             facts.pop(key, None)
             facts[key] = fact  # the newest last
-        self._keeper.write({**kept, self._name: dict(list(facts.items())[-MOST:])})
+        self._learned_store.write({**kept, self._name: dict(list(facts.items())[-MOST:])})
 
     def _facts_in(self, kept: dict[str, Any]) -> dict[str, Any]:
         facts = kept.get(self._name)

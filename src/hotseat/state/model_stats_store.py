@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     from hotseat.dispatch.journal import Entry
     from hotseat.identifiers import Instant, Seconds
-    from hotseat.scheduling.model_stats import Habits
+    from hotseat.scheduling.model_stats import StatsOfModels
     from hotseat.state.learned_store import Section
 
 BETWEEN_SAVES_S: Seconds = 60.0
 
 
-class HabitKeeper:
-    def __init__(self, section: Section, habits: Habits, clock: Callable[[], Instant] = time.monotonic) -> None:
+class ModelStatsStore:
+    def __init__(self, section: Section, habits: StatsOfModels, clock: Callable[[], Instant] = time.monotonic) -> None:
         self._section = section
         self._habits = habits
         self._clock = clock

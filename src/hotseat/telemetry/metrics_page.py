@@ -118,7 +118,7 @@ def of_view(view: View) -> Iterator[Metric]:
         for phase in Phase:
             phases.add_metric([model.name, phase.value], model.phase is phase)
     yield from (waiting, in_flight, failures, phases)
-    yield metric_names.OLDEST_WAITING.gauge(view.now - view.line[0].since if view.line else 0.0)
+    yield metric_names.OLDEST_WAITING.gauge(view.now - view.queue[0].since if view.queue else 0.0)
 
 
 def histogram(figure: Figure, spreads: Mapping[str, Spread]) -> Metric:

@@ -10,7 +10,7 @@ from tests.support.routes import own_routes
 from hotseat.relay.access.origin import STATIC_PAGES
 
 if TYPE_CHECKING:
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
 OF_MODELS = (
@@ -56,10 +56,10 @@ async def test_there_are_routes_to_try() -> None:
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-async def test_every_route_refuses_strangers(house: RelayHouse, stranger: str) -> None:
+async def test_every_route_refuses_strangers(rig: RelayRig, stranger: str) -> None:
     """Each gets a 403, and no request reaches a server."""
     let_in = []
-    client = await house.client()
+    client = await rig.client()
     for path in (*own_routes(), *OF_MODELS):
         for method in METHODS:
             if stranger == "a frame of another site" and is_static_page(path) and method in ("GET", "HEAD"):
@@ -70,16 +70,16 @@ async def test_every_route_refuses_strangers(house: RelayHouse, stranger: str) -
                 let_in.append((method, path, answer.status))
 
     assert let_in == []
-    assert house.management.lines == []
-    assert all(upstream.lines == [] for upstream in house.upstreams.values())
-    assert not house.dispatcher.view().running()
+    assert rig.management.lines == []
+    assert all(upstream.lines == [] for upstream in rig.upstreams.values())
+    assert not rig.dispatcher.view().running()
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "app://obsidian.md"])
-async def test_pages_of_this_machine_reach_no_route_of_our_own(house: RelayHouse, origin: str) -> None:
+async def test_pages_of_this_machine_reach_no_route_of_our_own(rig: RelayRig, origin: str) -> None:
     """But the list of models: they may ask models, and nothing else."""
     let_in = []
-    client = await house.client()
+    client = await rig.client()
     for path in own_routes():
         for method in METHODS:
             if path.startswith("/v1/") and method in ("GET", "HEAD", "POST"):
@@ -92,13 +92,13 @@ async def test_pages_of_this_machine_reach_no_route_of_our_own(house: RelayHouse
                     let_in.append((verb, path, answer.status))
 
     assert let_in == []
-    assert house.management.lines == []
+    assert rig.management.lines == []
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-async def test_no_stranger_opens_a_websocket(house: RelayHouse, stranger: str) -> None:
+async def test_no_stranger_opens_a_websocket(rig: RelayRig, stranger: str) -> None:
     """Browsers send no preflight for a websocket, only the Origin of the page."""
     fields = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13")
 
-    assert (await house.refusal(said("GET", "/upstream/alpha/ws", *STRANGERS[stranger], *fields))).status == 403
-    assert house.alpha.lines == []
+    assert (await rig.refusal(said("GET", "/upstream/alpha/ws", *STRANGERS[stranger], *fields))).status == 403
+    assert rig.alpha.lines == []

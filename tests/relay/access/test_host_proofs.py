@@ -13,19 +13,19 @@ from tests.support.scripted_upstream import on_a_port
 
 from hotseat.fleet.host_headers import said_by
 from hotseat.fleet.host_proof import FleetSecret, ProofChecker
-from hotseat.fleet.route import HERE
+from hotseat.fleet.route import THIS_HOST
 from hotseat.identifiers import HostName
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import ScriptedUpstream
     from tests.support.transport import Message
 
-    from hotseat.fleet.route import Where
+    from hotseat.fleet.route import Route
 
 KEYS = (ApiKey("ours", Role.ADMIN, name=" the boss "), ApiKey("chat", Role.INFERENCE, name="ann"))
 UNPROVEN = (
@@ -42,13 +42,11 @@ async def box() -> AsyncIterator[ScriptedUpstream]:
         yield server
 
 
-async def joined(
-    open_house: OpenHouse, *choices: Where, keys: tuple[ApiKey, ...] = ()
-) -> tuple[RelayHouse, ScriptedHosts]:
+async def joined(open_rig: OpenRig, *choices: Route, keys: tuple[ApiKey, ...] = ()) -> tuple[RelayRig, ScriptedHosts]:
     fleet = Fleet(("nats://x",), HostName("here"), secrets=(SECRET,))
-    house = await open_house(settings=Settings(fleet=fleet, access=Access(api_keys=keys)), fellows=GUESTS)
-    house.relay.hosts = hosts = ScriptedHosts(list(choices))
-    return house, hosts
+    rig = await open_rig(settings=Settings(fleet=fleet, access=Access(api_keys=keys)), fleet_models=GUESTS)
+    rig.relay.hosts = hosts = ScriptedHosts(list(choices))
+    return rig, hosts
 
 
 def prove(request: Message, us: ProofChecker) -> None:
@@ -66,11 +64,11 @@ def prove(request: Message, us: ProofChecker) -> None:
     ("keys", "key", "role"), [((), "upstreams-own", "operate"), (KEYS, "chat", "inference"), (KEYS, "ours", "operate")]
 )
 async def test_what_is_passed_on_proves_itself(
-    open_house: OpenHouse, box: ScriptedUpstream, keys: tuple[ApiKey, ...], key: str, role: str
+    open_rig: OpenRig, box: ScriptedUpstream, keys: tuple[ApiKey, ...], key: str, role: str
 ) -> None:
     """Each request anew, also where its head was read before; with the caller's own role and never as administrator."""
-    house, _ = await joined(open_house, *[at("b", box)] * 3, keys=keys)
-    there, client = ProofChecker(HostName("b"), FleetSecret([SECRET])), await house.client()
+    rig, _ = await joined(open_rig, *[at("b", box)] * 3, keys=keys)
+    there, client = ProofChecker(HostName("b"), FleetSecret([SECRET])), await rig.client()
     for _ in range(3):
         await client.send(chat("far", f"Authorization: Bearer {key}"))
         call = await box.call()
@@ -83,13 +81,13 @@ async def test_what_is_passed_on_proves_itself(
 
 
 async def test_a_host_that_does_not_believe_us_turned_the_request_away(
-    open_house: OpenHouse, box: ScriptedUpstream
+    open_rig: OpenRig, box: ScriptedUpstream
 ) -> None:
     """The client is served by another host, and the refusing host's reason is logged."""
-    house, hosts = await joined(open_house, at("b", box), HERE)
-    client = await house.send(chat("alpha"))
+    rig, hosts = await joined(open_rig, at("b", box), THIS_HOST)
+    client = await rig.send(chat("alpha"))
     await (await box.call()).say(UNPROVEN)
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert (await client.message()).body == b"hello"
     assert hosts.turned_away_by == ["b"]
@@ -99,32 +97,32 @@ async def test_a_host_that_does_not_believe_us_turned_the_request_away(
 # From another host
 
 
-async def test_requests_with_the_same_head_are_each_proven(open_house: OpenHouse) -> None:
+async def test_requests_with_the_same_head_are_each_proven(open_rig: OpenRig) -> None:
     """The head is read once; the proof is another each time."""
-    house, _ = await joined(open_house)
-    client = await house.client()
+    rig, _ = await joined(open_rig)
+    client = await rig.client()
     for _ in range(3):
         await client.send(chat("alpha", *passed_on()))
-        await (await house.alpha.call()).say(HELLO)
+        await (await rig.alpha.call()).say(HELLO)
 
         assert (await client.message()).status == 200
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_the_same_bytes_are_not_taken_twice(open_house: OpenHouse, times: int) -> None:
+async def test_the_same_bytes_are_not_taken_twice(open_rig: OpenRig, times: int) -> None:
     """Whether or not their head was read before, and on whichever connection they come."""
-    house, _ = await joined(open_house)
-    client = await house.client()
+    rig, _ = await joined(open_rig)
+    client = await rig.client()
     recorded = [chat("alpha", *passed_on(), "X-Request-Id: same") for _ in range(times)]
     for request in recorded:
         await client.send(request)
-        await (await house.alpha.call()).say(HELLO)
+        await (await rig.alpha.call()).say(HELLO)
         await client.message()
     await client.send(recorded[-1])
     again = await client.message()
 
     assert (again.status, again["hotseat-not-here"]) == (403, "unproven")
-    assert (await house.refusal(recorded[-1])).status == 403
+    assert (await rig.refusal(recorded[-1])).status == 403
 
 
 FORGED = {
@@ -144,22 +142,22 @@ FORGED = {
 
 @pytest.mark.parametrize("forged", FORGED)
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_a_proof_is_for_one_request_alone(open_house: OpenHouse, forged: str, is_known: bool) -> None:
+async def test_a_proof_is_for_one_request_alone(open_rig: OpenRig, forged: str, is_known: bool) -> None:
     """Of one host, to one host, for one path, one model, one client and one role, now; also where a head is known."""
-    house, _ = await joined(open_house)
+    rig, _ = await joined(open_rig)
     if is_known:
-        await house.exchange(chat("alpha", *passed_on()))
-    answered = await house.refusal(chat("alpha", *FORGED[forged]()))
+        await rig.exchange(chat("alpha", *passed_on()))
+    answered = await rig.refusal(chat("alpha", *FORGED[forged]()))
 
     assert (answered.status, answered["hotseat-not-here"]) == (403, "unproven")
     assert answered["x-error-code"] == "host_unproven"
 
 
-async def test_two_proofs_are_refused(open_house: OpenHouse) -> None:
+async def test_two_proofs_are_refused(open_rig: OpenRig) -> None:
     """A check looks at one of them."""
-    house, _ = await joined(open_house)
+    rig, _ = await joined(open_rig)
 
-    assert (await house.refusal(chat("alpha", *passed_on(), passed_on()[-1]))).status == 400
+    assert (await rig.refusal(chat("alpha", *passed_on(), passed_on()[-1]))).status == 400
 
 
 @pytest.mark.parametrize(
@@ -175,38 +173,36 @@ async def test_two_proofs_are_refused(open_house: OpenHouse) -> None:
 )
 @pytest.mark.parametrize("keys", [(), KEYS])
 async def test_a_host_may_do_what_the_caller_may_and_never_more_than_operate(
-    open_house: OpenHouse, keys: tuple[ApiKey, ...], role: str, method: str, target: str, status: int
+    open_rig: OpenRig, keys: tuple[ApiKey, ...], role: str, method: str, target: str, status: int
 ) -> None:
     """An unknown role gets the fewest rights."""
-    house, _ = await joined(open_house, keys=keys)
+    rig, _ = await joined(open_rig, keys=keys)
     asked = get(target, *passed_on(None, target, method=method, role=role), method=method)
     if status == 403:
-        assert (await house.refusal(asked)).status == 403
+        assert (await rig.refusal(asked)).status == 403
         return
-    client = await house.send(asked)
-    await (await house.management.call()).say(HELLO)
+    client = await rig.send(asked)
+    await (await rig.management.call()).say(HELLO)
 
     assert (await client.message()).status == 200
 
 
-async def test_a_model_path_is_judged_by_the_callers_role(open_house: OpenHouse) -> None:
+async def test_a_model_path_is_judged_by_the_callers_role(open_rig: OpenRig) -> None:
     """What shows the doings of others is an operator's, on whichever host."""
-    house, _ = await joined(open_house, keys=KEYS)
-    refused = await house.refusal(get("/slots", *passed_on("alpha", "/slots", method="GET")))
-    client = await house.send(get("/slots", *passed_on("alpha", "/slots", method="GET", role="operate")))
-    await (await house.alpha.call()).say(HELLO)
+    rig, _ = await joined(open_rig, keys=KEYS)
+    refused = await rig.refusal(get("/slots", *passed_on("alpha", "/slots", method="GET")))
+    client = await rig.send(get("/slots", *passed_on("alpha", "/slots", method="GET", role="operate")))
+    await (await rig.alpha.call()).say(HELLO)
 
     assert refused.status == 403
     assert (await client.message()).status == 200
 
 
-async def test_one_warning_names_whoever_is_not_believed(
-    open_house: OpenHouse, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_one_warning_names_whoever_is_not_believed(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
     """However often he asks."""
-    house, _ = await joined(open_house)
+    rig, _ = await joined(open_rig)
     for _ in range(3):
-        await house.refusal(chat("alpha", *passed_on(sender="gpu9", secrets=("another",))))
+        await rig.refusal(chat("alpha", *passed_on(sender="gpu9", secrets=("another",))))
     warnings = [record.getMessage() for record in caplog.records if record.name == "hotseat.relay.access.host_requests"]
 
     assert len(warnings) == 1

@@ -13,12 +13,12 @@ from tests.support.relay_rig import HELLO, chat, chunked, get, post, turns
 
 from hotseat.activity.usage import HELD
 from hotseat.identifiers import HostName
-from hotseat.relay.access.policy import Rules
+from hotseat.relay.access.policy import Policy
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 
@@ -28,105 +28,105 @@ BEARER = "Authorization: Bearer "
 ANN = ApiKey("anns", Role.INFERENCE, "ann")
 
 
-def account(house: RelayHouse) -> Account:
-    return house.relay.rules.accounts.all()[0]
+def account(rig: RelayRig) -> Account:
+    return rig.relay.rules.accounts.all()[0]
 
 
-async def test_a_rate_holds_for_heads_that_were_read_before(open_house: OpenHouse) -> None:
+async def test_a_rate_holds_for_heads_that_were_read_before(open_rig: OpenRig) -> None:
     """Two a minute are two a minute, however alike the requests are."""
-    house = await open_house(access=Access(api_keys=(ApiKey("k", per_minute=2),)))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", per_minute=2),)))
     for _ in range(2):
-        await house.exchange(chat("alpha", BEARER + "k"))
-    refused = await house.refusal(chat("alpha", BEARER + "k"))
+        await rig.exchange(chat("alpha", BEARER + "k"))
+    refused = await rig.refusal(chat("alpha", BEARER + "k"))
 
     assert (refused.status, refused["X-Error-Code"]) == (429, "rate_limit_exceeded")
     assert 1 <= int(refused["Retry-After"]) <= 30
-    assert account(house).requests == 2
+    assert account(rig).requests == 2
 
 
-async def test_a_connection_that_repeats_itself_is_held_to_the_rate(open_house: OpenHouse) -> None:
+async def test_a_connection_that_repeats_itself_is_held_to_the_rate(open_rig: OpenRig) -> None:
     """Its head is compared with the last one only, and is counted all the same."""
-    house = await open_house(access=Access(api_keys=(ApiKey("k", per_minute=2),)))
-    client = await house.client()
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", per_minute=2),)))
+    client = await rig.client()
     for _ in range(2):
         await client.send(chat("alpha", BEARER + "k"))
-        await (await house.alpha.call()).say(HELLO)
+        await (await rig.alpha.call()).say(HELLO)
         await client.message()
     await client.send(chat("alpha", BEARER + "k"))
 
     assert (await client.message()).status == 429
 
 
-async def test_only_so_many_at_a_time(open_house: OpenHouse) -> None:
+async def test_only_so_many_at_a_time(open_rig: OpenRig) -> None:
     """Who has left does not count; holders of other keys are not concerned."""
-    house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=1), ApiKey("other"))))
-    served, _ = await house.reached(chat("alpha", BEARER + "k"))
-    refused = await house.refusal(chat("alpha", BEARER + "k"))
-    _, others = await house.exchange(chat("alpha", BEARER + "other"))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", concurrency=1), ApiKey("other"))))
+    served, _ = await rig.reached(chat("alpha", BEARER + "k"))
+    refused = await rig.refusal(chat("alpha", BEARER + "k"))
+    _, others = await rig.exchange(chat("alpha", BEARER + "other"))
     served.hang_up()
-    await come_true(lambda: account(house).in_flight == 0)
-    _, again = await house.exchange(chat("alpha", BEARER + "k"))
+    await come_true(lambda: account(rig).in_flight == 0)
+    _, again = await rig.exchange(chat("alpha", BEARER + "k"))
 
     assert [refused.status, others.status, again.status] == [429, 200, 200]
-    assert account(house).refused == 1
+    assert account(rig).refused == 1
 
 
-async def test_who_waits_counts(open_house: OpenHouse) -> None:
+async def test_who_waits_counts(open_rig: OpenRig) -> None:
     """Otherwise one key could fill the queue."""
-    house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=1),)))
-    waiting = await house.send(chat("slow", BEARER + "k"))
-    await come_true(lambda: house.waiting() == 1)
-    refused = await house.refusal(chat("slow", BEARER + "k"))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", concurrency=1),)))
+    waiting = await rig.send(chat("slow", BEARER + "k"))
+    await come_true(lambda: rig.waiting() == 1)
+    refused = await rig.refusal(chat("slow", BEARER + "k"))
     waiting.hang_up()
-    await come_true(lambda: house.waiting() == 0)
-    house.hands.become_ready("slow")
+    await come_true(lambda: rig.waiting() == 0)
+    rig.launcher.become_ready("slow")
 
     assert refused.status == 429
-    assert account(house).in_flight == 0
+    assert account(rig).in_flight == 0
 
 
 LARGE = post(b'{"model":"alpha","prompt":"%b"}' % (b"a" * 100_000), BEARER + "k", "Content-Type: application/json")
 KNOWN = pytest.mark.parametrize("is_known", [False, True], ids=["new head", "head that was read before"])
 
 
-async def house_with_one_place(open_house: OpenHouse, is_known: bool) -> RelayHouse:
-    house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=1), ApiKey("other"))))
+async def rig_with_one_place(open_rig: OpenRig, is_known: bool) -> RelayRig:
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", concurrency=1), ApiKey("other"))))
     if is_known:
-        await house.exchange(LARGE)
-    return house
+        await rig.exchange(LARGE)
+    return rig
 
 
-async def unfinished(house: RelayHouse, request: bytes = LARGE) -> Wire:
-    client = await house.send(request[:-1])
-    await come_true(lambda: house.relay.bodies.in_memory > len(request) - 1000)
+async def unfinished(rig: RelayRig, request: bytes = LARGE) -> Wire:
+    client = await rig.send(request[:-1])
+    await come_true(lambda: rig.relay.bodies.in_memory > len(request) - 1000)
     return client
 
 
 @KNOWN
-async def test_an_upload_takes_its_place_at_its_head(open_house: OpenHouse, is_known: bool) -> None:
+async def test_an_upload_takes_its_place_at_its_head(open_rig: OpenRig, is_known: bool) -> None:
     """The next one is refused before any of its body was read, and the first one is served when it is whole."""
-    house = await house_with_one_place(open_house, is_known)
-    first = await unfinished(house)
-    second = await house.send(LARGE[: LARGE.index(b"\r\n\r\n") + 4])
+    rig = await rig_with_one_place(open_rig, is_known)
+    first = await unfinished(rig)
+    second = await rig.send(LARGE[: LARGE.index(b"\r\n\r\n") + 4])
     refused = await second.message()
-    during = account(house).in_flight
+    during = account(rig).in_flight
     await first.send(LARGE[-1:])
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert (refused.status, refused["X-Error-Code"], during) == (429, "rate_limit_exceeded", 1)
     assert (await first.message()).status == 200
-    assert account(house).in_flight == 0
+    assert account(rig).in_flight == 0
 
 
 @KNOWN
-async def test_an_upload_that_is_broken_off_gives_its_place_back(open_house: OpenHouse, is_known: bool) -> None:
+async def test_an_upload_that_is_broken_off_gives_its_place_back(open_rig: OpenRig, is_known: bool) -> None:
     """And the next one is served."""
-    house = await house_with_one_place(open_house, is_known)
+    rig = await rig_with_one_place(open_rig, is_known)
     for _ in range(3):
-        client = await unfinished(house)
+        client = await unfinished(rig)
         client.hang_up()
-        await come_true(lambda: account(house).in_flight == 0)
-    _, answered = await house.exchange(LARGE)
+        await come_true(lambda: account(rig).in_flight == 0)
+    _, answered = await rig.exchange(LARGE)
 
     assert answered.status == 200
 
@@ -136,33 +136,33 @@ async def test_an_upload_that_is_broken_off_gives_its_place_back(open_house: Ope
     [(b'{"model":"nobody","x":"%b"}', 404), (b'{"x":"%b"', 400), (b'{"model":"beta","x":"%b"}', 403)],
     ids=["unknown model", "bad JSON", "another model"],
 )
-async def test_an_upload_that_is_refused_gives_its_place_back(open_house: OpenHouse, body: bytes, status: int) -> None:
+async def test_an_upload_that_is_refused_gives_its_place_back(open_rig: OpenRig, body: bytes, status: int) -> None:
     """Whatever it is refused for after it was read."""
-    house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=1, models=("alpha", "nobody")),)))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", concurrency=1, models=("alpha", "nobody")),)))
     for _ in range(3):
-        refused = await house.refusal(post(body % (b"a" * 50_000), BEARER + "k"))
+        refused = await rig.refusal(post(body % (b"a" * 50_000), BEARER + "k"))
 
         assert refused.status == status
-    assert account(house).in_flight == 0
+    assert account(rig).in_flight == 0
 
 
-async def test_an_upload_that_is_too_slow_gives_its_place_back(open_house: OpenHouse) -> None:
+async def test_an_upload_that_is_too_slow_gives_its_place_back(open_rig: OpenRig) -> None:
     """So that a key's places cannot be held for ever."""
-    house = await house_with_one_place(open_house, is_known=False)
-    client = await unfinished(house)
-    await house.later(31)
-    await house.clocks_seen()
+    rig = await rig_with_one_place(open_rig, is_known=False)
+    client = await unfinished(rig)
+    await rig.later(31)
+    await rig.clocks_seen()
 
     assert (await client.message()).status == 408
-    assert account(house).in_flight == 0
+    assert account(rig).in_flight == 0
 
 
-async def half_taken(house: RelayHouse, requests: bytes) -> tuple[Wire, Call]:
+async def half_taken(rig: RelayRig, requests: bytes) -> tuple[Wire, Call]:
     """A client that reads nothing, and the call that it waits for: a part of the answer is in hotseat's own buffer."""
-    client = await house.client(receive_buffer=4096)
+    client = await rig.client(receive_buffer=4096)
     await client.send(requests)
-    call = await house.alpha.call()
-    [connection] = [each._transport for each in house.relay._clients]
+    call = await rig.alpha.call()
+    [connection] = [each._transport for each in rig.relay._clients]
     connection.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     await call.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while connection.get_write_buffer_size() < 20_000:  # the kernel still takes some
@@ -171,47 +171,47 @@ async def half_taken(house: RelayHouse, requests: bytes) -> tuple[Wire, Call]:
     return client, call
 
 
-async def test_an_upload_gives_its_place_back_though_its_client_did_not_read(open_house: OpenHouse) -> None:
+async def test_an_upload_gives_its_place_back_though_its_client_did_not_read(open_rig: OpenRig) -> None:
     """A disconnected client frees its place, even if an earlier response cannot be delivered."""
-    house = await house_with_one_place(open_house, is_known=False)
-    client, call = await half_taken(house, chat("alpha", BEARER + "k"))
+    rig = await rig_with_one_place(open_rig, is_known=False)
+    client, call = await half_taken(rig, chat("alpha", BEARER + "k"))
     await call.say(chunked())
-    await come_true(lambda: account(house).in_flight == 0)
+    await come_true(lambda: account(rig).in_flight == 0)
     await client.send(LARGE[:-1])
-    await come_true(lambda: account(house).in_flight == 1)
+    await come_true(lambda: account(rig).in_flight == 1)
     client.say_goodbye()
 
-    await come_true(lambda: account(house).in_flight == 0)
-    assert house.relay.bodies.in_memory == 0
+    await come_true(lambda: account(rig).in_flight == 0)
+    assert rig.relay.bodies.in_memory == 0
 
 
-async def test_what_waits_behind_an_answer_that_is_cut_gives_its_place_back(open_house: OpenHouse) -> None:
+async def test_what_waits_behind_an_answer_that_is_cut_gives_its_place_back(open_rig: OpenRig) -> None:
     """Also where the client takes its time to read what it was sent before."""
-    house = await open_house(access=Access(api_keys=(ApiKey("k", concurrency=2),)))
-    _, call = await half_taken(house, chat("alpha", BEARER + "k") + LARGE)
-    during = account(house).in_flight
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", concurrency=2),)))
+    _, call = await half_taken(rig, chat("alpha", BEARER + "k") + LARGE)
+    during = account(rig).in_flight
     call.hang_up()
 
-    await come_true(lambda: account(house).in_flight == 0)
+    await come_true(lambda: account(rig).in_flight == 0)
     assert during == 2
-    assert house.relay.clients == 1
+    assert rig.relay.clients == 1
 
 
-async def test_an_upload_behind_a_request_that_is_served_takes_its_place_when_it_is_read(open_house: OpenHouse) -> None:
+async def test_an_upload_behind_a_request_that_is_served_takes_its_place_when_it_is_read(open_rig: OpenRig) -> None:
     """A pipelined request that is never served costs nothing."""
-    house = await house_with_one_place(open_house, is_known=False)
+    rig = await rig_with_one_place(open_rig, is_known=False)
     behind = post(b"a" * 20_000, BEARER + "k")[:-1]
-    client, call = await house.reached(chat("alpha", BEARER + "other") + behind)
-    await come_true(lambda: account(house).in_flight == 1)
+    client, call = await rig.reached(chat("alpha", BEARER + "other") + behind)
+    await come_true(lambda: account(rig).in_flight == 1)
     client.hang_up()
     await call.ended()
 
-    await come_true(lambda: account(house).in_flight == 0)
+    await come_true(lambda: account(rig).in_flight == 0)
 
 
-async def test_a_key_for_one_model_opens_no_other(open_house: OpenHouse) -> None:
+async def test_a_key_for_one_model_opens_no_other(open_rig: OpenRig) -> None:
     """In the body, in the URL, in the query, or to load or unload it: 403, and nothing is asked or started."""
-    house = await open_house(access=Access(api_keys=(ApiKey("k", Role.OPERATE, models=("alpha",)),)))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.OPERATE, models=("alpha",)),)))
     foreign = [
         chat("beta", BEARER + "k"),
         get("/upstream/beta/slots", BEARER + "k"),
@@ -219,86 +219,86 @@ async def test_a_key_for_one_model_opens_no_other(open_house: OpenHouse) -> None
         get("/upstream/beta/load", BEARER + "k"),
         get("/upstream/beta", BEARER + "k", method="DELETE"),
     ]
-    refusals = [await house.refusal(request) for request in foreign]
-    _, allowed = await house.exchange(chat("alpha", BEARER + "k"))
+    refusals = [await rig.refusal(request) for request in foreign]
+    _, allowed = await rig.exchange(chat("alpha", BEARER + "k"))
 
     assert {refusal.status for refusal in refusals} == {403}
     assert all(b"this API key may not use" in refusal.body for refusal in refusals)
-    assert house.upstreams["beta"].lines == house.management.lines == []
+    assert rig.upstreams["beta"].lines == rig.management.lines == []
     assert allowed.status == 200
 
 
-async def test_use_is_counted_by_key(open_house: OpenHouse) -> None:
+async def test_use_is_counted_by_key(open_rig: OpenRig) -> None:
     """The time from its lease to its last byte is the holder's."""
-    house = await open_house(access=Access(api_keys=(ANN,)))
-    began = house.relay.now()
-    client, call = await house.reached(chat("alpha", BEARER + "anns"))
-    reached = house.relay.now()
-    await come_true(lambda: house.relay.now() > reached + 0.05)
+    rig = await open_rig(access=Access(api_keys=(ANN,)))
+    began = rig.relay.now()
+    client, call = await rig.reached(chat("alpha", BEARER + "anns"))
+    reached = rig.relay.now()
+    await come_true(lambda: rig.relay.now() > reached + 0.05)
     await call.say(HELLO)
     await client.message()
 
-    assert (account(house).name, account(house).requests, account(house).in_flight) == ("ann", 1, 0)
-    assert 0.05 <= account(house).device_s <= house.relay.now() - began
+    assert (account(rig).name, account(rig).requests, account(rig).in_flight) == ("ann", 1, 0)
+    assert 0.05 <= account(rig).device_s <= rig.relay.now() - began
 
 
-async def test_a_reload_keeps_what_was_counted(open_house: OpenHouse) -> None:
+async def test_a_reload_keeps_what_was_counted(open_rig: OpenRig) -> None:
     """New limits hold for what comes next, with the old account."""
-    house = await open_house(access=Access(api_keys=(ApiKey("k"),)))
-    await house.exchange(chat("alpha", BEARER + "k"))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k"),)))
+    await rig.exchange(chat("alpha", BEARER + "k"))
     settings = Settings(access=Access(api_keys=(ApiKey("k", per_minute=1),)))
-    house.relay.rules = Rules(settings, house.relay.rules.accounts)
-    _, second = await house.exchange(chat("alpha", BEARER + "k"))
-    third = await house.refusal(chat("alpha", BEARER + "k"))
+    rig.relay.rules = Policy(settings, rig.relay.rules.accounts)
+    _, second = await rig.exchange(chat("alpha", BEARER + "k"))
+    third = await rig.refusal(chat("alpha", BEARER + "k"))
 
     assert [second.status, third.status] == [200, 429]
-    assert account(house).requests == 2
+    assert account(rig).requests == 2
 
 
-async def test_our_own_api_is_told_whose_key_it_was(open_house: OpenHouse) -> None:
+async def test_our_own_api_is_told_whose_key_it_was(open_rig: OpenRig) -> None:
     """The API gets the digest of the key, never what a client claims; a model server gets nothing."""
-    house = await open_house(access=Access(api_keys=(ANN,)))
+    rig = await open_rig(access=Access(api_keys=(ANN,)))
     said = [BEARER + "anns", "Hotseat-Key: somebody else"]
-    client = await house.send(get("/v1/models", *said))
-    to_us = await house.management.call()
+    client = await rig.send(get("/v1/models", *said))
+    to_us = await rig.management.call()
     await to_us.say(HELLO)
     await client.message()
-    _, to_model = await house.reached(chat("alpha", *said))
+    _, to_model = await rig.reached(chat("alpha", *said))
 
-    assert to_us.request.all(HELD) == [account(house).digest.hex()]
+    assert to_us.request.all(HELD) == [account(rig).digest.hex()]
     assert to_model.request.all(HELD) == []
 
 
-async def test_without_keys_nothing_is_counted(house: RelayHouse) -> None:
+async def test_without_keys_nothing_is_counted(rig: RelayRig) -> None:
     """Nobody pays for limits that nobody has."""
-    await house.exchange(chat("alpha", BEARER + "anything"))
+    await rig.exchange(chat("alpha", BEARER + "anything"))
 
-    assert house.relay.rules.accounts.all() == []
+    assert rig.relay.rules.accounts.all() == []
 
 
 # Who did what
 
 
-async def test_an_action_is_written_down_once(open_house: OpenHouse, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_action_is_written_down_once(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
     """Who, from where, what and with what outcome, however little is logged else; queries are left out."""
     caplog.set_level(logging.WARNING)
     caplog.handler.setLevel(logging.NOTSET)
-    house = await open_house(access=Access(api_keys=(ApiKey("k", Role.OPERATE, "ann"),)))
-    client = await house.send(get("/upstream/alpha?force=true&key=hush", BEARER + "k", method="DELETE"))
-    await (await house.management.call()).say(HELLO)
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.OPERATE, "ann"),)))
+    client = await rig.send(get("/upstream/alpha?force=true&key=hush", BEARER + "k", method="DELETE"))
+    await (await rig.management.call()).say(HELLO)
     await client.message()
-    looked = await house.send(get("/hotseat/queue", BEARER + "k"))
-    await (await house.management.call()).say(HELLO)
+    looked = await rig.send(get("/hotseat/queue", BEARER + "k"))
+    await (await rig.management.call()).say(HELLO)
     await looked.message()
 
     written = [record.getMessage() for record in caplog.records if record.name == "hotseat.audit"]
     assert written == ['audit who=key:"ann" from=127.0.0.1 did="DELETE /upstream/alpha" status=200 request=box-7']
 
 
-async def test_an_action_without_keys_is_written_down_too(house: RelayHouse, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_action_without_keys_is_written_down_too(rig: RelayRig, caplog: pytest.LogCaptureFixture) -> None:
     """Then all that is known is the address."""
-    client = await house.send(get("/upstream/alpha/load"))
-    await (await house.management.call()).say(HELLO)
+    client = await rig.send(get("/upstream/alpha/load"))
+    await (await rig.management.call()).say(HELLO)
     await client.message()
 
     assert 'audit who=anybody from=127.0.0.1 did="GET /upstream/alpha/load" status=200 request=box-7' in caplog.text
@@ -309,31 +309,31 @@ def audited(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def test_of_two_keys_the_one_that_let_the_request_in_is_named(
-    open_house: OpenHouse, caplog: pytest.LogCaptureFixture
+    open_rig: OpenRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whichever header carries it; its holder is who is charged, and who is written down."""
     caplog.handler.setLevel(logging.NOTSET)
     keys = (ANN, ApiKey("roots", Role.ADMIN, "root"))
-    house = await open_house(access=Access(api_keys=keys))
+    rig = await open_rig(access=Access(api_keys=keys))
     for said in ([BEARER + "anns", "x-api-key: roots"], [BEARER + "roots", "x-api-key: anns"]):
-        client = await house.send(get("/upstream/alpha/load", *said))
-        await (await house.management.call()).say(HELLO)
+        client = await rig.send(get("/upstream/alpha/load", *said))
+        await (await rig.management.call()).say(HELLO)
         await client.message()
 
     assert [line.split(" from=")[0] for line in audited(caplog)] == ['audit who=key:"root"'] * 2
 
 
-async def test_no_name_of_a_key_looks_like_a_host(open_house: OpenHouse, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_name_of_a_key_looks_like_a_host(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
     """Quotes in a name do not end it: log readers can tell where a name ends, and of which kind it is."""
     caplog.handler.setLevel(logging.NOTSET)
     fleet = Fleet(("nats://x",), HostName("here"), secrets=("between-us-hosts",))
     keys = (ApiKey("one", Role.ADMIN, "host gpu1"), ApiKey("two", Role.ADMIN, '" from=host:"gpu1'))
-    house = await open_house(settings=Settings(fleet=fleet, access=Access(api_keys=keys)))
+    rig = await open_rig(settings=Settings(fleet=fleet, access=Access(api_keys=keys)))
     path, secrets = "/upstream/alpha/load", ("between-us-hosts",)
     from_host = passed_on(None, path, method="GET", sender="gpu1", client="ci' \"x", role="operate", secrets=secrets)
     for said in ([BEARER + "one"], [BEARER + "two"], from_host):
-        client = await house.send(get(path, *said))
-        await (await house.management.call()).say(HELLO)
+        client = await rig.send(get(path, *said))
+        await (await rig.management.call()).say(HELLO)
         await client.message()
     by_name, by_quote, by_host = audited(caplog)
 

@@ -11,22 +11,24 @@ from hypothesis import strategies as st
 
 from hotseat.errors import ClientError, Forbidden
 from hotseat.relay.access.authority import reduce_absolute
-from hotseat.relay.access.origin import MOST_REMEMBERED, Gate
+from hotseat.relay.access.origin import MOST_REMEMBERED, OriginCheck
 from hotseat.relay.access.own_names import own_names
-from hotseat.relay.access.page_rights import Origins
+from hotseat.relay.access.page_rights import PageRights
 from hotseat.relay.http.head import RequestHead
 from hotseat.settings import Access
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-HERE = "127.0.0.1:8080"
+THIS_HOST = "127.0.0.1:8080"
 OWN = ("127.0.0.1", 8080)
 
 
-def gate_for(access: Access | None = None, listen: tuple[str, int] = OWN, own_names: tuple[str, ...] = ()) -> Gate:
+def gate_for(
+    access: Access | None = None, listen: tuple[str, int] = OWN, own_names: tuple[str, ...] = ()
+) -> OriginCheck:
     access = access or Access()
-    return Gate(access, Origins(access.allowed_origins), listen, own_names=own_names)
+    return OriginCheck(access, PageRights(access.allowed_origins), listen, own_names=own_names)
 
 
 PLAIN = gate_for()
@@ -42,10 +44,10 @@ OPEN = gate_for(Access(allowed_hosts=("*",), allowed_origins=("*",)))
 
 
 def ask(
-    gate: Gate,
+    gate: OriginCheck,
     method: str = "POST",
     path: str = "/v1/chat/completions",
-    host: str = HERE,
+    host: str = THIS_HOST,
     origin: str | None = None,
     site: str | None = None,
     mode: str | None = None,
@@ -140,7 +142,7 @@ def test_configured_names_are_served(host: str) -> None:
         "x.internal.evil",
     ],
 )
-def test_foreign_names_are_refused(gate: Gate, host: str) -> None:
+def test_foreign_names_are_refused(gate: OriginCheck, host: str) -> None:
     """The 403 names the configuration key that would allow the name."""
     with pytest.raises(Forbidden, match="allowedHosts"):
         ask(gate, host=host)
@@ -211,7 +213,7 @@ def test_a_host_that_is_no_host_is_400(host: str) -> None:
 @pytest.mark.parametrize(
     ("host", "origin"),
     [
-        (HERE, "http://127.0.0.1:8080"),
+        (THIS_HOST, "http://127.0.0.1:8080"),
         ("localhost:8080", "http://localhost:8080"),
         ("LocalHost:8080", "http://localhost:8080"),
         ("[::1]:8080", "http://[::1]:8080"),
@@ -220,13 +222,13 @@ def test_a_host_that_is_no_host_is_400(host: str) -> None:
         ("localhost:443", "https://localhost"),
         ("localhost", "https://localhost"),
         ("models.example", "https://models.example"),
-        (HERE, "https://chat.example"),
-        (HERE, "HTTPS://Chat.Example"),
-        (HERE, "http://upper.example:3000"),
-        (HERE, "http://any-scheme.example"),
-        (HERE, "https://any-scheme.example"),
-        (HERE, "http://localhost:8080"),
-        (HERE, "http://[::1]:8080"),
+        (THIS_HOST, "https://chat.example"),
+        (THIS_HOST, "HTTPS://Chat.Example"),
+        (THIS_HOST, "http://upper.example:3000"),
+        (THIS_HOST, "http://any-scheme.example"),
+        (THIS_HOST, "https://any-scheme.example"),
+        (THIS_HOST, "http://localhost:8080"),
+        (THIS_HOST, "http://[::1]:8080"),
         ("localhost:8080", "http://127.0.0.1:8080"),
         ("[::1]:9999", "http://localhost:9999"),
         ("localhost", "http://127.0.0.1"),
@@ -245,27 +247,27 @@ def test_our_own_and_allowed_pages_are_served(host: str, origin: str, site: str 
 @pytest.mark.parametrize(
     ("host", "origin"),
     [
-        (HERE, "https://evil.example"),
-        (HERE, "null"),
-        (HERE, ""),
-        (HERE, "http://chat.localhost:8080"),
+        (THIS_HOST, "https://evil.example"),
+        (THIS_HOST, "null"),
+        (THIS_HOST, ""),
+        (THIS_HOST, "http://chat.localhost:8080"),
         ("localhost:8080", "http://chat.localhost:8080"),
-        (HERE, "http://0.0.0.0:8080"),
-        (HERE, "http://[::]:8080"),
-        (HERE, "http://localhost.:8080"),
-        (HERE, "http://localhost.evil.example:8080"),
-        (HERE, "http://box.local:8080"),
-        (HERE, "ftp://127.0.0.1:8080"),
-        (HERE, "ws://localhost"),
-        (HERE, "application://x"),
-        (HERE, "file"),
-        (HERE, "http://127.0.0.1:8080.evil.example"),
-        (HERE, "http://user@127.0.0.1:8080"),
-        (HERE, "http://127.0.0.1:8080/"),
-        (HERE, "127.0.0.1:8080"),
-        (HERE, "chrome-extension://abcdef"),
-        (HERE, "http://chat.example"),
-        (HERE, "https://chat.example.evil"),
+        (THIS_HOST, "http://0.0.0.0:8080"),
+        (THIS_HOST, "http://[::]:8080"),
+        (THIS_HOST, "http://localhost.:8080"),
+        (THIS_HOST, "http://localhost.evil.example:8080"),
+        (THIS_HOST, "http://box.local:8080"),
+        (THIS_HOST, "ftp://127.0.0.1:8080"),
+        (THIS_HOST, "ws://localhost"),
+        (THIS_HOST, "application://x"),
+        (THIS_HOST, "file"),
+        (THIS_HOST, "http://127.0.0.1:8080.evil.example"),
+        (THIS_HOST, "http://user@127.0.0.1:8080"),
+        (THIS_HOST, "http://127.0.0.1:8080/"),
+        (THIS_HOST, "127.0.0.1:8080"),
+        (THIS_HOST, "chrome-extension://abcdef"),
+        (THIS_HOST, "http://chat.example"),
+        (THIS_HOST, "https://chat.example.evil"),
     ],
 )
 @pytest.mark.parametrize("site", [None, "none", "same-origin", "cross-site"])
@@ -322,7 +324,7 @@ MANAGING = [
 @pytest.mark.parametrize(("method", "path"), ASKING)
 def test_pages_of_this_machine_may_ask_models(origin: str, method: str, path: str) -> None:
     """Other servers on the loopback and programs made of web pages: the request itself and its preflight."""
-    for host in (HERE, "localhost:8080", "192.168.1.20:8080"):
+    for host in (THIS_HOST, "localhost:8080", "192.168.1.20:8080"):
         ask(PLAIN, method, path, host, origin, "cross-site", "cors", "application/json")
         ask(PLAIN, "OPTIONS", path, host, origin, "cross-site", "cors", announced=method)
 
@@ -469,7 +471,7 @@ def test_a_browser_sends_json_to_the_api(content_type: str) -> None:
     with pytest.raises(Forbidden, match="application/json"):
         ask(PLAIN, site="same-origin", content_type=content_type)
     with pytest.raises(Forbidden, match="application/json"):
-        ask(PLAIN, origin=f"http://{HERE}", content_type=content_type)
+        ask(PLAIN, origin=f"http://{THIS_HOST}", content_type=content_type)
 
 
 def test_what_is_remembered_is_bounded() -> None:
@@ -503,10 +505,10 @@ def test_no_header_causes_anything_but_a_verdict(host: bytes, origin: bytes | No
 @pytest.mark.parametrize(
     ("target", "host", "reduced"),
     [
-        ("/slots?x=1", HERE, "/slots?x=1"),
-        ("/a?next=http://evil.example/", HERE, "/a?next=http://evil.example/"),
-        ("*", HERE, "*"),
-        ("http://127.0.0.1:8080/slots?x=1", HERE, "/slots?x=1"),
+        ("/slots?x=1", THIS_HOST, "/slots?x=1"),
+        ("/a?next=http://evil.example/", THIS_HOST, "/a?next=http://evil.example/"),
+        ("*", THIS_HOST, "*"),
+        ("http://127.0.0.1:8080/slots?x=1", THIS_HOST, "/slots?x=1"),
         ("HTTP://LOCALHOST/slots", "localhost:80", "/slots"),
         ("https://localhost/a%2Fb", "localhost", "/a%2Fb"),
         ("http://localhost", "localhost", "/"),
@@ -523,15 +525,15 @@ def test_an_absolute_target_is_reduced_to_its_path(target: str, host: str, reduc
 @pytest.mark.parametrize(
     ("target", "host"),
     [
-        ("http://evil/a", HERE),
-        ("http://127.0.0.1/a", HERE),
-        ("http://user@127.0.0.1:8080/a", HERE),
-        ("http://127.0.0.1:8080@evil/a", HERE),
-        ("http:///a", HERE),
+        ("http://evil/a", THIS_HOST),
+        ("http://127.0.0.1/a", THIS_HOST),
+        ("http://user@127.0.0.1:8080/a", THIS_HOST),
+        ("http://127.0.0.1:8080@evil/a", THIS_HOST),
+        ("http:///a", THIS_HOST),
         ("http://", ""),
         ("http://x/a", "x/a"),
-        ("ftp://127.0.0.1:8080/a", HERE),
-        ("evil.example/x://127.0.0.1:8080/a", HERE),
+        ("ftp://127.0.0.1:8080/a", THIS_HOST),
+        ("evil.example/x://127.0.0.1:8080/a", THIS_HOST),
     ],
 )
 def test_an_absolute_target_for_somebody_else_is_refused(target: str, host: str) -> None:

@@ -11,13 +11,13 @@ from tests.support.scripted_upstream import on_a_port
 from hotseat.catalog.named_models import RemoteModel
 from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import ModelName
-from hotseat.relay.access.policy import Rules
+from hotseat.relay.access.policy import Policy
 from hotseat.relay.access.sandbox import SANDBOX
 from hotseat.settings import Settings
 
 if TYPE_CHECKING:
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.transport import Message as Reply
 
 PAGES = [
@@ -85,36 +85,36 @@ PLAIN: Confinement = ([], ["nosniff"])
 
 
 @pytest.mark.parametrize("fields", PAGES)
-async def test_what_may_be_a_page_is_sandboxed_each_time(house: RelayHouse, fields: str) -> None:
+async def test_what_may_be_a_page_is_sandboxed_each_time(rig: RelayRig, fields: str) -> None:
     """That holds for cached heads too, and for every path to a model."""
     requests = [get("/upstream/alpha/"), get("/upstream/alpha/"), get("/"), get("/?model=alpha"), chat()]
-    answers = [(await house.exchange(request, answer(fields)))[1] for request in requests]
+    answers = [(await rig.exchange(request, answer(fields)))[1] for request in requests]
 
     assert [confinement(told) for told in answers] == [CONFINED] * 5
 
 
 @pytest.mark.parametrize("status", ["206 Partial Content", "302 Found", "404 Not Found", "500 Oh"])
-async def test_a_page_is_sandboxed_whatever_its_status(house: RelayHouse, status: str) -> None:
+async def test_a_page_is_sandboxed_whatever_its_status(rig: RelayRig, status: str) -> None:
     """Browsers show the pages of errors too."""
     for _ in range(2):
-        _, told = await house.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n", status))
+        _, told = await rig.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n", status))
 
         assert confinement(told) == CONFINED
 
 
-async def test_an_answer_that_renews_a_kept_page_is_sandboxed(house: RelayHouse) -> None:
+async def test_an_answer_that_renews_a_kept_page_is_sandboxed(rig: RelayRig) -> None:
     """A browser may take the fields of a 304 for those of the page that it kept."""
     fresh = b"HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Security-Policy: default-src *\r\n\r\n"
-    _, told = await house.exchange(get("/upstream/alpha/", "If-None-Match: x"), fresh)
+    _, told = await rig.exchange(get("/upstream/alpha/", "If-None-Match: x"), fresh)
 
     assert told.all("Content-Security-Policy") == [SANDBOX[1].decode(), "default-src *"]
 
 
-async def test_a_page_that_is_streamed_is_sandboxed(house: RelayHouse) -> None:
+async def test_a_page_that_is_streamed_is_sandboxed(rig: RelayRig) -> None:
     """The page may come in chunks, or until the server closes the connection."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
-    _, told = await house.exchange(get("/upstream/alpha/"), head + chunked(b"hello"))
-    client, call = await house.reached(get("/upstream/alpha/"))
+    _, told = await rig.exchange(get("/upstream/alpha/"), head + chunked(b"hello"))
+    client, call = await rig.reached(get("/upstream/alpha/"))
     await call.say(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\nhello")
     call.hang_up()
 
@@ -122,48 +122,48 @@ async def test_a_page_that_is_streamed_is_sandboxed(house: RelayHouse) -> None:
 
 
 @pytest.mark.parametrize("kind", NO_PAGES)
-async def test_what_is_no_page_is_left_as_it_is(house: RelayHouse, kind: str) -> None:
+async def test_what_is_no_page_is_left_as_it_is(rig: RelayRig, kind: str) -> None:
     """Only `nosniff` is added, whether the head is cached or not."""
     for _ in range(3):
-        _, told = await house.exchange(chat(), answer(f"Content-Type: {kind}\r\n"))
+        _, told = await rig.exchange(chat(), answer(f"Content-Type: {kind}\r\n"))
 
         assert confinement(told) == PLAIN
         assert told["Content-Type"] == kind
 
 
 @pytest.mark.parametrize("said", ["nosniff", "sniff", "sniff\r\nX-Content-Type-Options: nosniff"])
-async def test_a_server_cannot_take_back_that_nothing_is_guessed(house: RelayHouse, said: str) -> None:
+async def test_a_server_cannot_take_back_that_nothing_is_guessed(rig: RelayRig, said: str) -> None:
     """Browsers look at the first value, so only ours is there."""
     for _ in range(3):
         fields = f"x-content-type-options: {said}\r\nContent-Type: text/plain\r\n"
-        _, told = await house.exchange(chat(), answer(fields))
+        _, told = await rig.exchange(chat(), answer(fields))
 
         assert confinement(told) == PLAIN
 
 
-async def test_a_page_cannot_take_itself_out_of_the_sandbox(house: RelayHouse) -> None:
+async def test_a_page_cannot_take_itself_out_of_the_sandbox(rig: RelayRig) -> None:
     """Browsers keep to all policies together, so a second one can only forbid more."""
     lax = "Content-Type: text/html\r\nContent-Security-Policy: sandbox allow-scripts allow-same-origin\r\n"
     for _ in range(2):
-        _, told = await house.exchange(get("/upstream/alpha/"), answer(lax))
+        _, told = await rig.exchange(get("/upstream/alpha/"), answer(lax))
 
         assert told.all("Content-Security-Policy") == [SANDBOX[1].decode(), "sandbox allow-scripts allow-same-origin"]
 
 
-async def test_a_policy_of_the_server_stays_on_what_is_no_page(house: RelayHouse) -> None:
+async def test_a_policy_of_the_server_stays_on_what_is_no_page(rig: RelayRig) -> None:
     """Also one that reads like ours."""
     fields = f"Content-Type: text/plain\r\n{SANDBOX[0].decode()}: {SANDBOX[1].decode()}\r\n"
     for _ in range(2):
-        assert confinement((await house.exchange(chat(), answer(fields)))[1]) == CONFINED
+        assert confinement((await rig.exchange(chat(), answer(fields)))[1]) == CONFINED
 
 
-async def test_a_page_of_a_peer_is_sandboxed(open_house: OpenHouse) -> None:
+async def test_a_page_of_a_peer_is_sandboxed(open_rig: OpenRig) -> None:
     """Once, also where the peer is a hotseat that has sandboxed it."""
     box = on_a_port()
     remote = RemoteModel(ModelName("box/far"), "box", box.address, BodyChanges("far"))
-    house = await open_house(remotes={"box/far": remote})
+    rig = await open_rig(remotes={"box/far": remote})
     for fields in ("", f"{SANDBOX[0].decode()}: {SANDBOX[1].decode()}\r\nX-Content-Type-Options: nosniff\r\n") * 2:
-        client = await house.send(chat("box/far"))
+        client = await rig.send(chat("box/far"))
         await (await box.call()).say(answer(f"Content-Type: text/html\r\n{fields}"))
 
         assert confinement(await client.message()) == CONFINED
@@ -171,42 +171,42 @@ async def test_a_page_of_a_peer_is_sandboxed(open_house: OpenHouse) -> None:
 
 
 @pytest.mark.parametrize("from_trusted", [True, False])
-async def test_a_reload_decides_about_heads_that_were_read_before(open_house: OpenHouse, from_trusted: bool) -> None:
+async def test_a_reload_decides_about_heads_that_were_read_before(open_rig: OpenRig, from_trusted: bool) -> None:
     """What was remembered of an answer is not remembered as confined or trusted."""
-    house = await open_house(settings=Settings(trust_pages=from_trusted))
+    rig = await open_rig(settings=Settings(trust_pages=from_trusted))
     page = answer("Content-Type: text/html\r\n")
-    before = [confinement((await house.exchange(get("/upstream/alpha/"), page))[1]) for _ in range(3)]
-    house.relay.rules = Rules(Settings(trust_pages=not from_trusted))
-    after = [confinement((await house.exchange(get("/upstream/alpha/"), page))[1]) for _ in range(3)]
+    before = [confinement((await rig.exchange(get("/upstream/alpha/"), page))[1]) for _ in range(3)]
+    rig.relay.rules = Policy(Settings(trust_pages=not from_trusted))
+    after = [confinement((await rig.exchange(get("/upstream/alpha/"), page))[1]) for _ in range(3)]
 
     said = {True: ([], []), False: CONFINED}
     assert (before, after) == ([said[from_trusted]] * 3, [said[not from_trusted]] * 3)
 
 
-async def test_our_own_head_is_not_taken_for_a_servers(house: RelayHouse) -> None:
+async def test_our_own_head_is_not_taken_for_a_servers(rig: RelayRig) -> None:
     """Though both may be the same, byte by byte, and one was read before the other."""
     page = answer("Content-Type: text/html\r\n")
     told = []
     for _ in range(3):
-        client = await house.send(get("/swagger"))
-        await (await house.management.call()).say(page)
+        client = await rig.send(get("/swagger"))
+        await (await rig.management.call()).say(page)
         told.append(confinement(await client.message()))
-        told.append(confinement((await house.exchange(get("/upstream/alpha/"), page))[1]))
+        told.append(confinement((await rig.exchange(get("/upstream/alpha/"), page))[1]))
 
     assert told == [([], []), CONFINED] * 3
 
 
-async def test_trusted_pages_run_as_our_own(open_house: OpenHouse) -> None:
+async def test_trusted_pages_run_as_our_own(open_rig: OpenRig) -> None:
     """`upstream.trustPages` is for those who want a server's own web interface."""
-    house = await open_house(settings=Settings(trust_pages=True))
-    _, told = await house.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n"))
+    rig = await open_rig(settings=Settings(trust_pages=True))
+    _, told = await rig.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n"))
 
     assert b"Content-Security-Policy" not in told.raw
 
 
-async def test_our_own_pages_are_not_confined(house: RelayHouse) -> None:
+async def test_our_own_pages_are_not_confined(rig: RelayRig) -> None:
     """They bring a policy of their own."""
-    client = await house.send(get("/swagger"))
-    await (await house.management.call()).say(answer("Content-Type: text/html\r\n"))
+    client = await rig.send(get("/swagger"))
+    await (await rig.management.call()).say(answer("Content-Type: text/html\r\n"))
 
     assert b"sandbox" not in (await client.message()).raw

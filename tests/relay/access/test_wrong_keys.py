@@ -12,7 +12,7 @@ from hotseat.relay.access.wrong_keys import MOST_ADDRESSES, MOST_WRONG, THE_REST
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
-    from tests.relay.conftest import OpenHouse
+    from tests.relay.conftest import OpenRig
 
 KEYS = Access(api_keys=(ApiKey("right", Role.ADMIN),))
 
@@ -21,10 +21,10 @@ def wrong(number: int, header: str = "Authorization: Bearer ") -> bytes:
     return get("/v1/models", f"{header}guess-{number}")
 
 
-async def test_who_guesses_has_to_wait(open_house: OpenHouse, caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_guesses_has_to_wait(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
     """After twenty in a minute each further guess is 429 and costs a connection; the log has one line a minute."""
-    house = await open_house(access=KEYS)
-    client = await house.client()
+    rig = await open_rig(access=KEYS)
+    client = await rig.client()
     first = []
     for number in range(MOST_WRONG):
         await client.send(wrong(number))
@@ -32,8 +32,8 @@ async def test_who_guesses_has_to_wait(open_house: OpenHouse, caplog: pytest.Log
     await client.send(wrong(99, "x-api-key: ") * 2)
     waits = await client.message()
     rest = await client.read_to_end()
-    house.relay.wrong_keys.end_minute()
-    again = await house.refusal(wrong(7))
+    rig.relay.wrong_keys.end_minute()
+    again = await rig.refusal(wrong(7))
 
     assert set(first) == {401}
     assert (waits.status, waits["X-Error-Code"]) == (429, "too_many_wrong_keys")
@@ -44,71 +44,69 @@ async def test_who_guesses_has_to_wait(open_house: OpenHouse, caplog: pytest.Log
     assert "guess" not in caplog.text
 
 
-async def test_a_foreign_host_is_no_way_to_guess(open_house: OpenHouse) -> None:
+async def test_a_foreign_host_is_no_way_to_guess(open_rig: OpenRig) -> None:
     """A right key is accepted under any Host, so a wrong one there counts as one."""
-    house = await open_house(access=KEYS)
+    rig = await open_rig(access=KEYS)
     guess = wrong(1).replace(b"Host: box", b"Host: foreign.example")
-    statuses = [(await house.refusal(guess)).status for _ in range(MOST_WRONG + 2)]
+    statuses = [(await rig.refusal(guess)).status for _ in range(MOST_WRONG + 2)]
 
     assert statuses == [403] * MOST_WRONG + [429] * 2
 
 
-async def test_without_keys_of_ours_nothing_is_guessed(open_house: OpenHouse) -> None:
+async def test_without_keys_of_ours_nothing_is_guessed(open_rig: OpenRig) -> None:
     """A credential is then the model server's, and a foreign Host is refused as such each time."""
-    house = await open_house()
+    rig = await open_rig()
     guess = wrong(1).replace(b"Host: box", b"Host: foreign.example")
 
-    assert {(await house.refusal(guess)).status for _ in range(MOST_WRONG + 2)} == {403}
+    assert {(await rig.refusal(guess)).status for _ in range(MOST_WRONG + 2)} == {403}
 
 
-async def test_a_right_key_is_let_in_whoever_guesses_beside_it(open_house: OpenHouse) -> None:
+async def test_a_right_key_is_let_in_whoever_guesses_beside_it(open_rig: OpenRig) -> None:
     """Many people may have one address."""
-    house = await open_house(access=KEYS)
+    rig = await open_rig(access=KEYS)
     for number in range(MOST_WRONG + 5):
-        await house.refusal(wrong(number))
-    _, answered = await house.exchange(chat("alpha", "Authorization: Bearer right"), HELLO)
+        await rig.refusal(wrong(number))
+    _, answered = await rig.exchange(chat("alpha", "Authorization: Bearer right"), HELLO)
 
     assert answered.status == 200
 
 
-async def test_who_sends_no_key_guesses_none(open_house: OpenHouse) -> None:
+async def test_who_sends_no_key_guesses_none(open_rig: OpenRig) -> None:
     """A browser asks without one first, and is asked for it each time."""
-    house = await open_house(access=KEYS)
-    statuses = {(await house.refusal(get("/v1/models"))).status for _ in range(MOST_WRONG + 5)}
+    rig = await open_rig(access=KEYS)
+    statuses = {(await rig.refusal(get("/v1/models"))).status for _ in range(MOST_WRONG + 5)}
 
     assert statuses == {401}
 
 
-async def test_a_fleets_secret_is_not_to_be_guessed_either(
-    open_house: OpenHouse, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_fleets_secret_is_not_to_be_guessed_either(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
     """An invalid proof counts like any wrong key, but is reported as such, so that a real host tries another."""
     fleet = Fleet(("nats://x",), HostName("here"), secrets=("between-us-hosts",))
-    house = await open_house(settings=Settings(fleet=fleet, access=KEYS))
+    rig = await open_rig(settings=Settings(fleet=fleet, access=KEYS))
     request = get("/v1/models", "Hotseat-From: gpu1", "Hotseat-Proof: guess")
-    refused = [await house.refusal(request) for _ in range(MOST_WRONG + 2)]
-    house.relay.wrong_keys.end_minute()
+    refused = [await rig.refusal(request) for _ in range(MOST_WRONG + 2)]
+    rig.relay.wrong_keys.end_minute()
 
     assert {(answer.status, answer["hotseat-not-here"]) for answer in refused} == {(403, "unproven")}
     assert f"invalid API keys were sent from=127.0.0.1 count={MOST_WRONG + 2}" in caplog.text
 
 
-async def test_too_low_a_role_is_no_guess(open_house: OpenHouse) -> None:
+async def test_too_low_a_role_is_no_guess(open_rig: OpenRig) -> None:
     """Its key is a right one."""
-    house = await open_house(access=Access(api_keys=(ApiKey("low", Role.INFERENCE),)))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("low", Role.INFERENCE),)))
     request = get("/hotseat/logs", "Authorization: Bearer low")
 
-    assert {(await house.refusal(request)).status for _ in range(MOST_WRONG + 5)} == {403}
+    assert {(await rig.refusal(request)).status for _ in range(MOST_WRONG + 5)} == {403}
 
 
-async def test_addresses_are_counted_in_a_bounded_place(open_house: OpenHouse) -> None:
+async def test_addresses_are_counted_in_a_bounded_place(open_rig: OpenRig) -> None:
     """A thousand addresses are counted separately, and the rest together."""
-    house = await open_house(access=KEYS)
-    counted = [house.relay.wrong_keys._count(f"10.0.{number >> 8}.{number & 255}") for number in range(5000)]
+    rig = await open_rig(access=KEYS)
+    counted = [rig.relay.wrong_keys._count(f"10.0.{number >> 8}.{number & 255}") for number in range(5000)]
 
     assert max(counted) == 5000 - MOST_ADDRESSES
-    assert len(house.relay.wrong_keys._counts) == MOST_ADDRESSES + 1
-    assert THE_REST in house.relay.wrong_keys._counts
+    assert len(rig.relay.wrong_keys._counts) == MOST_ADDRESSES + 1
+    assert THE_REST in rig.relay.wrong_keys._counts
 
 
 @pytest.mark.parametrize(

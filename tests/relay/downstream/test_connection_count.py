@@ -15,25 +15,25 @@ from tests.support.relay_rig import HELLO, chat, get
 from tests.support.transport import End
 
 from hotseat.net.listeners import tls_context
-from hotseat.relay.access.policy import Rules
-from hotseat.relay.downstream.connection_count import MOST_REFUSED, Arrivals, host_of
+from hotseat.relay.access.policy import Policy
+from hotseat.relay.downstream.connection_count import MOST_REFUSED, ConnectionCount, host_of
 from hotseat.settings import Access, Limits, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
 
 SILENT = 300
 UNKNOWN = get("/x?model=nobody")
 
 
-async def tls_port(house: RelayHouse, folder: Path) -> int:
+async def tls_port(rig: RelayRig, folder: Path) -> int:
     file = folder / "certificate.pem"
     file.write_text(CERTIFICATE)
     door = socket.create_server(("127.0.0.1", 0))
-    await house.relay.listen([door], tls_context((file, None)))
+    await rig.relay.listen([door], tls_context((file, None)))
     return int(door.getsockname()[1])
 
 
@@ -44,58 +44,58 @@ async def connected(port: int, folder: Path, source: str) -> tuple[asyncio.Strea
     )
 
 
-async def test_connections_without_a_handshake_count_and_end(open_house: OpenHouse, tmp_path: Path) -> None:
+async def test_connections_without_a_handshake_count_and_end(open_rig: OpenRig, tmp_path: Path) -> None:
     """One address has its share of them and no more; others are served; after headerTimeout they are gone."""
-    house = await open_house(limits=Limits(per_address=50, header_timeout_s=1.0))
-    port = await tls_port(house, tmp_path)
+    rig = await open_rig(limits=Limits(per_address=50, header_timeout_s=1.0))
+    port = await tls_port(rig, tmp_path)
     with ExitStack() as silent:
         for _ in range(SILENT):
             silent.enter_context(socket.create_connection(("127.0.0.1", port)))
-        await come_true(lambda: house.relay.arrivals.total == 50)
+        await come_true(lambda: rig.relay.connection_count.total == 50)
         reader, writer = await connected(port, tmp_path, "127.0.0.2")
         writer.write(chat())
-        await (await house.alpha.call()).say(HELLO)
+        await (await rig.alpha.call()).say(HELLO)
         await asyncio.wait_for(reader.readuntil(b"hello"), 5)
-        assert house.relay.arrivals.total == 51
+        assert rig.relay.connection_count.total == 51
 
-        await come_true(lambda: house.relay.arrivals.total == 1, 5)
+        await come_true(lambda: rig.relay.connection_count.total == 1, 5)
         writer.close()
-    await come_true(lambda: house.relay.arrivals.total == 0)
+    await come_true(lambda: rig.relay.connection_count.total == 0)
 
 
-async def test_a_handshake_that_fails_gives_its_place_back(open_house: OpenHouse, tmp_path: Path) -> None:
+async def test_a_handshake_that_fails_gives_its_place_back(open_rig: OpenRig, tmp_path: Path) -> None:
     """Plain HTTP on a port for TLS, or a client that leaves: nothing is left of it."""
-    house = await open_house()
-    port = await tls_port(house, tmp_path)
+    rig = await open_rig()
+    port = await tls_port(rig, tmp_path)
     with socket.create_connection(("127.0.0.1", port)) as client:
-        await come_true(lambda: house.relay.arrivals.total == 1)
+        await come_true(lambda: rig.relay.connection_count.total == 1)
         client.sendall(UNKNOWN)
-        await come_true(lambda: house.relay.arrivals.total == 0)
+        await come_true(lambda: rig.relay.connection_count.total == 0)
     with socket.create_connection(("127.0.0.1", port)):
-        await come_true(lambda: house.relay.arrivals.total == 1)
-    await come_true(lambda: house.relay.arrivals.total == 0)
+        await come_true(lambda: rig.relay.connection_count.total == 1)
+    await come_true(lambda: rig.relay.connection_count.total == 0)
 
-    assert house.relay.clients == 0
+    assert rig.relay.clients == 0
 
 
-async def test_the_last_place_can_be_had_with_tls(open_house: OpenHouse, tmp_path: Path) -> None:
+async def test_the_last_place_can_be_had_with_tls(open_rig: OpenRig, tmp_path: Path) -> None:
     """Nobody is counted twice, before the handshake and after it."""
-    house = await open_house(limits=Limits(connections=1))
-    port = await tls_port(house, tmp_path)
+    rig = await open_rig(limits=Limits(connections=1))
+    port = await tls_port(rig, tmp_path)
     for _ in range(3):
         reader, writer = await connected(port, tmp_path, "127.0.0.1")
         writer.write(UNKNOWN)
         assert await asyncio.wait_for(reader.readuntil(b" "), 5) == b"HTTP/1.1 "
         assert await asyncio.wait_for(reader.readuntil(b" "), 5) == b"404 "
         writer.close()
-        await come_true(lambda: house.relay.arrivals.total == 0)
+        await come_true(lambda: rig.relay.connection_count.total == 0)
 
 
-async def test_a_listener_for_tls_is_closed_with_the_others(open_house: OpenHouse, tmp_path: Path) -> None:
+async def test_a_listener_for_tls_is_closed_with_the_others(open_rig: OpenRig, tmp_path: Path) -> None:
     """Who comes after that is refused by the kernel."""
-    house = await open_house()
-    port = await tls_port(house, tmp_path)
-    await house.relay.drain(within=0)
+    rig = await open_rig()
+    port = await tls_port(rig, tmp_path)
+    await rig.relay.drain(within=0)
 
     await come_true(lambda: not is_open(port))
 
@@ -105,12 +105,12 @@ def is_open(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def test_far_too_many_connections_are_closed_without_a_word(open_house: OpenHouse) -> None:
+async def test_far_too_many_connections_are_closed_without_a_word(open_rig: OpenRig) -> None:
     """Telling each of them why would take the descriptors of those who may come."""
-    house = await open_house(limits=Limits(per_address=1))
-    told = [await house.client() for _ in range(1 + MOST_REFUSED)]
-    await come_true(lambda: house.relay.arrivals.total == 1 + MOST_REFUSED)
-    untold = await house.client()
+    rig = await open_rig(limits=Limits(per_address=1))
+    told = [await rig.client() for _ in range(1 + MOST_REFUSED)]
+    await come_true(lambda: rig.relay.connection_count.total == 1 + MOST_REFUSED)
+    untold = await rig.client()
 
     assert await untold.end() is End.RESET
     assert untold.unread == b""
@@ -120,7 +120,7 @@ async def test_far_too_many_connections_are_closed_without_a_word(open_house: Op
 @pytest.mark.parametrize(("fits", "bounds"), [(None, (100, 60)), (100, (100, 60)), (80, (80, 40)), (1, (1, 1))])
 def test_limits_are_fitted_to_the_descriptors(fits: int | None, bounds: tuple[int, int]) -> None:
     """One address has half of what is there."""
-    assert Arrivals(fits).bounds(Limits(connections=100, per_address=60)) == bounds
+    assert ConnectionCount(fits).bounds(Limits(connections=100, per_address=60)) == bounds
 
 
 @pytest.mark.parametrize(
@@ -143,20 +143,20 @@ def test_a_mapped_address_is_the_address_it_stands_for(name: object, host: str) 
 @pytest.mark.parametrize("entry", ["10.0.0.0/8", "::ffff:10.0.0.0/104"])
 def test_a_network_is_trusted_however_it_is_written(entry: str) -> None:
     """Peers have their IPv4 address in either case; who comes by a unix socket is no proxy."""
-    rules = Rules(Settings(access=Access(trusted_proxies=(entry,))))
+    rules = Policy(Settings(access=Access(trusted_proxies=(entry,))))
 
     assert [rules.trusts(peer) for peer in ("10.0.0.1", "11.0.0.1", "::1", "local")] == [True, False, False, False]
 
 
-async def test_one_address_is_one_whichever_family_it_comes_by(open_house: OpenHouse) -> None:
+async def test_one_address_is_one_whichever_family_it_comes_by(open_rig: OpenRig) -> None:
     """A dual-stack socket reports IPv4 clients as mapped IPv6 addresses."""
-    house = await open_house(limits=Limits(per_address=1))
+    rig = await open_rig(limits=Limits(per_address=1))
     both = socket.socket(socket.AF_INET6)
     both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     both.bind(("::", 0))
-    await house.relay.listen([both])
-    first = await house.send(UNKNOWN)
+    await rig.relay.listen([both])
+    first = await rig.send(UNKNOWN)
     await first.message()
-    house.port = both.getsockname()[1]
+    rig.port = both.getsockname()[1]
 
-    assert (await (await house.client()).message()).status == 429
+    assert (await (await rig.client()).message()).status == 429

@@ -13,61 +13,61 @@ from hotseat.settings import Access, Limits
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
 
 UNKNOWN = get("/x?model=nobody")
 
 
-async def test_pipelined_requests_are_answered_in_their_order(house: RelayHouse) -> None:
+async def test_pipelined_requests_are_answered_in_their_order(rig: RelayRig) -> None:
     """The second waits until the first has its answer, though both came in one piece."""
-    client, first = await house.reached(get("/one?model=alpha") + get("/two?model=alpha"))
-    assert house.alpha.requests == 1
+    client, first = await rig.reached(get("/one?model=alpha") + get("/two?model=alpha"))
+    assert rig.alpha.requests == 1
     await first.say(HELLO.replace(b"hello", b"first"))
-    second = await house.alpha.call()
+    second = await rig.alpha.call()
     await second.say(HELLO)
 
     assert second.request.first_line == "GET /two?model=alpha HTTP/1.1"
     assert [(await client.message()).body for _ in range(2)] == [b"first", b"hello"]
 
 
-async def test_a_refusal_waits_for_its_turn(house: RelayHouse) -> None:
+async def test_a_refusal_waits_for_its_turn(rig: RelayRig) -> None:
     """Garbage behind a request does not spoil the request's answer."""
-    client, call = await house.reached(chat() + b"garbage\r\n\r\n")
+    client, call = await rig.reached(chat() + b"garbage\r\n\r\n")
     await call.say(HELLO)
 
     assert [(await client.message()).status for _ in range(2)] == [200, 400]
     assert await client.end() is End.CLOSED
 
 
-async def test_refusals_and_answers_keep_their_order(house: RelayHouse) -> None:
+async def test_refusals_and_answers_keep_their_order(rig: RelayRig) -> None:
     """Whether an answer is ours or the upstream's does not change its place."""
-    client, call = await house.reached(UNKNOWN + get() + UNKNOWN + get())
+    client, call = await rig.reached(UNKNOWN + get() + UNKNOWN + get())
     await call.say(HELLO)
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert [(await client.message()).status for _ in range(4)] == [404, 200, 404, 200]
 
 
-async def test_many_refusals_in_one_piece_are_all_sent(house: RelayHouse) -> None:
+async def test_many_refusals_in_one_piece_are_all_sent(rig: RelayRig) -> None:
     """Serving is a loop, so that many requests at once are only many."""
-    client = await house.send(UNKNOWN * 250)
+    client = await rig.send(UNKNOWN * 250)
 
     assert [(await client.message()).status for _ in range(250)] == [404] * 250
 
 
-async def test_more_requests_in_one_piece_are_not_all_read(house: RelayHouse) -> None:
+async def test_more_requests_in_one_piece_are_not_all_read(rig: RelayRig) -> None:
     """What was read is answered, then the connection closes, so that others are served in between."""
-    client = await house.send(UNKNOWN * 5000)
+    client = await rig.send(UNKNOWN * 5000)
     answered = (await client.read_to_end()).count(b"HTTP/1.1 404")
 
     assert 250 <= answered < 5000
 
 
-async def test_refusals_do_not_pile_up_for_a_client_that_does_not_read(open_house: OpenHouse) -> None:
+async def test_refusals_do_not_pile_up_for_a_client_that_does_not_read(open_rig: OpenRig) -> None:
     """They are made as fast as the client takes them, and none is lost."""
-    house = await open_house(send_buffer=16 << 10)
-    client = await house.client(receive_buffer=16 << 10)
+    rig = await open_rig(send_buffer=16 << 10)
+    client = await rig.client(receive_buffer=16 << 10)
     sending = Tasks().start(client.send(UNKNOWN * 250), "send")
     await turns()
 
@@ -77,29 +77,29 @@ async def test_refusals_do_not_pile_up_for_a_client_that_does_not_read(open_hous
 
 
 @pytest.mark.parametrize("request_bytes", [chat(), b"\r\n" + get() + chat()], ids=["one", "two"])
-async def test_requests_may_be_cut_anywhere(house: RelayHouse, request_bytes: bytes) -> None:
+async def test_requests_may_be_cut_anywhere(rig: RelayRig, request_bytes: bytes) -> None:
     """However the network cuts them, they are the same requests."""
     expected = request_bytes.count(b"HTTP/1.1")
-    client = await house.client()
+    client = await rig.client()
     for cut in range(1, len(request_bytes)):
         await client.send(request_bytes[:cut])
         await turns()
         await client.send(request_bytes[cut:])
         for _ in range(expected):
-            await (await house.alpha.call()).say(HELLO)
+            await (await rig.alpha.call()).say(HELLO)
             assert (await client.message()).body == b"hello"
 
-    assert house.alpha.requests == expected * (len(request_bytes) - 1)
+    assert rig.alpha.requests == expected * (len(request_bytes) - 1)
 
 
-async def test_requests_sent_while_one_is_served_are_kept_for_later(house: RelayHouse) -> None:
+async def test_requests_sent_while_one_is_served_are_kept_for_later(rig: RelayRig) -> None:
     """They arrive in whatever pieces, 64 KiB in all."""
     body = b'{"model":"alpha","prompt":"%b"}' % (b"a" * 30_000)
-    client, call = await house.reached(get())
+    client, call = await rig.reached(get())
     await client.send(post(body) + post(body))
     await call.say(HELLO)
     for _ in range(2):
-        call = await house.alpha.call()
+        call = await rig.alpha.call()
         await call.say(HELLO)
         assert call.request.body == body
 
@@ -117,12 +117,12 @@ async def test_requests_sent_while_one_is_served_are_kept_for_later(house: Relay
     ],
     ids=["unknown in URL", "nothing running", "unknown in body", "bad JSON", "cross-site"],
 )
-async def test_a_connection_is_usable_after_a_refusal(house: RelayHouse, request_bytes: bytes, status: int) -> None:
+async def test_a_connection_is_usable_after_a_refusal(rig: RelayRig, request_bytes: bytes, status: int) -> None:
     """Where a refused request ends is known, so the next one can follow."""
-    client = await house.send(request_bytes)
+    client = await rig.send(request_bytes)
     refused = await client.message()
     await client.send(chat())
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert refused.status == status
     assert refused.all("Connection") == []
@@ -132,9 +132,9 @@ async def test_a_connection_is_usable_after_a_refusal(house: RelayHouse, request
 @pytest.mark.parametrize(
     "request_bytes", [get("/x?model=nobody", "Connection: close"), chat("nobody", "Connection: close")]
 )
-async def test_a_refused_client_that_wants_to_close_is_closed(house: RelayHouse, request_bytes: bytes) -> None:
+async def test_a_refused_client_that_wants_to_close_is_closed(rig: RelayRig, request_bytes: bytes) -> None:
     """`Connection: close` is respected, whoever sends the response."""
-    client = await house.send(request_bytes)
+    client = await rig.send(request_bytes)
 
     assert (await client.message())["Connection"] == "close"
     assert await client.end() is End.CLOSED
@@ -143,24 +143,24 @@ async def test_a_refused_client_that_wants_to_close_is_closed(house: RelayHouse,
 @pytest.mark.parametrize("last", [get("/x?model=nobody", "Connection: close"), chat("nobody", "Connection: close")])
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_nothing_is_served_behind_a_refused_client_that_wants_to_close(
-    house: RelayHouse, last: bytes, is_known: bool
+    rig: RelayRig, last: bytes, is_known: bool
 ) -> None:
     """Whether or not both heads were read before."""
     if is_known:
-        await house.exchange(chat())
-        await house.refusal(last)
-    asked_before = house.alpha.requests
-    client = await house.send(last + chat() + chat())
+        await rig.exchange(chat())
+        await rig.refusal(last)
+    asked_before = rig.alpha.requests
+    client = await rig.send(last + chat() + chat())
 
     assert (await client.message())["Connection"] == "close"
     assert await client.end() is End.CLOSED
     assert client.unread == b""
-    assert house.alpha.requests == asked_before
+    assert rig.alpha.requests == asked_before
 
 
-async def test_an_answered_client_that_wants_to_close_is_closed(house: RelayHouse) -> None:
+async def test_an_answered_client_that_wants_to_close_is_closed(rig: RelayRig) -> None:
     """After the last byte, and nothing that came behind is served."""
-    client, call = await house.reached(chat("alpha", "Connection: close") + get())
+    client, call = await rig.reached(chat("alpha", "Connection: close") + get())
     await call.say(HELLO)
 
     assert (await client.message())["Connection"] == "close"
@@ -168,38 +168,38 @@ async def test_an_answered_client_that_wants_to_close_is_closed(house: RelayHous
     assert client.unread == b""
 
 
-async def test_an_old_client_is_closed_after_its_answer(house: RelayHouse) -> None:
+async def test_an_old_client_is_closed_after_its_answer(rig: RelayRig) -> None:
     """HTTP/1.0 without keep-alive: one request, one connection."""
-    client, call = await house.reached(get(version="1.0"))
+    client, call = await rig.reached(get(version="1.0"))
     await call.say(HELLO)
 
     assert (await client.message())["Connection"] == "close"
     assert await client.end() is End.CLOSED
 
 
-async def test_an_old_client_that_asks_for_it_is_kept(house: RelayHouse) -> None:
+async def test_an_old_client_that_asks_for_it_is_kept(rig: RelayRig) -> None:
     """An HTTP/1.0 client must be told that the connection stays open."""
-    client, call = await house.reached(get("/slots?model=alpha", "Connection: keep-alive", version="1.0"))
+    client, call = await rig.reached(get("/slots?model=alpha", "Connection: keep-alive", version="1.0"))
     await call.say(HELLO)
     answered = await client.message()
     await client.send(get())
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert answered["Connection"] == "keep-alive"
     assert (await client.message()).status == 200
 
 
-async def test_an_old_client_needs_no_host(house: RelayHouse) -> None:
+async def test_an_old_client_needs_no_host(rig: RelayRig) -> None:
     """HTTP/1.0 knows no Host."""
-    _, answered = await house.exchange(b"GET /slots?model=alpha HTTP/1.0\r\n\r\n")
+    _, answered = await rig.exchange(b"GET /slots?model=alpha HTTP/1.0\r\n\r\n")
 
     assert answered.status == 200
 
 
-async def test_a_refusal_survives_a_client_that_goes_on_sending(open_house: OpenHouse) -> None:
+async def test_a_refusal_survives_a_client_that_goes_on_sending(open_rig: OpenRig) -> None:
     """Closing at once would make the kernel throw the refusal away."""
-    house = await open_house(limits=Limits(body=1000))
-    client = await house.send(get("/x?model=alpha", "Content-Length: 50000000", method="POST"))
+    rig = await open_rig(limits=Limits(body=1000))
+    client = await rig.send(get("/x?model=alpha", "Content-Length: 50000000", method="POST"))
     for _ in range(20):
         await client.send(b"a" * 100_000)
 
@@ -207,9 +207,9 @@ async def test_a_refusal_survives_a_client_that_goes_on_sending(open_house: Open
     assert await client.end() is End.CLOSED
 
 
-async def test_an_answer_survives_what_the_client_sent_behind_its_last_request(house: RelayHouse) -> None:
+async def test_an_answer_survives_what_the_client_sent_behind_its_last_request(rig: RelayRig) -> None:
     """More was sent than we keep; unread bytes would turn the close into a reset."""
-    client, call = await house.reached(get("/x?model=alpha", "Connection: close"))
+    client, call = await rig.reached(get("/x?model=alpha", "Connection: close"))
     sending = Tasks().start(client.send(b"a" * 8_000_000), "send")
     await turns()
     await call.say(HELLO)
@@ -219,24 +219,24 @@ async def test_an_answer_survives_what_the_client_sent_behind_its_last_request(h
     await sending
 
 
-async def test_a_refused_client_that_stays_is_closed(open_house: OpenHouse) -> None:
+async def test_a_refused_client_that_stays_is_closed(open_rig: OpenRig) -> None:
     """It may finish its sentence, but not talk for ever."""
-    house = await open_house()
-    client = await house.send(b"garbage\r\n\r\n")
+    rig = await open_rig()
+    client = await rig.send(b"garbage\r\n\r\n")
     await client.message()
-    await house.later(2.1)
+    await rig.later(2.1)
     await client.send(b"and")
 
     assert await client.end() is End.CLOSED
-    await come_true(lambda: not house.relay.clients)
+    await come_true(lambda: not rig.relay.clients)
 
 
-async def test_too_many_connections_are_refused(open_house: OpenHouse) -> None:
+async def test_too_many_connections_are_refused(open_rig: OpenRig) -> None:
     """The one beyond limits.connections gets a retry error, the others are served."""
-    house = await open_house(limits=Limits(connections=1))
-    first = await house.send(UNKNOWN)
+    rig = await open_rig(limits=Limits(connections=1))
+    first = await rig.send(UNKNOWN)
     await first.message()
-    second = await house.client()
+    second = await rig.client()
     refused = await second.message()
     await first.send(UNKNOWN)
 
@@ -245,13 +245,13 @@ async def test_too_many_connections_are_refused(open_house: OpenHouse) -> None:
     assert (await first.message()).status == 404
 
 
-async def test_one_address_cannot_lock_out_the_others(open_house: OpenHouse) -> None:
+async def test_one_address_cannot_lock_out_the_others(open_rig: OpenRig) -> None:
     """The error names the exceeded limit; another address is still admitted."""
-    house = await open_house(limits=Limits(per_address=1))
-    first = await house.send(UNKNOWN)
+    rig = await open_rig(limits=Limits(per_address=1))
+    first = await rig.send(UNKNOWN)
     await first.message()
-    refused = await (await house.client()).message()
-    other = await house.client(source="127.0.0.2")
+    refused = await (await rig.client()).message()
+    other = await rig.client(source="127.0.0.2")
     await other.send(UNKNOWN)
 
     assert refused.status == 429
@@ -259,61 +259,61 @@ async def test_one_address_cannot_lock_out_the_others(open_house: OpenHouse) -> 
     assert (await other.message()).status == 404
 
 
-async def test_a_proxy_that_is_trusted_may_have_all_connections(open_house: OpenHouse) -> None:
+async def test_a_proxy_that_is_trusted_may_have_all_connections(open_rig: OpenRig) -> None:
     """Its address stands for many clients."""
-    house = await open_house(limits=Limits(per_address=1), access=Access(trusted_proxies=("127.0.0.1",)))
+    rig = await open_rig(limits=Limits(per_address=1), access=Access(trusted_proxies=("127.0.0.1",)))
     for _ in range(3):
-        client = await house.send(UNKNOWN)
+        client = await rig.send(UNKNOWN)
 
         assert (await client.message()).status == 404
 
 
-async def test_an_address_that_left_is_forgotten(open_house: OpenHouse) -> None:
+async def test_an_address_that_left_is_forgotten(open_rig: OpenRig) -> None:
     """And may come again."""
-    house = await open_house(limits=Limits(per_address=1))
+    rig = await open_rig(limits=Limits(per_address=1))
     for _ in range(3):
-        client = await house.send(UNKNOWN)
+        client = await rig.send(UNKNOWN)
         await client.message()
         client.hang_up()
-        await come_true(lambda: not house.relay.clients)
+        await come_true(lambda: not rig.relay.clients)
 
 
-async def test_a_refused_head_request_gets_no_body(house: RelayHouse) -> None:
+async def test_a_refused_head_request_gets_no_body(rig: RelayRig) -> None:
     """The answer to HEAD ends at its head, or the next answer would begin with the body."""
-    client = await house.send(get("/x?model=nobody", method="HEAD") + UNKNOWN)
+    client = await rig.send(get("/x?model=nobody", method="HEAD") + UNKNOWN)
 
     assert (await client.message(to="HEAD")).status == 404
     assert (await client.message()).status == 404
 
 
-async def test_a_client_that_never_speaks_leaves_no_trace(house: RelayHouse) -> None:
+async def test_a_client_that_never_speaks_leaves_no_trace(rig: RelayRig) -> None:
     """Connecting and leaving is nothing to write down."""
-    client = await house.client()
-    await come_true(lambda: house.relay.clients == 1)
+    client = await rig.client()
+    await come_true(lambda: rig.relay.clients == 1)
     client.hang_up()
-    await come_true(lambda: house.relay.clients == 0)
+    await come_true(lambda: rig.relay.clients == 0)
 
-    assert house.notebook.entries == []
+    assert rig.notebook.entries == []
 
 
-async def test_a_client_that_leaves_amid_its_body_leaves_no_trace(house: RelayHouse) -> None:
+async def test_a_client_that_leaves_amid_its_body_leaves_no_trace(rig: RelayRig) -> None:
     """What it had sent is forgotten."""
-    client = await house.send(chat()[:-5])
-    await come_true(lambda: house.relay.bodies.in_memory > 0)
+    client = await rig.send(chat()[:-5])
+    await come_true(lambda: rig.relay.bodies.in_memory > 0)
     client.hang_up()
-    await come_true(lambda: house.relay.clients == 0)
+    await come_true(lambda: rig.relay.clients == 0)
 
-    assert house.relay.bodies.in_memory == 0
-    assert house.alpha.requests == 0
+    assert rig.relay.bodies.in_memory == 0
+    assert rig.alpha.requests == 0
 
 
-async def test_a_host_that_was_stopped_reads_before_it_closes(open_house: OpenHouse) -> None:
+async def test_a_host_that_was_stopped_reads_before_it_closes(open_rig: OpenRig) -> None:
     """What a client sent in time lies in the kernel then, and uvloop looks at clocks before it reads."""
-    house = await open_house(limits=Limits(idle_timeout_s=5.0))
-    client = await house.client()
+    rig = await open_rig(limits=Limits(idle_timeout_s=5.0))
+    client = await rig.client()
     await client.send(UNKNOWN)
     await client.message()
-    await house.later(6.0)  # and a look at the deadlines
+    await rig.later(6.0)  # and a look at the deadlines
     await client.send(UNKNOWN)
 
     assert (await client.message()).status == 404

@@ -10,7 +10,7 @@ from tests.support.relay_rig import HELLO, chat, get, turns
 from tests.support.transport import End
 
 if TYPE_CHECKING:
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
     from tests.support.transport import Message, Wire
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
@@ -31,59 +31,59 @@ async def refused(client: Wire, case: Case) -> Message:
 
 
 @EVERY
-async def test_a_malformed_request_is_refused_every_time(house: RelayHouse, case: Case) -> None:
+async def test_a_malformed_request_is_refused_every_time(rig: RelayRig, case: Case) -> None:
     """Twice on fresh connections and once after a good request whose head is known: nothing reaches a model."""
-    first = await refused(await house.client(), case)
-    second = await refused(await house.client(), case)
-    client = await house.client()
+    first = await refused(await rig.client(), case)
+    second = await refused(await rig.client(), case)
+    client = await rig.client()
     for _ in range(2):
         await client.send(chat())
-        await (await house.alpha.call()).say(HELLO)
+        await (await rig.alpha.call()).say(HELLO)
         await client.message()
     third = await refused(client, case)
 
     assert first.raw == second.raw == third.raw
-    assert house.alpha.requests == 2
-    assert house.management.requests == 0
+    assert rig.alpha.requests == 2
+    assert rig.management.requests == 0
 
 
 @EVERY
-async def test_nothing_is_smuggled_behind_a_malformed_request(house: RelayHouse, case: Case) -> None:
+async def test_nothing_is_smuggled_behind_a_malformed_request(rig: RelayRig, case: Case) -> None:
     """What follows a lost request is never read; what follows another is a request of its own."""
-    client = await house.send(case.said + SMUGGLED)
+    client = await rig.send(case.said + SMUGGLED)
     answered = await client.message()
     if not case.is_lost:
-        await (await house.alpha.call()).say(HELLO)
+        await (await rig.alpha.call()).say(HELLO)
         assert (await client.message()).body == b"hello"
     else:
         assert await client.end() is End.CLOSED
 
     assert answered.status == case.status
     assert client.unread == b""
-    assert house.alpha.requests == (0 if case.is_lost else 1)
+    assert rig.alpha.requests == (0 if case.is_lost else 1)
 
 
 @EVERY
-async def test_a_malformed_request_waits_for_its_turn(house: RelayHouse, case: Case) -> None:
+async def test_a_malformed_request_waits_for_its_turn(rig: RelayRig, case: Case) -> None:
     """Behind a good request in the same piece, the good one is answered first, then the refusal."""
-    client, call = await house.reached(get() + case.said)
+    client, call = await rig.reached(get() + case.said)
     await turns()
     await call.say(HELLO)
     answers = [await client.message(), await client.message()]
 
     assert [each.status for each in answers] == [200, case.status]
-    assert house.alpha.requests == 1
+    assert rig.alpha.requests == 1
 
 
 @pytest.mark.parametrize("case", [case for case in CORPUS if len(case.said) < 400], ids=lambda case: case.name)
-async def test_a_malformed_request_is_malformed_in_any_pieces(house: RelayHouse, case: Case) -> None:
+async def test_a_malformed_request_is_malformed_in_any_pieces(rig: RelayRig, case: Case) -> None:
     """Cut at every tenth byte, the refusal is the same."""
-    whole = (await refused(await house.client(), case)).status
+    whole = (await refused(await rig.client(), case)).status
     for cut in range(1, len(case.said), 10):
-        client = await house.send(case.said[:cut])
+        client = await rig.send(case.said[:cut])
         await turns()
         await client.send(case.said[cut:])
         assert (await client.message()).status == whole
         client.hang_up()
 
-    assert house.alpha.requests == 0
+    assert rig.alpha.requests == 0

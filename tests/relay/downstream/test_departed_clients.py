@@ -21,8 +21,8 @@ from hotseat.settings import Limits
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 
@@ -50,13 +50,13 @@ class Entrance:
 
 
 @pytest.fixture(params=["plain", "tls"])
-async def entrance(house: RelayHouse, tmp_path: Path, request: pytest.FixtureRequest) -> Entrance:
+async def entrance(rig: RelayRig, tmp_path: Path, request: pytest.FixtureRequest) -> Entrance:
     if request.param == "plain":
-        return Entrance(house.port, None)
+        return Entrance(rig.port, None)
     file = tmp_path / "certificate.pem"
     file.write_text(CERTIFICATE)
     door = socket.create_server(("127.0.0.1", 0))
-    await house.relay.listen([door], tls_context((file, None)))
+    await rig.relay.listen([door], tls_context((file, None)))
     return Entrance(door.getsockname()[1], ssl.create_default_context(cafile=str(file)))
 
 
@@ -68,75 +68,75 @@ def leave(clients: list[socket.socket], *, behind: bytes) -> None:
 
 
 @pytest.mark.usefixtures("many_files")
-async def test_hundreds_that_sent_too_much_and_left_keep_no_place(house: RelayHouse, entrance: Entrance) -> None:
+async def test_hundreds_that_sent_too_much_and_left_keep_no_place(rig: RelayRig, entrance: Entrance) -> None:
     """What they sent after their requests does not hide the disconnect, and later clients are served."""
     clients = await asyncio.to_thread(lambda: [entrance.ask(chat("slow")) for _ in range(DEPARTED)])
-    await come_true(lambda: house.waiting() > DEPARTED // 2)
+    await come_true(lambda: rig.waiting() > DEPARTED // 2)
     await asyncio.to_thread(leave, clients, behind=TOO_MUCH)
 
-    await come_true(lambda: house.waiting() == 0 and house.relay.clients == 0, SOON_S)
-    house.hands.become_ready("slow")
-    _, answered = await house.exchange(chat())
+    await come_true(lambda: rig.waiting() == 0 and rig.relay.clients == 0, SOON_S)
+    rig.launcher.become_ready("slow")
+    _, answered = await rig.exchange(chat())
     assert answered.status == 200
 
 
-async def test_whoever_sends_too_much_behind_a_request_gets_its_answer_and_no_other(house: RelayHouse) -> None:
+async def test_whoever_sends_too_much_behind_a_request_gets_its_answer_and_no_other(rig: RelayRig) -> None:
     """The requests behind it were not begun, so they may be sent again on another connection."""
-    client, call = await house.reached(get())
+    client, call = await rig.reached(get())
     await client.send(get() * 3000)
     await call.say(HELLO)
 
     assert (await client.message()).body == b"hello"
     assert await client.end() is End.CLOSED
-    assert house.alpha.requests == 1
+    assert rig.alpha.requests == 1
 
 
-async def held_websocket(house: RelayHouse) -> tuple[Wire, Call, int]:
+async def held_websocket(rig: RelayRig) -> tuple[Wire, Call, int]:
     """One whose server takes nothing more, and how much the client has sent through it."""
-    client, call = await house.reached(WEBSOCKET)
+    client, call = await rig.reached(WEBSOCKET)
     call.line.reader.cancel()
     await call.say(SWITCHED)
     await client.read_until(SWITCHED[-4:])
     sent = 0
-    while not house.relay.held:
+    while not rig.relay.held:
         await client.send(b"x" * 8_000)
         await asyncio.sleep(0)  # it is read before there is more of it
         sent += 8_000
     return client, call, sent
 
 
-async def test_a_client_that_leaves_a_websocket_that_is_held_is_noticed(house: RelayHouse) -> None:
+async def test_a_client_that_leaves_a_websocket_that_is_held_is_noticed(rig: RelayRig) -> None:
     """Its server takes nothing, so nothing is read from the client either; its hang-up is seen all the same."""
-    client, _, _ = await held_websocket(house)
+    client, _, _ = await held_websocket(rig)
     await client.send(b"unread")
     client.hang_up()
 
-    await come_true(lambda: house.in_flight() == 0 and house.relay.clients == 0, SOON_S)
+    await come_true(lambda: rig.in_flight() == 0 and rig.relay.clients == 0, SOON_S)
 
 
-async def test_a_client_that_leaves_behind_what_nobody_takes_is_idle(open_house: OpenHouse) -> None:
+async def test_a_client_that_leaves_behind_what_nobody_takes_is_idle(open_rig: OpenRig) -> None:
     """Its FIN waits in its own kernel behind what we do not read, so that idleTimeout ends it, on both sides."""
-    house = await open_house(limits=Limits(idle_timeout_s=0.3))
-    client, call, sent = await held_websocket(house)
+    rig = await open_rig(limits=Limits(idle_timeout_s=0.3))
+    client, call, sent = await held_websocket(rig)
     client.sock.send(b"x" * 20_000_000)
     client.hang_up()
 
-    await come_true(lambda: house.in_flight() == 0 and house.relay.clients == 0, SOON_S)
+    await come_true(lambda: rig.in_flight() == 0 and rig.relay.clients == 0, SOON_S)
     assert len(await call.line.wire.read_to_end()) < sent
 
 
-async def test_a_websocket_that_was_held_goes_on(house: RelayHouse) -> None:
+async def test_a_websocket_that_was_held_goes_on(rig: RelayRig) -> None:
     """Looking for hang-ups leaves those alone who are there."""
-    _, call, sent = await held_websocket(house)
-    await house.clocks_seen()
+    _, call, sent = await held_websocket(rig)
+    await rig.clocks_seen()
 
     assert await call.line.wire.read_exactly(sent) == b"x" * sent
-    await come_true(lambda: not house.relay.held)
+    await come_true(lambda: not rig.relay.held)
 
 
-async def test_whoever_sends_too_much_before_a_websocket_begins_is_cut_off(house: RelayHouse) -> None:
+async def test_whoever_sends_too_much_before_a_websocket_begins_is_cut_off(rig: RelayRig) -> None:
     """With bytes missing it would be another conversation."""
-    client, call = await house.reached(WEBSOCKET)
+    client, call = await rig.reached(WEBSOCKET)
     await client.send(TOO_MUCH)
 
     assert await client.end() is End.RESET

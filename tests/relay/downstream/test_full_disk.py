@@ -16,8 +16,8 @@ from hotseat.settings import Limits
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.transport import Wire
 
 
@@ -46,11 +46,11 @@ def test_a_body_that_could_not_be_kept_can_be_thrown_away() -> None:
 
 
 @pytest.mark.usefixtures("small_files")
-async def test_an_upload_whose_last_bytes_find_no_room_is_answered(house: RelayHouse) -> None:
+async def test_an_upload_whose_last_bytes_find_no_room_is_answered(rig: RelayRig) -> None:
     """They waited in the file's buffer; no lease is taken for what cannot be sent."""
     length = IN_MEMORY + 2_000
-    client = await house.send(get("/up?model=alpha", f"Content-Length: {length}", method="POST") + b"x" * IN_MEMORY)
-    await come_true(lambda: house.relay.bodies.in_memory == IN_MEMORY)
+    client = await rig.send(get("/up?model=alpha", f"Content-Length: {length}", method="POST") + b"x" * IN_MEMORY)
+    await come_true(lambda: rig.relay.bodies.in_memory == IN_MEMORY)
     for size in (1, 1_999):
         await client.send(b"x" * size)
         await turns()
@@ -58,34 +58,34 @@ async def test_an_upload_whose_last_bytes_find_no_room_is_answered(house: RelayH
 
     assert answered.status == 500
     assert b"cannot be stored on disk" in answered.body
-    assert house.in_flight() == 0
+    assert rig.in_flight() == 0
 
 
 UPLOAD = 2 * IN_MEMORY
 
 
-async def unfinished(house: RelayHouse, source: str) -> Wire:
+async def unfinished(rig: RelayRig, source: str) -> Wire:
     """An upload of which the last byte is missing."""
-    client = await house.client(source=source)
+    client = await rig.client(source=source)
     await client.send(get("/up?model=alpha", f"Content-Length: {UPLOAD}", method="POST") + b"x" * (UPLOAD - 1))
     return client
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_all_uploads_together_have_a_limit(open_house: OpenHouse, is_known: bool) -> None:
+async def test_all_uploads_together_have_a_limit(open_rig: OpenRig, is_known: bool) -> None:
     """An upload beyond it gets a retry error, and a disconnect frees its share."""
-    house = await open_house(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
+    rig = await open_rig(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
     if is_known:
-        await house.exchange(get("/up?model=alpha", "Content-Length: 1", method="POST") + b"x")
-    first, second = [await unfinished(house, f"127.0.0.{host}") for host in (1, 2)]
-    await come_true(lambda: house.relay.bodies.on_disk == 2 * (UPLOAD - 1))
-    refused = await (await unfinished(house, "127.0.0.3")).message()
+        await rig.exchange(get("/up?model=alpha", "Content-Length: 1", method="POST") + b"x")
+    first, second = [await unfinished(rig, f"127.0.0.{host}") for host in (1, 2)]
+    await come_true(lambda: rig.relay.bodies.on_disk == 2 * (UPLOAD - 1))
+    refused = await (await unfinished(rig, "127.0.0.3")).message()
     first.hang_up()
-    await come_true(lambda: house.relay.bodies.on_disk == UPLOAD - 1)
-    third = await unfinished(house, "127.0.0.3")
+    await come_true(lambda: rig.relay.bodies.on_disk == UPLOAD - 1)
+    third = await unfinished(rig, "127.0.0.3")
     for client in (second, third):
         await client.send(b"x")
-        call = await house.alpha.call()
+        call = await rig.alpha.call()
         await call.say(HELLO)
 
     assert (refused.status, refused["Retry-After"]) == (429, "1")
@@ -93,25 +93,25 @@ async def test_all_uploads_together_have_a_limit(open_house: OpenHouse, is_known
     assert [(await client.message()).status for client in (second, third)] == [200, 200]
 
 
-async def test_one_address_cannot_have_all_uploads(open_house: OpenHouse) -> None:
+async def test_one_address_cannot_have_all_uploads(open_rig: OpenRig) -> None:
     """Half of the disk limit stays for others."""
-    house = await open_house(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
-    await unfinished(house, "127.0.0.1")
-    await come_true(lambda: house.relay.bodies.on_disk == UPLOAD - 1)
-    refused = await (await unfinished(house, "127.0.0.1")).message()
-    other = await unfinished(house, "127.0.0.2")
-    await come_true(lambda: house.relay.bodies.on_disk == 2 * (UPLOAD - 1))
+    rig = await open_rig(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
+    await unfinished(rig, "127.0.0.1")
+    await come_true(lambda: rig.relay.bodies.on_disk == UPLOAD - 1)
+    refused = await (await unfinished(rig, "127.0.0.1")).message()
+    other = await unfinished(rig, "127.0.0.2")
+    await come_true(lambda: rig.relay.bodies.on_disk == 2 * (UPLOAD - 1))
 
     assert refused.status == 429
     assert not other.is_spoken_to
 
 
-async def test_an_upload_that_is_refused_as_it_is_changed_makes_room(open_house: OpenHouse) -> None:
+async def test_an_upload_that_is_refused_as_it_is_changed_makes_room(open_rig: OpenRig) -> None:
     """It was read back into memory, and counts neither there nor on the disk afterwards."""
     changed = spec("alpha", changes=BodyChanges(strip=("x",)))
-    house = await open_house(models=(changed,), limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
+    rig = await open_rig(models=(changed,), limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
     body = b'{"no end": '.ljust(UPLOAD, b"1")
-    refused = await house.refusal(get("/up?model=alpha", f"Content-Length: {UPLOAD}", method="POST") + body)
+    refused = await rig.refusal(get("/up?model=alpha", f"Content-Length: {UPLOAD}", method="POST") + body)
 
     assert refused.status == 400
-    assert (house.relay.bodies.on_disk, house.relay.bodies.in_memory) == (0, 0)
+    assert (rig.relay.bodies.on_disk, rig.relay.bodies.in_memory) == (0, 0)

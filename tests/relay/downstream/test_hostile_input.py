@@ -19,8 +19,8 @@ from hotseat.settings import KiB, Limits, MiB
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
 
 pytestmark = pytest.mark.uncounted
 
@@ -81,10 +81,10 @@ def json_of(filling: bytes, model: str = "nobody") -> bytes:
     ],
 )
 async def test_no_input_holds_others_up(
-    house: RelayHouse, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int
+    rig: RelayRig, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int
 ) -> None:
     """Whatever it is refused with, it is refused within a tenth of a second of work at a time."""
-    assert await shortest(house, monkeypatch, sent, status) < MOST_S
+    assert await shortest(rig, monkeypatch, sent, status) < MOST_S
 
 
 def members(count: int, between: str = ":", last: bytes = b"0") -> bytes:
@@ -106,23 +106,23 @@ def members(count: int, between: str = ":", last: bytes = b"0") -> bytes:
     ],
 )
 async def test_no_body_that_is_changed_holds_others_up(
-    open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int
 ) -> None:
     """Decoding its members and putting them together again takes no longer."""
-    house = await open_house(models=(spec("alpha", changes=BodyChanges(strip=("seed",))),))
+    rig = await open_rig(models=(spec("alpha", changes=BodyChanges(strip=("seed",))),))
 
-    assert await shortest(house, monkeypatch, sent, status) < MOST_S
+    assert await shortest(rig, monkeypatch, sent, status) < MOST_S
 
 
-async def shortest(house: RelayHouse, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int) -> float:
+async def shortest(rig: RelayRig, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int) -> float:
     """The CPU time of the longest callback, in the best of five tries: others on the machine empty the caches."""
     best_s = math.inf
     for _ in range(5):
         watch = Stopwatch(monkeypatch)
-        client = await house.client()
+        client = await rig.client()
         sending = Tasks().start(client.send(sent), "send")
         if status == 200:
-            await (await house.alpha.call()).say(HELLO)
+            await (await rig.alpha.call()).say(HELLO)
         answered = await client.message()
         sending.cancel()
         client.hang_up()

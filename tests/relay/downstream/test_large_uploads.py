@@ -41,12 +41,12 @@ def form(model: str, *, model_last: bool) -> Pieces:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     folder = tmp_path_factory.mktemp("house")
-    with Hotseat({"models": MODELS, "groups": BOTH_AT_ONCE}, folder) as house:
+    with Hotseat({"models": MODELS, "groups": BOTH_AT_ONCE}, folder) as rig:
         for model in MODELS:
-            house.load(model)
-        yield house
+            rig.load(model)
+        yield rig
 
 
 @pytest.mark.parametrize(
@@ -58,35 +58,35 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     ],
     ids=["as it came", "name first", "name last"],
 )
-def test_a_large_form_takes_no_memory(house: Hotseat, model: str, sent: str, *, model_last: bool) -> None:
+def test_a_large_form_takes_no_memory(rig: Hotseat, model: str, sent: str, *, model_last: bool) -> None:
     """The server gets every byte with the name it knows, and hotseat's memory stays as it is."""
-    reset_peak_memory(house.process.pid)
-    before = peak_memory(house.process.pid)
-    answer = upload(house, form(model, model_last=model_last))
-    grown = peak_memory(house.process.pid) - before
+    reset_peak_memory(rig.process.pid)
+    before = peak_memory(rig.process.pid)
+    answer = upload(rig, form(model, model_last=model_last))
+    grown = peak_memory(rig.process.pid) - before
 
     assert answer.json() == {"missing": 0, "digest": digest(form(sent, model_last=model_last))}
     assert grown < MOST_GROWTH
 
 
-def test_a_large_file_takes_no_memory(house: Hotseat) -> None:
+def test_a_large_file_takes_no_memory(rig: Hotseat) -> None:
     """Where the model's JSON is to be changed, what is no JSON stays on disk."""
-    reset_peak_memory(house.process.pid)
-    before = peak_memory(house.process.pid)
-    answer = upload(house, AUDIO[:50], target="/upstream/renamed/inference", kind="audio/wav")
-    grown = peak_memory(house.process.pid) - before
+    reset_peak_memory(rig.process.pid)
+    before = peak_memory(rig.process.pid)
+    answer = upload(rig, AUDIO[:50], target="/upstream/renamed/inference", kind="audio/wav")
+    grown = peak_memory(rig.process.pid) - before
 
     assert answer.json() == {"missing": 0, "digest": digest(AUDIO[:50])}
     assert grown < MOST_GROWTH
 
 
 def upload(
-    house: Hotseat,
+    rig: Hotseat,
     pieces: Pieces,
     target: str = "/v1/audio/transcriptions",
     kind: str = "multipart/form-data; boundary=xyz",
 ) -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=PATIENCE_S)
+    connection = http.client.HTTPConnection("127.0.0.1", rig.port, timeout=PATIENCE_S)
     fields = {"Content-Type": kind, "Content-Length": str(sum(map(len, pieces)))}
     connection.request("POST", target, pieces, fields)
     response = connection.getresponse()

@@ -15,18 +15,18 @@ from tests.support.transport import Wire
 from hotseat.net.listeners import bound
 
 if TYPE_CHECKING:
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
 
 
 @pytest.mark.parametrize("addresses", [("::1", "127.0.0.1"), ("127.0.0.1", "127.0.0.2")])
-async def test_every_address_of_a_name_is_answered(house: RelayHouse, addresses: tuple[str, ...]) -> None:
+async def test_every_address_of_a_name_is_answered(rig: RelayRig, addresses: tuple[str, ...]) -> None:
     """Whichever a client's resolver gives first, also where it is IPv6."""
     port = free_port()
-    await house.relay.listen(bound(("box.test", port), standing_for(*addresses)))
+    await rig.relay.listen(bound(("box.test", port), standing_for(*addresses)))
     for address in addresses:
         client = await wire_to(address, port)
         await client.send(get())
-        await (await house.alpha.call()).say(HELLO)
+        await (await rig.alpha.call()).say(HELLO)
         answered = await client.message()
         client.hang_up()
 

@@ -16,82 +16,82 @@ from hotseat.settings import Access, Limits
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
 
 NAMED = b'{"model":"alpha"}'
 
 
-async def test_a_body_of_stated_length_arrives_whole(house: RelayHouse) -> None:
+async def test_a_body_of_stated_length_arrives_whole(rig: RelayRig) -> None:
     """Content-Length defines where a body ends."""
-    asked, answered = await house.exchange(chat())
+    asked, answered = await rig.exchange(chat())
 
     assert asked.first_line == "POST /v1/chat/completions HTTP/1.1"
     assert asked.body == NAMED
     assert answered.body == b"hello"
 
 
-async def test_a_body_in_chunks_goes_on_with_its_length(house: RelayHouse) -> None:
+async def test_a_body_in_chunks_goes_on_with_its_length(rig: RelayRig) -> None:
     """The client's framing ends at the relay; the upstream gets ours."""
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
-    asked, _ = await house.exchange(head + chunked(NAMED[:5], NAMED[5:]))
+    asked, _ = await rig.exchange(head + chunked(NAMED[:5], NAMED[5:]))
 
     assert asked["Content-Length"] == str(len(NAMED))
     assert asked.all("Transfer-Encoding") == []
     assert asked.body == NAMED
 
 
-async def test_whitespace_around_a_value_does_not_belong_to_it(house: RelayHouse) -> None:
+async def test_whitespace_around_a_value_does_not_belong_to_it(rig: RelayRig) -> None:
     """Blanks after a field's value mean nothing."""
-    asked, _ = await house.exchange(
+    asked, _ = await rig.exchange(
         b"POST /v1/x HTTP/1.1\r\nHost:  box \r\nTransfer-Encoding: chunked \r\n\r\n" + chunked(NAMED)
     )
 
     assert asked.body == NAMED
 
 
-async def test_trailers_never_become_fields(house: RelayHouse) -> None:
+async def test_trailers_never_become_fields(rig: RelayRig) -> None:
     """What comes after the body cannot pass for a field that was checked."""
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
-    asked, _ = await house.exchange(head + chunked(NAMED).removesuffix(b"\r\n") + b"X-Evil: 1\r\nHost: evil\r\n\r\n")
+    asked, _ = await rig.exchange(head + chunked(NAMED).removesuffix(b"\r\n") + b"X-Evil: 1\r\nHost: evil\r\n\r\n")
 
     assert "x-evil" not in asked.names
-    assert asked.all("Host") == [f"127.0.0.1:{house.alpha.address.port}"]
+    assert asked.all("Host") == [f"127.0.0.1:{rig.alpha.address.port}"]
 
 
 # Sizes
 
 
-async def test_a_head_that_never_ends_is_refused(open_house: OpenHouse) -> None:
+async def test_a_head_that_never_ends_is_refused(open_rig: OpenRig) -> None:
     """A head may have limits.header bytes and no more."""
-    house = await open_house(limits=Limits(header=2000))
-    answered = await house.refusal(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 2000)
+    rig = await open_rig(limits=Limits(header=2000))
+    answered = await rig.refusal(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 2000)
 
     assert answered.status == 431
 
 
-async def test_a_large_head_is_refused_though_it_came_in_one_piece(open_house: OpenHouse) -> None:
+async def test_a_large_head_is_refused_though_it_came_in_one_piece(open_rig: OpenRig) -> None:
     """The limit holds for a head that was complete at first sight."""
-    house = await open_house(limits=Limits(header=2000))
-    answered = await house.refusal(get("/slots?model=alpha", f"X-Long: {'a' * 2000}"))
+    rig = await open_rig(limits=Limits(header=2000))
+    answered = await rig.refusal(get("/slots?model=alpha", f"X-Long: {'a' * 2000}"))
 
     assert answered.status == 431
-    assert house.alpha.requests == 0
+    assert rig.alpha.requests == 0
 
 
-async def test_a_long_target_counts_as_head(open_house: OpenHouse) -> None:
+async def test_a_long_target_counts_as_head(open_rig: OpenRig) -> None:
     """The limit is for all of the head."""
-    house = await open_house(limits=Limits(header=2000))
+    rig = await open_rig(limits=Limits(header=2000))
 
-    assert (await house.refusal(get(f"/slots?model=alpha&x={'a' * 2000}"))).status == 431
+    assert (await rig.refusal(get(f"/slots?model=alpha&x={'a' * 2000}"))).status == 431
 
 
-async def test_a_body_beside_a_small_head_does_not_count_as_head(open_house: OpenHouse) -> None:
+async def test_a_body_beside_a_small_head_does_not_count_as_head(open_rig: OpenRig) -> None:
     """A large body in the same packet as its head and its trailers is no large head."""
-    house = await open_house(limits=Limits(header=2000))
+    rig = await open_rig(limits=Limits(header=2000))
     body = b'{"model":"alpha","prompt":"%b"}' % (b"a" * 4000)
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
-    asked, _ = await house.exchange(head + chunked(body).removesuffix(b"\r\n") + b"X-Sum: 1\r\n\r\n")
+    asked, _ = await rig.exchange(head + chunked(body).removesuffix(b"\r\n") + b"X-Sum: 1\r\n\r\n")
 
     assert asked.body == body
 
@@ -99,67 +99,67 @@ async def test_a_body_beside_a_small_head_does_not_count_as_head(open_house: Ope
 @pytest.mark.parametrize(
     "trailers", [b"X: y\r\n" * 170_000, b"X: " + b"y" * 1_000_000], ids=["many small ones", "an endless one"]
 )
-async def test_huge_trailers_are_refused(house: RelayHouse, trailers: bytes) -> None:
+async def test_huge_trailers_are_refused(rig: RelayRig, trailers: bytes) -> None:
     """Trailers may be as large as a head and no larger, and an unfinished one is not collected for ever."""
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
-    answered = await house.refusal(head + chunked(NAMED).removesuffix(b"\r\n") + trailers)
+    answered = await rig.refusal(head + chunked(NAMED).removesuffix(b"\r\n") + trailers)
 
     assert answered.status == 431
 
 
-async def test_an_endless_chunk_extension_is_refused(house: RelayHouse) -> None:
+async def test_an_endless_chunk_extension_is_refused(rig: RelayRig) -> None:
     """What is neither body nor head is bounded too."""
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
-    answered = await house.refusal(head + b"5;" + b"a" * 1_000_000)
+    answered = await rig.refusal(head + b"5;" + b"a" * 1_000_000)
 
     assert answered.status == 431
 
 
-async def test_a_body_that_says_it_is_too_large_is_refused_unread(open_house: OpenHouse) -> None:
+async def test_a_body_that_says_it_is_too_large_is_refused_unread(open_rig: OpenRig) -> None:
     """The refusal comes before the body."""
-    house = await open_house(limits=Limits(body=1000))
-    answered = await house.refusal(get("/upload?model=alpha", "Content-Length: 1001", method="POST"))
+    rig = await open_rig(limits=Limits(body=1000))
+    answered = await rig.refusal(get("/upload?model=alpha", "Content-Length: 1001", method="POST"))
 
     assert answered.status == 413
     assert answered["Connection"] == "close"
 
 
-async def test_a_body_that_turns_out_too_large_is_refused(open_house: OpenHouse) -> None:
+async def test_a_body_that_turns_out_too_large_is_refused(open_rig: OpenRig) -> None:
     """The number of chunks is not announced, so their bytes are counted."""
-    house = await open_house(limits=Limits(body=1000))
+    rig = await open_rig(limits=Limits(body=1000))
     head = get("/upload?model=alpha", "Transfer-Encoding: chunked", method="POST")
-    answered = await house.refusal(head + chunked(b"a" * 600, b"a" * 600))
+    answered = await rig.refusal(head + chunked(b"a" * 600, b"a" * 600))
 
     assert answered.status == 413
-    assert house.alpha.requests == 0
+    assert rig.alpha.requests == 0
 
 
-async def test_json_has_a_limit_of_its_own(open_house: OpenHouse) -> None:
+async def test_json_has_a_limit_of_its_own(open_rig: OpenRig) -> None:
     """What must be decoded has a lower limit than what is only forwarded."""
-    house = await open_house(limits=Limits(json_body=100, body=10_000))
-    refused = await house.refusal(post(b'{"model":"alpha","x":"%b"}' % (b"a" * 100)))
-    _, answered = await house.exchange(post(b"a" * 5000, target="/upload?model=alpha"))
+    rig = await open_rig(limits=Limits(json_body=100, body=10_000))
+    refused = await rig.refusal(post(b'{"model":"alpha","x":"%b"}' % (b"a" * 100)))
+    _, answered = await rig.exchange(post(b"a" * 5000, target="/upload?model=alpha"))
 
     assert refused.status == 413
     assert "limits.jsonBody" in refused.body.decode()
     assert answered.status == 200
 
 
-async def test_a_compressed_body_is_refused_unless_the_url_names_the_model(house: RelayHouse) -> None:
+async def test_a_compressed_body_is_refused_unless_the_url_names_the_model(rig: RelayRig) -> None:
     """Nobody unpacks a bomb to find a name in it."""
     bomb = gzip.compress(b"a" * 10_000_000)
-    refused = await house.refusal(post(bomb, "Content-Encoding: gzip"))
-    asked, _ = await house.exchange(post(bomb, "Content-Encoding: gzip", target="/v1/chat/completions?model=alpha"))
+    refused = await rig.refusal(post(bomb, "Content-Encoding: gzip"))
+    asked, _ = await rig.exchange(post(bomb, "Content-Encoding: gzip", target="/v1/chat/completions?model=alpha"))
 
     assert refused.status == 415
     assert asked.body == bomb
 
 
-async def test_all_bodies_together_have_a_limit(house: RelayHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_bodies_together_have_a_limit(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many large requests at once do not take all memory: the last ones are asked to come again."""
     monkeypatch.setattr("hotseat.relay.downstream.body_limits.MOST_IN_MEMORY", 1000)
-    first = await house.send(post(b"a" * 600)[:-1])
-    second = await house.send(post(b"a" * 600)[:-1])
+    first = await rig.send(post(b"a" * 600)[:-1])
+    second = await rig.send(post(b"a" * 600)[:-1])
     answered = await second.message()
 
     assert answered.status == 429
@@ -167,10 +167,10 @@ async def test_all_bodies_together_have_a_limit(house: RelayHouse, monkeypatch: 
     first.hang_up()
 
 
-async def test_a_body_in_millions_of_chunks_is_refused(house: RelayHouse) -> None:
+async def test_a_body_in_millions_of_chunks_is_refused(rig: RelayRig) -> None:
     """Each chunk costs a call, so they must be of some size where there are many."""
     head = get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
-    client = await house.send(head)
+    client = await rig.send(head)
     sending = Tasks().start(client.send(b"2\r\naa\r\n" * 2_000_000), "send")
     answered = await client.message()
     sending.cancel()
@@ -180,12 +180,12 @@ async def test_a_body_in_millions_of_chunks_is_refused(house: RelayHouse) -> Non
     assert b"chunks of 2 bytes on average. Send larger chunks, 64 bytes at least, or a length." in answered.body
 
 
-async def test_a_body_may_come_word_by_word(house: RelayHouse) -> None:
+async def test_a_body_may_come_word_by_word(rig: RelayRig) -> None:
     """As of a client that writes its JSON without a buffer."""
     body = b'{"model":"alpha","prompt":"%b"}' % (b"word " * 20_000)
     words = [body[start : start + 5] for start in range(0, len(body), 5)]
     head = get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
-    asked, answered = await house.exchange(head + chunked(*words))
+    asked, answered = await rig.exchange(head + chunked(*words))
 
     assert (answered.status, asked.body) == (200, body)
 
@@ -206,14 +206,14 @@ def test_a_body_in_small_pieces_takes_little_more_than_its_size() -> None:
 # Expect
 
 
-async def test_a_client_that_asks_first_is_told_to_go_on(house: RelayHouse) -> None:
+async def test_a_client_that_asks_first_is_told_to_go_on(rig: RelayRig) -> None:
     """The relay itself sends 100 Continue; the upstream never sees the Expect header."""
-    client = await house.client()
+    client = await rig.client()
     request = chat("alpha", "Expect: 100-continue")
     await client.send(request.removesuffix(NAMED))
     told = await client.message()
     await client.send(NAMED)
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     await call.say(HELLO)
 
     assert told.first_line == "HTTP/1.1 100 Continue"
@@ -221,42 +221,42 @@ async def test_a_client_that_asks_first_is_told_to_go_on(house: RelayHouse) -> N
     assert (await client.message()).body == b"hello"
 
 
-async def test_a_refused_client_is_not_told_to_go_on(open_house: OpenHouse) -> None:
+async def test_a_refused_client_is_not_told_to_go_on(open_rig: OpenRig) -> None:
     """The client need not send a body that is not wanted."""
-    house = await open_house(limits=Limits(json_body=100))
-    answered = await house.refusal(get("/v1/x", "Expect: 100-continue", "Content-Length: 101", method="POST"))
+    rig = await open_rig(limits=Limits(json_body=100))
+    answered = await rig.refusal(get("/v1/x", "Expect: 100-continue", "Content-Length: 101", method="POST"))
 
     assert answered.status == 413
 
 
-async def test_going_on_waits_for_its_turn(house: RelayHouse) -> None:
+async def test_going_on_waits_for_its_turn(rig: RelayRig) -> None:
     """An interim answer must not come before the answer of an earlier request."""
-    client, call = await house.reached(get() + chat("alpha", "Expect: 100-continue").removesuffix(NAMED))
+    client, call = await rig.reached(get() + chat("alpha", "Expect: 100-continue").removesuffix(NAMED))
     await call.say(HELLO)
     first, second = await client.message(), await client.message()
     await client.send(NAMED)
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     await call.say(HELLO)
 
     assert (first.status, second.status) == (200, 100)
     assert (await client.message()).status == 200
 
 
-async def test_a_body_that_does_not_wait_is_not_told_to_go_on(house: RelayHouse) -> None:
+async def test_a_body_that_does_not_wait_is_not_told_to_go_on(rig: RelayRig) -> None:
     """100 Continue would come too late."""
-    client, call = await house.reached(get() + chat("alpha", "Expect: 100-continue"))
+    client, call = await rig.reached(get() + chat("alpha", "Expect: 100-continue"))
     await call.say(HELLO)
-    second = await house.alpha.call()
+    second = await rig.alpha.call()
     await second.say(HELLO)
 
     assert [(await client.message()).status for _ in range(2)] == [200, 200]
 
 
-async def test_an_impatient_body_that_is_too_large_is_refused_once(open_house: OpenHouse) -> None:
+async def test_an_impatient_body_that_is_too_large_is_refused_once(open_rig: OpenRig) -> None:
     """Nothing is sent after the error, not even 100 Continue."""
-    house = await open_house(limits=Limits(json_body=100))
+    rig = await open_rig(limits=Limits(json_body=100))
     head = get("/v1/x", "Expect: 100-continue", "Transfer-Encoding: chunked", method="POST")
-    client, call = await house.reached(get() + head)
+    client, call = await rig.reached(get() + head)
     await client.send(chunked(b"a" * 200))
     await call.say(HELLO)
 
@@ -268,42 +268,42 @@ async def test_an_impatient_body_that_is_too_large_is_refused_once(open_house: O
 # Forms of a request
 
 
-async def test_an_absolute_target_is_reduced_to_its_path(house: RelayHouse) -> None:
+async def test_an_absolute_target_is_reduced_to_its_path(rig: RelayRig) -> None:
     """A client that takes us for its proxy is served, if it means us."""
-    asked, _ = await house.exchange(get("http://box/slots?model=alpha"))
+    asked, _ = await rig.exchange(get("http://box/slots?model=alpha"))
 
     assert asked.first_line == "GET /slots?model=alpha HTTP/1.1"
 
 
-async def test_an_offer_of_http_2_is_declined_and_the_request_served(house: RelayHouse) -> None:
+async def test_an_offer_of_http_2_is_declined_and_the_request_served(rig: RelayRig) -> None:
     """Some clients offer h2c with every request, body included."""
     offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
-    asked, answered = await house.exchange(chat("alpha", *offer))
+    asked, answered = await rig.exchange(chat("alpha", *offer))
 
     assert asked.body == NAMED
     assert answered.status == 200
     assert {"upgrade", "http2-settings", "connection"}.isdisjoint(asked.names)
 
 
-async def test_many_offers_of_http_2_in_one_piece_are_served_one_by_one(house: RelayHouse) -> None:
+async def test_many_offers_of_http_2_in_one_piece_are_served_one_by_one(rig: RelayRig) -> None:
     """Each of them is read twice, without its offer the second time."""
     offer = get("/nowhere/x?model=nobody", "Connection: Upgrade", "Upgrade: h2c")
-    client = await house.send(offer * 120)
+    client = await rig.send(offer * 120)
 
     for _ in range(120):
         assert (await client.message()).status == 404
 
 
-async def test_blank_lines_before_a_request_are_forgiven(house: RelayHouse) -> None:
+async def test_blank_lines_before_a_request_are_forgiven(rig: RelayRig) -> None:
     """Old clients send one too many after a body."""
-    assert (await house.exchange(b"\r\n" + chat()))[1].status == 200
+    assert (await rig.exchange(b"\r\n" + chat()))[1].status == 200
 
 
-async def test_a_stranger_is_refused_before_its_body(open_house: OpenHouse) -> None:
+async def test_a_stranger_is_refused_before_its_body(open_rig: OpenRig) -> None:
     """Host and Origin are looked at first."""
-    house = await open_house(access=Access(allowed_hosts=("good.example",)))
+    rig = await open_rig(access=Access(allowed_hosts=("good.example",)))
     request = chat().replace(b"Host: box", b"Host: evil.example")
-    answered = await house.refusal(request)
+    answered = await rig.refusal(request)
 
     assert answered.status == 403
     assert "allowedHosts" in answered.body.decode()

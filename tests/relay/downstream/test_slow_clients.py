@@ -33,14 +33,14 @@ MOST_MEMORY = CONNECTIONS * 512 * KiB
 class Observer:
     """An ordinary client, who asks one model again and again while those of another are slow."""
 
-    house: Hotseat
+    rig: Hotseat
     slowest_s: float = 0.0
     most_leases: int = 0
 
     def watch(self, clients: SlowClients, until: Callable[[], bool] = lambda: False) -> None:
         while clients.go_on and not until():
             began = time.monotonic()
-            status = self.house.call("GET", "/upstream/gemma/slots").status
+            status = self.rig.call("GET", "/upstream/gemma/slots").status
             self.slowest_s = max(self.slowest_s, time.monotonic() - began)
             self.most_leases = max(self.most_leases, self.leases())
 
@@ -48,33 +48,33 @@ class Observer:
 
     def leases(self) -> int:
         """How many requests hold the slow clients' model."""
-        models = self.house.call("GET", "/hotseat/models").json()["models"]
+        models = self.rig.call("GET", "/hotseat/models").json()["models"]
         return next(int(model["in_flight"]) for model in models if model["model"] == "qwen")
 
     def ended(self) -> int:
         """How many requests of theirs have ended."""
-        finished = self.house.call("GET", "/hotseat/requests").json()["finished"]
+        finished = self.rig.call("GET", "/hotseat/requests").json()["finished"]
         return sum("qwen/large" in request["path"] for request in finished)
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
-    with Hotseat(CONFIG, tmp_path_factory.mktemp("house")) as house:
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
+    with Hotseat(CONFIG, tmp_path_factory.mktemp("house")) as rig:
         for model in ("qwen", "gemma"):
-            house.load(model)
-        yield house
+            rig.load(model)
+        yield rig
 
 
 @pytest.fixture
-def observer(house: Hotseat) -> Iterator[Observer]:
+def observer(rig: Hotseat) -> Iterator[Observer]:
     """Whatever the clients do, others are served and memory is bounded."""
-    reset_peak_memory(house.process.pid)
-    before = peak_memory(house.process.pid)
-    observer = Observer(house)
+    reset_peak_memory(rig.process.pid)
+    before = peak_memory(rig.process.pid)
+    observer = Observer(rig)
     yield observer
 
     assert 0 < observer.slowest_s < PATIENCE_S
-    assert peak_memory(house.process.pid) - before < MOST_MEMORY
+    assert peak_memory(rig.process.pid) - before < MOST_MEMORY
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def observer(house: Hotseat) -> Iterator[Observer]:
 )
 def test_slow_writers_are_sent_away(observer: Observer, tmp_path: Path, mode: tuple[str, ...]) -> None:
     """By the time limits, every one of them, and none of them held a model meanwhile."""
-    with SlowClients(f"{observer.house.url}/upstream/qwen/slots", tmp_path, *mode) as clients:
+    with SlowClients(f"{observer.rig.url}/upstream/qwen/slots", tmp_path, *mode) as clients:
         observer.watch(clients)
 
     assert max(clients.report.connected) > CONNECTIONS / 2
@@ -95,7 +95,7 @@ def test_slow_writers_are_sent_away(observer: Observer, tmp_path: Path, mode: tu
 
 def test_a_thousand_ranges_are_a_head_like_any_other(observer: Observer, tmp_path: Path) -> None:
     """A request for overlapping ranges gets the server's own response; it costs us nothing."""
-    with SlowClients(f"{observer.house.url}/upstream/qwen/slots", tmp_path, "-R") as clients:
+    with SlowClients(f"{observer.rig.url}/upstream/qwen/slots", tmp_path, "-R") as clients:
         observer.watch(clients)
 
     assert all(clients.report.was_available)
@@ -104,7 +104,7 @@ def test_a_thousand_ranges_are_a_head_like_any_other(observer: Observer, tmp_pat
 
 def test_slow_readers_are_sent_away(observer: Observer, tmp_path: Path) -> None:
     """A client that reads nothing for a while loses its lease, even if it stays connected."""
-    with SlowClients(f"{observer.house.url}/upstream/qwen/large", tmp_path, "-X", "-n", "20", "-y", "64") as clients:
+    with SlowClients(f"{observer.rig.url}/upstream/qwen/large", tmp_path, "-X", "-n", "20", "-y", "64") as clients:
         observer.watch(clients, until=lambda: observer.ended() > CONNECTIONS / 2 and observer.leases() == 0)
         were_there = clients.go_on
 

@@ -35,9 +35,9 @@ SENT = (HALF_A_HEAD, HALF_A_BODY, UNREAD_ANSWERS, b"")
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[Hotseat]:
-    with Hotseat({"models": {"a": stub("a")}, "limits": {"headerTimeout": "60s"}}, tmp_path) as house:
-        yield house
+def rig(tmp_path: Path) -> Iterator[Hotseat]:
+    with Hotseat({"models": {"a": stub("a")}, "limits": {"headerTimeout": "60s"}}, tmp_path) as rig:
+        yield rig
 
 
 @pytest.fixture
@@ -48,24 +48,24 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def connected(house: Hotseat, number: int) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", house.port), 10, (f"127.0.0.{2 + number % SOURCES}", 0))
+def connected(rig: Hotseat, number: int) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", rig.port), 10, (f"127.0.0.{2 + number % SOURCES}", 0))
     client.sendall(SENT[number // SOURCES % len(SENT)])
     return client
 
 
 @pytest.mark.usefixtures("many_files")
-def test_ten_thousand_slow_clients_take_little_memory(house: Hotseat) -> None:
+def test_ten_thousand_slow_clients_take_little_memory(rig: Hotseat) -> None:
     """Half heads, half bodies, answers that nobody reads, and silence; others are served meanwhile."""
-    house.load("a")
-    reset_peak_memory(house.process.pid)
-    before = peak_memory(house.process.pid)
+    rig.load("a")
+    reset_peak_memory(rig.process.pid)
+    before = peak_memory(rig.process.pid)
     with ExitStack() as clients:
         for number in range(CLIENTS):
-            clients.enter_context(connected(house, number))
-        served = [house.call("GET", path).status for path in ("/health", "/upstream/a/slots")]
-        taken = peak_memory(house.process.pid) - before
-    eventually(lambda: house.call("GET", "/health").status == 200)
+            clients.enter_context(connected(rig, number))
+        served = [rig.call("GET", path).status for path in ("/health", "/upstream/a/slots")]
+        taken = peak_memory(rig.process.pid) - before
+    eventually(lambda: rig.call("GET", "/health").status == 200)
 
     assert served == [200, 200]
     assert taken < CLIENTS * MOST_EACH

@@ -16,7 +16,7 @@ from hotseat.net.listeners import tls_context
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -28,23 +28,23 @@ def certificate(tmp_path: Path) -> Path:
     return file
 
 
-async def connected(house: RelayHouse, certificate: Path, *protocols: str) -> Streams:
+async def connected(rig: RelayRig, certificate: Path, *protocols: str) -> Streams:
     """A TLS connection to a second listener of the relay."""
     door = socket.create_server(("127.0.0.1", 0))
-    await house.relay.listen([door], tls_context((certificate, None)))
+    await rig.relay.listen([door], tls_context((certificate, None)))
     trusting = ssl.create_default_context(cafile=str(certificate))
     trusting.set_alpn_protocols(list(protocols))
     port = door.getsockname()[1]
     return await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname="localhost")
 
 
-async def test_requests_are_answered_one_after_another(house: RelayHouse, certificate: Path) -> None:
+async def test_requests_are_answered_one_after_another(rig: RelayRig, certificate: Path) -> None:
     """The connection is kept, and the upstream learns that it was a safe one."""
-    reader, writer = await connected(house, certificate)
+    reader, writer = await connected(rig, certificate)
     heard = []
     for _ in range(3):
         writer.write(chat())
-        call = await house.alpha.call()
+        call = await rig.alpha.call()
         heard.append(call.request["X-Forwarded-Proto"])
         await call.say(HELLO)
         await asyncio.wait_for(reader.readuntil(b"hello"), 5)
@@ -53,20 +53,20 @@ async def test_requests_are_answered_one_after_another(house: RelayHouse, certif
     assert heard == ["https"] * 3
 
 
-async def test_a_connection_that_is_not_kept_ends_cleanly(house: RelayHouse, certificate: Path) -> None:
+async def test_a_connection_that_is_not_kept_ends_cleanly(rig: RelayRig, certificate: Path) -> None:
     """TLS knows no half-closed connections; the answer still arrives whole before the end."""
-    reader, writer = await connected(house, certificate)
+    reader, writer = await connected(rig, certificate)
     writer.write(chat("alpha", "Connection: close"))
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
     answered = await asyncio.wait_for(reader.read(), 5)
     writer.close()
 
     assert answered.endswith(b"hello")
 
 
-async def test_http_1_1_is_all_that_is_spoken(house: RelayHouse, certificate: Path) -> None:
+async def test_http_1_1_is_all_that_is_spoken(rig: RelayRig, certificate: Path) -> None:
     """ALPN rejects HTTP/2 before the first request."""
-    _, writer = await connected(house, certificate, "h2", "http/1.1")
+    _, writer = await connected(rig, certificate, "h2", "http/1.1")
     spoken = writer.get_extra_info("ssl_object").selected_alpn_protocol()
     writer.close()
 

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.relay_rig import HELLO, chat, chunked, get, post, turns
 
-from hotseat.relay.access.policy import Rules
+from hotseat.relay.access.policy import Policy
 from hotseat.relay.http.head_cache import Memory
 
 if TYPE_CHECKING:
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
     from tests.support.transport import Message, Wire
 
 pytestmark = pytest.mark.uncounted
@@ -83,14 +83,14 @@ async def say(wire: Wire, data: bytes, cuts: list[int]) -> None:
 
 
 async def play(
-    house: RelayHouse, script: Script, asked: list[int], answered: list[int], client: Wire | None = None
+    rig: RelayRig, script: Script, asked: list[int], answered: list[int], client: Wire | None = None
 ) -> Seen:
     """What the upstream and the client received, when both send in pieces."""
-    wire = client or await house.client()
+    wire = client or await rig.client()
     await say(wire, script.said, asked)
     arrived = []
     for answer in script.answers:
-        call = await house.alpha.call()
+        call = await rig.alpha.call()
         arrived.append(call.request.raw)
         await say(call.line.wire, answer, answered)
         if script.hangs_up:
@@ -126,75 +126,75 @@ def length_last(message: bytes) -> bytes:
     return b"\r\n".join([*others, *lengths, b"", body])
 
 
-def forget_everything(house: RelayHouse) -> None:
-    house.relay.rules = Rules(house.relay.rules.settings)
-    house.relay.pool.known = Memory()
+def forget_everything(rig: RelayRig) -> None:
+    rig.relay.rules = Policy(rig.relay.rules.settings)
+    rig.relay.pool.known = Memory()
 
 
 @ALL_SCRIPTS
-async def test_a_request_may_be_cut_anywhere(house: RelayHouse, script: Script) -> None:
+async def test_a_request_may_be_cut_anywhere(rig: RelayRig, script: Script) -> None:
     """At every byte, its head unknown and known: no difference."""
-    whole = await play(house, script, [], [])
+    whole = await play(rig, script, [], [])
     for cut in range(1, len(script.said)):
-        forget_everything(house)
-        assert await play(house, script, [cut], []) == whole
-        assert await play(house, script, [cut], []) == whole
+        forget_everything(rig)
+        assert await play(rig, script, [cut], []) == whole
+        assert await play(rig, script, [cut], []) == whole
 
 
 @ALL_SCRIPTS
-async def test_an_answer_of_any_kind_may_be_cut_anywhere(house: RelayHouse, script: Script) -> None:
+async def test_an_answer_of_any_kind_may_be_cut_anywhere(rig: RelayRig, script: Script) -> None:
     """At every byte, its head unknown and known: no difference."""
-    whole = await play(house, script, [], [])
+    whole = await play(rig, script, [], [])
     for cut in range(1, max(map(len, script.answers))):
-        forget_everything(house)
-        assert await play(house, script, [], [cut]) == whole
-        assert await play(house, script, [], [cut]) == whole
+        forget_everything(rig)
+        assert await play(rig, script, [], [cut]) == whole
+        assert await play(rig, script, [], [cut]) == whole
 
 
 @ALL_SCRIPTS
-async def test_every_byte_may_come_alone(house: RelayHouse, script: Script) -> None:
+async def test_every_byte_may_come_alone(rig: RelayRig, script: Script) -> None:
     """The slowest network there is."""
-    whole = await play(house, script, [], [])
+    whole = await play(rig, script, [], [])
 
-    assert await play(house, script, list(range(1000)), list(range(1000))) == whole
+    assert await play(rig, script, list(range(1000)), list(range(1000))) == whole
 
 
 @ALL_SCRIPTS
 @ENOUGH
 @given(asked=CUTS, answered=CUTS, is_known=st.booleans())
 async def test_both_sides_may_speak_in_pieces(
-    house: RelayHouse, script: Script, asked: list[int], answered: list[int], is_known: bool
+    rig: RelayRig, script: Script, asked: list[int], answered: list[int], is_known: bool
 ) -> None:
     """Any cuts on both sides at once."""
-    forget_everything(house)
-    whole = await play(house, script, [], [])
+    forget_everything(rig)
+    whole = await play(rig, script, [], [])
     if not is_known:
-        forget_everything(house)
+        forget_everything(rig)
 
-    assert await play(house, script, asked, answered) == whole
+    assert await play(rig, script, asked, answered) == whole
 
 
 @ALL_SCRIPTS
-async def test_what_is_said_again_is_answered_again(house: RelayHouse, script: Script) -> None:
+async def test_what_is_said_again_is_answered_again(rig: RelayRig, script: Script) -> None:
     """The first, second and third time give the same result, here and elsewhere, whatever is sent in between."""
-    first = await play(house, script, [], [])
+    first = await play(rig, script, [], [])
     for other in SCRIPTS.values():
-        await play(house, other, [], [])
-        assert await play(house, script, [], []) == first
+        await play(rig, other, [], [])
+        assert await play(rig, script, [], []) == first
 
 
 @ENOUGH
 @given(st.data())
-async def test_a_conversation_is_the_sum_of_its_exchanges(house: RelayHouse, data: st.DataObject) -> None:
+async def test_a_conversation_is_the_sum_of_its_exchanges(rig: RelayRig, data: st.DataObject) -> None:
     """Many requests over one connection, known and unknown, in any order and in any pieces."""
     lasting = [name for name in SCRIPTS if name not in ("last", "old")]
     names = data.draw(st.lists(st.sampled_from(lasting), min_size=2, max_size=8))
-    forget_everything(house)
-    alone = {name: await play(house, SCRIPTS[name], [], []) for name in names}
+    forget_everything(rig)
+    alone = {name: await play(rig, SCRIPTS[name], [], []) for name in names}
     if data.draw(st.booleans()):
-        forget_everything(house)
-    client = await house.client()
+        forget_everything(rig)
+    client = await rig.client()
     for name in names:
-        seen = await play(house, SCRIPTS[name], data.draw(CUTS), data.draw(CUTS), client)
+        seen = await play(rig, SCRIPTS[name], data.draw(CUTS), data.draw(CUTS), client)
         assert seen == alone[name]
     client.hang_up()

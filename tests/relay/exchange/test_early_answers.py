@@ -17,7 +17,7 @@ from tests.support.early_streams import (
     piece,
     pieces_to_the_end,
     silent,
-    waiting_room,
+    waiting_client,
     without_comments,
 )
 from tests.support.endless_upstream import MOST_IN_BETWEEN, Fountain
@@ -34,8 +34,8 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.early_streams import WaitingRoom
+    from tests.relay.conftest import OpenRig
+    from tests.support.early_streams import WaitingClient
 
 ALPHA, BETA, _ = MODELS
 TOLD = spec("slow", loading_state=LoadingState.COMMENTS)
@@ -45,13 +45,13 @@ SMALL = 16 << 10
 
 
 @pytest.fixture
-async def room(open_house: OpenHouse) -> WaitingRoom:
-    return waiting_room(await open_house(models=(ALPHA, BETA, TOLD), send_buffer=SMALL))
+async def room(open_rig: OpenRig) -> WaitingClient:
+    return waiting_client(await open_rig(models=(ALPHA, BETA, TOLD), send_buffer=SMALL))
 
 
 @pytest.fixture
-async def reasoning_room(open_house: OpenHouse) -> WaitingRoom:
-    return waiting_room(await open_house(models=(ALPHA, BETA, REASONED)))
+async def reasoning_room(open_rig: OpenRig) -> WaitingClient:
+    return waiting_client(await open_rig(models=(ALPHA, BETA, REASONED)))
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def tasks() -> AsyncIterator[Tasks]:
 # Before and at the end of the grace
 
 
-async def test_a_quick_load_is_waited_for_in_silence(room: WaitingRoom) -> None:
+async def test_a_quick_load_is_waited_for_in_silence(room: WaitingClient) -> None:
     """Within the grace nothing is sent, and the answer is the upstream's from its first byte."""
     client = await room.enter()
     room.alarms.wait(0.9 * GRACE_S)
@@ -79,17 +79,17 @@ async def test_a_quick_load_is_waited_for_in_silence(room: WaitingRoom) -> None:
     assert room.alarms.set == []
 
 
-async def test_a_quick_failure_keeps_its_status(room: WaitingRoom) -> None:
+async def test_a_quick_failure_keeps_its_status(room: WaitingClient) -> None:
     """A load that fails within the grace is a 503, as it is without early answers."""
-    room.house.hands.broken = ("slow",)
-    client = await room.house.send(ask())
+    room.rig.launcher.broken = ("slow",)
+    client = await room.rig.send(ask())
     answered = await client.message()
 
     assert answered.status == 503
     assert room.alarms.set == []
 
 
-async def test_a_long_wait_begins_the_answer(room: WaitingRoom) -> None:
+async def test_a_long_wait_begins_the_answer(room: WaitingClient) -> None:
     """The head announces an unbuffered event stream, and a comment has the reason for the wait."""
     client, head = await room.told()
 
@@ -109,16 +109,16 @@ async def test_a_long_wait_begins_the_answer(room: WaitingRoom) -> None:
     assert sign.endswith(b" of about 20 s\n\n")
 
 
-async def test_a_page_of_an_allowed_origin_may_read_it(open_house: OpenHouse) -> None:
+async def test_a_page_of_an_allowed_origin_may_read_it(open_rig: OpenRig) -> None:
     """What begins early carries what a browser must see on every answer."""
     access = Access(allowed_origins=("http://chat.example",))
-    room = waiting_room(await open_house(models=(TOLD,), access=access))
+    room = waiting_client(await open_rig(models=(TOLD,), access=access))
     _, head = await room.told(ask("Origin: http://chat.example"))
 
     assert b"\r\nAccess-Control-Allow-Origin: http://chat.example\r\n" in head
 
 
-async def test_signs_of_life_go_on(room: WaitingRoom) -> None:
+async def test_signs_of_life_go_on(room: WaitingClient) -> None:
     """There is one every few seconds, however long it takes, each with the current reason."""
     client, _ = await room.told()
     for _ in range(24):
@@ -130,9 +130,9 @@ async def test_signs_of_life_go_on(room: WaitingRoom) -> None:
     assert (await piece(client)).startswith(b": slow: loading")
 
 
-async def test_a_sign_tells_who_is_in_the_way(room: WaitingRoom) -> None:
+async def test_a_sign_tells_who_is_in_the_way(room: WaitingClient) -> None:
     """As `hotseat why` does, which may have moved on a moment later."""
-    _, call = await room.house.reached(chat())
+    _, call = await room.rig.reached(chat())
     client, _ = await room.told()
     sign = await piece(client)
     await call.say(HELLO)
@@ -141,7 +141,7 @@ async def test_a_sign_tells_who_is_in_the_way(room: WaitingRoom) -> None:
     assert b"alpha" in sign
 
 
-async def test_signs_go_on_until_the_model_speaks(room: WaitingRoom) -> None:
+async def test_signs_go_on_until_the_model_speaks(room: WaitingClient) -> None:
     """A long prompt is a wait too, before the upstream's head and after it; the first data ends the messages."""
     client, _ = await room.told()
     await piece(client)
@@ -178,7 +178,7 @@ async def test_signs_go_on_until_the_model_speaks(room: WaitingRoom) -> None:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(1, 200), max_size=8))
 async def test_a_stream_goes_on_however_it_is_framed_and_cut(
-    room: WaitingRoom, answer: bytes, hangs_up: bool, cuts: list[int]
+    room: WaitingClient, answer: bytes, hangs_up: bool, cuts: list[int]
 ) -> None:
     """The client gets every byte of it in chunks of ours, and the end where it was."""
     client, _ = await room.told()
@@ -189,26 +189,26 @@ async def test_a_stream_goes_on_however_it_is_framed_and_cut(
     if hangs_up:
         call.hang_up()
     heard = await pieces_to_the_end(client)
-    await come_true(lambda: room.house.in_flight("slow") == 0)
-    await room.house.dispatcher.unload(ModelName("slow"))
+    await come_true(lambda: room.rig.in_flight("slow") == 0)
+    await room.rig.dispatcher.unload(ModelName("slow"))
 
     assert without_comments(heard) == SAID
     assert room.alarms.set == []
 
 
-async def test_the_connection_can_be_used_again(room: WaitingRoom) -> None:
+async def test_the_connection_can_be_used_again(room: WaitingClient) -> None:
     """An answer that began early is as complete as any other."""
     client, _ = await room.told()
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(SAID))
     await pieces_to_the_end(client)
     await client.send(ask())
-    await (await room.house.upstreams["slow"].call()).say(HELLO)
+    await (await room.rig.upstreams["slow"].call()).say(HELLO)
 
     assert (await client.message()).body == b"hello"
-    assert [entry.status for entry in room.house.notebook.entries] == [200, 200]
+    assert [entry.status for entry in room.rig.notebook.entries] == [200, 200]
 
 
-async def test_a_client_that_wants_no_more_is_let_go(room: WaitingRoom) -> None:
+async def test_a_client_that_wants_no_more_is_let_go(room: WaitingClient) -> None:
     """`Connection: close` is answered in kind."""
     client, head = await room.told(ask("Connection: close"))
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(SAID))
@@ -217,7 +217,7 @@ async def test_a_client_that_wants_no_more_is_let_go(room: WaitingRoom) -> None:
     assert (await client.read_to_end()).endswith(b"\r\n0\r\n\r\n")
 
 
-async def test_what_began_plain_goes_on_plain(room: WaitingRoom) -> None:
+async def test_what_began_plain_goes_on_plain(room: WaitingClient) -> None:
     """Accept-Encoding is not forwarded; other requests of the same kind are unchanged."""
     request = ask("Accept-Encoding: gzip")
     calls = []
@@ -227,27 +227,27 @@ async def test_what_began_plain_goes_on_plain(room: WaitingRoom) -> None:
         await calls[-1].say(CHUNKED_EVENTS + chunked(SAID))
         await pieces_to_the_end(client)
         await client.send(request)
-        calls.append(await room.house.upstreams["slow"].call())
+        calls.append(await room.rig.upstreams["slow"].call())
         await calls[-1].say(HELLO)
         await client.message()
-        await room.house.dispatcher.unload(ModelName("slow"))
+        await room.rig.dispatcher.unload(ModelName("slow"))
 
     assert [call.request.all("Accept-Encoding") for call in calls] == [[], ["gzip"], [], ["gzip"]]
     assert {call.request.body for call in calls} == {STREAMED}
 
 
-async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: WaitingRoom) -> None:
+async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: WaitingClient) -> None:
     """The server died just as it was ready: the request queues again, under the head that was sent."""
     client, _ = await room.told()
-    alive = room.house.hands.addresses["slow"]
-    room.house.hands.addresses["slow"] = alive._replace(port=1)
-    room.house.hands.become_ready("slow")
+    alive = room.rig.launcher.addresses["slow"]
+    room.rig.launcher.addresses["slow"] = alive._replace(port=1)
+    room.rig.launcher.become_ready("slow")
     await come_true(lambda: len(room.alarms.set) == 2)
-    room.house.hands.addresses["slow"] = alive
-    room.house.hands.crash("slow", "killed by signal 9")
-    await come_true(lambda: room.house.phase("slow") != "ready")
+    room.rig.launcher.addresses["slow"] = alive
+    room.rig.launcher.crash("slow", "killed by signal 9")
+    await come_true(lambda: room.rig.phase("slow") != "ready")
     room.alarms.wait(1)
-    await come_true(lambda: room.house.hands.is_starting("slow"))
+    await come_true(lambda: room.rig.launcher.is_starting("slow"))
     room.alarms.wait(GRACE_S + EVERY_S)
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(SAID))
 
@@ -257,7 +257,7 @@ async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: Waiting
 # Those who read slowly, or leave
 
 
-async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingRoom) -> None:
+async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingClient) -> None:
     """They stop when its buffer is full; the model's data then waits as for any slow reader."""
     client = await room.enter(receive_buffer=SMALL)
     room.alarms.wait(GRACE_S)
@@ -271,7 +271,7 @@ async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingR
     assert without_comments(heard) == SAID
 
 
-async def test_a_model_does_not_speak_to_a_client_that_is_behind(room: WaitingRoom, tasks: Tasks) -> None:
+async def test_a_model_does_not_speak_to_a_client_that_is_behind(room: WaitingClient, tasks: Tasks) -> None:
     """A client whose buffer was full of messages when the model came gets no more data until it reads."""
     client = await room.enter(receive_buffer=SMALL)
     room.alarms.wait(20_000 * EVERY_S)
@@ -288,18 +288,18 @@ async def test_a_model_does_not_speak_to_a_client_that_is_behind(room: WaitingRo
 
 
 @pytest.mark.parametrize("leave", ["hang_up", "say_goodbye", "reset"])
-async def test_a_client_that_leaves_is_forgotten(room: WaitingRoom, leave: str) -> None:
+async def test_a_client_that_leaves_is_forgotten(room: WaitingClient, leave: str) -> None:
     """It leaves the queue within milliseconds, and gets no more messages."""
     client, _ = await room.told()
     getattr(client, leave)()
-    await come_true(lambda: room.house.waiting() == 0, PROMPTLY_S)
-    room.house.hands.become_ready("slow")
+    await come_true(lambda: room.rig.waiting() == 0, PROMPTLY_S)
+    room.rig.launcher.become_ready("slow")
 
     assert room.status() == 499
     assert room.alarms.set == []
 
 
-async def test_a_client_that_leaves_amid_its_stream_frees_the_model(room: WaitingRoom) -> None:
+async def test_a_client_that_leaves_amid_its_stream_frees_the_model(room: WaitingClient) -> None:
     """As ever."""
     client, _ = await room.told()
     call = await room.loaded()
@@ -307,7 +307,7 @@ async def test_a_client_that_leaves_amid_its_stream_frees_the_model(room: Waitin
     await client.read_until(b"data: x\n")
     client.hang_up()
     await call.ended()
-    await come_true(lambda: room.house.in_flight("slow") == 0, PROMPTLY_S)
+    await come_true(lambda: room.rig.in_flight("slow") == 0, PROMPTLY_S)
 
     assert room.status() == 499
 
@@ -329,35 +329,35 @@ async def test_a_client_that_leaves_amid_its_stream_frees_the_model(room: Waitin
         ask(target="/v1/chat/completions?model=slow", body=b'["stream"]'),
     ],
 )
-async def test_who_did_not_ask_for_an_event_stream_waits_in_silence(room: WaitingRoom, request_: bytes) -> None:
+async def test_who_did_not_ask_for_an_event_stream_waits_in_silence(room: WaitingClient, request_: bytes) -> None:
     """An early head would be the wrong one."""
     client = await room.enter(request_)
     room.alarms.wait(100)
 
     assert await silent(client)
-    room.house.hands.become_ready("slow")
-    await (await room.house.upstreams["slow"].call()).say(HELLO)
+    room.rig.launcher.become_ready("slow")
+    await (await room.rig.upstreams["slow"].call()).say(HELLO)
     assert (await client.message()).body == b"hello"
 
 
-async def test_nobody_is_told_anything_unless_that_is_wished(open_house: OpenHouse) -> None:
+async def test_nobody_is_told_anything_unless_that_is_wished(open_rig: OpenRig) -> None:
     """By default a load that fails after minutes is still a 503."""
-    room = waiting_room(await open_house())
+    room = waiting_client(await open_rig())
     client = await room.enter()
     room.alarms.wait(100)
-    room.house.hands.slow = ()
-    await room.house.dispatcher.unload(ModelName("slow"))
+    room.rig.launcher.slow = ()
+    await room.rig.dispatcher.unload(ModelName("slow"))
 
     assert (await client.message()).status == 503
 
 
-async def test_a_ready_model_answers_for_itself(room: WaitingRoom) -> None:
+async def test_a_ready_model_answers_for_itself(room: WaitingClient) -> None:
     """Where nobody waits, no timer is set."""
     first = await room.enter()
     await (await room.loaded()).say(HELLO)
     await first.message()
-    client = await room.house.send(ask())
-    call = await room.house.upstreams["slow"].call()
+    client = await room.rig.send(ask())
+    call = await room.rig.upstreams["slow"].call()
 
     assert room.alarms.set == []
     await call.say(HELLO)
@@ -375,7 +375,7 @@ async def test_a_ready_model_answers_for_itself(room: WaitingRoom) -> None:
         "/upstream/slow/v1/chat/completions",
     ],
 )
-async def test_other_event_streams_begin_early_too(room: WaitingRoom, target: str) -> None:
+async def test_other_event_streams_begin_early_too(room: WaitingClient, target: str) -> None:
     """Wherever `stream` means server-sent events."""
     client, _ = await room.told(ask(target=target))
 
@@ -385,7 +385,7 @@ async def test_other_event_streams_begin_early_too(room: WaitingRoom, target: st
 # Signs as reasoning
 
 
-async def test_a_chat_can_show_the_signs_as_reasoning(reasoning_room: WaitingRoom) -> None:
+async def test_a_chat_can_show_the_signs_as_reasoning(reasoning_room: WaitingClient) -> None:
     """A piece of a chat, with reasoning in it and nothing else."""
     client, _ = await reasoning_room.told()
     sign = json.loads((await piece(client)).removeprefix(b"data: "))
@@ -398,7 +398,7 @@ async def test_a_chat_can_show_the_signs_as_reasoning(reasoning_room: WaitingRoo
 
 
 @pytest.mark.parametrize("target", ["/v1/completions", "/v1/messages", "/v1/responses"])
-async def test_what_is_no_chat_gets_comments_instead(reasoning_room: WaitingRoom, target: str) -> None:
+async def test_what_is_no_chat_gets_comments_instead(reasoning_room: WaitingClient, target: str) -> None:
     """There is no place for reasoning in the stream of another kind."""
     client, _ = await reasoning_room.told(ask(target=target))
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.early_streams import CHUNKED_EVENTS, EVENTS, ask, cut_off, waiting_room, without_comments
+from tests.support.early_streams import CHUNKED_EVENTS, EVENTS, ask, cut_off, waiting_client, without_comments
 from tests.support.fake_launcher import catalog, come_true, spec
 from tests.support.relay_rig import MODELS, chunked
 
@@ -16,8 +16,8 @@ from hotseat.identifiers import ModelName
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.early_streams import WaitingRoom
+    from tests.relay.conftest import OpenRig
+    from tests.support.early_streams import WaitingClient
 
 SLOW = ModelName("slow")
 TOLD = spec("slow", loading_state=LoadingState.COMMENTS)
@@ -25,8 +25,8 @@ OWN_ERROR = b'{"error":{"message":"too long","type":"exceed_context_size_error",
 
 
 @pytest.fixture
-async def room(open_house: OpenHouse) -> WaitingRoom:
-    return waiting_room(await open_house(models=(*MODELS[:2], TOLD)))
+async def room(open_rig: OpenRig) -> WaitingClient:
+    return waiting_client(await open_rig(models=(*MODELS[:2], TOLD)))
 
 
 def answer(status: str, body: bytes, *fields: str) -> bytes:
@@ -40,21 +40,21 @@ def only_event(data: bytes) -> dict[str, Any]:
     return dict(json.loads(line.removeprefix(b"data: ")))
 
 
-async def the_load_fails(room: WaitingRoom) -> None:
-    room.house.hands.crash("slow", "exited with code 1")
-    room.house.hands.become_ready("slow")
+async def the_load_fails(room: WaitingClient) -> None:
+    room.rig.launcher.crash("slow", "exited with code 1")
+    room.rig.launcher.become_ready("slow")
 
 
-async def the_model_is_unloaded(room: WaitingRoom) -> None:
-    await room.house.dispatcher.unload(SLOW)
+async def the_model_is_unloaded(room: WaitingClient) -> None:
+    await room.rig.dispatcher.unload(SLOW)
 
 
-async def the_model_is_taken_out_of_the_configuration(room: WaitingRoom) -> None:
-    room.house.dispatcher.change_catalog(catalog(*MODELS[:2]))
+async def the_model_is_taken_out_of_the_configuration(room: WaitingClient) -> None:
+    room.rig.dispatcher.change_catalog(catalog(*MODELS[:2]))
 
 
-async def hotseat_shuts_down(room: WaitingRoom) -> None:
-    await room.house.dispatcher.shut_down(within=1)
+async def hotseat_shuts_down(room: WaitingClient) -> None:
+    await room.rig.dispatcher.shut_down(within=1)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ async def hotseat_shuts_down(room: WaitingRoom) -> None:
     ],
 )
 async def test_a_wait_in_vain_is_an_error_event(
-    room: WaitingRoom, happens: Callable[[WaitingRoom], Awaitable[None]], code: str, status: int
+    room: WaitingClient, happens: Callable[[WaitingClient], Awaitable[None]], code: str, status: int
 ) -> None:
     """What would have been a refusal with a status is the last event, and the books have the status."""
     client, _ = await room.told()
@@ -80,7 +80,7 @@ async def test_a_wait_in_vain_is_an_error_event(
     assert room.alarms.set == []
 
 
-async def test_an_anthropic_caller_is_told_in_its_own_way(room: WaitingRoom) -> None:
+async def test_an_anthropic_caller_is_told_in_its_own_way(room: WaitingClient) -> None:
     """An `error` event, which that SDK raises."""
     client, _ = await room.told(ask(target="/v1/messages"))
     await the_load_fails(room)
@@ -91,7 +91,7 @@ async def test_an_anthropic_caller_is_told_in_its_own_way(room: WaitingRoom) -> 
     assert "slow" in only_event(data)["error"]["message"]
 
 
-async def test_an_upstream_that_dies_before_it_answers_is_named(room: WaitingRoom) -> None:
+async def test_an_upstream_that_dies_before_it_answers_is_named(room: WaitingClient) -> None:
     """The connection was the upstream's to keep."""
     client, _ = await room.told()
     (await room.loaded()).hang_up()
@@ -101,7 +101,7 @@ async def test_an_upstream_that_dies_before_it_answers_is_named(room: WaitingRoo
 
 
 @pytest.mark.parametrize("framing", [CHUNKED_EVENTS + b"18\r\n", EVENTS + b"Content-Length: 99\r\n\r\n"])
-async def test_an_upstream_that_dies_amid_its_stream_is_named(room: WaitingRoom, framing: bytes) -> None:
+async def test_an_upstream_that_dies_amid_its_stream_is_named(room: WaitingClient, framing: bytes) -> None:
     """The half event is closed, so that the error is an event of its own."""
     client, _ = await room.told()
     call = await room.loaded()
@@ -114,7 +114,7 @@ async def test_an_upstream_that_dies_amid_its_stream_is_named(room: WaitingRoom,
     assert room.status() == 502
 
 
-async def test_the_upstreams_own_error_is_passed_on(room: WaitingRoom) -> None:
+async def test_the_upstreams_own_error_is_passed_on(room: WaitingClient) -> None:
     """Agents act on its type and code, so all of it stays as it was."""
     client, _ = await room.told()
     await (await room.loaded()).say(answer("400 Bad Request", OWN_ERROR, "Content-Type: application/json"))
@@ -123,7 +123,7 @@ async def test_the_upstreams_own_error_is_passed_on(room: WaitingRoom) -> None:
     assert room.status() == 400
 
 
-async def test_the_upstreams_own_error_in_chunks_is_passed_on(room: WaitingRoom) -> None:
+async def test_the_upstreams_own_error_in_chunks_is_passed_on(room: WaitingClient) -> None:
     """However it is framed."""
     client, _ = await room.told()
     head = b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -133,7 +133,7 @@ async def test_the_upstreams_own_error_in_chunks_is_passed_on(room: WaitingRoom)
     assert room.status() == 500
 
 
-async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: WaitingRoom) -> None:
+async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: WaitingClient) -> None:
     """That SDK looks for a type outside and inside."""
     client, _ = await room.told(ask(target="/v1/messages"))
     await (await room.loaded()).say(answer("400 Bad Request", b'{"error":{"message":"too long"}}'))
@@ -163,7 +163,7 @@ async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: Wai
     ],
 )
 async def test_an_answer_that_is_no_event_stream_is_told_instead(
-    room: WaitingRoom, said: bytes, told: str, status: int
+    room: WaitingClient, said: bytes, told: str, status: int
 ) -> None:
     """It cannot go on under the head that was sent, so the client learns what it was."""
     client, _ = await room.told()
@@ -176,22 +176,22 @@ async def test_an_answer_that_is_no_event_stream_is_told_instead(
     assert room.status() == status
 
 
-async def test_a_malformed_answer_is_told(room: WaitingRoom) -> None:
+async def test_a_malformed_answer_is_told(room: WaitingClient) -> None:
     """The upstream's framing is looked at as ever."""
     client, _ = await room.told()
     await (await room.loaded()).say(b"hello")
-    await come_true(lambda: room.house.in_flight("slow") == 1)
-    await room.house.upstreams["slow"].lines[-1].wire.send(b"\r\n\r\n")
+    await come_true(lambda: room.rig.in_flight("slow") == 1)
+    await room.rig.upstreams["slow"].lines[-1].wire.send(b"\r\n\r\n")
 
     assert "malformed" in only_event(await cut_off(client))["error"]["message"]
 
 
-async def test_a_cut_is_told(room: WaitingRoom) -> None:
+async def test_a_cut_is_told(room: WaitingClient) -> None:
     """An operator who stops the model by force breaks a stream that began early like any other."""
     client, _ = await room.told()
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(b"data: x\n\n")[:-5])
     await client.read_until(b"data: x")
     await client.read_until(b"\r\n")
-    await room.house.dispatcher.unload(SLOW, force=True)
+    await room.rig.dispatcher.unload(SLOW, force=True)
 
     assert only_event(await cut_off(client))["error"]["code"] == "model_unloaded"

@@ -13,8 +13,8 @@ from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
 
 BEARER = "Authorization: Bearer "
 KEYS = (ApiKey("anns", Role.INFERENCE), ApiKey("olas", Role.OPERATE), ApiKey("adas", Role.ADMIN))
@@ -22,10 +22,10 @@ OUTPUT = ("loading", "error: no kernel image", "----", "")
 LAST_LINE = b"error: no kernel image"
 
 
-async def test_without_keys_the_servers_last_line_is_told(house: RelayHouse) -> None:
+async def test_without_keys_the_servers_last_line_is_told(rig: RelayRig) -> None:
     """The last line with content is part of the reason, on one short line."""
-    house.hands.broken, house.hands.output = ("alpha",), OUTPUT
-    refused = await house.refusal(chat())
+    rig.launcher.broken, rig.launcher.output = ("alpha",), OUTPUT
+    refused = await rig.refusal(chat())
 
     assert refused.status == 503
     assert refused.body == b'{"error":"alpha exited with code 1 Last output: \\"error: no kernel image\\""}'
@@ -33,32 +33,32 @@ async def test_without_keys_the_servers_last_line_is_told(house: RelayHouse) -> 
 
 
 @pytest.mark.parametrize(("key", "is_told"), [("anns", False), ("olas", True), ("adas", True)])
-async def test_with_keys_only_operators_see_what_a_server_wrote(open_house: OpenHouse, key: str, is_told: bool) -> None:
+async def test_with_keys_only_operators_see_what_a_server_wrote(open_rig: OpenRig, key: str, is_told: bool) -> None:
     """The output may contain what others sent: a key for inference gets only the exit code, in body and headers."""
-    house = await open_house(access=Access(api_keys=KEYS))
-    house.hands.broken, house.hands.output = ("alpha",), OUTPUT
-    refused = await house.refusal(chat("alpha", BEARER + key))
+    rig = await open_rig(access=Access(api_keys=KEYS))
+    rig.launcher.broken, rig.launcher.output = ("alpha",), OUTPUT
+    refused = await rig.refusal(chat("alpha", BEARER + key))
 
     assert refused.status == 503
     assert b"alpha exited with code 1" in refused.raw
     assert (LAST_LINE in refused.raw) is is_told
 
 
-async def test_a_host_of_the_fleet_is_not_told_what_a_server_wrote(open_house: OpenHouse) -> None:
+async def test_a_host_of_the_fleet_is_not_told_what_a_server_wrote(open_rig: OpenRig) -> None:
     """A server's output stays on its host."""
     fleet = Fleet(nats=("nats://127.0.0.1:1",), name=HostName("b"), secrets=(SECRET,))
-    house = await open_house(settings=Settings(fleet=fleet))
-    house.hands.broken, house.hands.output = ("alpha",), OUTPUT
-    refused = await house.refusal(chat("alpha", *passed_on(to="b", role="operate")))
+    rig = await open_rig(settings=Settings(fleet=fleet))
+    rig.launcher.broken, rig.launcher.output = ("alpha",), OUTPUT
+    refused = await rig.refusal(chat("alpha", *passed_on(to="b", role="operate")))
 
     assert b"alpha exited with code 1" in refused.raw
     assert LAST_LINE not in refused.raw
 
 
-async def test_the_next_request_tries_again_at_once(house: RelayHouse) -> None:
+async def test_the_next_request_tries_again_at_once(rig: RelayRig) -> None:
     """The problem may be over; from the second failure on the model backs off, and the error says for how long."""
-    house.hands.broken = ("alpha",)
-    refusals = [await house.refusal(chat()) for _ in range(3)]
+    rig.launcher.broken = ("alpha",)
+    refusals = [await rig.refusal(chat()) for _ in range(3)]
 
     assert [bool(refused.all("Retry-After")) for refused in refusals] == [False, False, True]
     assert b"alpha is not ready: it failed 2 times in a row" in refusals[2].body
@@ -69,14 +69,14 @@ async def test_the_next_request_tries_again_at_once(house: RelayHouse) -> None:
     [(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 0), (b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok", 1)],
     ids=["whole", "half"],
 )
-async def test_a_server_that_answered_to_the_end_works(house: RelayHouse, answer: bytes, failures: int) -> None:
+async def test_a_server_that_answered_to_the_end_works(rig: RelayRig, answer: bytes, failures: int) -> None:
     """Its later end is no failure; half an answer proves nothing."""
-    client, call = await house.reached(chat())
+    client, call = await rig.reached(chat())
     await call.say(answer)
     call.hang_up()
     await client.read_until(b"ok")
-    await come_true(lambda: house.in_flight() == 0)
-    house.hands.crash("alpha", "was killed by SIGKILL")
-    await come_true(lambda: house.phase("alpha") == "cold")
+    await come_true(lambda: rig.in_flight() == 0)
+    rig.launcher.crash("alpha", "was killed by SIGKILL")
+    await come_true(lambda: rig.phase("alpha") == "cold")
 
-    assert house.dispatcher.view().model(ModelName("alpha")).failures == failures
+    assert rig.dispatcher.view().model(ModelName("alpha")).failures == failures

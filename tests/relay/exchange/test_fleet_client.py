@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.errors import HostSilent, NotRunning
-from hotseat.fleet.client import Envoy
+from hotseat.fleet.client import FleetClient
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, ApiKey, Fleet, Settings
@@ -17,21 +17,21 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
 
-    OpenHouse = Callable[..., Awaitable[RelayHouse]]
+    OpenRig = Callable[..., Awaitable[RelayRig]]
 
 MODEL = ModelName("org/model")
 B = HostName("b")
-US = Envoy(HostName("a"), Signer(FleetSecret(["hush"])))
-STRANGER = Envoy(HostName("a"), Signer(FleetSecret(["guessed"])))
+US = FleetClient(HostName("a"), Signer(FleetSecret(["hush"])))
+STRANGER = FleetClient(HostName("a"), Signer(FleetSecret(["guessed"])))
 
 
-async def keyed(open_house: OpenHouse) -> tuple[RelayHouse, str]:
+async def keyed(open_rig: OpenRig) -> tuple[RelayRig, str]:
     """A host of the fleet that lets in nobody without a key."""
     fleet = Fleet(("nats://x",), HostName("b"), secrets=("hush",))
-    house = await open_house(settings=Settings(fleet=fleet, access=Access(api_keys=(ApiKey("ours"),))))
-    return house, f"http://127.0.0.1:{house.port}"
+    rig = await open_rig(settings=Settings(fleet=fleet, access=Access(api_keys=(ApiKey("ours"),))))
+    return rig, f"http://127.0.0.1:{rig.port}"
 
 
 def answer(status: str, **said: str) -> bytes:
@@ -43,29 +43,29 @@ def answer(status: str, **said: str) -> bytes:
     )
 
 
-async def test_a_host_is_asked_for_a_story(open_house: OpenHouse) -> None:
+async def test_a_host_is_asked_for_a_story(open_rig: OpenRig) -> None:
     """A proof of the fleet's secret opens its management API, which is asked for what it knows itself."""
-    house, url = await keyed(open_house)
+    rig, url = await keyed(open_rig)
     asking = Tasks().start(US.story(B, url, MODEL), "ask")
-    call = await house.management.call()
+    call = await rig.management.call()
     await call.say(answer("200 OK", why="it was asked for"))
 
     assert await asking == {"why": "it was asked for"}
     assert call.request.first_line.split()[:2] == ["GET", "/hotseat/models/org%2Fmodel?here=true"]
 
 
-async def test_a_stranger_hears_nothing(open_house: OpenHouse) -> None:
+async def test_a_stranger_hears_nothing(open_rig: OpenRig) -> None:
     """Without the secret the call is refused: nothing is reported, and nothing is stopped."""
-    _, url = await keyed(open_house)
+    _, url = await keyed(open_rig)
 
     assert await STRANGER.story(B, url, MODEL) is None
     with pytest.raises(HostSilent, match=r"answered 403: .*fleet\.secret"):
         await STRANGER.stop(B, url, MODEL)
 
 
-async def test_a_host_is_asked_to_stop_a_model(open_house: OpenHouse) -> None:
+async def test_a_host_is_asked_to_stop_a_model(open_rig: OpenRig) -> None:
     """A model that was not running differs from one that could not be stopped."""
-    house, url = await keyed(open_house)
+    rig, url = await keyed(open_rig)
     outcomes = [
         answer("200 OK", message="it has stopped"),
         answer("409 Conflict", error="it is not running"),
@@ -74,7 +74,7 @@ async def test_a_host_is_asked_to_stop_a_model(open_house: OpenHouse) -> None:
     stopped: list[object] = []
     for outcome in outcomes:
         asking = Tasks().start(US.stop(B, url, MODEL), "ask")
-        call = await house.management.call()
+        call = await rig.management.call()
         assert call.request.first_line.split()[:2] == ["DELETE", "/upstream/org%2Fmodel"]
         await call.say(outcome)
         try:
@@ -89,11 +89,11 @@ async def test_a_host_is_asked_to_stop_a_model(open_house: OpenHouse) -> None:
     ]
 
 
-async def test_what_is_no_hotseat_says_nothing(open_house: OpenHouse) -> None:
+async def test_what_is_no_hotseat_says_nothing(open_rig: OpenRig) -> None:
     """Neither does a port where nobody listens."""
-    house, url = await keyed(open_house)
+    rig, url = await keyed(open_rig)
     asking = Tasks().start(US.story(B, url, MODEL), "ask")
-    await (await house.management.call()).say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+    await (await rig.management.call()).say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
 
     assert await asking is None
     assert await US.story(B, "http://127.0.0.1:9", MODEL) is None

@@ -17,10 +17,10 @@ from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import End, within
 
 from hotseat.catalog.named_models import FleetModel, Selector, Strategy
-from hotseat.catalog.spec import FELLOW_TIMEOUTS, BodyChanges, Timeouts
+from hotseat.catalog.spec import HOST_TIMEOUTS, BodyChanges, Timeouts
 from hotseat.errors import HotseatError, NowhereToGo
 from hotseat.fleet.host_proof import FleetSecret, Signer
-from hotseat.fleet.route import HERE, Elsewhere
+from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.identifiers import Address, HostName, ModelName
 from hotseat.relay.access.sandbox import SANDBOX
 from hotseat.settings import Access, ApiKey, Fleet, Settings
@@ -29,11 +29,11 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import ScriptedUpstream
 
-    from hotseat.fleet.route import Where
+    from hotseat.fleet.route import Route
     from hotseat.identifiers import ClientId
 
 NOWHERE = Address("127.0.0.1", 1)
@@ -47,7 +47,7 @@ GUESTS = {"far": FleetModel(ModelName("far")), "distant": FleetModel(ModelName("
 class ScriptedHosts:
     """A fleet that selects hosts as the test defines."""
 
-    choices: list[Where | HotseatError]
+    choices: list[Route | HotseatError]
     name: HostName = HERE_NAME
     signer: Signer = field(default_factory=lambda: Signer(FleetSecret([SECRET])))
     must_agree: bool = False
@@ -59,7 +59,7 @@ class ScriptedHosts:
     loads: list[str] = field(default_factory=list)
     tasks: Tasks = field(default_factory=Tasks)
 
-    def whither(self, model: ModelName, client: ClientId) -> Where | None:
+    def select(self, model: ModelName, client: ClientId) -> Route | None:
         if self.must_agree:
             return None
         choice = self.choices.pop(0)
@@ -67,11 +67,11 @@ class ScriptedHosts:
             raise choice
         return choice
 
-    def agree(
+    def claim_and_select(
         self,
         model: ModelName,
         client: ClientId,
-        agreed: Callable[[Where | HotseatError], None],
+        agreed: Callable[[Route | HotseatError], None],
     ) -> asyncio.Task[None]:
         async def ask() -> None:
             await asyncio.sleep(self.takes_s)
@@ -94,7 +94,7 @@ class ScriptedHosts:
     def failed(self, host: HostName, model: ModelName) -> None:
         self.failures.append(f"{model} at {host}")
 
-    def told(self, host: HostName, model: ModelName, load: int) -> None:
+    def note_load(self, host: HostName, model: ModelName, load: int) -> None:
         self.loads.append(f"{load} for {model} at {host}")
 
 
@@ -108,41 +108,39 @@ async def boxes() -> AsyncIterator[list[ScriptedUpstream]]:
         yield servers
 
 
-def at(name: str, box: ScriptedUpstream | Address) -> Elsewhere:
-    return Elsewhere(HostName(name), box if isinstance(box, Address) else box.address)
+def at(name: str, box: ScriptedUpstream | Address) -> OtherHost:
+    return OtherHost(HostName(name), box if isinstance(box, Address) else box.address)
 
 
-async def joined(
-    open_house: OpenHouse, *choices: Where | HotseatError, **known: object
-) -> tuple[RelayHouse, ScriptedHosts]:
-    house = await open_house(
+async def joined(open_rig: OpenRig, *choices: Route | HotseatError, **known: object) -> tuple[RelayRig, ScriptedHosts]:
+    rig = await open_rig(
         settings=known.pop("settings", Settings(fleet=Fleet(("nats://x",), HostName("here"), secrets=("hush",)))),
-        fellows=GUESTS,
+        fleet_models=GUESTS,
         **known,
     )
     hosts = ScriptedHosts(list(choices))
-    house.relay.hosts = hosts
-    return house, hosts
+    rig.relay.hosts = hosts
+    return rig, hosts
 
 
-async def test_a_page_from_another_host_is_sandboxed_once(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+async def test_a_page_from_another_host_is_sandboxed_once(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """The other host has added the sandbox already."""
-    house, _ = await joined(open_house, *[at("b", boxes[0])] * 4)
+    rig, _ = await joined(open_rig, *[at("b", boxes[0])] * 4)
     lines = [b"Content-Type: text/html\r\n", b"%b: %b\r\nContent-Type: text/html\r\n" % SANDBOX]
     for fields in lines * 2:
-        client = await house.send(get("/upstream/distant/"))
+        client = await rig.send(get("/upstream/distant/"))
         await (await boxes[0].call()).say(b"HTTP/1.1 200 OK\r\n%bContent-Length: 5\r\n\r\nhello" % fields)
-        told = await client.message()
+        note_load = await client.message()
 
-        assert told.all("Content-Security-Policy") == [SANDBOX[1].decode()]
-        assert told["X-Content-Type-Options"] == "nosniff"
+        assert note_load.all("Content-Security-Policy") == [SANDBOX[1].decode()]
+        assert note_load["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_another_host_serves_a_request(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+async def test_another_host_serves_a_request(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """That host gets model, client and sender; the request itself arrives as it was sent."""
-    house, hosts = await joined(open_house, at("b", boxes[0]), at("b", boxes[0]))
+    rig, hosts = await joined(open_rig, at("b", boxes[0]), at("b", boxes[0]))
     for _ in range(2):  # the second time the client's head is known already
-        client = await house.send(chat("distant", "X-Mine: stays"))
+        client = await rig.send(chat("distant", "X-Mine: stays"))
         call = await boxes[0].call()
         await come_true(lambda: hosts.away == ["far at b"])
         await call.say(HELLO)
@@ -155,15 +153,13 @@ async def test_another_host_serves_a_request(open_house: OpenHouse, boxes: list[
         assert call.request["x-mine"] == "stays"
         assert call.request["x-request-id"] == "box-7"
     await come_true(lambda: hosts.away == [])
-    assert [(entry.model, entry.status) for entry in house.notebook.entries] == [("far", 200), ("far", 200)]
+    assert [(entry.model, entry.status) for entry in rig.notebook.entries] == [("far", 200), ("far", 200)]
 
 
-async def test_two_models_of_another_host_under_the_same_head(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream]
-) -> None:
+async def test_two_models_of_another_host_under_the_same_head(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """What is remembered of a head does not hold the model of the request before."""
-    house, _ = await joined(open_house, *[at("b", boxes[0])] * 3)
-    client = await house.client()
+    rig, _ = await joined(open_rig, *[at("b", boxes[0])] * 3)
+    client = await rig.client()
     for model in ("alpha", "far", "alpha"):
         await client.send(chat(model, "X-Same: 1"))
         call = await boxes[0].call()
@@ -173,42 +169,40 @@ async def test_two_models_of_another_host_under_the_same_head(
         assert call.request["hotseat-model"] == model
 
 
-async def test_this_host_serves_what_the_fleet_leaves_to_it(open_house: OpenHouse) -> None:
-    house, hosts = await joined(open_house, HERE)
-    asked, answered = await house.exchange(chat("alpha"))
+async def test_this_host_serves_what_the_fleet_leaves_to_it(open_rig: OpenRig) -> None:
+    rig, hosts = await joined(open_rig, THIS_HOST)
+    asked, answered = await rig.exchange(chat("alpha"))
 
     assert answered.body == b"hello"
     assert not [name for name in asked.names if name.startswith("hotseat-")]
     assert hosts.away == []
 
 
-async def test_hosts_that_must_agree_are_waited_for(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
-    house, hosts = await joined(open_house, at("b", boxes[0]))
+async def test_hosts_that_must_agree_are_waited_for(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    rig, hosts = await joined(open_rig, at("b", boxes[0]))
     hosts.must_agree = True
-    client = await house.send(chat("far"))
+    client = await rig.send(chat("far"))
     await (await boxes[0].call()).say(HELLO)
 
     assert (await client.message()).body == b"hello"
 
 
-async def test_a_client_that_leaves_while_hosts_agree_is_sent_nowhere(open_house: OpenHouse) -> None:
+async def test_a_client_that_leaves_while_hosts_agree_is_sent_nowhere(open_rig: OpenRig) -> None:
     """The question to the others is taken back."""
-    house, hosts = await joined(open_house, HERE)
+    rig, hosts = await joined(open_rig, THIS_HOST)
     hosts.must_agree, hosts.takes_s = True, 60.0
-    client = await house.send(chat("far"))
+    client = await rig.send(chat("far"))
     await come_true(lambda: list(hosts.tasks) != [])
     client.hang_up()
 
     await come_true(lambda: list(hosts.tasks) == [])
-    assert [entry.status for entry in house.notebook.entries] == [499]
+    assert [entry.status for entry in rig.notebook.entries] == [499]
 
 
-async def test_a_host_that_cannot_be_reached_is_passed_over(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream]
-) -> None:
+async def test_a_host_that_cannot_be_reached_is_passed_over(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """Nothing was sent, so the next one may have it."""
-    house, hosts = await joined(open_house, at("gone", NOWHERE), at("b", boxes[0]))
-    client = await house.send(chat("far"))
+    rig, hosts = await joined(open_rig, at("gone", NOWHERE), at("b", boxes[0]))
+    client = await rig.send(chat("far"))
     await (await boxes[0].call()).say(HELLO)
 
     assert (await client.message()).body == b"hello"
@@ -217,13 +211,13 @@ async def test_a_host_that_cannot_be_reached_is_passed_over(
 
 @pytest.mark.parametrize("last", ["another host", "this one"])
 async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream], last: str
+    open_rig: OpenRig, boxes: list[ScriptedUpstream], last: str
 ) -> None:
     """It goes to the next one, with its whole body; the client sees nothing of it."""
-    house, hosts = await joined(open_house, at("a", boxes[0]), at("b", boxes[1]) if last == "another host" else HERE)
-    client = await house.send(chat("alpha"))
+    rig, hosts = await joined(open_rig, at("a", boxes[0]), at("b", boxes[1]) if last == "another host" else THIS_HOST)
+    client = await rig.send(chat("alpha"))
     await (await boxes[0].call()).say(NOT_HERE)
-    call = await (boxes[1] if last == "another host" else house.alpha).call()
+    call = await (boxes[1] if last == "another host" else rig.alpha).call()
     await call.say(HELLO)
     answered = await client.message()
 
@@ -233,12 +227,12 @@ async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
     assert hosts.away == []
 
 
-async def test_a_host_with_a_line_tells_how_long_it_is(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+async def test_a_host_with_a_line_tells_how_long_it_is(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """The next request may go elsewhere; the client does not see the header."""
-    house, hosts = await joined(open_house, *[at("b", boxes[0])] * 3)
+    rig, hosts = await joined(open_rig, *[at("b", boxes[0])] * 3)
     crowded = HELLO.replace(b"Content-Type", b"Hotseat-Line: 7\r\nContent-Type")
     for answer in (crowded, HELLO, crowded):
-        client = await house.send(chat("far"))
+        client = await rig.send(chat("far"))
         await (await boxes[0].call()).say(answer)
         answered = await client.message()
 
@@ -248,12 +242,12 @@ async def test_a_host_with_a_line_tells_how_long_it_is(open_house: OpenHouse, bo
 
 
 async def test_a_host_leaves_just_as_its_connection_is_used_again(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
+    open_rig: OpenRig, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel reports that nothing of the request was delivered, so the next host may serve it."""
     monkeypatch.setattr("hotseat.relay.upstream.connection.is_untaken", lambda *_: True)
-    house, hosts = await joined(open_house, at("a", boxes[0]), at("a", boxes[0]), at("b", boxes[1]))
-    client = await house.send(chat("far"))
+    rig, hosts = await joined(open_rig, at("a", boxes[0]), at("a", boxes[0]), at("b", boxes[1]))
+    client = await rig.send(chat("far"))
     await (await boxes[0].call()).say(HELLO)
     await client.message()
     await boxes[0].refuse_connections()
@@ -267,10 +261,10 @@ async def test_a_host_leaves_just_as_its_connection_is_used_again(
     assert hosts.turned_away_by == ["a"]
 
 
-async def test_nobody_is_left(open_house: OpenHouse) -> None:
+async def test_nobody_is_left(open_rig: OpenRig) -> None:
     """The error says so, and that a retry may help."""
-    house, _ = await joined(open_house, at("gone", NOWHERE), NowhereToGo("no host can take far: gone is gone"))
-    answered = await house.refusal(chat("far"))
+    rig, _ = await joined(open_rig, at("gone", NOWHERE), NowhereToGo("no host can take far: gone is gone"))
+    answered = await rig.refusal(chat("far"))
 
     assert answered.status == 503
     assert b"no host can take far" in answered.body
@@ -279,46 +273,46 @@ async def test_nobody_is_left(open_house: OpenHouse) -> None:
 
 @pytest.mark.parametrize("must_agree", [False, True])
 async def test_choosing_a_host_fails_unexpectedly(
-    open_house: OpenHouse, must_agree: bool, monkeypatch: pytest.MonkeyPatch
+    open_rig: OpenRig, must_agree: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client gets an error, and the next request on the connection is served."""
-    house, hosts = await joined(open_house, at("b", NOWHERE), HERE)
+    rig, hosts = await joined(open_rig, at("b", NOWHERE), THIS_HOST)
     hosts.must_agree = must_agree
     with monkeypatch.context() as broken:
         broken.setattr(hosts, "sent", lambda *_: 1 / 0)
-        client = await house.send(chat("alpha"))
+        client = await rig.send(chat("alpha"))
         refused = await client.message()
     await client.send(chat("alpha"))
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert refused.status == 500
     assert (await client.message()).status == 200
 
 
-async def test_a_body_that_cannot_be_changed_after_hosts_agreed_is_refused(open_house: OpenHouse) -> None:
+async def test_a_body_that_cannot_be_changed_after_hosts_agreed_is_refused(open_rig: OpenRig) -> None:
     """Only a callback of the fleet sees the failure then, and the client still gets a response."""
     selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
-    house, hosts = await joined(open_house, at("b", NOWHERE), selectors=selectors)
+    rig, hosts = await joined(open_rig, at("b", NOWHERE), selectors=selectors)
     hosts.must_agree = True
     form = b"{" + b" " * (17 << 20) + b'"model": "best"}'
     head = b"POST /completion?model=best HTTP/1.1\r\nHost: box\r\nContent-Length: %d\r\n\r\n" % len(form)
-    answered = await house.refusal(head + form)
+    answered = await rig.refusal(head + form)
 
     assert answered.status == 413
 
 
 async def test_a_body_that_is_changed_for_another_host_counts_where_it_is(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+    open_rig: OpenRig, boxes: list[ScriptedUpstream]
 ) -> None:
     """It came back from the disk, so it takes memory; at the end it takes neither."""
     selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
     models = (spec("alpha", changes=BodyChanges(model_name="alpha")), spec("beta"))
-    house, _ = await joined(open_house, at("b", boxes[0]), selectors=selectors, models=models)
+    rig, _ = await joined(open_rig, at("b", boxes[0]), selectors=selectors, models=models)
     form = b"{" + b" " * (2 << 20) + b'"model": "best"}'
     head = b"POST /completion HTTP/1.1\r\nHost: box\r\nContent-Length: %d\r\n\r\n" % len(form)
-    client = await house.send(head + form)
+    client = await rig.send(head + form)
     call = await boxes[0].call()
-    bodies = house.relay.bodies
+    bodies = rig.relay.bodies
 
     assert json.loads(call.request.body) == {"model": "alpha"}
     assert (bodies.on_disk, bodies.in_memory) == (0, len(call.request.body))
@@ -328,11 +322,11 @@ async def test_a_body_that_is_changed_for_another_host_counts_where_it_is(
 
 
 async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+    open_rig: OpenRig, boxes: list[ScriptedUpstream]
 ) -> None:
     """It may have been executed, so it goes nowhere else: an honest 502 that names the host."""
-    house, hosts = await joined(open_house, at("b", boxes[0]), at("a", boxes[1]))
-    client = await house.send(chat("far"))
+    rig, hosts = await joined(open_rig, at("b", boxes[0]), at("a", boxes[1]))
+    client = await rig.send(chat("far"))
     (await boxes[0].call()).hang_up()
     answered = await client.message()
 
@@ -342,15 +336,15 @@ async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
 
 
 async def test_a_model_servers_time_does_not_run_while_a_request_waits_at_another_host(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+    open_rig: OpenRig, boxes: list[ScriptedUpstream]
 ) -> None:
     """There the request may queue or wait for a load first; that host applies the limit at the server's turn."""
     models = (spec("alpha", timeouts=Timeouts(response_header_s=0.05)), spec("beta"))
-    house, _ = await joined(open_house, at("b", boxes[0]), HERE, models=models)
-    client = await house.send(chat("alpha"))
+    rig, _ = await joined(open_rig, at("b", boxes[0]), THIS_HOST, models=models)
+    client = await rig.send(chat("alpha"))
     call = await boxes[0].call()
-    late = await house.send(chat("alpha"))  # its own time is long over when this one's is
-    await house.alpha.call()
+    late = await rig.send(chat("alpha"))  # its own time is long over when this one's is
+    await rig.alpha.call()
     assert (await late.message()).status == 502
     await call.say(HELLO)
 
@@ -358,13 +352,13 @@ async def test_a_model_servers_time_does_not_run_while_a_request_waits_at_anothe
 
 
 async def test_a_host_that_does_not_take_a_connection_is_passed_over_soon(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
+    open_rig: OpenRig, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long a model's own server may take: nothing was sent, so the next one may have it."""
-    monkeypatch.setattr("hotseat.relay.exchange.exchange.FELLOW_TIMEOUTS", replace(FELLOW_TIMEOUTS, connect_s=0.2))
+    monkeypatch.setattr("hotseat.relay.exchange.exchange.HOST_TIMEOUTS", replace(HOST_TIMEOUTS, connect_s=0.2))
     with deaf() as address:
-        house, hosts = await joined(open_house, at("deaf", address), at("b", boxes[0]))
-        client = await house.send(chat("far"))
+        rig, hosts = await joined(open_rig, at("deaf", address), at("b", boxes[0]))
+        client = await rig.send(chat("far"))
         await (await boxes[0].call()).say(HELLO)
 
         assert (await client.message()).body == b"hello"
@@ -372,14 +366,14 @@ async def test_a_host_that_does_not_take_a_connection_is_passed_over_soon(
 
 
 async def test_a_host_whose_power_failed_is_not_waited_for_long(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream]
+    open_rig: OpenRig, boxes: list[ScriptedUpstream]
 ) -> None:
     """The kernel asks whether it is there, and gives up what is not acknowledged; it would try for a quarter hour."""
-    house, _ = await joined(open_house, at("b", boxes[0]))
-    client = await house.send(chat("far"))
+    rig, _ = await joined(open_rig, at("b", boxes[0]))
+    client = await rig.send(chat("far"))
     await (await boxes[0].call()).say(HELLO)
     await client.message()
-    connection = house.relay.pool.take(boxes[0].address)
+    connection = rig.relay.pool.take(boxes[0].address)
     assert connection is not None
     sock = connection._transport.get_extra_info("socket")
 
@@ -399,31 +393,31 @@ def deaf() -> Iterator[Address]:
         yield Address(*listener.getsockname())
 
 
-async def test_a_host_where_the_model_fails_is_remembered(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+async def test_a_host_where_the_model_fails_is_remembered(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """This client gets the reason; the next request goes elsewhere, even without a new record of that host."""
-    house, hosts = await joined(open_house, *[at("b", boxes[0])] * 2)
+    rig, hosts = await joined(open_rig, *[at("b", boxes[0])] * 2)
     for _ in range(2):  # the second time the head of the answer is known already
-        client = await house.send(chat("far"))
+        client = await rig.send(chat("far"))
         await (await boxes[0].call()).say(FAILED)
 
         assert (await client.message()).status == 503
     assert hosts.failures == ["far at b", "far at b"]
 
 
-async def test_a_model_server_cannot_turn_a_request_away(open_house: OpenHouse) -> None:
+async def test_a_model_server_cannot_turn_a_request_away(open_rig: OpenRig) -> None:
     """Only hosts can: a model server has executed what it responds to. The client does not see the header."""
-    house, _ = await joined(open_house, HERE)
-    _, answered = await house.exchange(chat("alpha"), NOT_HERE)
+    rig, _ = await joined(open_rig, THIS_HOST)
+    _, answered = await rig.exchange(chat("alpha"), NOT_HERE)
 
     assert answered.status == 503
     assert "hotseat-not-here" not in answered.names
 
 
-async def test_a_selector_is_not_named_to_another_host(open_house: OpenHouse, boxes: list[ScriptedUpstream]) -> None:
+async def test_a_selector_is_not_named_to_another_host(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """That host gets the model's own name."""
     selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
-    house, _ = await joined(open_house, at("b", boxes[0]), selectors=selectors)
-    client = await house.send(chat("best"))
+    rig, _ = await joined(open_rig, at("b", boxes[0]), selectors=selectors)
+    client = await rig.send(chat("best"))
     call = await boxes[0].call()
     await call.say(HELLO)
     await client.message()
@@ -432,13 +426,11 @@ async def test_a_selector_is_not_named_to_another_host(open_house: OpenHouse, bo
     assert call.request["hotseat-model"] == "alpha"
 
 
-async def test_what_the_configuration_changes_is_changed_once(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream]
-) -> None:
+async def test_what_the_configuration_changes_is_changed_once(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """By the host that serves it."""
     models = (spec("alpha", changes=BodyChanges(model_name="inner", set={"top_k": 1})),)
-    house, _ = await joined(open_house, at("b", boxes[0]), models=models)
-    client = await house.send(chat("alpha"))
+    rig, _ = await joined(open_rig, at("b", boxes[0]), models=models)
+    client = await rig.send(chat("alpha"))
     call = await boxes[0].call()
     await call.say(HELLO)
     await client.message()
@@ -449,27 +441,27 @@ async def test_what_the_configuration_changes_is_changed_once(
 # From another host
 
 
-async def test_a_request_that_was_passed_on_is_served_here(open_house: OpenHouse) -> None:
+async def test_a_request_that_was_passed_on_is_served_here(open_rig: OpenRig) -> None:
     """The fleet is not consulted again; the model server gets no secrets, and the model is the stated one."""
-    house, _ = await joined(open_house)
+    rig, _ = await joined(open_rig)
     for _ in range(2):
-        asked, answered = await house.exchange(chat("anything", *passed_on()))
+        asked, answered = await rig.exchange(chat("anything", *passed_on()))
 
         assert answered.body == b"hello"
         assert not [name for name in asked.names if name.startswith("hotseat-")]
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_house: OpenHouse, times: int) -> None:
+async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_rig: OpenRig, times: int) -> None:
     """Only while somebody waits, and only to hosts: whether the answer's head was read before or not."""
-    house, _ = await joined(open_house, models=(spec("alpha", concurrency_limit=1),))
-    alone = [(await house.exchange(chat("alpha", *passed_on())))[1] for _ in range(times)]
-    client, call = await house.reached(chat("alpha", *passed_on()))
-    waiting = await house.send(chat("alpha", *passed_on()))
-    await come_true(lambda: house.waiting() == 1)
+    rig, _ = await joined(open_rig, models=(spec("alpha", concurrency_limit=1),))
+    alone = [(await rig.exchange(chat("alpha", *passed_on())))[1] for _ in range(times)]
+    client, call = await rig.reached(chat("alpha", *passed_on()))
+    waiting = await rig.send(chat("alpha", *passed_on()))
+    await come_true(lambda: rig.waiting() == 1)
     await call.say(HELLO)
     in_company = await client.message()
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
     last = await waiting.message()
 
     assert not any("hotseat-line" in answered.names for answered in alone)
@@ -477,23 +469,23 @@ async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_house: O
     assert "hotseat-line" not in last.names
 
 
-async def test_a_host_needs_no_key(open_house: OpenHouse) -> None:
+async def test_a_host_needs_no_key(open_rig: OpenRig) -> None:
     """It has checked the client's key; the client is the one it states, and credentials that are not ours pass."""
     settings = Settings(
         fleet=Fleet(("nats://x",), HostName("here"), secrets=("hush",)), access=Access(api_keys=(ApiKey("ours"),))
     )
-    house, _ = await joined(open_house, settings=settings)
-    asked, answered = await house.exchange(chat("alpha", "Authorization: Bearer theirs", *passed_on()))
+    rig, _ = await joined(open_rig, settings=settings)
+    asked, answered = await rig.exchange(chat("alpha", "Authorization: Bearer theirs", *passed_on()))
 
     assert answered.status == 200
     assert asked["authorization"] == "Bearer theirs"
 
 
 @pytest.mark.parametrize("proof", ["Hotseat-Proof: guess", "Hotseat-Proof:", "Hotseat-Fleet: hush", "X-Nothing: 1"])
-async def test_who_only_claims_to_be_a_host_is_refused(open_house: OpenHouse, proof: str) -> None:
+async def test_who_only_claims_to_be_a_host_is_refused(open_rig: OpenRig, proof: str) -> None:
     """Else anybody could ask without a key, and two hosts that disagree would send requests in circles."""
-    house, _ = await joined(open_house)
-    answered = await house.refusal(chat("alpha", "Hotseat-From: a", proof))
+    rig, _ = await joined(open_rig)
+    answered = await rig.refusal(chat("alpha", "Hotseat-From: a", proof))
 
     assert answered.status == 403
     assert b"fleet.secret" in answered.body
@@ -502,46 +494,46 @@ async def test_who_only_claims_to_be_a_host_is_refused(open_house: OpenHouse, pr
 @pytest.mark.parametrize("configured", [(), ("",)])
 @pytest.mark.parametrize("presented", [(), ("",)])
 async def test_an_empty_secret_is_nobodys(
-    open_house: OpenHouse, configured: tuple[str, ...], presented: tuple[str, ...]
+    open_rig: OpenRig, configured: tuple[str, ...], presented: tuple[str, ...]
 ) -> None:
     """Whatever got past the configuration: with no secret there is no other host, and keys are asked for."""
     fleet = Fleet(("nats://x",), HostName("here"), secrets=configured)
-    house, _ = await joined(open_house, settings=Settings(fleet=fleet, access=Access(api_keys=(ApiKey("ours"),))))
-    answered = await house.refusal(chat("alpha", *passed_on(secrets=presented)))
+    rig, _ = await joined(open_rig, settings=Settings(fleet=fleet, access=Access(api_keys=(ApiKey("ours"),))))
+    answered = await rig.refusal(chat("alpha", *passed_on(secrets=presented)))
 
     assert answered.status == 403
 
 
-async def test_a_host_alone_takes_no_notice_of_such_fields(open_house: OpenHouse) -> None:
-    house = await open_house()
-    asked, answered = await house.exchange(chat("alpha", "Hotseat-From: a", "Hotseat-Model: beta"))
+async def test_a_host_alone_takes_no_notice_of_such_fields(open_rig: OpenRig) -> None:
+    rig = await open_rig()
+    asked, answered = await rig.exchange(chat("alpha", "Hotseat-From: a", "Hotseat-Model: beta"))
 
     assert answered.status == 200
     assert not [name for name in asked.names if name.startswith("hotseat-")]
 
 
 @pytest.mark.parametrize("model", ["nobody", "far"])
-async def test_what_is_not_here_is_turned_away(open_house: OpenHouse, model: str) -> None:
+async def test_what_is_not_here_is_turned_away(open_rig: OpenRig, model: str) -> None:
     """The host that passed it on may try the next one."""
-    house, _ = await joined(open_house)
-    answered = await house.refusal(chat("alpha", *passed_on(model)))
+    rig, _ = await joined(open_rig)
+    answered = await rig.refusal(chat("alpha", *passed_on(model)))
 
     assert answered.status == 503
     assert answered["hotseat-not-here"] == "1"
     assert answered["x-error-code"] == "not_here"
 
 
-async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_house: OpenHouse) -> None:
+async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_rig: OpenRig) -> None:
     """A host may send before it learns that we leave, so its kept connection is not closed at once."""
-    house, _ = await joined(open_house)
-    client, call = await house.reached(chat("alpha", *passed_on()))
+    rig, _ = await joined(open_rig)
+    client, call = await rig.reached(chat("alpha", *passed_on()))
     await call.say(HELLO)
     await client.message()
     tasks = Tasks()
-    leaving = tasks.start(house.relay.drain(within=5), "leave")
+    leaving = tasks.start(rig.relay.drain(within=5), "leave")
     await turns()
     await client.send(chat("alpha", *passed_on()))
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
     answered = await client.message()
 
     assert answered.status == 200
@@ -549,61 +541,61 @@ async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_house: O
     await within(5, leaving)
 
 
-async def test_a_kept_connection_of_a_host_does_not_hold_us_up(open_house: OpenHouse) -> None:
+async def test_a_kept_connection_of_a_host_does_not_hold_us_up(open_rig: OpenRig) -> None:
     """After a moment nobody can have missed that we leave."""
-    house, _ = await joined(open_house)
-    client, call = await house.reached(chat("alpha", *passed_on()))
+    rig, _ = await joined(open_rig)
+    client, call = await rig.reached(chat("alpha", *passed_on()))
     await call.say(HELLO)
     await client.message()
-    await within(4, house.relay.drain(within=10))
+    await within(4, rig.relay.drain(within=10))
 
     assert await client.end() is End.CLOSED
 
 
-async def test_a_client_hears_of_an_unknown_model_as_ever(open_house: OpenHouse) -> None:
-    house, _ = await joined(open_house)
-    answered = await house.refusal(chat("nobody"))
+async def test_a_client_hears_of_an_unknown_model_as_ever(open_rig: OpenRig) -> None:
+    rig, _ = await joined(open_rig)
+    answered = await rig.refusal(chat("nobody"))
 
     assert answered.status == 404
     assert "hotseat-not-here" not in answered.names
 
 
-async def test_paths_that_start_nothing_stay_here(open_house: OpenHouse) -> None:
+async def test_paths_that_start_nothing_stay_here(open_rig: OpenRig) -> None:
     """An icon of a page under /upstream/ is no reason to look for a host."""
-    house, hosts = await joined(open_house)
-    answered = await house.refusal(get("/upstream/beta/favicon.ico"))
+    rig, hosts = await joined(open_rig)
+    answered = await rig.refusal(get("/upstream/beta/favicon.ico"))
 
     assert answered.status == 409
     assert hosts.choices == []
 
 
-async def test_other_hosts_may_call_us_as_the_fleet_does(open_house: OpenHouse) -> None:
+async def test_other_hosts_may_call_us_as_the_fleet_does(open_rig: OpenRig) -> None:
     """The name in `fleet.address` is ours without being allowed a second time; other names stay foreign."""
     fleet = Fleet(("nats://x",), HostName("here"), address="http://gpu1.lan:8080", secrets=("hush",))
-    house = await open_house(settings=Settings(fleet=fleet))
-    known = await house.send(chat().replace(b"Host: box", b"Host: gpu1.lan:8080"))
-    await (await house.alpha.call()).say(HELLO)
-    foreign = await house.send(chat().replace(b"Host: box", b"Host: gpu2.lan:8080"))
+    rig = await open_rig(settings=Settings(fleet=fleet))
+    known = await rig.send(chat().replace(b"Host: box", b"Host: gpu1.lan:8080"))
+    await (await rig.alpha.call()).say(HELLO)
+    foreign = await rig.send(chat().replace(b"Host: box", b"Host: gpu2.lan:8080"))
 
     assert (await known.message()).body == b"hello"
     assert "403" in (await foreign.message()).first_line
 
 
-async def test_an_agreement_that_raises_what_nobody_foresaw(open_house: OpenHouse) -> None:
+async def test_an_agreement_that_raises_what_nobody_foresaw(open_rig: OpenRig) -> None:
     """The waiting client gets a response, which nobody else would send."""
-    house, hosts = await joined(open_house)
+    rig, hosts = await joined(open_rig)
     hosts.must_agree = True  # and there is nothing to choose from
 
-    assert (await house.refusal(chat("far"))).status == 500
+    assert (await rig.refusal(chat("far"))).status == 500
 
 
 async def test_a_host_that_cannot_be_gone_to(
-    open_house: OpenHouse, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
+    open_rig: OpenRig, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error of ours behind an agreement ends the request, too."""
-    house, hosts = await joined(open_house, at("b", boxes[0]))
+    rig, hosts = await joined(open_rig, at("b", boxes[0]))
     hosts.must_agree = True
-    monkeypatch.setattr(house.relay, "fellow_head", lambda *known: 1 // 0)
+    monkeypatch.setattr(rig.relay, "host_head", lambda *known: 1 // 0)
 
-    assert (await house.refusal(chat("far"))).status == 500
+    assert (await rig.refusal(chat("far"))).status == 500
     await come_true(lambda: hosts.away == [])

@@ -13,22 +13,20 @@ from tests.support.relay_rig import HELLO, chunked, get, post
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import Address
-from hotseat.relay.access.policy import Rules
+from hotseat.relay.access.policy import Policy
 from hotseat.settings import Access, ApiKey, Role, Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
 
 
-async def test_fields_arrive_as_they_were_sent(house: RelayHouse) -> None:
+async def test_fields_arrive_as_they_were_sent(rig: RelayRig) -> None:
     """Names keep their case, repeated fields stay repeated, values keep their bytes."""
-    asked, _ = await house.exchange(
-        get("/slots?model=alpha", "X-ODD-Case: a;b", "Cookie: a", "Cookie: b", "X-Umlaut: ü")
-    )
+    asked, _ = await rig.exchange(get("/slots?model=alpha", "X-ODD-Case: a;b", "Cookie: a", "Cookie: b", "X-Umlaut: ü"))
 
     assert ("X-ODD-Case", "a;b") in asked.fields
     assert asked.all("Cookie") == ["a", "b"]
@@ -55,17 +53,17 @@ async def test_fields_arrive_as_they_were_sent(house: RelayHouse) -> None:
         "Forwarded: for=6.6.6.6",
     ],
 )
-async def test_what_ends_here_does_not_reach_the_upstream(house: RelayHouse, field: str) -> None:
+async def test_what_ends_here_does_not_reach_the_upstream(rig: RelayRig, field: str) -> None:
     """Hop-by-hop fields, our internal ones, and proxy headers from an untrusted client are removed."""
     name, _, value = field.partition(": ")
-    asked, _ = await house.exchange(get("/slots?model=alpha", field))
+    asked, _ = await rig.exchange(get("/slots?model=alpha", field))
 
     assert value not in asked.all(name)
 
 
-async def test_fields_named_in_connection_end_here(house: RelayHouse) -> None:
+async def test_fields_named_in_connection_end_here(rig: RelayRig) -> None:
     """Also when Connection comes twice and names several."""
-    asked, _ = await house.exchange(
+    asked, _ = await rig.exchange(
         get(
             "/slots?model=alpha",
             "Connection: X-One, keep-alive",
@@ -81,49 +79,49 @@ async def test_fields_named_in_connection_end_here(house: RelayHouse) -> None:
 
 
 @pytest.mark.parametrize("value", ["50% off, %41", "a%0d%0aX-Other: 1", "a%0A", "a%00", "{}", "=?utf-8?q?x?="])
-async def test_a_value_never_decides_whether_a_field_passes(house: RelayHouse, value: str) -> None:
+async def test_a_value_never_decides_whether_a_field_passes(rig: RelayRig, value: str) -> None:
     """A field is the client's and the server's matter: it arrives as it was sent, whether its head is new or not."""
     for _ in range(3):
-        asked, _ = await house.exchange(get("/slots?model=alpha", f"X-Odd: {value}"))
+        asked, _ = await rig.exchange(get("/slots?model=alpha", f"X-Odd: {value}"))
 
         assert asked.all("X-Odd") == [value]
 
 
-async def test_the_upstream_is_told_where_the_request_came_from(house: RelayHouse) -> None:
+async def test_the_upstream_is_told_where_the_request_came_from(rig: RelayRig) -> None:
     """Host is the upstream's own; the client's is forwarded under another name."""
-    asked, _ = await house.exchange(get())
+    asked, _ = await rig.exchange(get())
 
-    assert asked["Host"] == f"127.0.0.1:{house.alpha.address.port}"
+    assert asked["Host"] == f"127.0.0.1:{rig.alpha.address.port}"
     assert asked["X-Forwarded-For"] == "127.0.0.1"
     assert asked["X-Forwarded-Host"] == "box"
     assert asked["X-Forwarded-Proto"] == "http"
 
 
-async def test_a_trusted_proxy_is_believed(open_house: OpenHouse) -> None:
+async def test_a_trusted_proxy_is_believed(open_rig: OpenRig) -> None:
     """Its headers are kept, and its own address is added to the chain."""
-    house = await open_house(access=Access(trusted_proxies=("127.0.0.0/8",)))
+    rig = await open_rig(access=Access(trusted_proxies=("127.0.0.0/8",)))
     said = ("X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 2.2.2.2", "X-Forwarded-Proto: https", "X-Forwarded-Host: out")
-    asked, _ = await house.exchange(get("/slots?model=alpha", *said))
+    asked, _ = await rig.exchange(get("/slots?model=alpha", *said))
 
     assert asked["X-Forwarded-For"] == "1.1.1.1, 2.2.2.2, 127.0.0.1"
     assert asked["X-Forwarded-Proto"] == "https"
     assert asked["X-Forwarded-Host"] == "out"
 
 
-async def test_a_trusted_proxy_that_says_nothing_is_spoken_for(open_house: OpenHouse) -> None:
+async def test_a_trusted_proxy_that_says_nothing_is_spoken_for(open_rig: OpenRig) -> None:
     """Every upstream gets all three headers."""
-    house = await open_house(access=Access(trusted_proxies=("127.0.0.1",)))
-    asked, _ = await house.exchange(get())
+    rig = await open_rig(access=Access(trusted_proxies=("127.0.0.1",)))
+    asked, _ = await rig.exchange(get())
 
     assert asked["X-Forwarded-For"] == "127.0.0.1"
     assert asked["X-Forwarded-Host"] == "box"
     assert asked["X-Forwarded-Proto"] == "http"
 
 
-async def test_only_listed_proxies_are_trusted(open_house: OpenHouse) -> None:
+async def test_only_listed_proxies_are_trusted(open_rig: OpenRig) -> None:
     """An address outside the list is a client like any other."""
-    house = await open_house(access=Access(trusted_proxies=("10.0.0.0/8",)))
-    asked, _ = await house.exchange(get("/slots?model=alpha", "X-Forwarded-For: 6.6.6.6"))
+    rig = await open_rig(access=Access(trusted_proxies=("10.0.0.0/8",)))
+    asked, _ = await rig.exchange(get("/slots?model=alpha", "X-Forwarded-For: 6.6.6.6"))
 
     assert asked["X-Forwarded-For"] == "127.0.0.1"
 
@@ -142,33 +140,33 @@ async def test_only_listed_proxies_are_trusted(open_house: OpenHouse) -> None:
 )
 def test_a_proxy_is_trusted_by_its_address(peer: str, is_trusted: bool) -> None:
     """An IPv4 address is the same where a socket for both kinds shows it as IPv6; a unix socket has none."""
-    rules = Rules(Settings(access=Access(trusted_proxies=("10.0.0.0/8", "fd00::/16"))))
+    rules = Policy(Settings(access=Access(trusted_proxies=("10.0.0.0/8", "fd00::/16"))))
 
     assert rules.trusts(peer) is is_trusted
 
 
-async def test_a_binary_body_arrives_byte_by_byte(house: RelayHouse) -> None:
+async def test_a_binary_body_arrives_byte_by_byte(rig: RelayRig) -> None:
     """Whatever the relay does not read, it does not change."""
     body = bytes(range(256)) * 300
     head = get("/upload?model=alpha", "Transfer-Encoding: chunked", method="PUT")
-    asked, _ = await house.exchange(head + chunked(body[:1000], body[1000:]))
+    asked, _ = await rig.exchange(head + chunked(body[:1000], body[1000:]))
 
     assert asked.body == body
     assert asked["Content-Length"] == str(len(body))
 
 
-async def test_json_that_nobody_changes_arrives_byte_by_byte(house: RelayHouse) -> None:
+async def test_json_that_nobody_changes_arrives_byte_by_byte(rig: RelayRig) -> None:
     """Spaces, order, big numbers and duplicate members stay as they were."""
     body = b'{ "n":12345678901234567890,\n "model" : "alpha","x":1e400, "x":2 }'
-    asked, _ = await house.exchange(post(body))
+    asked, _ = await rig.exchange(post(body))
 
     assert asked.body == body
 
 
-async def test_an_empty_post_says_so(house: RelayHouse) -> None:
+async def test_an_empty_post_says_so(rig: RelayRig) -> None:
     """Some servers refuse a POST without a length; a GET has none."""
-    posted, _ = await house.exchange(post(b"", target="/upstream/alpha/reset"))
-    got, _ = await house.exchange(get())
+    posted, _ = await rig.exchange(post(b"", target="/upstream/alpha/reset"))
+    got, _ = await rig.exchange(get())
 
     assert posted["Content-Length"] == "0"
     assert "content-length" not in got.names
@@ -177,36 +175,36 @@ async def test_an_empty_post_says_so(house: RelayHouse) -> None:
 RENAMED = spec("alpha", changes=BodyChanges("real", strip=("temperature",), set={"seed": 1}))
 
 
-async def test_the_configured_changes_are_made(open_house: OpenHouse) -> None:
+async def test_the_configured_changes_are_made(open_rig: OpenRig) -> None:
     """useModelName and filters apply, and the length follows."""
-    house = await open_house(models=(RENAMED,))
-    asked, _ = await house.exchange(post(b'{"model":"alpha","temperature":1.50,"top_p":0.10}'))
+    rig = await open_rig(models=(RENAMED,))
+    asked, _ = await rig.exchange(post(b'{"model":"alpha","temperature":1.50,"top_p":0.10}'))
 
     assert asked.body == b'{"model":"real","top_p":0.10,"seed":1}'
 
 
-async def test_the_configured_changes_are_made_in_forms_too(open_house: OpenHouse) -> None:
+async def test_the_configured_changes_are_made_in_forms_too(open_rig: OpenRig) -> None:
     """A form has no members to strip, but it names its model."""
-    house = await open_house(models=(RENAMED,))
+    rig = await open_rig(models=(RENAMED,))
     form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nalpha\r\n--x--\r\n'
-    asked, _ = await house.exchange(post(form, "Content-Type: multipart/form-data; boundary=x"))
+    asked, _ = await rig.exchange(post(form, "Content-Type: multipart/form-data; boundary=x"))
 
     assert asked.body == form.replace(b"alpha", b"real")
 
 
-async def test_forms_are_left_alone_when_only_members_change(open_house: OpenHouse) -> None:
+async def test_forms_are_left_alone_when_only_members_change(open_rig: OpenRig) -> None:
     """Stripping is for JSON."""
-    house = await open_house(models=(spec("alpha", changes=BodyChanges(strip=("x",))),))
+    rig = await open_rig(models=(spec("alpha", changes=BodyChanges(strip=("x",))),))
     form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nalpha\r\n--x--\r\n'
-    asked, _ = await house.exchange(post(form, "Content-Type: multipart/form-data; boundary=x"))
+    asked, _ = await rig.exchange(post(form, "Content-Type: multipart/form-data; boundary=x"))
 
     assert asked.body == form
 
 
-async def test_requests_without_a_body_have_nothing_to_change(open_house: OpenHouse) -> None:
+async def test_requests_without_a_body_have_nothing_to_change(open_rig: OpenRig) -> None:
     """A GET passes through a model with filters."""
-    house = await open_house(models=(RENAMED,))
-    asked, _ = await house.exchange(get())
+    rig = await open_rig(models=(RENAMED,))
+    asked, _ = await rig.exchange(get())
 
     assert asked.body == b""
 
@@ -214,9 +212,9 @@ async def test_requests_without_a_body_have_nothing_to_change(open_house: OpenHo
 KEYS = Access(api_keys=(ApiKey("ours", Role.OPERATE), ApiKey("lesser", Role.INFERENCE)))
 
 
-async def test_without_keys_credentials_pass_untouched(house: RelayHouse) -> None:
+async def test_without_keys_credentials_pass_untouched(rig: RelayRig) -> None:
     """They are the upstream's matter."""
-    asked, _ = await house.exchange(get("/slots?model=alpha", "Authorization: Bearer theirs", "X-Api-Key: theirs"))
+    asked, _ = await rig.exchange(get("/slots?model=alpha", "Authorization: Bearer theirs", "X-Api-Key: theirs"))
 
     assert asked["Authorization"] == "Bearer theirs"
     assert asked["X-Api-Key"] == "theirs"
@@ -230,10 +228,10 @@ async def test_without_keys_credentials_pass_untouched(house: RelayHouse) -> Non
         (("Authorization: Bearer ours", "X-Api-Key: ours"), set()),
     ],
 )
-async def test_our_own_key_ends_here(open_house: OpenHouse, credentials: tuple[str, ...], left: set[str]) -> None:
+async def test_our_own_key_ends_here(open_rig: OpenRig, credentials: tuple[str, ...], left: set[str]) -> None:
     """Other credentials still reach the upstream."""
-    house = await open_house(access=KEYS)
-    asked, _ = await house.exchange(get("/slots?model=alpha", *credentials))
+    rig = await open_rig(access=KEYS)
+    asked, _ = await rig.exchange(get("/slots?model=alpha", *credentials))
 
     assert {"authorization", "x-api-key"} & set(asked.names) == left
 
@@ -243,30 +241,28 @@ async def test_our_own_key_ends_here(open_house: OpenHouse, credentials: tuple[s
     [((), 401), (("Authorization: Bearer wrong",), 401), (("X-Api-Key: lesser",), 403)],
     ids=["no key", "wrong key", "too low a role"],
 )
-async def test_without_the_right_key_nothing_happens(
-    open_house: OpenHouse, fields: tuple[str, ...], status: int
-) -> None:
+async def test_without_the_right_key_nothing_happens(open_rig: OpenRig, fields: tuple[str, ...], status: int) -> None:
     """The refusal comes before anything has an effect."""
-    house = await open_house(access=KEYS)
-    answered = await house.refusal(get("/upstream/alpha", *fields, method="DELETE"))
+    rig = await open_rig(access=KEYS)
+    answered = await rig.refusal(get("/upstream/alpha", *fields, method="DELETE"))
 
     assert answered.status == status
-    assert house.management.requests == 0
+    assert rig.management.requests == 0
 
 
-async def test_the_prefix_of_a_proxy_address_goes_before_the_path(house: RelayHouse) -> None:
+async def test_the_prefix_of_a_proxy_address_goes_before_the_path(rig: RelayRig) -> None:
     """`proxy: http://host/base` puts /base before every path."""
-    house.hands.addresses["alpha"] = house.alpha.address._replace(prefix="/base")
-    asked, _ = await house.exchange(get("/slots?model=alpha"))
+    rig.launcher.addresses["alpha"] = rig.alpha.address._replace(prefix="/base")
+    asked, _ = await rig.exchange(get("/slots?model=alpha"))
 
     assert asked.first_line == "GET /base/slots?model=alpha HTTP/1.1"
 
 
-async def test_an_ipv6_upstream_is_named_in_brackets(house: RelayHouse) -> None:
+async def test_an_ipv6_upstream_is_named_in_brackets(rig: RelayRig) -> None:
     """A port after an IPv6 address could be read as part of it."""
-    address = house.alpha.address._replace(host="::ffff:127.0.0.1")
-    house.hands.addresses["alpha"] = address
-    asked, _ = await house.exchange(get())
+    address = rig.alpha.address._replace(host="::ffff:127.0.0.1")
+    rig.launcher.addresses["alpha"] = address
+    asked, _ = await rig.exchange(get())
 
     assert asked["Host"] == f"[::ffff:127.0.0.1]:{address.port}"
 
@@ -289,34 +285,34 @@ async def tls_port(tmp_path: Path) -> AsyncIterator[int]:
 
 
 async def test_an_upstream_behind_tls_is_reached(
-    house: RelayHouse, tls_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: RelayRig, tls_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`proxy: https://…` uses TLS."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
-    house.hands.addresses["alpha"] = Address("localhost", tls_port, tls=True)
-    client = await house.send(get())
+    rig.launcher.addresses["alpha"] = Address("localhost", tls_port, tls=True)
+    client = await rig.send(get())
 
     assert (await client.message()).body == b"hello"
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_an_upstream_with_a_foreign_certificate_is_not_trusted(house: RelayHouse, tls_port: int) -> None:
+async def test_an_upstream_with_a_foreign_certificate_is_not_trusted(rig: RelayRig, tls_port: int) -> None:
     """Certificates are checked against the system's."""
-    house.hands.addresses["alpha"] = Address("localhost", tls_port, tls=True)
-    answered = await house.refusal(get())
+    rig.launcher.addresses["alpha"] = Address("localhost", tls_port, tls=True)
+    answered = await rig.refusal(get())
 
     assert answered.status == 502
     assert "certificate" in answered.body.decode()
 
 
-async def test_management_paths_reach_the_management_api(house: RelayHouse) -> None:
+async def test_management_paths_reach_the_management_api(rig: RelayRig) -> None:
     """For the relay it is one more upstream, one that is always ready."""
-    client = await house.send(get("/health", "Hotseat-Role: admin"))
-    call = await house.management.call()
+    client = await rig.send(get("/health", "Hotseat-Role: admin"))
+    call = await rig.management.call()
     await call.say(HELLO)
 
     assert call.request.first_line == "GET /health HTTP/1.1"
     assert call.request["Host"] == "localhost"
     assert "hotseat-role" not in call.request.names
     assert (await client.message()).body == b"hello"
-    assert house.notebook.entries == []
+    assert rig.notebook.entries == []

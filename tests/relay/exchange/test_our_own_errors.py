@@ -13,11 +13,11 @@ from tests.support.relay_rig import HELLO, chat, chunked, get, post
 from tests.support.transport import End
 
 from hotseat.catalog.spec import LoadingState, Timeouts
-from hotseat.relay.access.policy import Rules
+from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream import request_reader
 from hotseat.relay.downstream.connection import ClientConnection
 from hotseat.relay.exchange import early_stream, exchange
-from hotseat.relay.exchange.fleet_hop import Passage
+from hotseat.relay.exchange.fleet_hop import FleetHop
 from hotseat.relay.server import Relay
 from hotseat.relay.upstream import response_reader
 from hotseat.relay.upstream.connection import UpstreamConnection
@@ -28,8 +28,8 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.transport import Wire
 
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -38,9 +38,9 @@ PARTS: tuple[tuple[object, str], ...] = (
     (response_reader.Answer, "follow"),
     (ClientConnection, "exchange_ended"),
     (ClientConnection, "refuse"),
-    (exchange, "lead_of"),
+    (exchange, "named_model_of"),
     (exchange, "response_bytes"),
-    (exchange, "told_name"),
+    (exchange, "model_name_header"),
     (exchange.Exchange, "_forward"),
     (exchange.Exchange, "_note"),
     (exchange.Exchange, "_over"),
@@ -49,11 +49,11 @@ PARTS: tuple[tuple[object, str], ...] = (
     (Pool, "rest"),
     (Pool, "take"),
     (request_reader, "read_head"),
-    (request_reader, "road_for"),
+    (request_reader, "destination_for"),
     (Relay, "is_current"),
     (Relay, "upstream_head"),
-    (Rules, "identify"),
-    (Rules, "client_of"),
+    (Policy, "identify"),
+    (Policy, "client_of"),
     (UpstreamConnection, "keep_to"),
     (UpstreamConnection, "send"),
 )
@@ -64,12 +64,12 @@ PATIENCE_S = 2.0
 
 
 @asynccontextmanager
-async def alpha_answers(house: RelayHouse) -> AsyncIterator[None]:
+async def alpha_answers(rig: RelayRig) -> AsyncIterator[None]:
     """It answers every request, as a stream if requested."""
 
     async def answer_all() -> None:
         while True:
-            call = await house.alpha.call()
+            call = await rig.alpha.call()
             stream = [STREAM, chunked(b"one", b"two")]
             with suppress(OSError):  # it may have hung up
                 for piece in stream if call.request.all("X-Stream") else [HELLO]:
@@ -96,119 +96,115 @@ async def heard(client: Wire, request: bytes) -> int:
         return 0
 
 
-async def talk(house: RelayHouse, number: int) -> list[int]:
+async def talk(rig: RelayRig, number: int) -> list[int]:
     """What four requests are answered: a head that is new, the same again, a stream, a model that nobody knows."""
     new = chat("alpha", f"X-Number: {number}")
     stream = get("/slots?model=alpha", "X-Stream: 1", f"X-Number: {number}")
-    return [await heard(await house.client(), request) for request in (new, new, stream, chat("nobody"))]
+    return [await heard(await rig.client(), request) for request in (new, new, stream, chat("nobody"))]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_part_of_the_relay_that_raises(
-    house: RelayHouse, when: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    rig: RelayRig, when: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At each call in turn: every client is answered or cut, the lease is given back, and the log has the trace."""
-    async with alpha_answers(house):
-        assert await talk(house, LAST) == RIGHT
+    async with alpha_answers(rig):
+        assert await talk(rig, LAST) == RIGHT
         clean = Calls()
-        await talk_with(house, clean, monkeypatch, 0)
+        await talk_with(rig, clean, monkeypatch, 0)
         for number, name in enumerate(clean.made):
             caplog.clear()
             calls = Calls(number, when)
-            statuses = await talk_with(house, calls, monkeypatch, number + 1)
+            statuses = await talk_with(rig, calls, monkeypatch, number + 1)
 
             told = f"{name}, call {number}: {statuses}"
             assert all(status in (0, 500, 502, right) for status, right in zip(statuses, RIGHT, strict=True)), told
             assert ("internal error" in caplog.text) is calls.has_raised, told
             assert ("raising.Raised" in caplog.text) is calls.has_raised, told
-            await come_true(lambda: house.in_flight() == 0, within=2)
-        assert await talk(house, LAST + 1) == RIGHT
+            await come_true(lambda: rig.in_flight() == 0, within=2)
+        assert await talk(rig, LAST + 1) == RIGHT
 
 
-async def talk_with(house: RelayHouse, calls: Calls, monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
+async def talk_with(rig: RelayRig, calls: Calls, monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
     with monkeypatch.context() as patched:
         for owner, name in PARTS:
             patched.setattr(owner, name, calls.around(name, getattr(owner, name)))
-        return await talk(house, number)
+        return await talk(rig, number)
 
 
 async def test_one_client_whose_deadline_raises(
-    house: RelayHouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    rig: RelayRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is cut, and the deadlines of all others are looked at as before."""
-    unlucky, lucky = await house.send(get()[:-10]), await house.send(get()[:-10])
-    await come_true(lambda: house.relay.clients == 2)
+    unlucky, lucky = await rig.send(get()[:-10]), await rig.send(get()[:-10])
+    await come_true(lambda: rig.relay.clients == 2)
     calls = Calls(raising=0)
     monkeypatch.setattr(ClientConnection, "time_is_up", calls.around("time_is_up", ClientConnection.time_is_up))
-    await house.later(11)
+    await rig.later(11)
     ends = [await unlucky.end(), await lucky.end()]
 
     assert sorted(end.value for end in ends) == sorted(end.value for end in (End.RESET, End.CLOSED))
     assert b"408" in unlucky.unread + lucky.unread
     assert "raising.Raised" in caplog.text
-    await come_true(lambda: house.relay.clients == 0)
+    await come_true(lambda: rig.relay.clients == 0)
 
 
 async def test_one_client_that_cannot_be_judged_by_new_rules(
-    open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is cut, and the others are judged: a key that was taken back serves nobody any longer."""
-    house = await open_house(access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
-    clients = [(await house.reached(chat("alpha", "Authorization: Bearer k")))[0] for _ in range(2)]
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
+    clients = [(await rig.reached(chat("alpha", "Authorization: Bearer k")))[0] for _ in range(2)]
     calls = Calls(raising=0)
     monkeypatch.setattr(ClientConnection, "judge_again", calls.around("judge_again", ClientConnection.judge_again))
-    house.relay.change_rules(Rules(Settings(access=Access(api_keys=(ApiKey("other", Role.ADMIN),)))))
+    rig.relay.change_rules(Policy(Settings(access=Access(api_keys=(ApiKey("other", Role.ADMIN),)))))
     ends = {await client.end() for client in clients if not client.is_spoken_to}
 
     assert ends == {End.RESET}
     assert len(calls.made) == 2
-    await come_true(lambda: house.in_flight() == 0)
+    await come_true(lambda: rig.in_flight() == 0)
 
 
 @pytest.mark.parametrize("limit", [{"max_request_s": 0.05}, {"timeouts": Timeouts(response_header_s=0.05)}])
-async def test_a_timer_that_raises(
-    open_house: OpenHouse, limit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_timer_that_raises(open_rig: OpenRig, limit: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a request's time is its end in any case."""
     impatient = spec("alpha", **limit)
-    house = await open_house(models=(impatient,))
+    rig = await open_rig(models=(impatient,))
     monkeypatch.setattr(exchange.Exchange, "_who", Calls(raising=0).around("_who", exchange.Exchange._who))
-    client = await house.send(chat())
+    client = await rig.send(chat())
 
     assert (await client.message()).status == 500
-    await come_true(lambda: house.in_flight() == 0)
+    await come_true(lambda: rig.in_flight() == 0)
 
 
 async def test_a_host_that_cannot_be_told_that_a_request_is_over(
-    open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client has its answer and its key its place, whatever else is not given back."""
-    house = await open_house(access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
-    broken = Calls(raising=0).around("come_back", Passage.come_back)
-    monkeypatch.setattr(exchange.Exchange, "_passage", Passage(None, "alpha", "me", None))  # type: ignore[arg-type]
-    monkeypatch.setattr(Passage, "come_back", broken)
-    [account] = house.relay.rules.accounts.all()
-    _, answered = await house.exchange(chat("alpha", "Authorization: Bearer k"))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
+    broken = Calls(raising=0).around("come_back", FleetHop.come_back)
+    monkeypatch.setattr(exchange.Exchange, "_passage", FleetHop(None, "alpha", "me", None))  # type: ignore[arg-type]
+    monkeypatch.setattr(FleetHop, "come_back", broken)
+    [account] = rig.relay.rules.accounts.all()
+    _, answered = await rig.exchange(chat("alpha", "Authorization: Bearer k"))
 
     assert answered.status == 200
     assert (account.requests, account.in_flight) == (1, 0)
 
 
-async def test_a_lease_that_cannot_be_given_back(open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lease_that_cannot_be_given_back(open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that received progress messages gets no more, and its key has its place back."""
     monkeypatch.setattr("hotseat.relay.exchange.early_stream.GRACE_S", 0.0)
     monkeypatch.setattr("hotseat.relay.exchange.early_stream.EVERY_S", 0.01)
     told = Calls()
     monkeypatch.setattr(early_stream.EarlyAnswer, "_say", told.around("_say", early_stream.EarlyAnswer._say))
     slow = spec("slow", loading_state=LoadingState.COMMENTS)
-    house = await open_house(models=(slow,), access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
-    [account] = house.relay.rules.accounts.all()
+    rig = await open_rig(models=(slow,), access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
+    [account] = rig.relay.rules.accounts.all()
     body = b'{"model":"slow","stream":true}'
-    client = await house.send(post(body, "Content-Type: application/json", "Authorization: Bearer k"))
+    client = await rig.send(post(body, "Content-Type: application/json", "Authorization: Bearer k"))
     await client.read_until(b": slow: ")
-    monkeypatch.setattr(
-        house.dispatcher, "leave", Calls(raising=0, when="after").around("leave", house.dispatcher.leave)
-    )
+    monkeypatch.setattr(rig.dispatcher, "leave", Calls(raising=0, when="after").around("leave", rig.dispatcher.leave))
     client.hang_up()
     await come_true(lambda: account.in_flight == 0)
     said = len(told.made)

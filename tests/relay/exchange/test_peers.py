@@ -21,8 +21,8 @@ from hotseat.settings import Access, ApiKey, Role
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import ScriptedUpstream
 
 HIGH = spec("alpha", changes_by_name={"alpha:high": BodyChanges(set={"effort": 9})}, aliases=("alpha:high",))
@@ -46,27 +46,27 @@ def far(address: Address, **known: Any) -> dict[str, RemoteModel]:
     return {"box/far": remote, "far": remote}
 
 
-async def test_a_request_for_a_peer_goes_there_at_once(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+async def test_a_request_for_a_peer_goes_there_at_once(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """Nothing is started or stopped for it, and the peer gets its own name for the model."""
-    house = await open_house(models=MODELS, remotes=far(box.address))
-    client = await house.send(chat("box/far"))
+    rig = await open_rig(models=MODELS, remotes=far(box.address))
+    client = await rig.send(chat("box/far"))
     call = await box.call()
     await call.say(HELLO)
 
     assert (await client.message()).body == b"hello"
     assert call.request.first_line == "POST /llm/v1/chat/completions HTTP/1.1"
     assert json.loads(call.request.body) == {"model": "far", "top_k": 5}
-    assert house.phase("alpha") == house.phase("beta") == "cold"
-    assert [(entry.model, entry.status) for entry in house.notebook.entries] == [("box/far", 200)]
-    assert house.relay.abroad[FAR] == 0
+    assert rig.phase("alpha") == rig.phase("beta") == "cold"
+    assert [(entry.model, entry.status) for entry in rig.notebook.entries] == [("box/far", 200)]
+    assert rig.relay.peer_requests[FAR] == 0
 
 
-async def test_a_peer_gets_its_own_key_and_not_ours(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+async def test_a_peer_gets_its_own_key_and_not_ours(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """Whatever the client sent as a credential stays here."""
     remotes = far(box.address, api_key="theirs")
-    house = await open_house(models=MODELS, remotes=remotes, access=Access(api_keys=(ApiKey("ours"),)))
+    rig = await open_rig(models=MODELS, remotes=remotes, access=Access(api_keys=(ApiKey("ours"),)))
     for _ in range(2):  # the second time the client's head is known already
-        await house.send(chat("far", KEY, "x-api-key: mine", "X-Other: stays"))
+        await rig.send(chat("far", KEY, "x-api-key: mine", "X-Other: stays"))
         call = await box.call()
         await call.say(HELLO)
 
@@ -74,68 +74,66 @@ async def test_a_peer_gets_its_own_key_and_not_ours(open_house: OpenHouse, box: 
         assert call.request["x-other"] == "stays"
 
 
-async def test_a_peers_key_goes_nowhere_else(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+async def test_a_peers_key_goes_nowhere_else(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """The same head, sent for a model of ours, carries what the client sent."""
-    house = await open_house(models=MODELS, remotes=far(box.address, api_key="theirs"))
-    client = await house.send(chat("far", "Authorization: Bearer mine"))
+    rig = await open_rig(models=MODELS, remotes=far(box.address, api_key="theirs"))
+    client = await rig.send(chat("far", "Authorization: Bearer mine"))
     await (await box.call()).say(HELLO)
     await client.message()
     await client.send(chat("alpha", "Authorization: Bearer mine"))
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     await call.say(HELLO)
 
     assert call.request["authorization"] == "Bearer mine"
     assert "x-api-key" not in call.request.names
 
 
-async def test_a_peer_without_a_key_hears_the_clients(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+async def test_a_peer_without_a_key_hears_the_clients(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """As any model server does."""
-    house = await open_house(models=MODELS, remotes=far(box.address))
-    await house.send(chat("far", "Authorization: Bearer mine"))
+    rig = await open_rig(models=MODELS, remotes=far(box.address))
+    await rig.send(chat("far", "Authorization: Bearer mine"))
     call = await box.call()
     await call.say(HELLO)
 
     assert call.request["authorization"] == "Bearer mine"
 
 
-async def test_a_peer_that_cannot_be_reached_is_named(open_house: OpenHouse) -> None:
+async def test_a_peer_that_cannot_be_reached_is_named(open_rig: OpenRig) -> None:
     """At once: there is no process that could be started again."""
-    house = await open_house(models=MODELS, remotes=far(Address("127.0.0.1", 1)))
-    answered = await house.refusal(chat("far"))
+    rig = await open_rig(models=MODELS, remotes=far(Address("127.0.0.1", 1)))
+    answered = await rig.refusal(chat("far"))
 
     assert answered.status == 502
     assert b"box/far is unreachable" in answered.body
-    assert house.relay.abroad[FAR] == 0
+    assert rig.relay.peer_requests[FAR] == 0
 
 
-async def test_a_client_that_leaves_ends_its_request_at_the_peer(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+async def test_a_client_that_leaves_ends_its_request_at_the_peer(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """Nobody computes for nobody, on other machines either."""
-    house = await open_house(models=MODELS, remotes=far(box.address))
-    client = await house.send(chat("far"))
+    rig = await open_rig(models=MODELS, remotes=far(box.address))
+    client = await rig.send(chat("far"))
     call = await box.call()
-    assert house.relay.abroad[FAR] == 1
+    assert rig.relay.peer_requests[FAR] == 1
     client.hang_up()
 
     await call.ended(PROMPTLY_S)
-    await come_true(lambda: house.relay.abroad[FAR] == 0)
+    await come_true(lambda: rig.relay.peer_requests[FAR] == 0)
 
 
-async def test_a_request_that_is_refused_here_is_not_counted_there(
-    open_house: OpenHouse, box: ScriptedUpstream
-) -> None:
+async def test_a_request_that_is_refused_here_is_not_counted_there(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """A body that cannot be changed as the peer requires is never sent."""
-    house = await open_house(models=MODELS, remotes=far(box.address))
-    answered = await house.refusal(post(b"{oops", "Content-Type: application/json", target="/upstream/box/far/v1/x"))
+    rig = await open_rig(models=MODELS, remotes=far(box.address))
+    answered = await rig.refusal(post(b"{oops", "Content-Type: application/json", target="/upstream/box/far/v1/x"))
 
     assert answered.status == 400
-    assert house.relay.abroad[FAR] == 0
+    assert rig.relay.peer_requests[FAR] == 0
 
 
-async def test_a_peer_that_takes_too_long_is_given_up(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+async def test_a_peer_that_takes_too_long_is_given_up(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """timeouts.responseHeader ends the wait for the head of its answer."""
     remotes = far(box.address, timeouts=Timeouts(response_header_s=0.05))
-    house = await open_house(models=MODELS, remotes=remotes)
-    client = await house.send(chat("far"))
+    rig = await open_rig(models=MODELS, remotes=remotes)
+    client = await rig.send(chat("far"))
     call = await box.call()
     answered = await client.message()
 
@@ -144,13 +142,13 @@ async def test_a_peer_that_takes_too_long_is_given_up(open_house: OpenHouse, box
     await call.ended(PROMPTLY_S)
 
 
-async def test_an_answer_that_has_begun_may_take_its_time(open_house: OpenHouse) -> None:
+async def test_an_answer_that_has_begun_may_take_its_time(open_rig: OpenRig) -> None:
     """The limit is for the head: a stream may last for hours."""
-    house = await open_house(models=(spec("alpha", timeouts=Timeouts(response_header_s=0.1)),))
-    client, call = await house.reached(chat())
+    rig = await open_rig(models=(spec("alpha", timeouts=Timeouts(response_header_s=0.1)),))
+    client, call = await rig.reached(chat())
     await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-    began = house.relay.now()
-    await come_true(lambda: house.relay.now() > began + 0.2)
+    began = rig.relay.now()
+    await come_true(lambda: rig.relay.now() > began + 0.2)
     await call.say(b"hello")
 
     assert (await client.message()).body == b"hello"
@@ -177,16 +175,16 @@ NOT_FOR_PEERS = [
 @pytest.mark.parametrize("keys", [(), (ApiKey("ours", Role.ADMIN),)], ids=["no keys", "an admin"])
 @pytest.mark.parametrize(("method", "path"), NOT_FOR_PEERS)
 async def test_nobody_manages_a_peer_with_our_key(
-    open_house: OpenHouse, box: ScriptedUpstream, method: str, path: str, keys: tuple[ApiKey, ...]
+    open_rig: OpenRig, box: ScriptedUpstream, method: str, path: str, keys: tuple[ApiKey, ...]
 ) -> None:
     """Requests to a peer carry the key that it gave us, so only inference is forwarded, whoever the client is."""
-    house = await open_house(models=MODELS, remotes=far(box.address, api_key="theirs"), access=Access(api_keys=keys))
-    answered = await house.refusal(get(f"/upstream/box/far{path}", KEY, method=method))
+    rig = await open_rig(models=MODELS, remotes=far(box.address, api_key="theirs"), access=Access(api_keys=keys))
+    answered = await rig.refusal(get(f"/upstream/box/far{path}", KEY, method=method))
 
     assert answered.status == 403
     assert b"is not forwarded to peers: box is used for inference only" in answered.body
     assert box.lines == []
-    assert house.relay.abroad[FAR] == 0
+    assert rig.relay.peer_requests[FAR] == 0
 
 
 NO_NAME = b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nx\r\n--xyz--\r\n'
@@ -207,12 +205,12 @@ FORM = "Content-Type: multipart/form-data; boundary=xyz"
     ids=["body", "body and another name", "spelled twice", "opaque body", "no name at all", "form", "no body"],
 )
 async def test_a_peer_hears_the_name_of_one_model_only(
-    open_house: OpenHouse, box: ScriptedUpstream, request_bytes: bytes, target: str
+    open_rig: OpenRig, box: ScriptedUpstream, request_bytes: bytes, target: str
 ) -> None:
     """In its body or in its query, and always the one that the client was judged on."""
-    house = await open_house(models=(HIGH,), remotes=far(box.address))
+    rig = await open_rig(models=(HIGH,), remotes=far(box.address))
     for _ in range(2):  # the second time the client's head is known already
-        client = await house.send(request_bytes)
+        client = await rig.send(request_bytes)
         call = await box.call()
         await call.say(HELLO)
         await client.message()
@@ -252,17 +250,17 @@ UNSURE: dict[str, tuple[bytes, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("unsure", UNSURE)
 async def test_a_body_that_might_name_another_model_goes_to_no_peer(
-    open_house: OpenHouse, box: ScriptedUpstream, unsure: str
+    open_rig: OpenRig, box: ScriptedUpstream, unsure: str
 ) -> None:
     """Servers read such bodies in different ways, and some would find a name that nobody judged."""
-    house = await open_house(models=(HIGH,), remotes=far(box.address))
+    rig = await open_rig(models=(HIGH,), remotes=far(box.address))
     body, fields = UNSURE[unsure]
-    answered = await house.refusal(post(body, *fields, target="/upstream/far/v1/audio/transcriptions"))
+    answered = await rig.refusal(post(body, *fields, target="/upstream/far/v1/audio/transcriptions"))
 
     assert answered.status == 415
     assert b"may name a model other than far" in answered.body
     assert box.lines == []
-    assert house.relay.abroad[FAR] == 0
+    assert rig.relay.peer_requests[FAR] == 0
 
 
 PLAIN = {
@@ -274,34 +272,32 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("plain", PLAIN)
-async def test_forms_as_clients_write_them_reach_a_peer(
-    open_house: OpenHouse, box: ScriptedUpstream, plain: str
-) -> None:
+async def test_forms_as_clients_write_them_reach_a_peer(open_rig: OpenRig, box: ScriptedUpstream, plain: str) -> None:
     """With the peer's name for the model in them."""
-    house = await open_house(models=(HIGH,), remotes=far(box.address))
-    await house.send(post(form(PLAIN[plain]), FORM, target="/upstream/far/v1/audio/transcriptions"))
+    rig = await open_rig(models=(HIGH,), remotes=far(box.address))
+    await rig.send(post(form(PLAIN[plain]), FORM, target="/upstream/far/v1/audio/transcriptions"))
     call = await box.call()
     await call.say(HELLO)
 
     assert b"\r\n\r\nfar\r\n" in call.request.body
 
 
-async def test_a_form_that_names_its_character_set_reaches_a_peer(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+async def test_a_form_that_names_its_character_set_reaches_a_peer(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """Before its boundary or behind it."""
-    house = await open_house(models=(HIGH,), remotes=far(box.address))
+    rig = await open_rig(models=(HIGH,), remotes=far(box.address))
     for kind in ("charset=utf-8; boundary=xyz", "boundary=xyz; charset=utf-8"):
         fields = f"Content-Type: multipart/form-data; {kind}"
-        await house.send(post(form(NAMED), fields, target="/upstream/far/v1/audio/transcriptions"))
+        await rig.send(post(form(NAMED), fields, target="/upstream/far/v1/audio/transcriptions"))
         call = await box.call()
         await call.say(HELLO)
 
         assert b"\r\n\r\nfar\r\n" in call.request.body
 
 
-async def test_a_peer_that_ignores_case_hears_one_name(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+async def test_a_peer_that_ignores_case_hears_one_name(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """Programs in Go take `Model` for `model`, the last one wherever there are several."""
-    house = await open_house(models=(HIGH,), remotes=far(box.address))
-    await house.send(post(b'{"model":"far","Model":"other","MODEL":"third","modes":1}'))
+    rig = await open_rig(models=(HIGH,), remotes=far(box.address))
+    await rig.send(post(b'{"model":"far","Model":"other","MODEL":"third","modes":1}'))
     call = await box.call()
     await call.say(HELLO)
 
@@ -311,41 +307,41 @@ async def test_a_peer_that_ignores_case_hears_one_name(open_house: OpenHouse, bo
 # Names that lead elsewhere
 
 
-async def test_a_selector_means_what_is_warm(open_house: OpenHouse) -> None:
+async def test_a_selector_means_what_is_warm(open_rig: OpenRig) -> None:
     """The server gets its own model's name, whichever was chosen."""
-    house = await open_house(models=MODELS, selectors={"best": BEST})
-    asked, _ = await house.exchange(chat("alpha"))
-    warm, _ = await house.exchange(chat("best"))
+    rig = await open_rig(models=MODELS, selectors={"best": BEST})
+    asked, _ = await rig.exchange(chat("alpha"))
+    warm, _ = await rig.exchange(chat("best"))
 
     assert json.loads(asked.body) == {"model": "alpha"}
     assert json.loads(warm.body) == {"model": "alpha"}
-    assert house.phase("beta") == "cold"
+    assert rig.phase("beta") == "cold"
 
 
-async def test_a_selector_in_the_url(open_house: OpenHouse) -> None:
+async def test_a_selector_in_the_url(open_rig: OpenRig) -> None:
     """Without a body there is nothing to rename."""
-    house = await open_house(models=MODELS, selectors={"best": replace(BEST, targets=("alpha", "beta"))})
-    asked, answered = await house.exchange(get("/upstream/best/props"))
+    rig = await open_rig(models=MODELS, selectors={"best": replace(BEST, targets=("alpha", "beta"))})
+    asked, answered = await rig.exchange(get("/upstream/best/props"))
 
     assert asked.first_line == "GET /props HTTP/1.1"
     assert answered.status == 200
 
 
-async def test_a_path_that_starts_nothing_starts_nothing_through_a_selector(open_house: OpenHouse) -> None:
+async def test_a_path_that_starts_nothing_starts_nothing_through_a_selector(open_rig: OpenRig) -> None:
     """upstream.ignorePaths counts for whatever was chosen."""
-    house = await open_house(models=MODELS, selectors={"best": BEST})
-    answered = await house.refusal(get("/upstream/best/favicon.ico"))
+    rig = await open_rig(models=MODELS, selectors={"best": BEST})
+    answered = await rig.refusal(get("/upstream/best/favicon.ico"))
 
     assert answered.status == 409
-    assert house.phase("beta") == "cold"
+    assert rig.phase("beta") == "cold"
 
 
-async def test_requests_flow_over_to_a_peer(open_house: OpenHouse, box: ScriptedUpstream) -> None:
+async def test_requests_flow_over_to_a_peer(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """While one request is at the first target, the next goes to the second."""
     both = Selector("both", Strategy.SPILLOVER, ("alpha", "far"))
-    house = await open_house(models=MODELS, remotes=far(box.address), selectors={"both": both})
-    first, at_home = await house.reached(chat("both"))
-    second = await house.send(chat("both"))
+    rig = await open_rig(models=MODELS, remotes=far(box.address), selectors={"both": both})
+    first, at_home = await rig.reached(chat("both"))
+    second = await rig.send(chat("both"))
     abroad = await box.call()
     await at_home.say(HELLO)
     await abroad.say(HELLO)
@@ -354,28 +350,28 @@ async def test_requests_flow_over_to_a_peer(open_house: OpenHouse, box: Scripted
     assert [json.loads(call.request.body)["model"] for call in (at_home, abroad)] == ["alpha", "far"]
 
 
-async def test_a_name_by_id_sets_its_own_members(open_house: OpenHouse) -> None:
+async def test_a_name_by_id_sets_its_own_members(open_rig: OpenRig) -> None:
     """Other names of the model do not set them."""
-    house = await open_house(models=MODELS)
-    high, _ = await house.exchange(chat("alpha:high"))
-    plain, _ = await house.exchange(chat("alpha"))
+    rig = await open_rig(models=MODELS)
+    high, _ = await rig.exchange(chat("alpha:high"))
+    plain, _ = await rig.exchange(chat("alpha"))
 
     assert json.loads(high.body) == {"model": "alpha:high", "effort": 9}
     assert json.loads(plain.body) == {"model": "alpha"}
 
 
-async def test_a_profile_counts_from_the_next_request_on(open_house: OpenHouse) -> None:
+async def test_a_profile_counts_from_the_next_request_on(open_rig: OpenRig) -> None:
     """Also for a client whose heads are known already; nothing is started or stopped by it."""
     night = Profile("night", "", {"gpt": "alpha:high", "beta": ""})
-    house = await open_house(models=MODELS, profiles={"night": night})
-    client = await house.send(post(b'{"model":"gpt"}'))
+    rig = await open_rig(models=MODELS, profiles={"night": night})
+    client = await rig.send(post(b'{"model":"gpt"}'))
     before = await client.message()
-    house.dispatcher.change_catalog(house.dispatcher.catalog.with_profile("night"))
+    rig.dispatcher.change_catalog(rig.dispatcher.catalog.with_profile("night"))
     await client.send(post(b'{"model":"gpt"}'))
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     await call.say(HELLO)
     await client.message()
-    hidden = await house.refusal(chat("beta"))
+    hidden = await rig.refusal(chat("beta"))
 
     assert before.status == 404
     assert json.loads(call.request.body) == {"model": "alpha:high", "effort": 9}
@@ -386,32 +382,32 @@ async def test_a_profile_counts_from_the_next_request_on(open_house: OpenHouse) 
 # What is said of connections
 
 
-async def test_a_connection_rests_no_longer_than_it_may(open_house: OpenHouse) -> None:
+async def test_a_connection_rests_no_longer_than_it_may(open_rig: OpenRig) -> None:
     """timeouts.idleConn: a connection that was idle for too long is not used again."""
-    house = await open_house(models=(spec("alpha", timeouts=Timeouts(idle_s=1.0)),))
-    await house.exchange(chat())
-    await house.later(1.5)
-    await house.exchange(chat())
+    rig = await open_rig(models=(spec("alpha", timeouts=Timeouts(idle_s=1.0)),))
+    await rig.exchange(chat())
+    await rig.later(1.5)
+    await rig.exchange(chat())
 
-    assert len(house.alpha.lines) == 2
+    assert len(rig.alpha.lines) == 2
 
 
-async def test_what_the_kernel_does_not_grant_is_done_without(open_house: OpenHouse) -> None:
+async def test_what_the_kernel_does_not_grant_is_done_without(open_rig: OpenRig) -> None:
     """An option of a socket is no reason to leave a request without an answer."""
-    house = await open_house(models=(spec("alpha", timeouts=Timeouts(keepalive_s=40_000.0)),))
-    _, answered = await house.exchange(chat())
+    rig = await open_rig(models=(spec("alpha", timeouts=Timeouts(keepalive_s=40_000.0)),))
+    _, answered = await rig.exchange(chat())
 
     assert answered.status == 200
 
 
 @pytest.mark.parametrize(("keepalive_s", "asks"), [(7.0, True), (None, False)])
 async def test_the_kernel_asks_whether_the_other_side_is_there(
-    open_house: OpenHouse, keepalive_s: float | None, asks: bool
+    open_rig: OpenRig, keepalive_s: float | None, asks: bool
 ) -> None:
     """timeouts.keepalive; off is really off."""
-    house: RelayHouse = await open_house(models=(spec("alpha", timeouts=Timeouts(keepalive_s=keepalive_s)),))
-    await house.exchange(chat())
-    connection = house.relay.pool.take(house.alpha.address)
+    rig: RelayRig = await open_rig(models=(spec("alpha", timeouts=Timeouts(keepalive_s=keepalive_s)),))
+    await rig.exchange(chat())
+    connection = rig.relay.pool.take(rig.alpha.address)
     assert connection is not None
     sock = connection._transport.get_extra_info("socket")
 

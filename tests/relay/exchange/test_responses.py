@@ -12,8 +12,8 @@ from tests.support.transport import End
 from hotseat.settings import Access, ApiKey, Role
 
 if TYPE_CHECKING:
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n"
@@ -21,10 +21,10 @@ SSE = CHUNKED + b"Content-Type: text/event-stream\r\n\r\n"
 AFTER = get("/after?model=alpha")
 
 
-async def test_an_answer_in_chunks_keeps_its_chunks(house: RelayHouse) -> None:
+async def test_an_answer_in_chunks_keeps_its_chunks(rig: RelayRig) -> None:
     """Bytes are relayed as they came: sizes, extensions and trailers included."""
     body = b"5;note=1\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 6\r\n\r\n"
-    _, answered = await house.exchange(chat(), CHUNKED + b"Trailer: X-Sum\r\n\r\n" + body)
+    _, answered = await rig.exchange(chat(), CHUNKED + b"Trailer: X-Sum\r\n\r\n" + body)
 
     assert answered.raw.endswith(b"\r\n\r\n" + body)
     assert answered["Transfer-Encoding"] == "chunked"
@@ -36,25 +36,25 @@ async def test_an_answer_in_chunks_keeps_its_chunks(house: RelayHouse) -> None:
     [HELLO, b"HTTP/1.1 103 Early\r\n\r\n" + CHUNKED + b"\r\n5;a=b\r\nhello\r\n0\r\nX-Sum: 5\r\n\r\n"],
     ids=["length", "chunks"],
 )
-async def test_an_answer_may_be_cut_anywhere(house: RelayHouse, said: bytes) -> None:
+async def test_an_answer_may_be_cut_anywhere(rig: RelayRig, said: bytes) -> None:
     """However the network splits it, it is the same response, and its connection returns to the pool."""
-    client = await house.client()
+    client = await rig.client()
     for cut in range(1, len(said)):
         await client.send(get())
-        call = await house.alpha.call()
+        call = await rig.alpha.call()
         await call.say(said[:cut])
         await turns()
         await call.say(said[cut:])
         assert (await client.message()).body == b"hello"
 
-    assert len(house.alpha.lines) == 1 + len(said) // 100
+    assert len(rig.alpha.lines) == 1 + len(said) // 100
 
 
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n"])
-async def test_an_answer_may_end_with_its_connection(house: RelayHouse, start: bytes) -> None:
+async def test_an_answer_may_end_with_its_connection(rig: RelayRig, start: bytes) -> None:
     """Without length and chunks the end of the connection is the end of the body. The client is told it in chunks: if
     we were killed, our own connection would end in the same way."""
-    client, call = await house.reached(chat())
+    client, call = await rig.reached(chat())
     await call.say(start + b"hel")
     await call.say(b"lo")
     call.hang_up()
@@ -63,13 +63,13 @@ async def test_an_answer_may_end_with_its_connection(house: RelayHouse, start: b
     assert answered.body == b"hello"
     assert answered["Transfer-Encoding"] == "chunked"
     await client.send(chat())
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
     assert (await client.message()).body == b"hello"
 
 
-async def test_an_old_client_is_told_the_end_by_the_connection(house: RelayHouse) -> None:
+async def test_an_old_client_is_told_the_end_by_the_connection(rig: RelayRig) -> None:
     """It knows no chunks."""
-    client, call = await house.reached(get(version="1.0"))
+    client, call = await rig.reached(get(version="1.0"))
     await call.say(b"HTTP/1.1 200 OK\r\n\r\nhello")
     call.hang_up()
     answered = await client.message()
@@ -89,13 +89,13 @@ async def test_an_old_client_is_told_the_end_by_the_connection(house: RelayHouse
     ],
     ids=["length", "chunked", "neither", "a body though nobody wants it"],
 )
-async def test_an_answer_to_head_ends_at_its_head(house: RelayHouse, head: bytes) -> None:
+async def test_an_answer_to_head_ends_at_its_head(rig: RelayRig, head: bytes) -> None:
     """No body follows, whatever the head announces, and the connection stays usable."""
-    client, call = await house.reached(get(method="HEAD"))
+    client, call = await rig.reached(get(method="HEAD"))
     await call.say(head)
     answered = await client.message(to="HEAD")
     await client.send(AFTER)
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert answered.status == 200
     assert (await client.message()).body == b"hello"
@@ -103,13 +103,13 @@ async def test_an_answer_to_head_ends_at_its_head(house: RelayHouse, head: bytes
 
 @pytest.mark.parametrize("fields", [b"", b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"])
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
-async def test_some_answers_have_no_body_whatever_they_say(house: RelayHouse, status: bytes, fields: bytes) -> None:
+async def test_some_answers_have_no_body_whatever_they_say(rig: RelayRig, status: bytes, fields: bytes) -> None:
     """204 and 304 end at their heads, to the byte."""
-    client, call = await house.reached(get())
+    client, call = await rig.reached(get())
     await call.say(b"HTTP/1.1 %b\r\n%b\r\n" % (status, fields))
     answered = await client.message()
     await client.send(AFTER)
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert answered.first_line == f"HTTP/1.1 {status.decode()}"
     assert (await client.read_exactly(15)) == b"HTTP/1.1 200 OK"
@@ -123,10 +123,10 @@ async def test_some_answers_have_no_body_whatever_they_say(house: RelayHouse, st
         b"HTTP/1.1 100 Continue\r\n\r\n" + b"HTTP/1.1 102 Processing\r\n\r\n" * 3,
     ],
 )
-async def test_interim_answers_end_here(house: RelayHouse, interim: bytes) -> None:
+async def test_interim_answers_end_here(rig: RelayRig, interim: bytes) -> None:
     """They may come in the same packet as the answer or before it, cut anywhere."""
-    _, together = await house.exchange(get(), interim + HELLO)
-    client, call = await house.reached(get())
+    _, together = await rig.exchange(get(), interim + HELLO)
+    client, call = await rig.reached(get())
     await call.say(interim[:15])
     await call.say(interim[15:])
     await call.say(HELLO)
@@ -144,48 +144,48 @@ async def test_interim_answers_end_here(house: RelayHouse, interim: bytes) -> No
         (b"200", "HTTP/1.1 200 "),
     ],
 )
-async def test_the_status_line_is_kept(house: RelayHouse, reason: bytes, status_line: str) -> None:
+async def test_the_status_line_is_kept(rig: RelayRig, reason: bytes, status_line: str) -> None:
     """Some clients show the reason, and an upstream's own error is the upstream's to word."""
-    _, answered = await house.exchange(get(), HELLO.replace(b"200 OK", reason))
+    _, answered = await rig.exchange(get(), HELLO.replace(b"200 OK", reason))
 
     assert answered.first_line == status_line
 
 
-async def test_hop_by_hop_fields_of_an_answer_end_here(house: RelayHouse) -> None:
+async def test_hop_by_hop_fields_of_an_answer_end_here(rig: RelayRig) -> None:
     """What an upstream sends about its connection does not concern the client's."""
     own = b"Connection: keep-alive, X-Private\r\nKeep-Alive: timeout=5\r\nX-Private: 1\r\nUpgrade: h2c\r\n"
     cookies = b"Set-Cookie: a\r\nSet-Cookie: b\r\n"
-    _, answered = await house.exchange(get(), HELLO.replace(b"Content", own + cookies + b"Content", 1))
+    _, answered = await rig.exchange(get(), HELLO.replace(b"Content", own + cookies + b"Content", 1))
 
     assert {"connection", "keep-alive", "x-private", "upgrade"}.isdisjoint(answered.names)
     assert answered.all("Set-Cookie") == ["a", "b"]
 
 
 @pytest.mark.parametrize("named", [b"Content-Length", b"close, content-length", b"Transfer-Encoding"])
-async def test_framing_that_is_named_in_connection_stays(house: RelayHouse, named: bytes) -> None:
+async def test_framing_that_is_named_in_connection_stays(rig: RelayRig, named: bytes) -> None:
     """Without its length a client would take the next answer for more of this one."""
     connection = b"Connection: %b\r\nContent" % named
-    answered = [(await house.exchange(get(), HELLO.replace(b"Content", connection, 1)))[1] for _ in range(2)]
+    answered = [(await rig.exchange(get(), HELLO.replace(b"Content", connection, 1)))[1] for _ in range(2)]
 
     assert [(each["Content-Length"], each.body) for each in answered] == [("5", b"hello")] * 2
 
 
-async def test_an_upstream_that_closes_does_not_close_the_client(house: RelayHouse) -> None:
+async def test_an_upstream_that_closes_does_not_close_the_client(rig: RelayRig) -> None:
     """The client's connection is its own."""
-    client, call = await house.reached(get())
+    client, call = await rig.reached(get())
     await call.say(HELLO.replace(b"Content", b"Connection: close\r\nContent", 1))
     answered = await client.message()
     await client.send(AFTER)
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert answered.all("Connection") == []
     assert (await client.message()).status == 200
-    assert len(house.alpha.lines) == 2
+    assert len(rig.alpha.lines) == 2
 
 
-async def test_an_old_client_gets_no_chunks(house: RelayHouse) -> None:
+async def test_an_old_client_gets_no_chunks(rig: RelayRig) -> None:
     """HTTP/1.0 knows no chunks: it gets the plain bytes and a close."""
-    client, call = await house.reached(get("/x?model=alpha", "Connection: keep-alive", version="1.0"))
+    client, call = await rig.reached(get("/x?model=alpha", "Connection: keep-alive", version="1.0"))
     await call.say(CHUNKED + b"Trailer: X-Sum\r\n\r\n5\r\nhel")
     await call.say(b"lo\r\n1\r\n!\r\n0\r\nX-Sum: 6\r\n\r\n")
     answered = await client.message()
@@ -195,11 +195,11 @@ async def test_an_old_client_gets_no_chunks(house: RelayHouse) -> None:
     assert answered["Connection"] == "close"
 
 
-async def test_event_streams_are_not_to_be_buffered(house: RelayHouse) -> None:
+async def test_event_streams_are_not_to_be_buffered(rig: RelayRig) -> None:
     """A proxy in front of us must not collect tokens; an existing header is not repeated."""
-    _, told = await house.exchange(chat(), SSE + chunked(b"data: x\n\n"))
+    _, told = await rig.exchange(chat(), SSE + chunked(b"data: x\n\n"))
     own = SSE.replace(b"\r\n\r\n", b"\r\nX-Accel-Buffering: yes\r\n\r\n")
-    _, kept = await house.exchange(chat(), own + chunked(b"data: x\n\n"))
+    _, kept = await rig.exchange(chat(), own + chunked(b"data: x\n\n"))
 
     assert told["X-Accel-Buffering"] == "no"
     assert kept["X-Accel-Buffering"] == "yes"
@@ -226,20 +226,20 @@ WRONG = {
 
 
 @pytest.mark.parametrize("said", WRONG.values(), ids=WRONG.keys())
-async def test_an_upstream_that_breaks_the_rules_is_not_relayed(house: RelayHouse, said: bytes) -> None:
+async def test_an_upstream_that_breaks_the_rules_is_not_relayed(rig: RelayRig, said: bytes) -> None:
     """The client learns which model misbehaved, and that connection is never used again."""
-    client, call = await house.reached(get())
+    client, call = await rig.reached(get())
     await call.say(said)
     answered = await client.message()
     ended = await call.ended()
     await client.send(AFTER)
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert answered.status == 502
     assert "alpha" in answered.body.decode()
     assert ended in End
     assert (await client.message()).body == b"hello"
-    assert len(house.alpha.lines) == 2
+    assert len(rig.alpha.lines) == 2
 
 
 @pytest.mark.parametrize(
@@ -252,9 +252,9 @@ async def test_an_upstream_that_breaks_the_rules_is_not_relayed(house: RelayHous
     ],
     ids=["bad size", "another answer", "another line", "bad end of a chunk"],
 )
-async def test_rules_broken_later_are_a_visible_cut(house: RelayHouse, said: bytes, relayed: bytes) -> None:
+async def test_rules_broken_later_are_a_visible_cut(rig: RelayRig, said: bytes, relayed: bytes) -> None:
     """After the head there is no status any more: the answer stops without its end."""
-    client, call = await house.reached(get())
+    client, call = await rig.reached(get())
     await call.say(CHUNKED + b"\r\n5\r\nfirst\r\n")
     await client.read_until(b"5\r\nfirst\r\n")
     await call.say(said)
@@ -263,9 +263,9 @@ async def test_rules_broken_later_are_a_visible_cut(house: RelayHouse, said: byt
     assert client.unread == relayed
 
 
-async def test_bytes_beyond_the_length_are_a_visible_cut(house: RelayHouse) -> None:
+async def test_bytes_beyond_the_length_are_a_visible_cut(rig: RelayRig) -> None:
     """Nothing after the end of an answer is ever relayed: it could pass for the next one."""
-    client, call = await house.reached(get())
+    client, call = await rig.reached(get())
     await call.say(OK + b"Content-Length: 10\r\n\r\nhello")
     await client.read_until(b"hello")
     await call.say(b"hello" + HELLO)
@@ -274,25 +274,25 @@ async def test_bytes_beyond_the_length_are_a_visible_cut(house: RelayHouse) -> N
     assert client.unread == b""
 
 
-async def test_bytes_that_nobody_asked_for_close_a_resting_connection(house: RelayHouse) -> None:
+async def test_bytes_that_nobody_asked_for_close_a_resting_connection(rig: RelayRig) -> None:
     """They would be taken for the beginning of the next answer."""
-    client, call = await house.reached(get())
+    client, call = await rig.reached(get())
     await call.say(HELLO)
     await client.message()
     await call.say(HELLO.replace(b"hello", b"wrong"))
     await call.ended()
     await client.send(AFTER)
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert (await client.message()).body == b"hello"
-    assert len(house.alpha.lines) == 2
+    assert len(rig.alpha.lines) == 2
 
 
-async def test_a_finished_request_is_written_down_once(house: RelayHouse) -> None:
+async def test_a_finished_request_is_written_down_once(rig: RelayRig) -> None:
     """Model, status and times of every request that was for a model."""
-    await house.exchange(chat(), HELLO.replace(b"200", b"418"))
-    await come_true(lambda: house.notebook.entries)
-    (entry,) = house.notebook.entries
+    await rig.exchange(chat(), HELLO.replace(b"200", b"418"))
+    await come_true(lambda: rig.notebook.entries)
+    (entry,) = rig.notebook.entries
 
     assert (entry.model, entry.status) == ("alpha", 418)
     assert entry.first_byte_s is not None
@@ -305,39 +305,39 @@ CHAT_PAGE = Access(allowed_origins=("https://chat.example", "any-scheme.example"
 ORIGIN = "Origin: https://chat.example"
 
 
-async def test_an_allowed_page_may_read_the_answer(open_house: OpenHouse) -> None:
+async def test_an_allowed_page_may_read_the_answer(open_rig: OpenRig) -> None:
     """The upstream's own CORS headers are replaced by those of the configuration."""
-    house = await open_house(access=CHAT_PAGE)
+    rig = await open_rig(access=CHAT_PAGE)
     own = HELLO.replace(b"Content", b"Access-Control-Allow-Origin: *\r\nContent", 1)
-    _, answered = await house.exchange(chat("alpha", ORIGIN), own)
+    _, answered = await rig.exchange(chat("alpha", ORIGIN), own)
 
     assert answered["Access-Control-Allow-Origin"] == "https://chat.example"
     assert answered["Vary"] == "Origin"
 
 
-async def test_an_origin_may_be_allowed_whatever_its_scheme(open_house: OpenHouse) -> None:
+async def test_an_origin_may_be_allowed_whatever_its_scheme(open_rig: OpenRig) -> None:
     """A page that is allowed may also read the response."""
-    house = await open_house(access=CHAT_PAGE)
-    _, answered = await house.exchange(chat("alpha", "Origin: app://any-scheme.example"))
+    rig = await open_rig(access=CHAT_PAGE)
+    _, answered = await rig.exchange(chat("alpha", "Origin: app://any-scheme.example"))
 
     assert answered["Access-Control-Allow-Origin"] == "app://any-scheme.example"
 
 
-async def test_an_allowed_page_may_read_a_refusal(open_house: OpenHouse) -> None:
+async def test_an_allowed_page_may_read_a_refusal(open_rig: OpenRig) -> None:
     """Otherwise it would show "network error" instead of the missing model."""
-    house = await open_house(access=CHAT_PAGE)
+    rig = await open_rig(access=CHAT_PAGE)
 
     for request in (chat("nobody", ORIGIN), get("/x?model=nobody", ORIGIN)):
-        answered = await house.refusal(request)
+        answered = await rig.refusal(request)
         assert answered.status == 404
         assert answered["Access-Control-Allow-Origin"] == "https://chat.example"
 
 
-async def test_an_allowed_page_may_ask_whether_it_may_ask(open_house: OpenHouse) -> None:
+async def test_an_allowed_page_may_ask_whether_it_may_ask(open_rig: OpenRig) -> None:
     """A preflight is answered here, wakes nobody, and keeps the connection."""
-    house = await open_house(access=CHAT_PAGE)
+    rig = await open_rig(access=CHAT_PAGE)
     wishes = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization")
-    client = await house.send(get("/v1/chat/completions", ORIGIN, *wishes, method="OPTIONS"))
+    client = await rig.send(get("/v1/chat/completions", ORIGIN, *wishes, method="OPTIONS"))
     answered = await client.message()
     await client.send(get("/v1/x", ORIGIN, wishes[0], "Connection: close", method="OPTIONS"))
     last = await client.message()
@@ -347,52 +347,52 @@ async def test_an_allowed_page_may_ask_whether_it_may_ask(open_house: OpenHouse)
     assert answered["Access-Control-Allow-Headers"] == "authorization"
     assert "access-control-allow-headers" not in last.names
     assert await client.end() is End.CLOSED
-    assert house.phase("alpha") == "cold"
+    assert rig.phase("alpha") == "cold"
 
 
 @pytest.mark.parametrize(
     "fields",
     [("Origin: https://evil.example",), ("Origin: https://evil.example", "Access-Control-Request-Method: POST")],
 )
-async def test_other_pages_are_refused(open_house: OpenHouse, fields: tuple[str, ...]) -> None:
+async def test_other_pages_are_refused(open_rig: OpenRig, fields: tuple[str, ...]) -> None:
     """The error has no CORS headers."""
-    house = await open_house(access=CHAT_PAGE)
-    answered = await house.refusal(get("/v1/chat/completions", *fields, method="OPTIONS"))
+    rig = await open_rig(access=CHAT_PAGE)
+    answered = await rig.refusal(get("/v1/chat/completions", *fields, method="OPTIONS"))
 
     assert answered.status == 403
     assert "access-control-allow-origin" not in answered.names
 
 
-async def test_without_allowed_pages_nothing_is_said_about_them(house: RelayHouse) -> None:
+async def test_without_allowed_pages_nothing_is_said_about_them(rig: RelayRig) -> None:
     """Our own page needs no permission, and its preflight is the upstream's."""
     own = ("Origin: http://box", "Access-Control-Request-Method: POST")
-    _, answered = await house.exchange(get("/x?model=alpha", *own, method="OPTIONS"))
+    _, answered = await rig.exchange(get("/x?model=alpha", *own, method="OPTIONS"))
 
     assert answered.status == 200
     assert "access-control-allow-origin" not in answered.names
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "http://[::1]:8080", "tauri://localhost", "file://"])
-async def test_a_page_of_this_machine_may_read_what_a_model_says(house: RelayHouse, origin: str) -> None:
+async def test_a_page_of_this_machine_may_read_what_a_model_says(rig: RelayRig, origin: str) -> None:
     """Whether or not the heads were read before; a server that names an origin itself is overruled."""
     own = HELLO.replace(b"Content", b"Access-Control-Allow-Origin: *\r\nContent", 1)
     for _ in range(3):
-        _, answered = await house.exchange(chat("alpha", f"Origin: {origin}"), own)
+        _, answered = await rig.exchange(chat("alpha", f"Origin: {origin}"), own)
 
         assert answered.all("Access-Control-Allow-Origin") == [origin]
         assert answered["Vary"] == "Origin"
-    refused = await house.refusal(chat("nobody", f"Origin: {origin}"))
+    refused = await rig.refusal(chat("nobody", f"Origin: {origin}"))
     assert (refused.status, refused["Access-Control-Allow-Origin"]) == (404, origin)
 
 
-async def test_a_page_of_this_machine_may_ask_whether_it_may_ask_a_model(house: RelayHouse) -> None:
+async def test_a_page_of_this_machine_may_ask_whether_it_may_ask_a_model(rig: RelayRig) -> None:
     """A preflight for anything else is refused, and not readable."""
     fields = ("Origin: http://localhost:3000", "Access-Control-Request-Headers: authorization")
-    client = await house.send(
+    client = await rig.send(
         get("/v1/chat/completions", *fields, "Access-Control-Request-Method: POST", method="OPTIONS")
     )
     allowed = await client.message()
-    refused = await house.refusal(
+    refused = await rig.refusal(
         get("/upstream/alpha", *fields, "Access-Control-Request-Method: DELETE", method="OPTIONS")
     )
 
@@ -401,14 +401,14 @@ async def test_a_page_of_this_machine_may_ask_whether_it_may_ask_a_model(house: 
     assert "access-control-allow-origin" not in refused.names
 
 
-async def test_our_own_page_under_another_name_of_this_machine_may_read_everything(house: RelayHouse) -> None:
+async def test_our_own_page_under_another_name_of_this_machine_may_read_everything(rig: RelayRig) -> None:
     """To a browser localhost and 127.0.0.1 are two origins, so CORS headers are needed."""
-    port = house.port
-    client = await house.client()
+    port = rig.port
+    client = await rig.client()
     await client.send(
         f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://localhost:{port}\r\n\r\n".encode()
     )
-    await (await house.management.call()).say(HELLO)
+    await (await rig.management.call()).say(HELLO)
 
     assert (await client.message())["Access-Control-Allow-Origin"] == f"http://localhost:{port}"
 
@@ -423,24 +423,24 @@ def at_a_foreign_name(method: str, target: str, *fields: str) -> bytes:
 
 
 @pytest.mark.parametrize("key", ["Authorization: Bearer ours", "x-api-key: lesser", "Authorization: Basic Om91cnM="])
-async def test_with_a_valid_key_any_host_is_served(open_house: OpenHouse, key: str) -> None:
+async def test_with_a_valid_key_any_host_is_served(open_rig: OpenRig, key: str) -> None:
     """The same head without the key, or with a wrong one, is refused before and after."""
-    house = await open_house(access=KEYED)
+    rig = await open_rig(access=KEYED)
     for _ in range(2):
         for fields in ((), ("Authorization: Bearer wrong",), ("x-api-key: ",)):
-            refused = await house.refusal(at_a_foreign_name("GET", "/props?model=alpha", *fields))
+            refused = await rig.refusal(at_a_foreign_name("GET", "/props?model=alpha", *fields))
             assert (refused.status, "allowedHosts" in refused.body.decode()) == (403, True)
-        asked, answered = await house.exchange(at_a_foreign_name("GET", "/props?model=alpha", key))
+        asked, answered = await rig.exchange(at_a_foreign_name("GET", "/props?model=alpha", key))
         assert (answered.status, asked["X-Forwarded-Host"]) == (200, "models.example.com")
 
 
-async def test_a_valid_key_at_a_foreign_name_opens_what_its_role_opens(open_house: OpenHouse) -> None:
+async def test_a_valid_key_at_a_foreign_name_opens_what_its_role_opens(open_rig: OpenRig) -> None:
     """And a page of a foreign origin stays refused with it."""
-    house = await open_house(access=KEYED)
-    too_low = await house.refusal(at_a_foreign_name("DELETE", "/upstream/alpha", "x-api-key: lesser"))
+    rig = await open_rig(access=KEYED)
+    too_low = await rig.refusal(at_a_foreign_name("DELETE", "/upstream/alpha", "x-api-key: lesser"))
     foreign = ("x-api-key: ours", "Origin: https://evil.example")
-    page = await house.refusal(at_a_foreign_name("GET", "/props?model=alpha", *foreign))
+    page = await rig.refusal(at_a_foreign_name("GET", "/props?model=alpha", *foreign))
 
     assert (too_low.status, "role operate" in too_low.body.decode()) == (403, True)
     assert (page.status, "allowedOrigins" in page.body.decode()) == (403, True)
-    assert house.management.lines == []
+    assert rig.management.lines == []

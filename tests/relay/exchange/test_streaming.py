@@ -15,8 +15,8 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 
@@ -32,9 +32,9 @@ def with_length(body: bytes) -> bytes:
 
 
 @pytest.fixture
-async def tight(open_house: OpenHouse) -> RelayHouse:
+async def tight(open_rig: OpenRig) -> RelayRig:
     """A relay with small kernel buffers for clients that do not read."""
-    return await open_house(send_buffer=SMALL)
+    return await open_rig(send_buffer=SMALL)
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ async def tasks() -> AsyncIterator[Tasks]:
     await tasks.aclose()
 
 
-async def test_every_piece_is_passed_on_before_the_next_comes(house: RelayHouse) -> None:
+async def test_every_piece_is_passed_on_before_the_next_comes(rig: RelayRig) -> None:
     """A token reaches the client when it was made, not when the buffer is full."""
-    client, call = await house.reached(chat())
+    client, call = await rig.reached(chat())
     await call.say(CHUNKED)
     await client.read_until(b"\r\n\r\n")
     for number in range(20):
@@ -58,25 +58,25 @@ async def test_every_piece_is_passed_on_before_the_next_comes(house: RelayHouse)
     assert await client.read_exactly(5) == b"0\r\n\r\n"
 
 
-async def test_no_piece_waits_for_the_acknowledgement_of_the_one_before(house: RelayHouse) -> None:
+async def test_no_piece_waits_for_the_acknowledgement_of_the_one_before(rig: RelayRig) -> None:
     """A kernel that collects small pieces would hold each token back for 40 ms."""
-    client, took = await house.client(), []
+    client, took = await rig.client(), []
     for _ in range(50):
-        began = house.relay.now()
+        began = rig.relay.now()
         await client.send(get())
-        call = await house.alpha.call()
+        call = await rig.alpha.call()
         await call.say(HELLO[:-5])
         await turns()
         await call.say(HELLO[-5:])
         await client.message()
-        took.append(house.relay.now() - began)
+        took.append(rig.relay.now() - began)
 
     assert sorted(took)[len(took) // 4] < 0.03  # on a busy machine many of them are held up
 
 
-async def test_a_head_is_passed_on_before_its_body_comes(house: RelayHouse) -> None:
+async def test_a_head_is_passed_on_before_its_body_comes(rig: RelayRig) -> None:
     """A client may want to know the status long before the first token."""
-    client, call = await house.reached(chat())
+    client, call = await rig.reached(chat())
     await call.say(CHUNKED)
 
     assert (await client.read_until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
@@ -84,11 +84,11 @@ async def test_a_head_is_passed_on_before_its_body_comes(house: RelayHouse) -> N
     assert await client.read_exactly(5) == b"0\r\n\r\n"
 
 
-async def test_a_client_that_does_not_read_stops_the_upstream(house: RelayHouse, tasks: Tasks) -> None:
+async def test_a_client_that_does_not_read_stops_the_upstream(rig: RelayRig, tasks: Tasks) -> None:
     """No more is taken from an endless answer than fits between the two, and reading on lets it flow again."""
-    client = await house.client(receive_buffer=SMALL)
+    client = await rig.client(receive_buffer=SMALL)
     await client.send(get())
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     await call.say(CHUNKED)
     fountain = Fountain(call.line)
     most = 4 * MOST_IN_BETWEEN
@@ -104,23 +104,23 @@ async def test_a_client_that_does_not_read_stops_the_upstream(house: RelayHouse,
     assert fountain.sent >= most
 
 
-async def test_a_connection_that_was_stopped_serves_the_next_request(house: RelayHouse) -> None:
+async def test_a_connection_that_was_stopped_serves_the_next_request(rig: RelayRig) -> None:
     """The last piece of an answer may stop the upstream; it goes back to the pool awake."""
     answer = with_length(b"x" * 4_000_000)
-    client = await house.client(receive_buffer=SMALL)
+    client = await rig.client(receive_buffer=SMALL)
     await client.send(get())
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     saying = Tasks().start(call.say(answer), "say")
     body = (await client.message()).body
     await saying
     for _ in range(3):
-        assert (await house.exchange(get()))[1].body == b"hello"
+        assert (await rig.exchange(get()))[1].body == b"hello"
 
     assert len(body) == 4_000_000
-    assert len(house.alpha.lines) == 1
+    assert len(rig.alpha.lines) == 1
 
 
-async def test_answers_do_not_pile_up_for_a_client_that_does_not_read(tight: RelayHouse, tasks: Tasks) -> None:
+async def test_answers_do_not_pile_up_for_a_client_that_does_not_read(tight: RelayRig, tasks: Tasks) -> None:
     """The next pipelined request is served when the client has taken the answer before it."""
     client = await tight.client(receive_buffer=SMALL)
     await client.send(get() * 5)
@@ -140,22 +140,22 @@ async def test_answers_do_not_pile_up_for_a_client_that_does_not_read(tight: Rel
     assert served == 1
 
 
-async def test_a_client_that_takes_nothing_for_long_is_cut(house: RelayHouse, tasks: Tasks) -> None:
+async def test_a_client_that_takes_nothing_for_long_is_cut(rig: RelayRig, tasks: Tasks) -> None:
     """It must not hold a model for ever; its lease is given back."""
-    client = await house.client(receive_buffer=SMALL)
+    client = await rig.client(receive_buffer=SMALL)
     await client.send(get())
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     await call.say(CHUNKED)
     fountain = Fountain(call.line)
     tasks.start(_until_cut(fountain), "flow")
     await fountain.stands_still()
-    assert house.in_flight() == 1
-    await house.later(61)
-    await come_true(lambda: house.in_flight() == 0)
+    assert rig.in_flight() == 1
+    await rig.later(61)
+    await come_true(lambda: rig.in_flight() == 0)
 
     assert await client.end() is End.RESET
     assert await call.ended() in End
-    assert house.notebook.entries[0].status == 499
+    assert rig.notebook.entries[0].status == 499
 
 
 async def _until_cut(fountain: Fountain) -> None:
@@ -165,7 +165,7 @@ async def _until_cut(fountain: Fountain) -> None:
         return
 
 
-async def test_a_client_that_takes_little_is_not_cut(tight: RelayHouse, tasks: Tasks) -> None:
+async def test_a_client_that_takes_little_is_not_cut(tight: RelayRig, tasks: Tasks) -> None:
     """A client that reads, however slowly, may continue."""
     client = await tight.client(receive_buffer=SMALL)
     await client.send(get())
@@ -188,17 +188,17 @@ async def overflow(call: Call) -> None:
     await call.say(last)
 
 
-async def closing_answer(house: RelayHouse) -> Wire:
+async def closing_answer(rig: RelayRig) -> Wire:
     """A client that wanted to close and does not read; the upstream is done, the relay is not."""
-    client = await house.client(receive_buffer=SMALL)
+    client = await rig.client(receive_buffer=SMALL)
     await client.send(get("/x?model=alpha", "Connection: close"))
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     await overflow(call)
-    await come_true(lambda: house.in_flight() == 0)
+    await come_true(lambda: rig.in_flight() == 0)
     return client
 
 
-async def test_the_last_bytes_of_a_closing_answer_may_be_read_at_leisure(tight: RelayHouse) -> None:
+async def test_the_last_bytes_of_a_closing_answer_may_be_read_at_leisure(tight: RelayRig) -> None:
     """A client that wanted to close has as much time to read its answer as any other."""
     client = await closing_answer(tight)
     for _ in range(3):
@@ -209,7 +209,7 @@ async def test_the_last_bytes_of_a_closing_answer_may_be_read_at_leisure(tight: 
     assert await client.end() is End.CLOSED
 
 
-async def test_a_closing_answer_that_nobody_reads_is_cut_in_the_end(tight: RelayHouse) -> None:
+async def test_a_closing_answer_that_nobody_reads_is_cut_in_the_end(tight: RelayRig) -> None:
     """Its time is longer, not endless."""
     client = await closing_answer(tight)
     for _ in range(3):
@@ -220,7 +220,7 @@ async def test_a_closing_answer_that_nobody_reads_is_cut_in_the_end(tight: Relay
     assert await client.end() is End.RESET
 
 
-async def test_a_closed_connection_whose_end_nobody_acknowledges_is_cut(tight: RelayHouse) -> None:
+async def test_a_closed_connection_whose_end_nobody_acknowledges_is_cut(tight: RelayRig) -> None:
     """That holds even if the client closed first, without reading."""
     client = await closing_answer(tight)
     client.say_goodbye()
@@ -231,16 +231,16 @@ async def test_a_closed_connection_whose_end_nobody_acknowledges_is_cut(tight: R
     assert tight.relay.clients == 0
 
 
-async def test_a_large_upload_does_not_pile_up_for_a_slow_upstream(house: RelayHouse) -> None:
+async def test_a_large_upload_does_not_pile_up_for_a_slow_upstream(rig: RelayRig) -> None:
     """A spooled body is read from disk as fast as the upstream takes it."""
-    house.alpha.listens.clear()
+    rig.alpha.listens.clear()
     body = b"x" * 30_000_000
-    client = await house.client()
+    client = await rig.client()
     await client.send(post(body, target="/x?model=alpha"))
-    await come_true(lambda: house.alpha.lines)
-    buffered = house.relay.bodies.in_memory
-    house.alpha.listens.set()
-    call = await house.alpha.call()
+    await come_true(lambda: rig.alpha.lines)
+    buffered = rig.relay.bodies.in_memory
+    rig.alpha.listens.set()
+    call = await rig.alpha.call()
     await call.say(HELLO)
 
     assert buffered == 0

@@ -15,7 +15,7 @@ from hotseat.activity.recent import Tokens
 from hotseat.relay.exchange.token_usage import LARGE, LAST_PIECES, ends_of, tokens_in
 
 if TYPE_CHECKING:
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
 
 TIMINGS = {
     "prompt_n": 5,
@@ -99,56 +99,56 @@ def test_no_answer_is_too_strange(answer: bytes) -> None:
     assert tokens_in([b'"usage"' + answer]) is None or b"_" in answer
 
 
-async def test_an_answer_is_counted(house: RelayHouse) -> None:
+async def test_an_answer_is_counted(rig: RelayRig) -> None:
     """New and known, in one piece and in many, and the next one on the same connection has its own."""
     body = compact(CHAT)
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
-    client = await house.client()
+    client = await rig.client()
     for cut in (len(body), 100, len(body) - 10):
         await client.send(chat())
-        call = await house.alpha.call()
+        call = await rig.alpha.call()
         await call.say(head % len(body) + body[:cut])
         if body[cut:]:
             await call.say(body[cut:])
         assert (await client.message()).body == body
     await client.send(chat())
-    await (await house.alpha.call()).say(head % 2 + b"{}")
+    await (await rig.alpha.call()).say(head % 2 + b"{}")
     await client.message()
 
-    assert [entry.tokens for entry in house.notebook.entries] == [Tokens(4, 3, None)] * 3 + [None]
+    assert [entry.tokens for entry in rig.notebook.entries] == [Tokens(4, 3, None)] * 3 + [None]
 
 
-async def test_a_stream_is_counted(house: RelayHouse) -> None:
+async def test_a_stream_is_counted(rig: RelayRig) -> None:
     """In small chunks of their own, followed by its end and by the last chunk."""
     pieces = [event({"choices": [{"delta": {"content": "x"}}]})] * 20
     last = [event({"choices": [], "usage": {"completion_tokens": 20, "prompt_tokens": 4}}), b"data: [DONE]\n\n"]
-    client, call = await house.reached(chat())
+    client, call = await rig.reached(chat())
     await call.say(STREAM)
     for piece in [*pieces, *last]:
         await call.say(b"%x\r\n%b\r\n" % (len(piece), piece))
     await call.say(b"0\r\n\r\n")
     await client.message()
 
-    assert house.notebook.entries[0].tokens == Tokens(4, 20, None)
+    assert rig.notebook.entries[0].tokens == Tokens(4, 20, None)
 
 
-async def test_an_answer_that_ends_with_its_connection_is_counted(house: RelayHouse) -> None:
+async def test_an_answer_that_ends_with_its_connection_is_counted(rig: RelayRig) -> None:
     """Some servers close instead of framing."""
-    client, call = await house.reached(chat())
+    client, call = await rig.reached(chat())
     await call.say(b"HTTP/1.1 200 OK\r\n\r\n" + compact(CHAT))
     call.hang_up()
     await client.message()
 
-    assert house.notebook.entries[0].tokens == Tokens(4, 3, None)
+    assert rig.notebook.entries[0].tokens == Tokens(4, 3, None)
 
 
-async def test_only_the_end_of_a_long_answer_is_kept(house: RelayHouse) -> None:
+async def test_only_the_end_of_a_long_answer_is_kept(rig: RelayRig) -> None:
     """A few kilobytes, however much passes."""
-    client, call = await house.reached(get())
+    client, call = await rig.reached(get())
     await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n")
     await call.say(b"x" * 1_500_000)
     await client.read_exactly(1_500_000)
-    [connection] = [each._exchange._connection for each in house.relay._clients if each._exchange]
+    [connection] = [each._exchange._connection for each in rig.relay._clients if each._exchange]
     assert connection is not None
     kept = sum(len(piece) for piece in connection._pieces)
     await call.say(b"x" * 1_500_000)
@@ -156,8 +156,8 @@ async def test_only_the_end_of_a_long_answer_is_kept(house: RelayHouse) -> None:
     assert 0 < kept <= LAST_PIECES * (LARGE + 1)
 
 
-async def test_what_is_said_of_chunks_is_relayed_as_it_came(house: RelayHouse) -> None:
+async def test_what_is_said_of_chunks_is_relayed_as_it_came(rig: RelayRig) -> None:
     """Looking at the end changes nothing of it."""
-    _, answered = await house.exchange(chat(), STREAM + chunked(event(CHAT), b"data: [DONE]\n\n"))
+    _, answered = await rig.exchange(chat(), STREAM + chunked(event(CHAT), b"data: [DONE]\n\n"))
 
     assert answered.body == event(CHAT) + b"data: [DONE]\n\n"

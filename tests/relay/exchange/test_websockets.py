@@ -20,8 +20,8 @@ from hotseat.settings import Limits
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from websockets.asyncio.client import ClientConnection
     from websockets.asyncio.server import Server
     from websockets.http11 import Request, Response
@@ -36,43 +36,43 @@ class Parrot:
         self.visits: list[ServerConnection] = []
         self.ended = 0
 
-    async def visit(self, visitor: ServerConnection) -> None:
-        self.visits.append(visitor)
+    async def key_use(self, waiter: ServerConnection) -> None:
+        self.visits.append(waiter)
         try:
-            async for said in visitor:
-                await visitor.send(said)
+            async for said in waiter:
+                await waiter.send(said)
         except ConnectionClosedError:
             pass
         finally:
             self.ended += 1
 
-    def refuse(self, visitor: ServerConnection, request: Request) -> Response | None:
-        return visitor.respond(418, "no parrots here\n") if request.path.startswith("/refused") else None
+    def refuse(self, waiter: ServerConnection, request: Request) -> Response | None:
+        return waiter.respond(418, "no parrots here\n") if request.path.startswith("/refused") else None
 
 
 @asynccontextmanager
-async def parrot_for(house: RelayHouse) -> AsyncIterator[Parrot]:
+async def parrot_for(rig: RelayRig) -> AsyncIterator[Parrot]:
     """Alpha is a parrot."""
     parrot = Parrot()
     server: Server
-    async with serve(parrot.visit, "127.0.0.1", 0, process_request=parrot.refuse, max_size=2 * LARGE) as server:
+    async with serve(parrot.key_use, "127.0.0.1", 0, process_request=parrot.refuse, max_size=2 * LARGE) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        house.hands.addresses["alpha"] = Address("127.0.0.1", port)
+        rig.launcher.addresses["alpha"] = Address("127.0.0.1", port)
         yield parrot
 
 
-def visit(house: RelayHouse, path: str = "/echo", **options: str) -> connect:
-    url = f"ws://127.0.0.1:{house.port}{path}?model=alpha"
+def key_use(rig: RelayRig, path: str = "/echo", **options: str) -> connect:
+    url = f"ws://127.0.0.1:{rig.port}{path}?model=alpha"
     return connect(url, max_size=2 * LARGE, open_timeout=5, close_timeout=2, **options)  # type: ignore[arg-type]  # all of them are texts
 
 
-def in_flight(house: RelayHouse) -> int:
-    return sum(model.in_flight for model in house.dispatcher.view().models)
+def in_flight(rig: RelayRig) -> int:
+    return sum(model.in_flight for model in rig.dispatcher.view().models)
 
 
-async def test_words_go_both_ways(house: RelayHouse) -> None:
+async def test_words_go_both_ways(rig: RelayRig) -> None:
     """Text and bytes arrive as they were sent, in order."""
-    async with parrot_for(house), visit(house) as client:
+    async with parrot_for(rig), key_use(rig) as client:
         heard = [await said_back(client, said) for said in ("hello", b"\x00\x01", "ü" * 1000)]
 
     assert heard == ["hello", b"\x00\x01", "ü" * 1000]
@@ -83,27 +83,27 @@ async def said_back(client: ClientConnection, said: str | bytes) -> str | bytes:
     return await asyncio.wait_for(client.recv(), 5)
 
 
-async def test_large_words_go_both_ways(house: RelayHouse) -> None:
+async def test_large_words_go_both_ways(rig: RelayRig) -> None:
     """More than any buffer holds passes whole: each side waits for the other."""
-    async with parrot_for(house), visit(house) as client:
+    async with parrot_for(rig), key_use(rig) as client:
         heard = await said_back(client, b"x" * LARGE)
 
     assert heard == b"x" * LARGE
 
 
-async def test_the_lease_lasts_as_long_as_the_websocket(house: RelayHouse) -> None:
+async def test_the_lease_lasts_as_long_as_the_websocket(rig: RelayRig) -> None:
     """A model with an open websocket is in use; when it is closed, it is not."""
-    async with parrot_for(house):
-        async with visit(house):
-            during = in_flight(house)
-        await come_true(lambda: in_flight(house) == 0)
+    async with parrot_for(rig):
+        async with key_use(rig):
+            during = in_flight(rig)
+        await come_true(lambda: in_flight(rig) == 0)
 
     assert during == 1
 
 
-async def test_a_close_is_told_with_its_reason(house: RelayHouse) -> None:
+async def test_a_close_is_told_with_its_reason(rig: RelayRig) -> None:
     """The server's goodbye reaches the client."""
-    async with parrot_for(house) as parrot, visit(house) as client:
+    async with parrot_for(rig) as parrot, key_use(rig) as client:
         await parrot.visits[0].close(4000, "enough")
         with pytest.raises(ConnectionClosedError) as closed:
             await asyncio.wait_for(client.recv(), 5)
@@ -112,10 +112,10 @@ async def test_a_close_is_told_with_its_reason(house: RelayHouse) -> None:
     assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4000, "enough")
 
 
-async def test_a_client_that_says_goodbye_is_heard(house: RelayHouse) -> None:
+async def test_a_client_that_says_goodbye_is_heard(rig: RelayRig) -> None:
     """The server sees a clean end."""
-    async with parrot_for(house) as parrot:
-        async with visit(house) as client:
+    async with parrot_for(rig) as parrot:
+        async with key_use(rig) as client:
             await said_back(client, "hello")
         await come_true(lambda: parrot.ended == 1)
 
@@ -123,93 +123,93 @@ async def test_a_client_that_says_goodbye_is_heard(house: RelayHouse) -> None:
             await parrot.visits[0].recv()
 
 
-async def test_a_client_that_vanishes_is_noticed(house: RelayHouse) -> None:
+async def test_a_client_that_vanishes_is_noticed(rig: RelayRig) -> None:
     """The server's side ends and the lease is given back."""
-    async with parrot_for(house) as parrot, visit(house) as client:
+    async with parrot_for(rig) as parrot, key_use(rig) as client:
         client.transport.abort()
         await come_true(lambda: parrot.ended == 1)
-        await come_true(lambda: in_flight(house) == 0)
+        await come_true(lambda: in_flight(rig) == 0)
 
 
-async def test_a_server_that_vanishes_is_noticed(house: RelayHouse) -> None:
+async def test_a_server_that_vanishes_is_noticed(rig: RelayRig) -> None:
     """The client's side ends, and not cleanly."""
-    async with parrot_for(house) as parrot, visit(house) as client:
+    async with parrot_for(rig) as parrot, key_use(rig) as client:
         parrot.visits[0].transport.abort()
         with pytest.raises(ConnectionClosedError):
             await asyncio.wait_for(client.recv(), 5)
 
 
-async def test_a_refused_handshake_is_an_ordinary_answer(house: RelayHouse) -> None:
+async def test_a_refused_handshake_is_an_ordinary_answer(rig: RelayRig) -> None:
     """The server's own status and body are relayed."""
-    async with parrot_for(house):
+    async with parrot_for(rig):
         with pytest.raises(InvalidStatus) as refused:
-            await visit(house, "/refused")
+            await key_use(rig, "/refused")
 
     assert refused.value.response.status_code == 418
     assert refused.value.response.body == b"no parrots here\n"
 
 
-async def test_a_page_of_another_site_gets_no_websocket(house: RelayHouse) -> None:
+async def test_a_page_of_another_site_gets_no_websocket(rig: RelayRig) -> None:
     """A websocket is checked like any request, before anything has an effect."""
-    async with parrot_for(house) as parrot:
+    async with parrot_for(rig) as parrot:
         with pytest.raises(InvalidStatus) as refused:
-            await visit(house, origin="https://evil.example")
+            await key_use(rig, origin="https://evil.example")
 
     assert refused.value.response.status_code == 403
     assert parrot.visits == []
 
 
-async def test_a_silent_websocket_ends(open_house: OpenHouse) -> None:
+async def test_a_silent_websocket_ends(open_rig: OpenRig) -> None:
     """One that carries nothing for idleTimeout cannot hold a model for ever."""
-    house = await open_house(limits=Limits(idle_timeout_s=0.3))
-    async with parrot_for(house) as parrot, visit(house) as client:
+    rig = await open_rig(limits=Limits(idle_timeout_s=0.3))
+    async with parrot_for(rig) as parrot, key_use(rig) as client:
         with pytest.raises(ConnectionClosedError):
             await asyncio.wait_for(client.recv(), 5)
         await come_true(lambda: parrot.ended == 1)
 
 
-async def test_a_websocket_that_falls_silent_after_a_pause_ends(open_house: OpenHouse) -> None:
+async def test_a_websocket_that_falls_silent_after_a_pause_ends(open_rig: OpenRig) -> None:
     """Its client read slowly for a moment, and is as bound by idleTimeout afterwards as before."""
-    house = await open_house(limits=Limits(idle_timeout_s=0.3), send_buffer=16 << 10)
-    client = await house.client(receive_buffer=16 << 10)
+    rig = await open_rig(limits=Limits(idle_timeout_s=0.3), send_buffer=16 << 10)
+    client = await rig.client(receive_buffer=16 << 10)
     await client.send(get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: websocket"))
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     await call.say(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
     await client.read_until(b"\r\n\r\n")
     await call.say(b"x" * 300_000)
     await client.read_exactly(300_000)
 
     assert await client.end(by=5) is End.RESET
-    await come_true(lambda: in_flight(house) == 0)
+    await come_true(lambda: in_flight(rig) == 0)
 
 
-async def test_a_stopped_model_ends_its_websockets(house: RelayHouse) -> None:
+async def test_a_stopped_model_ends_its_websockets(rig: RelayRig) -> None:
     """An operator who does not want to wait cuts them visibly."""
-    async with parrot_for(house), visit(house) as client, asyncio.TaskGroup() as tasks:
-        tasks.create_task(house.dispatcher.unload(ModelName("alpha"), force=True))
+    async with parrot_for(rig), key_use(rig) as client, asyncio.TaskGroup() as tasks:
+        tasks.create_task(rig.dispatcher.unload(ModelName("alpha"), force=True))
         with pytest.raises(ConnectionClosedError):
             await asyncio.wait_for(client.recv(), 5)
 
 
-async def test_another_protocol_than_websocket_is_not_offered_upstream(house: RelayHouse) -> None:
+async def test_another_protocol_than_websocket_is_not_offered_upstream(rig: RelayRig) -> None:
     """The offer ends here, and the request is served as the plain one it also is."""
-    asked, answered = await house.exchange(get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: quux"))
+    asked, answered = await rig.exchange(get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: quux"))
 
     assert asked.all("Upgrade") == []
     assert answered.status == 200
 
 
-async def test_a_websocket_that_does_not_count(open_house: OpenHouse) -> None:
+async def test_a_websocket_that_does_not_count(open_rig: OpenRig) -> None:
     """With compat.ignoreWebsockets it goes through while the model runs, and holds nothing."""
-    house = await open_house(models=(spec("alpha", ignore_websockets=True),))
-    async with parrot_for(house):
+    rig = await open_rig(models=(spec("alpha", ignore_websockets=True),))
+    async with parrot_for(rig):
         with pytest.raises(InvalidStatus) as refused:
-            async with visit(house):
+            async with key_use(rig):
                 pass
-        cold = house.phase("alpha")
-        await house.dispatcher.load(ModelName("alpha"))
-        async with visit(house) as client:
-            heard, during = await said_back(client, "hello"), in_flight(house)
+        cold = rig.phase("alpha")
+        await rig.dispatcher.load(ModelName("alpha"))
+        async with key_use(rig) as client:
+            heard, during = await said_back(client, "hello"), in_flight(rig)
 
     assert (refused.value.response.status_code, cold) == (409, "cold")
     assert (heard, during) == ("hello", 0)

@@ -13,13 +13,13 @@ from tests.support.relay_rig import HELLO, MODELS, chat, get, post, turns
 from tests.support.transport import End
 
 from hotseat.catalog.spec import BodyChanges
-from hotseat.relay.access.policy import Rules
-from hotseat.relay.http.head_cache import LONGEST_KNOWN, MOST_KNOWN, Memory, Outline, split_length
+from hotseat.relay.access.policy import Policy
+from hotseat.relay.http.head_cache import LONGEST_KNOWN, MOST_KNOWN, HeadTemplate, Memory, split_length
 from hotseat.settings import Access, ApiKey, Limits, Settings
 
 if TYPE_CHECKING:
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.transport import Message
 
     from hotseat.relay.http.head_cache import KnownRequest
@@ -32,10 +32,10 @@ KEYS = Access(api_keys=(ApiKey("secret"),))
 
 
 @pytest.fixture
-def recalled(house: RelayHouse, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def recalled(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For every head that came in one piece: was it known?"""
     answers: list[bool] = []
-    memory = house.relay.known_requests()
+    memory = rig.relay.known_requests()
     recall = memory.recall
 
     def noted(key: bytes) -> KnownRequest | None:
@@ -125,7 +125,7 @@ def test_an_outline_finds_a_head_exactly_where_looking_it_up_would(
     key, length = split_length(damaged[:end])
     is_known = end >= 4 and length is not None and key == split_length(lines)[0]
 
-    assert Outline(lines).found_in(damaged + b"body") == ((length, end) if is_known else None)
+    assert HeadTemplate(lines).found_in(damaged + b"body") == ((length, end) if is_known else None)
 
 
 # What is kept
@@ -152,10 +152,10 @@ def test_a_long_head_is_not_kept() -> None:
     assert memory.recall(b"a" * (LONGEST_KNOWN + 1)) is None
 
 
-async def test_a_repeated_head_is_recognised_whatever_its_length(house: RelayHouse, recalled: list[bool]) -> None:
+async def test_a_repeated_head_is_recognised_whatever_its_length(rig: RelayRig, recalled: list[bool]) -> None:
     """On this connection and on others, and its body is the new one."""
-    asked = [(await house.exchange(chat(model)))[0] for model in ("alpha", "alpha")]
-    asked.append((await house.exchange(chat().replace(NAMED, NAMED + b"  ").replace(b": 17", b": 19")))[0])
+    asked = [(await rig.exchange(chat(model)))[0] for model in ("alpha", "alpha")]
+    asked.append((await rig.exchange(chat().replace(NAMED, NAMED + b"  ").replace(b": 17", b": 19")))[0])
 
     assert recalled == [False, True, True]
     assert [each.body for each in asked] == [NAMED, NAMED, NAMED + b"  "]
@@ -163,12 +163,12 @@ async def test_a_repeated_head_is_recognised_whatever_its_length(house: RelayHou
 
 
 @pytest.mark.parametrize("empty", [post(b"", JSON, target=TWO_NAMES), get(TWO_NAMES, JSON, method="POST")])
-async def test_a_head_without_a_body_says_nothing_of_one_with_a_body(house: RelayHouse, empty: bytes) -> None:
+async def test_a_head_without_a_body_says_nothing_of_one_with_a_body(rig: RelayRig, empty: bytes) -> None:
     """The model that a body names counts, also where the same head came without a body before."""
     for _ in range(2):
-        await house.exchange(empty)
-    client = await house.send(post(b'{"model":"beta"}', JSON, target=TWO_NAMES))
-    call = await house.upstreams["beta"].call()
+        await rig.exchange(empty)
+    client = await rig.send(post(b'{"model":"beta"}', JSON, target=TWO_NAMES))
+    call = await rig.upstreams["beta"].call()
     await call.say(HELLO)
 
     assert (await client.message()).status == 200
@@ -189,11 +189,11 @@ NEVER_LEARNED = {
 
 @pytest.mark.parametrize("request_", NEVER_LEARNED.values(), ids=NEVER_LEARNED.keys())
 async def test_what_is_framed_or_answered_otherwise_is_never_learned(
-    house: RelayHouse, recalled: list[bool], request_: bytes
+    rig: RelayRig, recalled: list[bool], request_: bytes
 ) -> None:
     """llhttp reads it every time, and it arrives every time."""
     for _ in range(3):
-        client, call = await house.reached(request_)
+        client, call = await rig.reached(request_)
         await call.say(HELLO)
         while (await client.message()).status != 200:
             pass
@@ -203,25 +203,25 @@ async def test_what_is_framed_or_answered_otherwise_is_never_learned(
 
 
 @pytest.mark.parametrize("blank", [b"\r\n", b"\r\n\r\n", b"\n", b"\n\r\n\r\n", b"\r\n\r\n\r\n"])
-async def test_blank_lines_are_never_taken_for_a_head(house: RelayHouse, blank: bytes) -> None:
+async def test_blank_lines_are_never_taken_for_a_head(rig: RelayRig, blank: bytes) -> None:
     """Whatever followed them once, the next request after them is its own."""
-    asked = [(await house.exchange(blank + get(f"/{name}?model=alpha")))[0] for name in ("one", "two", "three")]
-    client = await house.send(blank)
+    asked = [(await rig.exchange(blank + get(f"/{name}?model=alpha")))[0] for name in ("one", "two", "three")]
+    client = await rig.send(blank)
     await turns()
 
     assert [each.first_line.split("?")[0] for each in asked] == ["GET /one", "GET /two", "GET /three"]
-    assert house.alpha.requests == 3
+    assert rig.alpha.requests == 3
     client.hang_up()
 
 
-async def test_a_length_before_the_first_line_is_refused(house: RelayHouse) -> None:
+async def test_a_length_before_the_first_line_is_refused(rig: RelayRig) -> None:
     """Also after the head that follows it has been read."""
-    await house.exchange(b"\r\n" + chat())
-    await house.exchange(b"\r\n" + chat())
-    refused = await house.refusal(b"\r\nContent-Length: 17\r\n" + chat().replace(b"Content-Length: 17\r\n", b""))
+    await rig.exchange(b"\r\n" + chat())
+    await rig.exchange(b"\r\n" + chat())
+    refused = await rig.refusal(b"\r\nContent-Length: 17\r\n" + chat().replace(b"Content-Length: 17\r\n", b""))
 
     assert refused.status == 400
-    assert house.alpha.requests == 2
+    assert rig.alpha.requests == 2
 
 
 # A known head with something else
@@ -248,77 +248,75 @@ ONE_LINE_MORE = {
 
 @pytest.mark.parametrize("where", ["before its length", "after its length", "before its host"])
 @pytest.mark.parametrize("line", ONE_LINE_MORE.values(), ids=ONE_LINE_MORE.keys())
-async def test_a_known_head_with_one_line_more_is_refused_as_if_unknown(
-    house: RelayHouse, line: bytes, where: str
-) -> None:
+async def test_a_known_head_with_one_line_more_is_refused_as_if_unknown(rig: RelayRig, line: bytes, where: str) -> None:
     """Neither the cached head nor the extra line passes unchecked."""
     good, mark = chat(), {"before its length": b"Content-Length", "before its host": b"Host"}.get(where)
     mixed = good.replace(mark, line + mark, 1) if mark else good.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n", 1)
-    unknown = await house.refusal(mixed)
+    unknown = await rig.refusal(mixed)
     for _ in range(3):
-        await house.exchange(good)
-    known = await house.refusal(mixed)
+        await rig.exchange(good)
+    known = await rig.refusal(mixed)
 
     assert known.raw == unknown.raw
     assert known.status in (400, 417, 501)
     assert known["Connection"] == "close"
-    assert house.alpha.requests == 3
+    assert rig.alpha.requests == 3
 
 
 @pytest.mark.parametrize("line", ONE_LINE_MORE.values(), ids=ONE_LINE_MORE.keys())
-async def test_a_known_response_with_one_line_more_is_read_as_if_unknown(house: RelayHouse, line: bytes) -> None:
+async def test_a_known_response_with_one_line_more_is_read_as_if_unknown(rig: RelayRig, line: bytes) -> None:
     """The upstream's heads are checked in the same way."""
     if line.startswith((b"Host", b"Expect")):
         line = b"Content-Length: 5\r\n"
     good = HELLO.replace(b"Content", b"Server: x\r\nContent", 1)
     mixed = good.replace(b"Content", line + b"Content", 1)
-    _, unknown = await house.exchange(get(), mixed)
+    _, unknown = await rig.exchange(get(), mixed)
     for _ in range(3):
-        await house.exchange(get(), good)
-    _, known = await house.exchange(get(), mixed)
+        await rig.exchange(get(), good)
+    _, known = await rig.exchange(get(), mixed)
 
     assert known.raw == unknown.raw
     assert known.status == 502
 
 
-async def test_a_known_head_with_a_body_above_the_limit_is_refused(open_house: OpenHouse) -> None:
+async def test_a_known_head_with_a_body_above_the_limit_is_refused(open_rig: OpenRig) -> None:
     """The 413 comes before the body, and the connection closes, exactly as for an unknown head."""
-    house = await open_house(limits=Limits(json_body=100))
+    rig = await open_rig(limits=Limits(json_body=100))
     large = chat().replace(b": 17", b": 101")
-    unknown = await house.refusal(large)
+    unknown = await rig.refusal(large)
     for _ in range(2):
-        await house.exchange(chat())
-    client = await house.send(large)
+        await rig.exchange(chat())
+    client = await rig.send(large)
     known = await client.message()
 
     assert (known.status, known.raw) == (413, unknown.raw)
     assert await client.end() is End.CLOSED
-    assert house.alpha.requests == 2
+    assert rig.alpha.requests == 2
 
 
 @pytest.mark.parametrize("digits", [b"9" * 18, b"9" * 19, b"9" * 30, b"0" * 20 + b"17"])
-async def test_a_known_head_with_an_absurd_length_is_refused(house: RelayHouse, digits: bytes) -> None:
+async def test_a_known_head_with_an_absurd_length_is_refused(rig: RelayRig, digits: bytes) -> None:
     """Numbers beyond all limits are refused, whether or not the head is cached."""
     absurd = chat().replace(b": 17", b": " + digits)
-    unknown = await house.refusal(absurd)
-    await house.exchange(chat())
-    known = await house.refusal(absurd)
+    unknown = await rig.refusal(absurd)
+    await rig.exchange(chat())
+    known = await rig.refusal(absurd)
 
     assert known.raw == unknown.raw
     assert known.status in (400, 413)
 
 
-async def test_all_known_bodies_together_have_a_limit(house: RelayHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_known_bodies_together_have_a_limit(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many large requests at once do not take all memory, though their heads are known."""
     monkeypatch.setattr("hotseat.relay.downstream.body_limits.MOST_IN_MEMORY", 100_000)
     body = b'{"model":"slow","x":"%b"}' % (b"a" * 60_000)
-    learning = await house.send(post(body))
-    await come_true(lambda: house.waiting() == 1)
+    learning = await rig.send(post(body))
+    await come_true(lambda: rig.waiting() == 1)
     learning.hang_up()
-    await come_true(lambda: house.waiting() == 0)
-    first = await house.send(post(body))
-    await come_true(lambda: house.waiting() == 1)
-    second = await house.send(post(body))
+    await come_true(lambda: rig.waiting() == 0)
+    first = await rig.send(post(body))
+    await come_true(lambda: rig.waiting() == 1)
+    second = await rig.send(post(body))
 
     assert (await second.message()).status == 429
     first.hang_up()
@@ -327,87 +325,87 @@ async def test_all_known_bodies_together_have_a_limit(house: RelayHouse, monkeyp
 # One configuration
 
 
-def reload(house: RelayHouse, access: Access) -> None:
-    house.relay.rules = Rules(Settings(access=access))
+def reload(rig: RelayRig, access: Access) -> None:
+    rig.relay.rules = Policy(Settings(access=access))
 
 
-async def test_keys_that_are_asked_for_now_are_asked_of_everybody(house: RelayHouse) -> None:
+async def test_keys_that_are_asked_for_now_are_asked_of_everybody(rig: RelayRig) -> None:
     """What was allowed before a reload is no longer known after it."""
     for _ in range(3):
-        await house.exchange(chat())
-    reload(house, KEYS)
-    refused = [await house.refusal(chat()) for _ in range(3)]
+        await rig.exchange(chat())
+    reload(rig, KEYS)
+    refused = [await rig.refusal(chat()) for _ in range(3)]
 
     assert [each.status for each in refused] == [401] * 3
-    assert house.alpha.requests == 3
+    assert rig.alpha.requests == 3
 
 
-async def test_a_request_that_began_before_a_reload_teaches_nothing_after_it(house: RelayHouse) -> None:
+async def test_a_request_that_began_before_a_reload_teaches_nothing_after_it(rig: RelayRig) -> None:
     """It is served, because it was allowed when it came; the next one of its kind is not."""
-    client = await house.send(chat()[:-1])
+    client = await rig.send(chat()[:-1])
     await turns()
-    reload(house, KEYS)
+    reload(rig, KEYS)
     await client.send(chat()[-1:])
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
     served = await client.message()
 
     assert served.status == 200
-    assert (await house.refusal(chat())).status == 401
-    assert (await house.refusal(chat())).status == 401
+    assert (await rig.refusal(chat())).status == 401
+    assert (await rig.refusal(chat())).status == 401
 
 
-async def test_a_key_that_is_no_longer_valid_is_refused(open_house: OpenHouse) -> None:
+async def test_a_key_that_is_no_longer_valid_is_refused(open_rig: OpenRig) -> None:
     """A cached head with a removed key is refused."""
-    house = await open_house(access=KEYS)
+    rig = await open_rig(access=KEYS)
     request = chat("alpha", "Authorization: Bearer secret")
     for _ in range(2):
-        await house.exchange(request)
-    reload(house, Access(api_keys=(ApiKey("other"),)))
+        await rig.exchange(request)
+    reload(rig, Access(api_keys=(ApiKey("other"),)))
 
-    assert (await house.refusal(request)).status == 401
+    assert (await rig.refusal(request)).status == 401
 
 
-async def test_a_host_that_is_no_longer_allowed_is_refused(open_house: OpenHouse) -> None:
+async def test_a_host_that_is_no_longer_allowed_is_refused(open_rig: OpenRig) -> None:
     """The gate is asked again after a reload."""
-    house = await open_house(access=Access(allowed_hosts=("good.example",)))
+    rig = await open_rig(access=Access(allowed_hosts=("good.example",)))
     request = chat().replace(b"Host: box", b"Host: good.example")
     for _ in range(2):
-        await house.exchange(request)
-    reload(house, Access(allowed_hosts=("other.example",)))
+        await rig.exchange(request)
+    reload(rig, Access(allowed_hosts=("other.example",)))
 
-    assert (await house.refusal(request)).status == 403
+    assert (await rig.refusal(request)).status == 403
 
 
-async def test_a_model_that_is_gone_is_not_served(house: RelayHouse) -> None:
+async def test_a_model_that_is_gone_is_not_served(rig: RelayRig) -> None:
     """The model in a cached URL is looked up in the new catalog."""
     for _ in range(2):
-        await house.exchange(get("/upstream/alpha/slots"))
-    house.dispatcher.change_catalog(catalog(*(spec for spec in MODELS if spec.name != "alpha")))
-    refused: list[Message] = [await house.refusal(get("/upstream/alpha/slots")) for _ in range(2)]
+        await rig.exchange(get("/upstream/alpha/slots"))
+    rig.dispatcher.change_catalog(catalog(*(spec for spec in MODELS if spec.name != "alpha")))
+    refused: list[Message] = [await rig.refusal(get("/upstream/alpha/slots")) for _ in range(2)]
 
     assert [each.status for each in refused] == [404, 404]
 
 
-async def test_a_model_whose_requests_are_now_changed_gets_changed_ones(house: RelayHouse) -> None:
+async def test_a_model_whose_requests_are_now_changed_gets_changed_ones(rig: RelayRig) -> None:
     """A known head carries nothing of the old entry."""
     target = "/upstream/alpha/v1/x"
     for _ in range(2):
-        await house.exchange(post(NAMED, target=target))
+        await rig.exchange(post(NAMED, target=target))
     changed = replace(MODELS[0], changes=BodyChanges(model_name="other"))
-    house.dispatcher.change_catalog(catalog(changed, *MODELS[1:]))
-    asked = [(await house.exchange(post(NAMED, target=target)))[0] for _ in range(2)]
+    rig.dispatcher.change_catalog(catalog(changed, *MODELS[1:]))
+    asked = [(await rig.exchange(post(NAMED, target=target)))[0] for _ in range(2)]
 
     assert [each.body for each in asked] == [b'{"model":"other"}'] * 2
 
 
-async def test_a_forwarded_head_is_made_for_its_address(house: RelayHouse) -> None:
+async def test_a_forwarded_head_is_made_for_its_address(rig: RelayRig) -> None:
     """The same bytes may go to one model now and to another one next."""
-    await house.exchange(chat())
-    await house.exchange(chat())
-    client = await house.send(chat("beta"))
-    call = await house.upstreams["beta"].call()
+    await rig.exchange(chat())
+    await rig.exchange(chat())
+    client = await rig.send(chat("beta"))
+    call = await rig.upstreams["beta"].call()
     await call.say(HELLO)
     await client.message()
 
-    assert call.request["Host"] == f"127.0.0.1:{house.upstreams['beta'].address.port}"
-    assert (await house.exchange(chat()))[0]["Host"] == f"127.0.0.1:{house.alpha.address.port}"
+    assert call.request["Host"] == f"127.0.0.1:{rig.upstreams['beta'].address.port}"
+    assert (await rig.exchange(chat()))[0]["Host"] == f"127.0.0.1:{rig.alpha.address.port}"

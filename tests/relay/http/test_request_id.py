@@ -15,7 +15,7 @@ from tests.support.relay_rig import HELLO, OUR_ID, chat, chunked, get
 from hotseat.relay.http.request_id import LONGEST, numbered, split_id
 
 if TYPE_CHECKING:
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
 
 OURS = OUR_ID.decode()
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -37,35 +37,35 @@ def test_our_own_names_are_never_given_twice() -> None:
     assert all(re.fullmatch(rb"[0-9a-z]{8}-\d+[0-9a-z]{2}", name) for name in names)
 
 
-async def test_a_request_without_a_name_gets_one(house: RelayHouse) -> None:
+async def test_a_request_without_a_name_gets_one(rig: RelayRig) -> None:
     """The model server, the client and the books call it the same."""
     for _ in range(3):  # unknown, known by looking it up, known by comparing
-        asked, answered = await house.exchange(chat())
+        asked, answered = await rig.exchange(chat())
 
         assert (asked["X-Request-Id"], answered["X-Request-Id"]) == (OURS, OURS)
-    assert {entry.id for entry in house.notebook.entries} == {OUR_ID}
+    assert {entry.id for entry in rig.notebook.entries} == {OUR_ID}
 
 
 # The client's
 
 
 @pytest.mark.parametrize("spelled", ["X-Request-Id", "x-request-id", "X-Request-ID", "X-REQUEST-ID"])
-async def test_a_clients_name_goes_all_the_way(house: RelayHouse, spelled: str) -> None:
+async def test_a_clients_name_goes_all_the_way(rig: RelayRig, spelled: str) -> None:
     """However it is spelled, and whether the head was read before or not."""
     for name in ("one", "two", "two", "7c6e:/+=@._-"):
-        asked, answered = await house.exchange(named(name, spelled=spelled))
+        asked, answered = await rig.exchange(named(name, spelled=spelled))
 
         assert (asked["X-Request-Id"], answered["X-Request-Id"]) == (name, name)
-    assert [entry.id for entry in house.notebook.entries] == [b"one", b"two", b"two", b"7c6e:/+=@._-"]
+    assert [entry.id for entry in rig.notebook.entries] == [b"one", b"two", b"two", b"7c6e:/+=@._-"]
 
 
-async def test_on_one_connection_each_request_has_its_own_name(house: RelayHouse) -> None:
+async def test_on_one_connection_each_request_has_its_own_name(rig: RelayRig) -> None:
     """What was learned of a head is not learned of its name."""
-    client = await house.client()
+    client = await rig.client()
     seen = []
     for request in (named("one"), chat(), named("two"), named("two"), chat()):
         await client.send(request)
-        call = await house.alpha.call()
+        call = await rig.alpha.call()
         await call.say(HELLO)
         seen.append((call.request["X-Request-Id"], (await client.message())["X-Request-Id"]))
 
@@ -73,60 +73,60 @@ async def test_on_one_connection_each_request_has_its_own_name(house: RelayHouse
 
 
 @pytest.mark.parametrize("name", ["", "a b", "{}", "x" * (LONGEST + 1), "a%0d%0ab", "gr\xfcn", '"q"', "a,b"])
-async def test_a_name_that_is_not_plain_passes_and_is_not_repeated(house: RelayHouse, name: str) -> None:
+async def test_a_name_that_is_not_plain_passes_and_is_not_repeated(rig: RelayRig, name: str) -> None:
     """The server gets it as it was sent, beside ours; in logs and answers only ours is used."""
     for _ in range(3):
-        asked, answered = await house.exchange(named(name))
+        asked, answered = await rig.exchange(named(name))
 
         assert (asked.all("X-Request-Id"), asked.all("Hotseat-Request-Id")) == ([name], [OURS])
         assert (answered.all("X-Request-Id"), answered.all("Hotseat-Request-Id")) == ([OURS], [])
-    assert {entry.id for entry in house.notebook.entries} == {OUR_ID}
+    assert {entry.id for entry in rig.notebook.entries} == {OUR_ID}
 
 
 @pytest.mark.parametrize("second", ["two", "a b"])
-async def test_of_two_names_neither_counts(house: RelayHouse, second: str) -> None:
+async def test_of_two_names_neither_counts(rig: RelayRig, second: str) -> None:
     """Both pass, whether or not a head like it with one of them was read before."""
-    await house.exchange(named(second))
+    await rig.exchange(named(second))
     for _ in range(2):
-        asked, answered = await house.exchange(chat("alpha", "X-Request-Id: one", f"X-Request-Id: {second}"))
+        asked, answered = await rig.exchange(chat("alpha", "X-Request-Id: one", f"X-Request-Id: {second}"))
 
         assert (asked.all("X-Request-Id"), asked["Hotseat-Request-Id"]) == (["one", second], OURS)
         assert answered["X-Request-Id"] == OURS
 
 
-async def test_a_host_of_the_fleet_may_name_a_request_beside_another_id(house: RelayHouse) -> None:
+async def test_a_host_of_the_fleet_may_name_a_request_beside_another_id(rig: RelayRig) -> None:
     """So that both hosts write the same id into their logs."""
     for _ in range(2):
         fields = "X-Request-Id: a b", "Hotseat-Request-Id: box-a-1"
-        asked, answered = await house.exchange(chat("alpha", *fields))
+        asked, answered = await rig.exchange(chat("alpha", *fields))
 
         assert (asked["X-Request-Id"], asked["Hotseat-Request-Id"]) == ("a b", "box-a-1")
         assert answered["X-Request-Id"] == "box-a-1"
 
 
-async def test_an_upstreams_own_name_passes_beside_ours(house: RelayHouse) -> None:
+async def test_an_upstreams_own_name_passes_beside_ours(rig: RelayRig) -> None:
     """The server's id stays as it is; the id in hotseat's log is sent as Hotseat-Request-Id."""
     answer = HELLO.replace(b"\r\n\r\n", b"\r\nx-request-id: theirs\r\n\r\n")
     for _ in range(3):  # unknown, known by looking it up, known by comparing
-        _, answered = await house.exchange(named("mine"), answer)
+        _, answered = await rig.exchange(named("mine"), answer)
 
         assert (answered.all("X-Request-Id"), answered.all("Hotseat-Request-Id")) == (["theirs"], ["mine"])
-    assert {entry.id for entry in house.notebook.entries} == {b"mine"}
+    assert {entry.id for entry in rig.notebook.entries} == {b"mine"}
 
 
-async def test_an_upstreams_own_name_passes_beside_ours_in_a_stream(house: RelayHouse) -> None:
+async def test_an_upstreams_own_name_passes_beside_ours_in_a_stream(rig: RelayRig) -> None:
     """The head of a stream is never cached, and has the same headers."""
     stream = STREAM.replace(b"\r\n\r\n", b"\r\nX-Request-ID: theirs\r\n\r\n")
-    _, answered = await house.exchange(named("mine"), stream + chunked(b"data: x\n\n"))
+    _, answered = await rig.exchange(named("mine"), stream + chunked(b"data: x\n\n"))
 
     assert (answered.all("X-Request-Id"), answered.all("Hotseat-Request-Id")) == (["theirs"], ["mine"])
 
 
-async def test_what_an_upstream_says_under_our_own_name_for_it_ends_here(house: RelayHouse) -> None:
+async def test_what_an_upstream_says_under_our_own_name_for_it_ends_here(rig: RelayRig) -> None:
     """Only hotseat sets Hotseat-Request-Id, so clients can rely on it."""
     answer = HELLO.replace(b"\r\n\r\n", b"\r\nHotseat-Request-Id: forged\r\n\r\n")
     for _ in range(3):
-        _, answered = await house.exchange(named("mine"), answer)
+        _, answered = await rig.exchange(named("mine"), answer)
 
         assert (answered.all("X-Request-Id"), answered.all("Hotseat-Request-Id")) == (["mine"], [])
 
@@ -148,28 +148,28 @@ def test_cutting_the_name_out_leaves_a_head(before: bytes, name: bytes) -> None:
 # Streams, refusals, logs
 
 
-async def test_a_stream_is_named_too(house: RelayHouse) -> None:
+async def test_a_stream_is_named_too(rig: RelayRig) -> None:
     """In its head, which is not remembered."""
-    _, answered = await house.exchange(named("mine"), STREAM + chunked(b"data: x\n\n"))
+    _, answered = await rig.exchange(named("mine"), STREAM + chunked(b"data: x\n\n"))
 
     assert answered["X-Request-Id"] == "mine"
 
 
-async def test_a_refusal_is_named_too(house: RelayHouse) -> None:
+async def test_a_refusal_is_named_too(rig: RelayRig) -> None:
     """Whether the head, the model or the upstream is the reason."""
-    at_the_gate = await house.refusal(get("/slots?model=alpha", "Origin: http://evil.example", "X-Request-Id: one"))
-    unknown = await house.refusal(get("/slots?model=nobody", "X-Request-Id: two"))
-    malformed = await house.refusal(b"BAD\r\n\r\n")
+    at_the_gate = await rig.refusal(get("/slots?model=alpha", "Origin: http://evil.example", "X-Request-Id: one"))
+    unknown = await rig.refusal(get("/slots?model=nobody", "X-Request-Id: two"))
+    malformed = await rig.refusal(b"BAD\r\n\r\n")
 
     assert [refused["X-Request-Id"] for refused in (at_the_gate, unknown, malformed)] == ["one", "two", OURS]
 
 
 async def test_what_went_wrong_with_a_request_is_logged_with_its_name(
-    house: RelayHouse, caplog: pytest.LogCaptureFixture
+    rig: RelayRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """So that a client's complaint leads to the cause."""
     caplog.set_level(logging.INFO, "hotseat.relay")
-    client, call = await house.reached(named("mine"))
+    client, call = await rig.reached(named("mine"))
     call.hang_up()
     refused = await client.message()
 
@@ -177,11 +177,11 @@ async def test_what_went_wrong_with_a_request_is_logged_with_its_name(
     assert "request failed request=mine model=alpha error='alpha closed the connection " in caplog.text
 
 
-async def test_what_is_under_way_can_be_found_by_its_name(house: RelayHouse) -> None:
+async def test_what_is_under_way_can_be_found_by_its_name(rig: RelayRig) -> None:
     """While it waits and while it is answered."""
-    client = await house.send(chat("slow", "X-Request-Id: mine"))
-    await come_true(lambda: house.waiting() == 1)
-    [waiting] = house.relay.under_way()
+    client = await rig.send(chat("slow", "X-Request-Id: mine"))
+    await come_true(lambda: rig.waiting() == 1)
+    [waiting] = rig.relay.under_way()
     client.hang_up()
 
     assert waiting.id == b"mine"

@@ -19,8 +19,8 @@ from hotseat.relay.http.json_limits import MOST_MEMBERS, SMALL
 from hotseat.relay.http.json_rewrite import rewrite_json
 from hotseat.relay.routing.model_name import (
     Destination,
-    Road,
-    find_road,
+    PathKind,
+    find_destination,
     model_and_members,
     model_in_json,
     name_for_v1,
@@ -31,7 +31,7 @@ from hotseat.relay.routing.paths import rule_of_ours
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.catalog.named_models import Lead
+    from hotseat.catalog.named_models import NamedModel
 
 RECIPE = LaunchRecipe(argv=("server",), proxy="http://127.0.0.1:${PORT}")
 
@@ -87,9 +87,9 @@ CROWD = catalog(ALPHA, ORG, DEEP, model("grün:7b"), selectors={"router": CHOICE
 )
 def test_our_own_pages_keep_their_target(method: str, target: str) -> None:
     """What we answer ourselves goes to the API with the target as it was received."""
-    road = find_road(method.encode(), target.encode(), CROWD)
+    kind = find_destination(method.encode(), target.encode(), CROWD)
 
-    assert (road.road, road.target) == (Road.MANAGEMENT, target.encode())
+    assert (kind.kind, kind.target) == (PathKind.MANAGEMENT, target.encode())
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_our_own_pages_keep_their_target(method: str, target: str) -> None:
 )
 def test_a_slash_at_the_end_of_a_management_path_changes_nothing(method: str, target: str, meant: str) -> None:
     """The API is asked for the path without it; the dashboard's pages are files in a folder."""
-    road = find_road(method.encode(), target.encode(), CROWD)
+    kind = find_destination(method.encode(), target.encode(), CROWD)
 
-    assert (road.road, road.target) == (Road.MANAGEMENT, meant.encode())
-    assert road.rule == rule_of_ours(method.encode(), meant.partition("?")[0].encode())
+    assert (kind.kind, kind.target) == (PathKind.MANAGEMENT, meant.encode())
+    assert kind.rule == rule_of_ours(method.encode(), meant.partition("?")[0].encode())
 
 
 def test_an_operator_names_models_whatever_profile_is_active() -> None:
@@ -121,18 +121,18 @@ def test_an_operator_names_models_whatever_profile_is_active() -> None:
         CROWD, profiles={"night": Profile("night", "", {"alpha": "org/model", "al": ""})}, active_profile="night"
     )
 
-    assert find_road(b"DELETE", b"/upstream/alpha", switched).lead == ALPHA
-    assert find_road(b"GET", b"/upstream/al/load", switched).lead == ALPHA
-    assert find_road(b"POST", b"/upstream/alpha/x", switched).lead != ALPHA
+    assert find_destination(b"DELETE", b"/upstream/alpha", switched).named_model == ALPHA
+    assert find_destination(b"GET", b"/upstream/al/load", switched).named_model == ALPHA
+    assert find_destination(b"POST", b"/upstream/alpha/x", switched).named_model != ALPHA
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "GET"])
 @pytest.mark.parametrize("path", ["/v1/things", "/things"])
 def test_a_body_that_can_be_read_is_asked_before_the_query(method: str, path: str) -> None:
     """For every method; what the query names is kept for a body that names nobody."""
-    road = find_road(method.encode(), f"{path}?model=nobody".encode(), CROWD, has_readable_body=True)
+    kind = find_destination(method.encode(), f"{path}?model=nobody".encode(), CROWD, has_readable_body=True)
 
-    assert road == Destination(Road.MODEL_IN_BODY, f"{path}?model=nobody".encode(), named="nobody")
+    assert kind == Destination(PathKind.MODEL_IN_BODY, f"{path}?model=nobody".encode(), named="nobody")
 
 
 @pytest.mark.parametrize(
@@ -185,17 +185,17 @@ def test_a_query_names_one_model(target: str, needs_one: bool, sent: str) -> Non
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH"])
 def test_a_model_in_the_url(method: str, target: str, spec: ModelSpec, forwarded: str) -> None:
     """The URL names a model by its name or an alias, plain or encoded, the longest one first."""
-    road = find_road(method.encode(), target.encode(), CROWD)
+    kind = find_destination(method.encode(), target.encode(), CROWD)
 
-    assert road == Destination(Road.MODEL_IN_URL, forwarded.encode(), spec)
+    assert kind == Destination(PathKind.MODEL_IN_URL, forwarded.encode(), spec)
 
 
 @pytest.mark.parametrize("path", ["/slots/1", "/v1/files/x", "/load", "//"])
 def test_a_delete_below_a_model_is_the_upstreams(path: str) -> None:
     """Only the bare DELETE of a model is ours."""
-    road = find_road(b"DELETE", f"/upstream/alpha{path}".encode(), CROWD)
+    kind = find_destination(b"DELETE", f"/upstream/alpha{path}".encode(), CROWD)
 
-    assert road == Destination(Road.MODEL_IN_URL, path.encode(), ALPHA)
+    assert kind == Destination(PathKind.MODEL_IN_URL, path.encode(), ALPHA)
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_a_delete_below_a_model_is_the_upstreams(path: str) -> None:
 )
 def test_a_model_in_the_body(method: str, target: str) -> None:
     """A request that may carry a body and names no model in its URL is decided by the body."""
-    road = find_road(method.encode(), target.encode(), CROWD)
+    kind = find_destination(method.encode(), target.encode(), CROWD)
 
-    assert road == Destination(Road.MODEL_IN_BODY, target.encode())
+    assert kind == Destination(PathKind.MODEL_IN_BODY, target.encode())
 
 
 @pytest.mark.parametrize(
@@ -238,10 +238,10 @@ def test_a_model_in_the_body(method: str, target: str) -> None:
 )
 def test_a_request_that_names_nobody_starts_nobody(method: str, target: str) -> None:
     """Everything else is for a model that already runs, with the target unchanged."""
-    road = find_road(method.encode(), target.encode(), CROWD)
+    kind = find_destination(method.encode(), target.encode(), CROWD)
 
-    assert road == Destination(
-        Road.RUNNING_MODEL,
+    assert kind == Destination(
+        PathKind.RUNNING_MODEL,
         target.encode(),
     )
 
@@ -288,7 +288,7 @@ def test_a_path_that_could_be_read_in_two_ways_is_refused(path: str) -> None:
     """Dot segments, backslashes and control bytes never reach a model server, however they are written."""
     for target in (path, path + "?x=1"):
         with pytest.raises(ClientError) as refusal:
-            find_road(b"GET", target.encode(), CROWD)
+            find_destination(b"GET", target.encode(), CROWD)
 
         assert refusal.value.status == 400
 
@@ -297,7 +297,7 @@ def test_a_path_that_could_be_read_in_two_ways_is_refused(path: str) -> None:
 def test_a_query_with_raw_control_bytes_is_refused(target: str) -> None:
     """No target that would be read differently behind us passes, in the query either."""
     with pytest.raises(ClientError, match="control character"):
-        find_road(b"GET", target.encode(), CROWD)
+        find_destination(b"GET", target.encode(), CROWD)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_a_query_with_raw_control_bytes_is_refused(target: str) -> None:
 def test_an_unknown_model_in_the_url_is_named(target: str, named: str, hint: str) -> None:
     """The refusal names the model, briefly, and the nearest one there is."""
     with pytest.raises(UnknownModel) as refusal:
-        find_road(b"GET", target.encode(), CROWD)
+        find_destination(b"GET", target.encode(), CROWD)
 
     assert f"model {named} is not defined" in refusal.value.message
     assert hint in refusal.value.message
@@ -327,7 +327,7 @@ def test_an_unknown_model_in_the_url_is_named(target: str, named: str, hint: str
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "forwarded", "lead"),
+    ("method", "target", "forwarded", "named_model"),
     [
         ("GET", "/upstream/router/props", "/props", CHOICE),
         ("POST", "/upstream/peer/far/v1/chat", "/v1/chat", FAR),
@@ -335,21 +335,21 @@ def test_an_unknown_model_in_the_url_is_named(target: str, named: str, hint: str
     ],
 )
 def test_selectors_and_models_of_peers_may_stand_in_the_url(
-    method: str, target: str, forwarded: str, lead: Lead
+    method: str, target: str, forwarded: str, named_model: NamedModel
 ) -> None:
     """A name is a name, whatever it leads to."""
-    road = find_road(method.encode(), target.encode(), CROWD)
+    kind = find_destination(method.encode(), target.encode(), CROWD)
 
-    assert road == Destination(Road.MODEL_IN_URL, forwarded.encode(), lead)
+    assert kind == Destination(PathKind.MODEL_IN_URL, forwarded.encode(), named_model)
 
 
 def test_the_pages_of_comfyui_have_a_place_of_their_own() -> None:
     """If a model is called comfyui_auto, /comfyui/ leads to its pages; otherwise it is an ordinary path."""
     comfyui = model("comfyui_auto")
-    road = find_road(b"GET", b"/comfyui/ws?id=1", catalog(ALPHA, comfyui))
+    kind = find_destination(b"GET", b"/comfyui/ws?id=1", catalog(ALPHA, comfyui))
 
-    assert road == Destination(Road.MODEL_IN_URL, b"/ws?id=1", comfyui)
-    assert find_road(b"GET", b"/comfyui/ws", CROWD) == Destination(Road.RUNNING_MODEL, b"/comfyui/ws")
+    assert kind == Destination(PathKind.MODEL_IN_URL, b"/ws?id=1", comfyui)
+    assert find_destination(b"GET", b"/comfyui/ws", CROWD) == Destination(PathKind.RUNNING_MODEL, b"/comfyui/ws")
 
 
 def status_of(ask: Callable[[], object]) -> int | None:
@@ -368,20 +368,20 @@ NAMES = st.sampled_from([b"alpha", b"al", b"org/model", b"org%2Fmodel", b"%6Frg/
 def test_what_is_forwarded_is_the_suffix_of_what_was_received(name: bytes, suffix: bytes, method: bytes) -> None:
     """Whatever follows the model's name goes upstream byte by byte, or not at all."""
     target = b"/upstream/" + name + b"/" + suffix
-    if status := status_of(lambda: find_road(method, target, CROWD)):
+    if status := status_of(lambda: find_destination(method, target, CROWD)):
         assert status == 400
         return
 
-    road = find_road(method, target, CROWD)
-    if road.road is Road.MODEL_IN_URL and road.lead is not DEEP:
-        assert road.target == b"/" + suffix
+    kind = find_destination(method, target, CROWD)
+    if kind.kind is PathKind.MODEL_IN_URL and kind.named_model is not DEEP:
+        assert kind.target == b"/" + suffix
 
 
 @given(method=st.sampled_from([b"GET", b"POST", b"PUT", b"DELETE"]), target=st.binary(max_size=60))
 def test_no_target_causes_anything_but_a_refusal(method: bytes, target: bytes) -> None:
     """Any bytes at all are answered or refused as the client's mistake."""
     for prefix in (b"", b"/", b"/upstream/", b"/slots?model="):
-        assert status_of(lambda: find_road(method, prefix + target, CROWD)) in (None, 400, 404)  # noqa: B023 - called here and now
+        assert status_of(lambda: find_destination(method, prefix + target, CROWD)) in (None, 400, 404)  # noqa: B023 - called here and now
 
 
 # The model in a body

@@ -6,7 +6,7 @@ import pytest
 from tests.support.fake_launcher import catalog, spec
 
 from hotseat.error_bodies import Dialect
-from hotseat.relay.routing.model_name import Road, find_road
+from hotseat.relay.routing.model_name import PathKind, find_destination
 from hotseat.relay.routing.paths import PathTable, needs_no_key
 from hotseat.settings import Role
 
@@ -112,7 +112,7 @@ ROWS = [
 @pytest.mark.parametrize(("method", "target", "needed", "is_action"), ROWS)
 def test_what_is_forwarded_decides_the_role(method: str, target: str, needed: Role | None, is_action: bool) -> None:
     """A model server's path needs `operate` unless it is written exactly as in the list; what changes is audited."""
-    rule = find_road(method.encode(), target.encode(), CATALOG, PATHS).rule
+    rule = find_destination(method.encode(), target.encode(), CATALOG, PATHS).rule
 
     assert (rule.role, rule.is_action) == (needed, is_action)
     assert needs_no_key(method.encode(), target.partition("?")[0].encode()) is (needed is None)
@@ -135,7 +135,7 @@ def test_what_is_forwarded_decides_the_role(method: str, target: str, needed: Ro
 )
 def test_only_what_computes_takes_a_slot(target: str, takes_slot: bool) -> None:
     """Everything else passes while all slots of the server are taken."""
-    assert find_road(b"POST", target.encode(), CATALOG, PATHS).rule.takes_slot is takes_slot
+    assert find_destination(b"POST", target.encode(), CATALOG, PATHS).rule.takes_slot is takes_slot
 
 
 @pytest.mark.parametrize(
@@ -177,4 +177,4 @@ def test_the_table_says_how_errors_read(path: str, dialect: Dialect) -> None:
 @pytest.mark.parametrize("method", ["GET", "POST", "PROPFIND"])
 def test_the_folder_of_our_own_paths_is_ours(method: str) -> None:
     """No model server is asked for it, and none is started."""
-    assert find_road(method.encode(), b"/hotseat/", CATALOG, PATHS).road is Road.MANAGEMENT
+    assert find_destination(method.encode(), b"/hotseat/", CATALOG, PATHS).kind is PathKind.MANAGEMENT

@@ -18,8 +18,8 @@ from hotseat.settings import Access, ApiKey, Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.relay.conftest import OpenHouse
-    from tests.support.relay_rig import RelayHouse
+    from tests.relay.conftest import OpenRig
+    from tests.support.relay_rig import RelayRig
     from tests.support.transport import Message
 
 FILE = bytes(range(256)) * 12_000
@@ -37,9 +37,9 @@ def part(name: str, value: bytes, extra: str = "") -> bytes:
 AUDIO = part("file", FILE, '; filename="a.wav"')
 
 
-async def reaches(house: RelayHouse, model: str, request: bytes) -> Message:
-    client = await house.send(request)
-    call = await house.upstreams[model].call()
+async def reaches(rig: RelayRig, model: str, request: bytes) -> Message:
+    client = await rig.send(request)
+    call = await rig.upstreams[model].call()
     await call.say(HELLO)
 
     assert (await client.message()).status == 200
@@ -59,9 +59,9 @@ async def reaches(house: RelayHouse, model: str, request: bytes) -> Message:
     ],
     ids=["v1 body", "native body", "query", "query of a GET", "URL", "POST by URL", "URL alone"],
 )
-async def test_a_request_reaches_the_model_it_names(house: RelayHouse, request_bytes: bytes) -> None:
+async def test_a_request_reaches_the_model_it_names(rig: RelayRig, request_bytes: bytes) -> None:
     """The name may stand in the body or in the URL."""
-    await reaches(house, "beta", request_bytes)
+    await reaches(rig, "beta", request_bytes)
 
 
 @pytest.mark.parametrize(
@@ -76,34 +76,34 @@ async def test_a_request_reaches_the_model_it_names(house: RelayHouse, request_b
     ],
     ids=["query", "unknown in the query", "PUT", "PATCH", "DELETE", "form"],
 )
-async def test_the_name_in_the_body_wins(house: RelayHouse, request_bytes: bytes) -> None:
+async def test_the_name_in_the_body_wins(rig: RelayRig, request_bytes: bytes) -> None:
     """That holds for every method with a JSON body or a form, whatever the query names, and for cached heads."""
     for _ in range(2):
-        await reaches(house, "beta", request_bytes)
+        await reaches(rig, "beta", request_bytes)
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"prompt":"x"}'])
-async def test_a_body_without_a_name_leaves_it_to_the_query(house: RelayHouse, body: bytes) -> None:
+async def test_a_body_without_a_name_leaves_it_to_the_query(rig: RelayRig, body: bytes) -> None:
     """The query is asked next."""
     request = post(body, "Content-Type: application/json", target="/v1/chat/completions?model=beta")
 
-    await reaches(house, "beta", request)
-    await reaches(house, "beta", request)
+    await reaches(rig, "beta", request)
+    await reaches(rig, "beta", request)
 
 
 @pytest.mark.parametrize("method", [b"PUT", b"PATCH"])
-async def test_a_put_that_names_nobody_goes_to_the_running_model(house: RelayHouse, method: bytes) -> None:
+async def test_a_put_that_names_nobody_goes_to_the_running_model(rig: RelayRig, method: bytes) -> None:
     """Only a POST under /v1/ must name its model; what is uploaded need not be JSON, whatever it says."""
-    await reaches(house, "beta", chat("beta"))
+    await reaches(rig, "beta", chat("beta"))
 
     for body in (b"{}", b"no json"):
         request = post(body, "Content-Type: application/json", target="/v1/things").replace(b"POST", method)
-        await reaches(house, "beta", request)
+        await reaches(rig, "beta", request)
 
 
-async def test_a_model_in_the_url_is_cut_off(house: RelayHouse) -> None:
+async def test_a_model_in_the_url_is_cut_off(rig: RelayRig) -> None:
     """The rest is forwarded unchanged, including encoded bytes and query."""
-    asked = await reaches(house, "beta", get("/upstream/beta/a%20b/c?x=%2F&y"))
+    asked = await reaches(rig, "beta", get("/upstream/beta/a%20b/c?x=%2F&y"))
 
     assert asked.first_line == "GET /a%20b/c?x=%2F&y HTTP/1.1"
 
@@ -113,25 +113,25 @@ async def test_a_model_in_the_url_is_cut_off(house: RelayHouse) -> None:
     [part("model", b"beta") + AUDIO, AUDIO + part("model", b"beta")],
     ids=["name before the file", "name after the file"],
 )
-async def test_a_large_form_reaches_the_model_it_names(house: RelayHouse, form: bytes) -> None:
+async def test_a_large_form_reaches_the_model_it_names(rig: RelayRig, form: bytes) -> None:
     """The file is on disk, and arrives complete."""
-    asked = await reaches(house, "beta", post(form + b"--xyz--\r\n", FORM, target="/v1/audio/transcriptions"))
+    asked = await reaches(rig, "beta", post(form + b"--xyz--\r\n", FORM, target="/v1/audio/transcriptions"))
 
     assert sha256(asked.body).digest() == sha256(form + b"--xyz--\r\n").digest()
 
 
-async def test_a_large_form_can_be_changed(open_house: OpenHouse) -> None:
+async def test_a_large_form_can_be_changed(open_rig: OpenRig) -> None:
     """The new name is inserted between parts on disk, also if the head is cached."""
-    house = await open_house(models=(spec("alpha"), spec("beta", changes=BodyChanges("real"))))
+    rig = await open_rig(models=(spec("alpha"), spec("beta", changes=BodyChanges("real"))))
     form = AUDIO + part("model", b"beta") + b"--xyz--\r\n"
-    asked = [await reaches(house, "beta", post(form, FORM, target="/v1/audio/transcriptions")) for _ in range(2)]
+    asked = [await reaches(rig, "beta", post(form, FORM, target="/v1/audio/transcriptions")) for _ in range(2)]
 
     assert {each.body for each in asked} == {form.replace(b"\r\nbeta\r\n", b"\r\nreal\r\n")}
 
 
-async def test_a_form_with_too_many_names_is_refused(house: RelayHouse) -> None:
+async def test_a_form_with_too_many_names_is_refused(rig: RelayRig) -> None:
     """Which one would be meant?"""
-    answered = await house.refusal(post(part("model", b"beta") * 17 + b"--xyz--\r\n", FORM))
+    answered = await rig.refusal(post(part("model", b"beta") * 17 + b"--xyz--\r\n", FORM))
 
     assert answered.status == 400
     assert "more than 16 fields called `model`" in answered.body.decode()
@@ -145,81 +145,81 @@ def large_json(size: int = 2 << 20, blanks: int = 0) -> bytes:
     return b" " * blanks + b'{"prompt":"%b","model":"beta"}' % (b"x" * size)
 
 
-async def test_large_json_names_its_model_though_it_does_not_say_that_it_is_json(house: RelayHouse) -> None:
+async def test_large_json_names_its_model_though_it_does_not_say_that_it_is_json(rig: RelayRig) -> None:
     """As small JSON does: an image may be in it."""
-    asked = await reaches(house, "beta", post(large_json(), UNDECLARED, target="/completion"))
+    asked = await reaches(rig, "beta", post(large_json(), UNDECLARED, target="/completion"))
 
     assert asked.body == large_json()
 
 
 @pytest.mark.parametrize("blanks", [0, 300_000])
-async def test_large_json_is_changed_though_it_does_not_say_that_it_is_json(open_house: OpenHouse, blanks: int) -> None:
+async def test_large_json_is_changed_though_it_does_not_say_that_it_is_json(open_rig: OpenRig, blanks: int) -> None:
     """Its server may read it as JSON, so what is stripped must be gone."""
-    house = await open_house(models=(spec("beta", changes=BodyChanges(strip=("prompt",))),))
-    asked = await reaches(house, "beta", post(large_json(blanks=blanks), UNDECLARED, target="/upstream/beta/x"))
+    rig = await open_rig(models=(spec("beta", changes=BodyChanges(strip=("prompt",))),))
+    asked = await reaches(rig, "beta", post(large_json(blanks=blanks), UNDECLARED, target="/upstream/beta/x"))
 
     assert asked.body == b'{"model":"beta"}'
 
 
 @pytest.mark.parametrize("body", [large_json(17 << 20), b" " * (17 << 20)], ids=["object", "blanks"])
-async def test_json_that_is_too_large_to_be_changed_must_say_so(open_house: OpenHouse, body: bytes) -> None:
+async def test_json_that_is_too_large_to_be_changed_must_say_so(open_rig: OpenRig, body: bytes) -> None:
     """What does not declare itself is not read back into memory without end."""
-    house = await open_house(models=(spec("beta", changes=BodyChanges(strip=("prompt",))),))
-    answered = await house.refusal(post(body, UNDECLARED, target="/upstream/beta/x"))
+    rig = await open_rig(models=(spec("beta", changes=BodyChanges(strip=("prompt",))),))
+    answered = await rig.refusal(post(body, UNDECLARED, target="/upstream/beta/x"))
 
     assert answered.status == 413
     assert "Content-Type: application/json" in answered.body.decode()
 
 
-async def test_an_upload_too_large_to_be_read_goes_to_the_running_model(house: RelayHouse) -> None:
+async def test_an_upload_too_large_to_be_read_goes_to_the_running_model(rig: RelayRig) -> None:
     """It may begin like JSON and be something else: nothing must be known of it to pass it on."""
-    await reaches(house, "beta", chat("beta"))
+    await reaches(rig, "beta", chat("beta"))
     body = large_json(17 << 20)
 
-    assert (await reaches(house, "beta", post(body, UNDECLARED, target="/x"))).body == body
+    assert (await reaches(rig, "beta", post(body, UNDECLARED, target="/x"))).body == body
 
 
-async def test_a_large_upload_arrives_whole(house: RelayHouse) -> None:
+async def test_a_large_upload_arrives_whole(rig: RelayRig) -> None:
     """Nobody parses the three megabytes."""
-    asked = await reaches(house, "beta", post(FILE, target="/upload?model=beta"))
+    asked = await reaches(rig, "beta", post(FILE, target="/upload?model=beta"))
 
     assert sha256(asked.body).digest() == sha256(FILE).digest()
 
 
 async def test_an_upload_that_finds_no_room_on_disk_is_refused(
-    house: RelayHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: RelayRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The status is 500, since it is our fault."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
-    answered = await house.refusal(post(FILE, target="/upload?model=beta"))
+    answered = await rig.refusal(post(FILE, target="/upload?model=beta"))
 
     assert answered.status == 500
     assert "cannot be stored on disk" in answered.body.decode()
 
 
-async def test_without_a_name_the_default_model_is_meant(open_house: OpenHouse) -> None:
+async def test_without_a_name_the_default_model_is_meant(open_rig: OpenRig) -> None:
     """For requests under /v1/."""
-    house = await open_house(default_model=ModelName("beta"))
+    rig = await open_rig(default_model=ModelName("beta"))
 
-    await reaches(house, "beta", post(b"{}"))
+    await reaches(rig, "beta", post(b"{}"))
 
 
-async def test_without_a_name_the_only_model_is_meant(open_house: OpenHouse) -> None:
+async def test_without_a_name_the_only_model_is_meant(open_rig: OpenRig) -> None:
     """There is nothing else to mean."""
-    house = await open_house(models=(spec("beta"),))
+    rig = await open_rig(models=(spec("beta"),))
 
-    await reaches(house, "beta", post(b"{}"))
+    await reaches(rig, "beta", post(b"{}"))
 
 
-async def test_without_a_name_the_running_model_is_meant(house: RelayHouse) -> None:
+async def test_without_a_name_the_running_model_is_meant(rig: RelayRig) -> None:
     """Outside /v1/ a request goes to the running model, and starts none."""
-    await reaches(house, "beta", chat("beta"))
+    await reaches(rig, "beta", chat("beta"))
 
-    await reaches(house, "beta", get("/slots"))
-    await reaches(house, "beta", post(b"no json", target="/tokenize"))
-    await reaches(house, "beta", post(FILE, target="/upload"))
-    await reaches(house, "beta", get("/v1/unknown"))
-    assert house.phase("alpha") == "cold"
+    await reaches(rig, "beta", get("/slots"))
+    await reaches(rig, "beta", post(b"no json", target="/tokenize"))
+    await reaches(rig, "beta", post(FILE, target="/upload"))
+    await reaches(rig, "beta", get("/v1/unknown"))
+    assert rig.phase("alpha") == "cold"
 
 
 @pytest.mark.parametrize(
@@ -237,120 +237,120 @@ async def test_without_a_name_the_running_model_is_meant(house: RelayHouse) -> N
         (get("/slots?model=gamma"), 404),
     ],
 )
-async def test_a_request_for_nobody_starts_nobody(house: RelayHouse, request_bytes: bytes, status: int) -> None:
+async def test_a_request_for_nobody_starts_nobody(rig: RelayRig, request_bytes: bytes, status: int) -> None:
     """The error states what is missing."""
-    answered = await house.refusal(request_bytes)
+    answered = await rig.refusal(request_bytes)
 
     assert answered.status == status
-    assert {model.phase.value for model in house.dispatcher.view().models} == {"cold"}
+    assert {model.phase.value for model in rig.dispatcher.view().models} == {"cold"}
 
 
-async def test_the_parts_of_a_page_do_not_start_a_model(house: RelayHouse) -> None:
+async def test_the_parts_of_a_page_do_not_start_a_model(rig: RelayRig) -> None:
     """A browser that fetches an icon must not swap models for it; from a running model it gets it."""
-    refused = await house.refusal(get("/upstream/alpha/favicon.ico"))
-    phase = house.phase("alpha")
-    await reaches(house, "alpha", get("/upstream/alpha/index.html"))
+    refused = await rig.refusal(get("/upstream/alpha/favicon.ico"))
+    phase = rig.phase("alpha")
+    await reaches(rig, "alpha", get("/upstream/alpha/index.html"))
 
     assert refused.status == 409
     assert "ignorePaths" in refused.body.decode()
     assert phase == "cold"
-    await reaches(house, "alpha", get("/upstream/alpha/favicon.ico"))
+    await reaches(rig, "alpha", get("/upstream/alpha/favicon.ico"))
 
 
-async def test_which_parts_of_a_page_do_not_start_a_model_can_be_chosen(open_house: OpenHouse) -> None:
+async def test_which_parts_of_a_page_do_not_start_a_model_can_be_chosen(open_rig: OpenRig) -> None:
     """The query is no part of the path."""
-    house = await open_house(settings=Settings(ignore_paths=("^/static/",)))
+    rig = await open_rig(settings=Settings(ignore_paths=("^/static/",)))
 
-    assert (await house.refusal(get("/upstream/alpha/static/x"))).status == 409
-    await reaches(house, "alpha", get("/upstream/alpha/favicon.ico?/static/"))
+    assert (await rig.refusal(get("/upstream/alpha/static/x"))).status == 409
+    await reaches(rig, "alpha", get("/upstream/alpha/favicon.ico?/static/"))
 
 
-async def test_a_model_that_does_not_start_is_a_503(house: RelayHouse) -> None:
+async def test_a_model_that_does_not_start_is_a_503(rig: RelayRig) -> None:
     """With the reason, in the caller's dialect."""
-    house.hands.broken = ("alpha",)
-    plain = await house.refusal(chat())
-    sdk = await house.refusal(chat("alpha", "X-Stainless-Lang: python"))
+    rig.launcher.broken = ("alpha",)
+    plain = await rig.refusal(chat())
+    sdk = await rig.refusal(chat("alpha", "X-Stainless-Lang: python"))
 
     assert (plain.status, sdk.status) == (503, 503)
     assert b"alpha exited with code 1" in plain.body
     assert sdk.body.startswith(b'{"error":{"message":')
-    assert house.notebook.entries[0].status == 503
+    assert rig.notebook.entries[0].status == 503
 
 
-async def test_a_line_that_is_full_asks_to_come_again(open_house: OpenHouse) -> None:
+async def test_a_line_that_is_full_asks_to_come_again(open_rig: OpenRig) -> None:
     """429 with a time, and the connection stays usable."""
-    house = await open_house(policy=Policy(max_queue=1))
-    waiting = await house.send(chat("slow"))
-    await come_true(lambda: house.waiting() == 1)
-    client = await house.send(chat("slow"))
+    rig = await open_rig(policy=Policy(max_queue=1))
+    waiting = await rig.send(chat("slow"))
+    await come_true(lambda: rig.waiting() == 1)
+    client = await rig.send(chat("slow"))
     refused = await client.message()
     waiting.hang_up()
-    await come_true(lambda: house.waiting() == 0)
-    house.hands.become_ready("slow")
+    await come_true(lambda: rig.waiting() == 0)
+    rig.launcher.become_ready("slow")
 
     assert refused.status == 429
     assert 1 <= int(refused["Retry-After"]) <= 60
     assert refused.all("Connection") == []
 
 
-async def test_refusals_are_counted(house: RelayHouse) -> None:
+async def test_refusals_are_counted(rig: RelayRig) -> None:
     """Whether a request is refused at its head or for its model."""
-    await house.refusal(get("/slots?model=nobody"))
-    await house.refusal(get("/slots?model=alpha", "Origin: http://evil.example"))
+    await rig.refusal(get("/slots?model=nobody"))
+    await rig.refusal(get("/slots?model=alpha", "Origin: http://evil.example"))
 
-    assert house.notebook.refusals == ["model_not_found", "forbidden"]
+    assert rig.notebook.refusals == ["model_not_found", "forbidden"]
 
 
-async def test_a_request_waits_while_its_model_loads(house: RelayHouse) -> None:
+async def test_a_request_waits_while_its_model_loads(rig: RelayRig) -> None:
     """And is forwarded when it is ready."""
-    client = await house.send(chat("slow"))
-    await come_true(lambda: house.hands.is_starting("slow"))
-    house.hands.become_ready("slow")
-    await (await house.upstreams["slow"].call()).say(HELLO)
+    client = await rig.send(chat("slow"))
+    await come_true(lambda: rig.launcher.is_starting("slow"))
+    rig.launcher.become_ready("slow")
+    await (await rig.upstreams["slow"].call()).say(HELLO)
 
     assert (await client.message()).status == 200
 
 
-async def test_reads_never_wait_behind_a_generation(open_house: OpenHouse) -> None:
+async def test_reads_never_wait_behind_a_generation(open_rig: OpenRig) -> None:
     """Slots are for what generates."""
-    house = await open_house(models=(spec("alpha", concurrency_limit=1),))
-    first, call = await house.reached(chat())
-    second = await house.send(chat())
-    await come_true(lambda: house.waiting() == 1)
-    await reaches(house, "alpha", get("/slots"))
+    rig = await open_rig(models=(spec("alpha", concurrency_limit=1),))
+    first, call = await rig.reached(chat())
+    second = await rig.send(chat())
+    await come_true(lambda: rig.waiting() == 1)
+    await reaches(rig, "alpha", get("/slots"))
     await call.say(HELLO)
-    await (await house.alpha.call()).say(HELLO)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert (await first.message()).status == 200
     assert (await second.message()).status == 200
 
 
-async def test_holders_of_keys_are_told_apart(open_house: OpenHouse) -> None:
+async def test_holders_of_keys_are_told_apart(open_rig: OpenRig) -> None:
     """One address, two keys, two clients; the keys themselves are not shown."""
-    house = await open_house(access=Access(api_keys=(ApiKey("one"), ApiKey("two"))))
-    calls = [await house.send(chat("slow", f"Authorization: Bearer {key}")) for key in ("one", "two", "two")]
-    await come_true(lambda: house.waiting() == 3)
-    clients = {ticket.client for ticket in house.dispatcher.view().line}
+    rig = await open_rig(access=Access(api_keys=(ApiKey("one"), ApiKey("two"))))
+    calls = [await rig.send(chat("slow", f"Authorization: Bearer {key}")) for key in ("one", "two", "two")]
+    await come_true(lambda: rig.waiting() == 3)
+    clients = {ticket.client for ticket in rig.dispatcher.view().queue}
     for client in calls:
         client.hang_up()
-    await come_true(lambda: house.waiting() == 0)
-    house.hands.become_ready("slow")
+    await come_true(lambda: rig.waiting() == 0)
+    rig.launcher.become_ready("slow")
 
     assert len(clients) == 2
     assert all(client.startswith("key ") and len(client) == len("key ") + SHOWN for client in clients)
 
 
-async def test_fairness_can_go_by_a_header(open_house: OpenHouse) -> None:
+async def test_fairness_can_go_by_a_header(open_rig: OpenRig) -> None:
     """Behind another proxy all clients have one address."""
-    house = await open_house(access=Access(client_header="X-User"))
-    named = await house.send(chat("slow", "X-User: ann"))
-    unnamed = await house.send(chat("slow"))
-    await come_true(lambda: house.waiting() == 2)
-    clients = {ticket.client for ticket in house.dispatcher.view().line}
+    rig = await open_rig(access=Access(client_header="X-User"))
+    named = await rig.send(chat("slow", "X-User: ann"))
+    unnamed = await rig.send(chat("slow"))
+    await come_true(lambda: rig.waiting() == 2)
+    clients = {ticket.client for ticket in rig.dispatcher.view().queue}
     for client in (named, unnamed):
         client.hang_up()
-    await come_true(lambda: house.waiting() == 0)
-    house.hands.become_ready("slow")
+    await come_true(lambda: rig.waiting() == 0)
+    rig.launcher.become_ready("slow")
 
     assert clients == {"ann", "127.0.0.1"}
 
@@ -362,12 +362,12 @@ async def test_fairness_can_go_by_a_header(open_house: OpenHouse) -> None:
 )
 @pytest.mark.parametrize("target", ["/", "/ui"])
 async def test_a_browser_at_the_bare_address_is_led_to_the_dashboard(
-    house: RelayHouse, target: str, fields: list[str]
+    rig: RelayRig, target: str, fields: list[str]
 ) -> None:
     """Who opens the address to look at it means us, though a model runs."""
-    await house.dispatcher.load(ModelName("alpha"))
-    client = await house.send(get(target, *fields))
-    call = await house.management.call()
+    await rig.dispatcher.load(ModelName("alpha"))
+    client = await rig.send(get(target, *fields))
+    call = await rig.management.call()
     await call.say(HELLO)
 
     assert (await client.message()).status == 200
@@ -386,10 +386,8 @@ async def test_a_browser_at_the_bare_address_is_led_to_the_dashboard(
     ],
     ids=["no words", "a program", "a script", "another path", "a named model", "a POST"],
 )
-async def test_everybody_else_reaches_the_model_server_at_the_bare_address(
-    house: RelayHouse, request_bytes: bytes
-) -> None:
+async def test_everybody_else_reaches_the_model_server_at_the_bare_address(rig: RelayRig, request_bytes: bytes) -> None:
     """Only a browser's navigation to exactly these two paths is ours."""
-    await house.dispatcher.load(ModelName("alpha"))
+    await rig.dispatcher.load(ModelName("alpha"))
 
-    await reaches(house, "alpha", request_bytes)
+    await reaches(rig, "alpha", request_bytes)

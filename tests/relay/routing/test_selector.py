@@ -23,7 +23,7 @@ DRAINING = Phase.DRAINING
 
 
 def chosen(strategy: Strategy, *targets: tuple[Phase, int], abroad: int | None = None, spillover: int = 2) -> str:
-    """Targets are called a, b, c …, each with a phase and its users; `abroad` appends a model of a peer."""
+    """Targets are called a, b, c …, each with a phase and its users; `peer_requests` appends a model of a peer."""
     names = "abcdef"[: len(targets)]
     seen = [
         ModelView(ModelName(name), phase, 0.0, None, users // 2, users - users // 2, "")
@@ -81,7 +81,7 @@ def test_spillover_fills_one_after_the_other(targets: list[tuple[Phase, int]], n
     assert chosen(Strategy.SPILLOVER, *targets) == name
 
 
-@pytest.mark.parametrize(("abroad", "name"), [(0, "box/far"), (1, "box/far"), (7, "a")])
+@pytest.mark.parametrize(("peer_requests", "name"), [(0, "box/far"), (1, "box/far"), (7, "a")])
 def test_requests_flow_over_to_a_peer(abroad: int, name: str) -> None:
     """What is there already is counted, too."""
     assert chosen(Strategy.SPILLOVER, (READY, 2), abroad=abroad) == name

@@ -19,7 +19,7 @@ from hotseat.relay.upstream.exiting import is_dying
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
 
 SERVER = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
 HOLDING = SERVER + "kept = s.accept()[0]; kept.send(b'x'); time.sleep(60)"
@@ -74,47 +74,47 @@ def die(server: subprocess.Popen[str]) -> None:
     os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
 
 
-def replace_server(house: RelayHouse) -> None:
+def replace_server(rig: RelayRig) -> None:
     """The exit is noticed, and the next server runs."""
-    del house.hands.pids["alpha"]
-    house.hands.crash("alpha", "killed by signal 9")
+    del rig.launcher.pids["alpha"]
+    rig.launcher.crash("alpha", "killed by signal 9")
 
 
 async def test_a_connection_that_a_dying_server_still_takes_gets_no_request(
-    house: RelayHouse, server: subprocess.Popen[str]
+    rig: RelayRig, server: subprocess.Popen[str]
 ) -> None:
     """Its kernel accepts what nobody will read; who asks gets the next server instead of an error."""
-    house.hands.pids["alpha"] = server.pid
+    rig.launcher.pids["alpha"] = server.pid
     die(server)
-    client = await house.send(chat())
-    await come_true(lambda: bool(house.alpha.lines))
-    await house.alpha.lines[0].ended()
-    replace_server(house)
-    await (await house.alpha.call()).say(HELLO)
+    client = await rig.send(chat())
+    await come_true(lambda: bool(rig.alpha.lines))
+    await rig.alpha.lines[0].ended()
+    replace_server(rig)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert (await client.message()).status == 200
-    assert house.alpha.requests == 1
+    assert rig.alpha.requests == 1
 
 
 async def test_when_one_connection_shows_that_a_server_dies_the_resting_ones_are_left_alone(
-    house: RelayHouse, server: subprocess.Popen[str]
+    rig: RelayRig, server: subprocess.Popen[str]
 ) -> None:
     """They end in the same moment, and what is sent on them is lost."""
-    house.hands.pids["alpha"] = server.pid
-    (one, first), (other, second) = await house.reached(chat()), await house.reached(chat())
+    rig.launcher.pids["alpha"] = server.pid
+    (one, first), (other, second) = await rig.reached(chat()), await rig.reached(chat())
     for client, call in ((one, first), (other, second)):
         await call.say(HELLO)
         await client.message()
     die(server)
     await one.send(chat())
-    lost = await house.alpha.call()
+    lost = await rig.alpha.call()
     lost.hang_up()
     assert (await one.message()).status == 502
     resting = first.line if lost.line is second.line else second.line
     await resting.ended()
     await one.send(chat())
-    await come_true(lambda: len(house.alpha.lines) == 3)
-    replace_server(house)
-    await (await house.alpha.call()).say(HELLO)
+    await come_true(lambda: len(rig.alpha.lines) == 3)
+    replace_server(rig)
+    await (await rig.alpha.call()).say(HELLO)
 
     assert (await one.message()).status == 200

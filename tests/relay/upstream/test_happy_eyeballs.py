@@ -24,7 +24,7 @@ from hotseat.relay.upstream.pool import Pool
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
 
 
 async def reached(dialler: Dialler, port: int) -> str:
@@ -167,19 +167,19 @@ async def test_a_dial_that_nobody_waits_for_leaves_nothing_open() -> None:
         assert open_files() == before
 
 
-async def test_a_name_is_looked_up_by_the_machine(house: RelayHouse) -> None:
+async def test_a_name_is_looked_up_by_the_machine(rig: RelayRig) -> None:
     """`localhost` is resolved by this machine."""
-    house.hands.addresses["alpha"] = house.alpha.address._replace(host="localhost")
-    asked, answered = await house.exchange(get())
+    rig.launcher.addresses["alpha"] = rig.alpha.address._replace(host="localhost")
+    asked, answered = await rig.exchange(get())
 
-    assert asked["Host"] == f"localhost:{house.alpha.address.port}"
+    assert asked["Host"] == f"localhost:{rig.alpha.address.port}"
     assert answered.status == 200
 
 
-async def test_a_name_that_nobody_knows_is_told(house: RelayHouse, impatient: None) -> None:
+async def test_a_name_that_nobody_knows_is_told(rig: RelayRig, impatient: None) -> None:
     """The error includes the resolver's message."""
-    house.hands.addresses["alpha"] = Address("nobody.invalid", 80)
-    answered = await house.refusal(get())
+    rig.launcher.addresses["alpha"] = Address("nobody.invalid", 80)
+    answered = await rig.refusal(get())
 
     assert answered.status == 502
     assert "no connection to http://nobody.invalid:80" in answered.body.decode()

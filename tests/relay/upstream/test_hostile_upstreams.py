@@ -12,7 +12,7 @@ from tests.support.transport import End
 from hotseat.relay.upstream.connection import LARGEST_HEAD, MOST_INTERIM_HEADS
 
 if TYPE_CHECKING:
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 
@@ -104,93 +104,93 @@ BAD_CHUNKS = {
 }
 
 
-async def is_well_afterwards(house: RelayHouse, bad: Call) -> None:
+async def is_well_afterwards(rig: RelayRig, bad: Call) -> None:
     """The connection that misbehaved is gone, and nobody else notices."""
     assert await bad.ended() in End
-    assert house.relay.pool.resting == 0
-    _, answered = await house.exchange(chat())
+    assert rig.relay.pool.resting == 0
+    _, answered = await rig.exchange(chat())
     assert (answered.status, answered.body) == (200, b"hello")
 
 
 @pytest.mark.parametrize("said", BAD_HEADS.values(), ids=BAD_HEADS.keys())
-async def test_an_answer_that_cannot_be_trusted_is_an_error(house: RelayHouse, said: bytes) -> None:
+async def test_an_answer_that_cannot_be_trusted_is_an_error(rig: RelayRig, said: bytes) -> None:
     """It is an error each time, and the client's own connection stays usable."""
-    client = await house.client()
+    client = await rig.client()
     for _ in range(2):
         await client.send(chat())
-        call = await house.alpha.call()
+        call = await rig.alpha.call()
         await call.say(said)
         answered = await client.message()
         assert answered.status == 502
         assert b"alpha failed: " in answered.body
 
-        await is_well_afterwards(house, call)
+        await is_well_afterwards(rig, call)
 
 
 @pytest.mark.parametrize("said", BAD_HEADS.values(), ids=BAD_HEADS.keys())
-async def test_an_answer_that_cannot_be_trusted_is_none_on_a_used_connection(house: RelayHouse, said: bytes) -> None:
+async def test_an_answer_that_cannot_be_trusted_is_none_on_a_used_connection(rig: RelayRig, said: bytes) -> None:
     """However well it answered before, and though its heads are known."""
-    client = await house.client()
+    client = await rig.client()
     for _ in range(2):
         await client.send(chat())
-        await (await house.alpha.call()).say(HELLO)
+        await (await rig.alpha.call()).say(HELLO)
         await client.message()
     await client.send(chat())
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     await call.say(said)
     answered = await client.message()
 
     assert answered.status == 502
-    assert len(house.alpha.lines) == 1
-    await is_well_afterwards(house, call)
+    assert len(rig.alpha.lines) == 1
+    await is_well_afterwards(rig, call)
 
 
-async def streaming(house: RelayHouse) -> tuple[Wire, Call]:
-    client, call = await house.reached(chat())
+async def streaming(rig: RelayRig) -> tuple[Wire, Call]:
+    client, call = await rig.reached(chat())
     await call.say(CODED + b"5\r\nfirst\r\n")
     await client.read_until(b"5\r\nfirst\r\n")
     return client, call
 
 
 @pytest.mark.parametrize("said", BAD_CHUNKS.values(), ids=BAD_CHUNKS.keys())
-async def test_chunks_that_cannot_be_trusted_are_a_visible_cut(house: RelayHouse, said: bytes) -> None:
+async def test_chunks_that_cannot_be_trusted_are_a_visible_cut(rig: RelayRig, said: bytes) -> None:
     """The last chunk never comes."""
-    client, call = await streaming(house)
+    client, call = await streaming(rig)
     await call.say(said)
 
     assert await client.end() is End.CLOSED
     assert client.unread == b""
-    await is_well_afterwards(house, call)
+    await is_well_afterwards(rig, call)
 
 
 @pytest.mark.parametrize("said", BAD_CHUNKS.values(), ids=BAD_CHUNKS.keys())
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
-async def test_bad_chunks_are_bad_in_any_pieces(house: RelayHouse, said: bytes, size: int) -> None:
+async def test_bad_chunks_are_bad_in_any_pieces(rig: RelayRig, said: bytes, size: int) -> None:
     """Either the client is cut off, or its answer ended before and what came too much reached nobody."""
-    client, call = await streaming(house)
+    client, call = await streaming(rig)
     for begin in range(0, len(said), size):
-        if not house.in_flight():
+        if not rig.in_flight():
             break
         await call.say(said[begin : begin + size])
         await turns()
-    await come_true(lambda: not house.in_flight())
-    if said.startswith(b"0\r\n\r\n") and house.notebook.entries[0].status == 200:
+    await come_true(lambda: not rig.in_flight())
+    if said.startswith(b"0\r\n\r\n") and rig.notebook.entries[0].status == 200:
         assert await client.read_exactly(5) == b"0\r\n\r\n"
         await client.send(chat())
-        await (await house.alpha.call()).say(HELLO)
+        await (await rig.alpha.call()).say(HELLO)
         assert (await client.read_exactly(8)) == b"HTTP/1.1"
         return
 
     assert await client.end() is End.CLOSED
     assert b"\r\n0\r\n\r\n" not in b"\r\n" + client.unread
-    await is_well_afterwards(house, call)
+    await is_well_afterwards(rig, call)
 
 
 @pytest.mark.parametrize("at_once", [1, 5, MOST_INTERIM_HEADS])
-async def test_interim_answers_are_counted_however_they_come(house: RelayHouse, at_once: int) -> None:
+async def test_interim_answers_are_counted_however_they_come(rig: RelayRig, at_once: int) -> None:
     """So many are forgiven, one more is not."""
-    _, forgiven = await house.exchange(chat(), INTERIM * MOST_INTERIM_HEADS + HELLO)
-    client, call = await house.reached(chat())
+    _, forgiven = await rig.exchange(chat(), INTERIM * MOST_INTERIM_HEADS + HELLO)
+    client, call = await rig.reached(chat())
     for _ in range(0, MOST_INTERIM_HEADS + 1, at_once):
         await call.say(INTERIM * at_once)
         await turns()
@@ -201,41 +201,41 @@ async def test_interim_answers_are_counted_however_they_come(house: RelayHouse, 
     assert await call.ended() in End
 
 
-async def test_a_chunk_extension_without_end_is_cut_off(house: RelayHouse) -> None:
+async def test_a_chunk_extension_without_end_is_cut_off(rig: RelayRig) -> None:
     """What is no body is not relayed without end."""
-    client, call = await streaming(house)
+    client, call = await streaming(rig)
     await call.say(b"5;")
     for _ in range(64):
-        if not house.in_flight():
+        if not rig.in_flight():
             break
         await call.say(b"a" * 65_536)
         await turns()
 
     assert await client.end() is End.CLOSED
-    assert house.notebook.entries[0].status == 502
+    assert rig.notebook.entries[0].status == 502
 
 
-async def test_trailers_without_end_are_cut_off(house: RelayHouse) -> None:
+async def test_trailers_without_end_are_cut_off(rig: RelayRig) -> None:
     """What is no body is not relayed without end."""
-    client, call = await streaming(house)
+    client, call = await streaming(rig)
     await call.say(b"0\r\n")
     for _ in range(64):
-        if not house.in_flight():
+        if not rig.in_flight():
             break
         await call.say(b"X-A: 1\r\n" * 8192)
         await turns()
 
     assert await client.end() is End.CLOSED
-    assert house.notebook.entries[0].status == 502
+    assert rig.notebook.entries[0].status == 502
 
 
 @pytest.mark.parametrize("cut", range(len(HELLO)))
-async def test_an_upstream_that_leaves_early_is_an_error_or_a_short_answer(house: RelayHouse, cut: int) -> None:
+async def test_an_upstream_that_leaves_early_is_an_error_or_a_short_answer(rig: RelayRig, cut: int) -> None:
     """Wherever it stops, known head or not: nobody takes what came for the whole."""
-    await house.exchange(chat())
-    client = await house.client()
+    await rig.exchange(chat())
+    client = await rig.client()
     await client.send(chat())
-    call = await house.alpha.call()
+    call = await rig.alpha.call()
     if cut:
         await call.say(HELLO[:cut])
         await turns()
@@ -250,9 +250,9 @@ async def test_an_upstream_that_leaves_early_is_an_error_or_a_short_answer(house
 
 
 @pytest.mark.parametrize("cut", range(1, len(CODED + chunked(b"hello"))))
-async def test_chunks_that_stop_early_are_an_error_or_an_answer_without_end(house: RelayHouse, cut: int) -> None:
+async def test_chunks_that_stop_early_are_an_error_or_an_answer_without_end(rig: RelayRig, cut: int) -> None:
     """The last chunk is never made up."""
-    client, call = await house.reached(chat())
+    client, call = await rig.reached(chat())
     await call.say((CODED + chunked(b"hello"))[:cut])
     await turns()
     call.hang_up()
@@ -264,17 +264,17 @@ async def test_chunks_that_stop_early_are_an_error_or_an_answer_without_end(hous
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n", HELLO, b"\r\n"])
-async def test_what_a_resting_connection_says_is_never_an_answer(house: RelayHouse, said: bytes) -> None:
+async def test_what_a_resting_connection_says_is_never_an_answer(rig: RelayRig, said: bytes) -> None:
     """A server may send a message as it closes an idle connection; the next client's request must not get it."""
-    client, call = await house.reached(chat())
+    client, call = await rig.reached(chat())
     await call.say(HELLO)
     await client.message()
     if said:
         await call.say(said)
     call.hang_up()
-    await come_true(lambda: house.relay.pool.resting == 0)
+    await come_true(lambda: rig.relay.pool.resting == 0)
     await client.send(chat())
-    second = await house.alpha.call()
+    second = await rig.alpha.call()
     await second.say(HELLO.replace(b"hello", b"world"))
 
     assert (await client.message()).body == b"world"
@@ -292,38 +292,36 @@ async def test_what_a_resting_connection_says_is_never_an_answer(house: RelayHou
         (b"timeout=0", 1),
     ],
 )
-async def test_a_connection_is_used_less_often_than_its_server_allows(
-    house: RelayHouse, promise: bytes, uses: int
-) -> None:
+async def test_a_connection_is_used_less_often_than_its_server_allows(rig: RelayRig, promise: bytes, uses: int) -> None:
     """A connection below the limit never meets its end, even if the head with the limit is cached."""
     answer = HELLO.replace(b"Content", b"Keep-Alive: " + promise + b"\r\nContent", 1)
-    client = await house.client()
+    client = await rig.client()
     calls = []
     for _ in range(uses + 1):
         await client.send(chat())
-        calls.append(await house.alpha.call())
+        calls.append(await rig.alpha.call())
         await calls[-1].say(answer)
         assert (await client.message()).body == b"hello"
 
     assert [call.line is calls[0].line for call in calls] == [True] * uses + [False]
 
 
-async def test_a_connection_rests_less_long_than_its_server_allows(house: RelayHouse) -> None:
+async def test_a_connection_rests_less_long_than_its_server_allows(rig: RelayRig) -> None:
     """llama-server closes after five seconds."""
     answer = HELLO.replace(b"Content", b"Keep-Alive: timeout=5, max=100\r\nContent", 1)
     for _ in range(2):
-        await house.exchange(get(), answer)
-    await house.later(4.1)
-    await house.exchange(get(), answer)
+        await rig.exchange(get(), answer)
+    await rig.later(4.1)
+    await rig.exchange(get(), answer)
 
-    assert len(house.alpha.lines) == 2
+    assert len(rig.alpha.lines) == 2
 
 
-async def test_an_error_that_says_it_is_the_last_word_is_believed(house: RelayHouse) -> None:
+async def test_an_error_that_says_it_is_the_last_word_is_believed(rig: RelayRig) -> None:
     """An answer with Connection: close is whole, and its connection is not used again."""
     last = CRASHED.replace(b"Content", b"Connection: close\r\nContent", 1)
     for _ in range(3):
-        _, answered = await house.exchange(chat(), last)
+        _, answered = await rig.exchange(chat(), last)
         assert (answered.status, answered.body, answered.all("Connection")) == (500, b"bad", [])
 
-    assert len(house.alpha.lines) == 3
+    assert len(rig.alpha.lines) == 3

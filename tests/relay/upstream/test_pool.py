@@ -10,138 +10,138 @@ from tests.support.relay_rig import HELLO, chat, get
 from tests.support.transport import End
 
 if TYPE_CHECKING:
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
 
 
 def promising(keep_alive: bytes) -> bytes:
     return HELLO.replace(b"Content", b"Keep-Alive: %b\r\nContent" % keep_alive, 1)
 
 
-async def test_a_connection_is_used_again(house: RelayHouse) -> None:
+async def test_a_connection_is_used_again(rig: RelayRig) -> None:
     """Dialling for every request would cost more than relaying it."""
     for _ in range(5):
-        await house.exchange(chat())
+        await rig.exchange(chat())
 
-    assert len(house.alpha.lines) == 1
+    assert len(rig.alpha.lines) == 1
 
 
-async def test_requests_at_the_same_time_get_a_connection_each(house: RelayHouse) -> None:
+async def test_requests_at_the_same_time_get_a_connection_each(rig: RelayRig) -> None:
     """A connection serves one exchange at a time, and all of them return to the pool."""
-    pairs = [await house.reached(get()) for _ in range(3)]
+    pairs = [await rig.reached(get()) for _ in range(3)]
     for client, call in pairs:
         await call.say(HELLO)
         await client.message()
     for _ in range(3):
-        await house.exchange(get())
+        await rig.exchange(get())
 
-    assert len(house.alpha.lines) == 3
+    assert len(rig.alpha.lines) == 3
 
 
-async def test_a_connection_is_retired_before_its_hundredth_request(house: RelayHouse) -> None:
+async def test_a_connection_is_retired_before_its_hundredth_request(rig: RelayRig) -> None:
     """llama-server closes at the hundredth request; below that the race never occurs."""
     for _ in range(99):
-        await house.exchange(get())
-    assert len(house.alpha.lines) == 1
-    await house.exchange(get())
+        await rig.exchange(get())
+    assert len(rig.alpha.lines) == 1
+    await rig.exchange(get())
 
-    assert len(house.alpha.lines) == 2
-    assert await house.alpha.lines[0].ended() in End
+    assert len(rig.alpha.lines) == 2
+    assert await rig.alpha.lines[0].ended() in End
 
 
-async def test_a_connection_that_rested_too_long_is_not_used(house: RelayHouse) -> None:
+async def test_a_connection_that_rested_too_long_is_not_used(rig: RelayRig) -> None:
     """llama-server closes after five seconds."""
-    await house.exchange(get())
-    await house.later(4.0)
-    await house.exchange(get())
+    await rig.exchange(get())
+    await rig.later(4.0)
+    await rig.exchange(get())
 
-    assert len(house.alpha.lines) == 2
-    assert await house.alpha.lines[0].ended() in End
+    assert len(rig.alpha.lines) == 2
+    assert await rig.alpha.lines[0].ended() in End
 
 
-async def test_connections_that_nobody_needs_are_closed(house: RelayHouse) -> None:
+async def test_connections_that_nobody_needs_are_closed(rig: RelayRig) -> None:
     """They do not wait for a next request to be found too old."""
-    await house.exchange(get())
-    await house.later(4.0)
+    await rig.exchange(get())
+    await rig.later(4.0)
 
-    assert await house.alpha.lines[0].ended(by=15) in End
+    assert await rig.alpha.lines[0].ended(by=15) in End
 
 
-async def test_resting_connections_that_are_still_good_are_kept(house: RelayHouse) -> None:
+async def test_resting_connections_that_are_still_good_are_kept(rig: RelayRig) -> None:
     """The broom takes the old ones only."""
-    (first, one), (second, two) = [await house.reached(get()) for _ in range(2)]
+    (first, one), (second, two) = [await rig.reached(get()) for _ in range(2)]
     await one.say(HELLO)
     await first.message()
-    await house.later(3.0)
+    await rig.later(3.0)
     await two.say(HELLO)
     await second.message()
-    await house.later(1.5)
+    await rig.later(1.5)
     await one.ended(by=15)
-    await house.exchange(get())
+    await rig.exchange(get())
 
-    assert len(house.alpha.lines) == 2
+    assert len(rig.alpha.lines) == 2
 
 
 @pytest.mark.parametrize("promise", [b"timeout=1", b"max=1", b"timeout=0, max=5"])
-async def test_an_upstream_that_promises_little_is_dialled_anew(house: RelayHouse, promise: bytes) -> None:
+async def test_an_upstream_that_promises_little_is_dialled_anew(rig: RelayRig, promise: bytes) -> None:
     """The Keep-Alive header is respected, with a margin for the race."""
-    await house.exchange(get(), promising(promise))
+    await rig.exchange(get(), promising(promise))
 
-    assert await house.alpha.lines[0].ended() in End
+    assert await rig.alpha.lines[0].ended() in End
 
 
-async def test_a_connection_does_not_rest_after_an_event_stream(house: RelayHouse) -> None:
+async def test_a_connection_does_not_rest_after_an_event_stream(rig: RelayRig) -> None:
     """llama-server promises to keep it and closes; the next request must not meet that close."""
     stream = HELLO.replace(b"text/plain", b"text/event-stream\r\nKeep-Alive: timeout=5, max=100")
-    await house.exchange(chat(), stream)
+    await rig.exchange(chat(), stream)
 
-    assert await house.alpha.lines[0].ended() in End
+    assert await rig.alpha.lines[0].ended() in End
 
 
-async def test_an_upstream_may_shorten_the_rest(house: RelayHouse) -> None:
+async def test_an_upstream_may_shorten_the_rest(rig: RelayRig) -> None:
     """With `timeout=3` two seconds are safe."""
-    await house.exchange(get(), promising(b"timeout=3, max=1000"))
-    await house.later(1.5)
-    await house.exchange(get(), promising(b"timeout=3"))
-    await house.later(2.0)
-    await house.exchange(get())
+    await rig.exchange(get(), promising(b"timeout=3, max=1000"))
+    await rig.later(1.5)
+    await rig.exchange(get(), promising(b"timeout=3"))
+    await rig.later(2.0)
+    await rig.exchange(get())
 
-    assert len(house.alpha.lines) == 2
+    assert len(rig.alpha.lines) == 2
 
 
-async def test_an_upstream_may_count_its_requests(house: RelayHouse) -> None:
+async def test_an_upstream_may_count_its_requests(rig: RelayRig) -> None:
     """With `max=3` two are safe."""
     for _ in range(3):
-        await house.exchange(get(), promising(b"max=3"))
+        await rig.exchange(get(), promising(b"max=3"))
 
-    assert len(house.alpha.lines) == 2
+    assert len(rig.alpha.lines) == 2
 
 
-async def test_a_connection_that_the_upstream_closed_is_forgotten(house: RelayHouse) -> None:
+async def test_a_connection_that_the_upstream_closed_is_forgotten(rig: RelayRig) -> None:
     """It is not even tried."""
-    client, call = await house.reached(get())
+    client, call = await rig.reached(get())
     await call.say(HELLO)
     await client.message()
     call.hang_up()
     await call.ended()
-    await come_true(lambda: house.relay.pool.resting == 0)
-    await house.exchange(get())
+    await come_true(lambda: rig.relay.pool.resting == 0)
+    await rig.exchange(get())
 
-    assert house.alpha.requests == 2
+    assert rig.alpha.requests == 2
 
 
-async def test_connections_to_a_unix_socket_rest_too(house: RelayHouse) -> None:
+async def test_connections_to_a_unix_socket_rest_too(rig: RelayRig) -> None:
     """The management API is an upstream like any other."""
     for _ in range(3):
-        client = await house.send(get("/health"))
-        await (await house.management.call()).say(HELLO)
+        client = await rig.send(get("/health"))
+        await (await rig.management.call()).say(HELLO)
         assert (await client.message()).status == 200
 
-    assert len(house.management.lines) == 1
+    assert len(rig.management.lines) == 1
 
 
-async def test_the_pool_closes_what_rests_when_the_house_closes(house: RelayHouse) -> None:
+async def test_the_pool_closes_what_rests_when_the_house_closes(rig: RelayRig) -> None:
     """No upstream sees a connection of ours after that."""
-    await house.exchange(get())
-    await house.relay.aclose()
+    await rig.exchange(get())
+    await rig.relay.aclose()
 
-    assert await house.alpha.lines[0].ended() in End
+    assert await rig.alpha.lines[0].ended() in End

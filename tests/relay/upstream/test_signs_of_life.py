@@ -11,16 +11,16 @@ from tests.support.relay_rig import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
 
 from hotseat.fleet.host_proof import FleetSecret, Signer
-from hotseat.fleet.route import Elsewhere
+from hotseat.fleet.route import OtherHost
 from hotseat.identifiers import HostName, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.support.relay_rig import RelayHouse
+    from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import ScriptedUpstream
 
-    from hotseat.fleet.route import Where
+    from hotseat.fleet.route import Route
 
 ALPHA = ModelName("alpha")
 HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\nhello"
@@ -28,40 +28,40 @@ SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade:
 WEBSOCKET = get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: x")
 
 
-def pieces(house: RelayHouse) -> list[object]:
-    return house.relay.last_pieces(ALPHA)
+def pieces(rig: RelayRig) -> list[object]:
+    return rig.relay.last_pieces(ALPHA)
 
 
-async def test_each_piece_of_an_answer_is_a_sign(house: RelayHouse) -> None:
-    _, call = await house.reached(chat("alpha"))
-    assert pieces(house) == []
+async def test_each_piece_of_an_answer_is_a_sign(rig: RelayRig) -> None:
+    _, call = await rig.reached(chat("alpha"))
+    assert pieces(rig) == []
     await call.say(HALF)
-    await come_true(lambda: pieces(house) == [b"hello"])
+    await come_true(lambda: pieces(rig) == [b"hello"])
     await call.say(b"again")
 
-    await come_true(lambda: pieces(house) == [b"again"])
-    assert house.relay.last_pieces(ModelName("beta")) == []
+    await come_true(lambda: pieces(rig) == [b"again"])
+    assert rig.relay.last_pieces(ModelName("beta")) == []
 
 
-async def test_what_comes_through_a_websocket_is_a_sign(house: RelayHouse) -> None:
-    _, call = await house.reached(WEBSOCKET)
+async def test_what_comes_through_a_websocket_is_a_sign(rig: RelayRig) -> None:
+    _, call = await rig.reached(WEBSOCKET)
     await call.say(SWITCHED)
     await call.say(b"one")
-    await come_true(lambda: pieces(house) == [b"one"])
+    await come_true(lambda: pieces(rig) == [b"one"])
     await call.say(b"two")
 
-    await come_true(lambda: pieces(house) == [b"two"])
+    await come_true(lambda: pieces(rig) == [b"two"])
 
 
-async def test_a_server_is_not_silent_while_nobody_reads_what_it_says(house: RelayHouse) -> None:
+async def test_a_server_is_not_silent_while_nobody_reads_what_it_says(rig: RelayRig) -> None:
     """Its client takes no more, so we do not read; one with a single thread can do nothing else meanwhile."""
-    _, call = await house.reached(chat("alpha"))
+    _, call = await rig.reached(chat("alpha"))
     await call.say(HALF)
-    await come_true(lambda: pieces(house) == [b"hello"])
-    [before], [same] = pieces(house), pieces(house)
-    [client] = house.relay._clients
+    await come_true(lambda: pieces(rig) == [b"hello"])
+    [before], [same] = pieces(rig), pieces(rig)
+    [client] = rig.relay._clients
     client.pause_writing()
-    [held], [held_still] = pieces(house), pieces(house)
+    [held], [held_still] = pieces(rig), pieces(rig)
 
     assert before is same
     assert before is not held is not held_still
@@ -73,10 +73,10 @@ class OneHost:
     name = HostName("here")
     signer = Signer(FleetSecret([SECRET]))
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: Route) -> None:
         self._where = where
 
-    def whither(self, *_: object) -> Where:
+    def select(self, *_: object) -> Route:
         return self._where
 
     def sent(self, *_: object) -> None: ...
@@ -90,13 +90,13 @@ async def other() -> AsyncIterator[ScriptedUpstream]:
     await server.aclose()
 
 
-async def test_the_server_of_another_host_says_nothing_of_ours(house: RelayHouse, other: ScriptedUpstream) -> None:
+async def test_the_server_of_another_host_says_nothing_of_ours(rig: RelayRig, other: ScriptedUpstream) -> None:
     """Though both serve the same model."""
-    house.relay.hosts = OneHost(Elsewhere(HostName("there"), other.address))  # type: ignore[assignment]  # all it is asked
-    client = await house.send(chat("alpha"))
+    rig.relay.hosts = OneHost(OtherHost(HostName("there"), other.address))  # type: ignore[assignment]  # all it is asked
+    client = await rig.send(chat("alpha"))
     call = await other.call()
     await call.say(HELLO[:-1])
     await client.read_until(b"hell")
 
-    assert pieces(house) == []
+    assert pieces(rig) == []
     await call.say(HELLO[-1:])

@@ -17,7 +17,7 @@ from hotseat.dispatch.journal import Gap
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from hotseat.api.deps import House, Logs
+    from hotseat.api.deps import ApiDeps, Logs
     from hotseat.dispatch.journal import Journal
     from hotseat.identifiers import ModelName
 
@@ -76,7 +76,7 @@ def missed_since(journal: Journal, after: int | None) -> Gap | None:
     return Gap(kept[0].n - 1) if kept and kept[0].n > after + 1 else None
 
 
-def chosen_models(here: House, model: str | None) -> Sequence[ModelName]:
+def chosen_models(here: ApiDeps, model: str | None) -> Sequence[ModelName]:
     return tuple(here.logs.models()) if model is None else (here.dispatcher.catalog.resolve(model).name,)
 
 

@@ -15,7 +15,7 @@ from hotseat.errors import NotInAFleet
 from hotseat.fleet.view import Order
 
 if TYPE_CHECKING:
-    from hotseat.api.deps import FleetDesk, House
+    from hotseat.api.deps import ApiDeps, FleetAdmin
     from hotseat.fleet.view import HostView
 
 router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
@@ -40,7 +40,7 @@ ORDERS: Responses = {**ALONE, **UNKNOWN, **APART}
 
 @router.get("", summary="The hosts of the fleet and their models, as known to this host", responses=ALONE)
 async def fleet(here: Here) -> Fleet:
-    view = desk_of(here).view()
+    view = fleet_admin_of(here).view()
     return Fleet(
         host=view.me,
         standing=view.standing,
@@ -54,7 +54,7 @@ async def fleet(here: Here) -> Fleet:
     "/hosts/{host}/cordon", summary="Stop placing new models on a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS]
 )
 async def cordon(host: str, here: Here) -> Result:
-    await desk_of(here).give(host, Order.CORDON)
+    await fleet_admin_of(here).give(host, Order.CORDON)
     return Result(message=f"{host} is cordoned: no new models are placed on it")
 
 
@@ -65,7 +65,7 @@ async def cordon(host: str, here: Here) -> Result:
     dependencies=[FOR_ALL_MODELS],
 )
 async def uncordon(host: str, here: Here) -> Result:
-    await desk_of(here).take_back(host, Order.CORDON)
+    await fleet_admin_of(here).take_back(host, Order.CORDON)
     return Result(message=f"{host} is no longer cordoned")
 
 
@@ -76,7 +76,7 @@ async def uncordon(host: str, here: Here) -> Result:
     dependencies=[FOR_ALL_MODELS],
 )
 async def drain(host: str, here: Here) -> Result:
-    await desk_of(here).give(host, Order.DRAIN)
+    await fleet_admin_of(here).give(host, Order.DRAIN)
     return Result(message=f"{host} is draining: it gets no new requests, and its models stop when they are idle")
 
 
@@ -84,7 +84,7 @@ async def drain(host: str, here: Here) -> Result:
     "/hosts/{host}/drain", summary="End the drain of a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS]
 )
 async def undrain(host: str, here: Here) -> Result:
-    await desk_of(here).take_back(host, Order.DRAIN)
+    await fleet_admin_of(here).take_back(host, Order.DRAIN)
     return Result(message=f"{host} is no longer drained")
 
 
@@ -98,14 +98,14 @@ async def move(
 ) -> Result:
     if asker is not None:
         asker.check_may_use(model)
-    return Result(message=await unless_gone(request.receive, desk_of(here).move(model, to)))
+    return Result(message=await unless_gone(request.receive, fleet_admin_of(here).move(model, to)))
 
 
-def desk_of(here: House) -> FleetDesk:
-    desk = here.fleet()
-    if desk is None:
+def fleet_admin_of(here: ApiDeps) -> FleetAdmin:
+    fleet_admin = here.fleet()
+    if fleet_admin is None:
         raise NotInAFleet("this host is not in a fleet. Set `fleet` in its configuration to join one.")
-    return desk
+    return fleet_admin
 
 
 def host(seen: HostView) -> FleetHost:

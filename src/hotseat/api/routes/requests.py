@@ -9,13 +9,13 @@ from fastapi import APIRouter, Query
 
 from hotseat.api.dependencies import Asker, Here
 from hotseat.api.routes.management import UNKNOWN, Responses
-from hotseat.api.schemas import Failure, FinishedRequest, History, Requests, RequestUnderWay, Result
+from hotseat.api.schemas import Failure, FinishedRequest, History, RequestInProgress, Requests, Result
 from hotseat.errors import Forbidden
 from hotseat.identifiers import TicketId
 
 if TYPE_CHECKING:
-    from hotseat.activity.recent import Finished, UnderWay
-    from hotseat.api.deps import House
+    from hotseat.activity.recent import Finished, InProgress
+    from hotseat.api.deps import ApiDeps
     from hotseat.identifiers import ModelName
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
@@ -54,14 +54,14 @@ async def dismiss(ticket: int, here: Here, asker: Asker) -> Result:
     return Result(message=f"ticket {ticket} was cancelled")
 
 
-def models_of(ticket: int, here: House) -> list[ModelName]:
+def models_of(ticket: int, here: ApiDeps) -> list[ModelName]:
     """The model of a ticket, waiting or in flight; empty if unknown."""
-    waiting = [each.model for each in here.dispatcher.view().line if each.ticket == ticket]
+    waiting = [each.model for each in here.dispatcher.view().queue if each.ticket == ticket]
     return waiting or [each.model for each in here.under_way() if each.ticket == ticket]
 
 
-def under_way(request: UnderWay) -> RequestUnderWay:
-    return RequestUnderWay(
+def under_way(request: InProgress) -> RequestInProgress:
+    return RequestInProgress(
         ticket=request.ticket,
         id=request.id.decode(),
         model=request.model,
@@ -101,7 +101,7 @@ def tokens_of(request: Finished) -> dict[str, Any]:
     }
 
 
-def state_of(request: UnderWay) -> Literal["waiting", "sent", "answering"]:
+def state_of(request: InProgress) -> Literal["waiting", "sent", "answering"]:
     if request.is_waiting:
         return "waiting"
     return "sent" if request.first_byte_s is None else "answering"

@@ -13,7 +13,7 @@ from hotseat.api.dependencies import Here
 from hotseat.api.errors import failure
 from hotseat.api.fleet_models import elsewhere, story_of_guest
 from hotseat.api.fleet_schemas import Membership
-from hotseat.api.journal_json import about, last_cause, told
+from hotseat.api.journal_json import about, entry_json, last_cause
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schemas import (
     Device,
@@ -36,7 +36,7 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.api.deps import House
+    from hotseat.api.deps import ApiDeps
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
     from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
@@ -52,7 +52,7 @@ SILENT: Responses = {502: {"model": Failure, "description": "Only another host k
 @router.get("/queue", summary="Waiting requests and their reasons, oldest first")
 async def queue(here: Here) -> Queue:
     view = here.dispatcher.view()
-    return Queue(waiting=[ticket(view, waiting) for waiting in view.line], oldest_s=oldest_s(view))
+    return Queue(waiting=[ticket(view, waiting) for waiting in view.queue], oldest_s=oldest_s(view))
 
 
 @router.get("/models", summary="Every configured model and its phase")
@@ -79,13 +79,17 @@ async def one_model(
     here: Here,
     only_here: Annotated[bool, Query(alias="here", description="Query no other host of the fleet.")] = False,
 ) -> ModelStory:
-    catalog, desk = here.dispatcher.catalog, None if only_here else here.fleet()
-    guest = catalog.fellows.get(name)
-    if desk is not None and guest is not None:
-        return await story_of_guest(desk, guest.name)
+    catalog, fleet_admin = here.dispatcher.catalog, None if only_here else here.fleet()
+    guest = catalog.fleet_models.get(name)
+    if fleet_admin is not None and guest is not None:
+        return await story_of_guest(fleet_admin, guest.name)
     spec = catalog.resolve(name)
-    told = story(here, here.dispatcher.view(), spec)
-    return told if desk is None else told.model_copy(update={"elsewhere": await elsewhere(desk, spec.name)})
+    shown = story(here, here.dispatcher.view(), spec)
+    return (
+        shown
+        if fleet_admin is None
+        else shown.model_copy(update={"elsewhere": await elsewhere(fleet_admin, spec.name)})
+    )
 
 
 @router.get(
@@ -104,14 +108,16 @@ async def ready(here: Here) -> Ready:
         raise ShuttingDown("hotseat is shutting down; use another instance")
     if problem := unready(here.dispatcher.view(), here.settings().readiness, here.silent()):
         raise ShuttingDown(problem)
-    desk = here.fleet()
-    if desk is None:
+    fleet_admin = here.fleet()
+    if fleet_admin is None:
         return Ready(message="hotseat is ready")
     # Only the store is unreachable. This host still works, so load balancers should keep using it.
     said = (
-        "hotseat is ready, but disconnected from the fleet" if desk.standing is Standing.APART else "hotseat is ready"
+        "hotseat is ready, but disconnected from the fleet"
+        if fleet_admin.standing is Standing.APART
+        else "hotseat is ready"
     )
-    return Ready(message=said, fleet=desk.standing)
+    return Ready(message=said, fleet=fleet_admin.standing)
 
 
 @router.post(
@@ -136,7 +142,7 @@ async def reload(here: Here) -> Reloaded | JSONResponse:
     )
 
 
-def model(here: House, view: View, seen: ModelView, spec: ModelSpec | None) -> Model:
+def model(here: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) -> Model:
     """Without a spec, the model was removed from the configuration and is leaving."""
     upstream = seen.upstream
     return Model(
@@ -166,9 +172,9 @@ def model(here: House, view: View, seen: ModelView, spec: ModelSpec | None) -> M
     )
 
 
-def membership(here: House) -> Membership | None:
-    desk = here.fleet()
-    return None if desk is None else Membership(host=desk.name, standing=desk.standing)
+def membership(here: ApiDeps) -> Membership | None:
+    fleet_admin = here.fleet()
+    return None if fleet_admin is None else Membership(host=fleet_admin.name, standing=fleet_admin.standing)
 
 
 def footprint(seen: ModelView) -> Footprint:
@@ -189,21 +195,21 @@ def by_device(sizes: Mapping[Place, Bytes]) -> dict[str, int]:
     return {str(place): size for place, size in sizes.items()}
 
 
-def progress(here: House, seen: ModelView) -> float | None:
+def progress(here: ApiDeps, seen: ModelView) -> float | None:
     """Only while it loads, since it queries the kernel."""
     share = here.share_read(seen.name) if seen.phase is Phase.LOADING else None
     return None if share is None else round(share, 3)
 
 
-def story(here: House, view: View, spec: ModelSpec) -> ModelStory:
-    entries, desk = about(spec.name, here.journal.entries()), here.fleet()
+def story(here: ApiDeps, view: View, spec: ModelSpec) -> ModelStory:
+    entries, fleet_admin = about(spec.name, here.journal.entries()), here.fleet()
     return ModelStory(
-        host=None if desk is None else desk.name,
+        host=None if fleet_admin is None else fleet_admin.name,
         **dict(model(here, view, view.model(spec.name), spec)),
-        line=[ticket(view, waiting) for waiting in view.line if waiting.model == spec.name],
+        line=[ticket(view, waiting) for waiting in view.queue if waiting.model == spec.name],
         last_start=last_cause(spec.name, entries, StartUpstream),
         last_stop=last_cause(spec.name, entries, StopUpstream),
-        history=[told(entry) for entry in entries[-STORY:]],
+        history=[entry_json(entry) for entry in entries[-STORY:]],
     )
 
 
@@ -234,4 +240,4 @@ def unready(view: View, limits: Readiness, silent: Mapping[ModelName, Seconds]) 
 
 
 def oldest_s(view: View) -> float:
-    return round(view.now - view.line[0].since, 3) if view.line else 0.0
+    return round(view.now - view.queue[0].since, 3) if view.queue else 0.0

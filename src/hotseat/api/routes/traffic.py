@@ -1,6 +1,6 @@
 """The traffic feed from which `hotseat record` writes a trace. Each item is a JSON object whose `t` is its type.
 
-First `house`: which models may run together, and what is known of each. Then, live, `request` with its times on one
+First `deps`: which models may run together, and what is known of each. Then, live, `request` with its times on one
 clock, `load` and `stop` with their durations, and `missed` where the reader did not keep up.
 """
 
@@ -17,14 +17,14 @@ from hotseat.api.dependencies import Here
 from hotseat.api.disconnect import LiveStream, lasting, listening
 from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S
 from hotseat.dispatch.journal import Entry, Gap
-from hotseat.dispatch.request_trace import Missed, Passage
+from hotseat.dispatch.request_trace import Missed, RequestTiming
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
 from hotseat.scheduling.events import UpstreamExited, UpstreamReady
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-    from hotseat.api.deps import House
+    from hotseat.api.deps import ApiDeps
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import LaunchId
@@ -48,14 +48,14 @@ async def traffic(
     return LiveStream(traffic_feed(here, seconds))
 
 
-async def traffic_feed(here: House, seconds: float) -> AsyncGenerator[str, None]:
+async def traffic_feed(here: ApiDeps, seconds: float) -> AsyncGenerator[str, None]:
     watch = Stopwatch()
-    sources: list[AsyncGenerator[Passage | Missed | Entry | Gap, None]] = [
+    sources: list[AsyncGenerator[RequestTiming | Missed | Entry | Gap, None]] = [
         lasting(here.dispatcher.traffic.follow(), seconds),
         lasting(here.journal.follow(), seconds),
     ]
     async with listening(sources, HEARTBEAT_S) as items:
-        yield as_data(house(here.dispatcher.catalog, here.dispatcher.view()))
+        yield as_data(deps(here.dispatcher.catalog, here.dispatcher.view()))
         async for item in items:
             if item is None:
                 yield HEARTBEAT
@@ -73,9 +73,9 @@ class Stopwatch:
     def __init__(self) -> None:
         self._since: dict[LaunchId, float] = {}
 
-    def told(self, item: Passage | Missed | Entry | Gap | None) -> Iterator[dict[str, Any]]:
+    def told(self, item: RequestTiming | Missed | Entry | Gap | None) -> Iterator[dict[str, Any]]:
         match item:
-            case Passage():
+            case RequestTiming():
                 yield {"t": "request", **asdict(item)}
             case Missed(count=count):
                 yield {"t": "missed", "count": count}
@@ -99,7 +99,7 @@ def figures(spec: ModelSpec) -> dict[str, int] | None:
     return {str(place): bytes_ for place, bytes_ in spec.footprint.memory.items()} if spec.footprint else None
 
 
-def house(catalog: Catalog, view: View) -> dict[str, Any]:
+def deps(catalog: Catalog, view: View) -> dict[str, Any]:
     """Which models may run together. Only what the scheduler knows of a model: its command may contain secrets."""
     load_s = {seen.name: seen.load_s for seen in view.models}
     return {

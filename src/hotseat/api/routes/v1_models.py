@@ -16,8 +16,8 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.api.deps import House
-    from hotseat.catalog.named_models import Lead
+    from hotseat.api.deps import ApiDeps
+    from hotseat.catalog.named_models import NamedModel
     from hotseat.catalog.spec import Capabilities
     from hotseat.scheduling.view import View
 
@@ -30,8 +30,10 @@ router = APIRouter(tags=["inference"])
 async def model_list(here: Here, asker: Asker) -> ModelList:
     """A key that is restricted to some models lists only those."""
     view = here.dispatcher.view()
-    shown = ((name, lead) for name, lead in listed(here) if asker is None or asker.may_use(lead.name))
-    return ModelList(data=[entry(here, view, lead, name) for name, lead in shown])
+    shown = (
+        (name, named_model) for name, named_model in listed(here) if asker is None or asker.may_use(named_model.name)
+    )
+    return ModelList(data=[entry(here, view, named_model, name) for name, named_model in shown])
 
 
 @router.get(
@@ -41,13 +43,13 @@ async def model_list(here: Here, asker: Asker) -> ModelList:
     responses={404: {"model": Error, "description": "The model is not defined in the configuration."}},
 )
 async def one_model(model: str, here: Here, asker: Asker) -> ModelEntry:
-    lead = here.dispatcher.catalog.follow(model)
+    named_model = here.dispatcher.catalog.follow(model)
     if asker is not None:
-        asker.check_may_use(lead.name)
-    return entry(here, here.dispatcher.view(), lead, model)
+        asker.check_may_use(named_model.name)
+    return entry(here, here.dispatcher.view(), named_model, model)
 
 
-def listed(here: House) -> Iterator[tuple[str, Lead]]:
+def listed(here: ApiDeps) -> Iterator[tuple[str, NamedModel]]:
     """Our models, selectors, and models of peers and other hosts by their full names; aliases if configured."""
     catalog, with_aliases = here.dispatcher.catalog, here.settings().include_aliases_in_list
     for spec in catalog.listed():
@@ -58,45 +60,45 @@ def listed(here: House) -> Iterator[tuple[str, Lead]]:
     for name, remote in catalog.remotes.items():
         if with_aliases or name == remote.name:
             yield name, remote
-    for name, model in catalog.fellows.items():
+    for name, model in catalog.fleet_models.items():
         if with_aliases or name == model.name:
             yield name, model
 
 
-def entry(here: House, view: View, lead: Lead, name: str) -> ModelEntry:
-    known = ModelEntry(id=name, created=int(here.started_at), meta=meta(lead, name))
-    if isinstance(lead, RemoteModel | FleetModel):
+def entry(here: ApiDeps, view: View, named_model: NamedModel, name: str) -> ModelEntry:
+    known = ModelEntry(id=name, created=int(here.started_at), meta=meta(named_model, name))
+    if isinstance(named_model, RemoteModel | FleetModel):
         return known
-    known.name, known.description = lead.title or None, lead.description or None
-    if isinstance(lead, Selector):
-        own = [target for target in here.dispatcher.catalog.choices(lead) if isinstance(target, ModelSpec)]
+    known.name, known.description = named_model.title or None, named_model.description or None
+    if isinstance(named_model, Selector):
+        own = [target for target in here.dispatcher.catalog.choices(named_model) if isinstance(target, ModelSpec)]
         known.status = warmest([load_status(view.model(target.name).phase) for target in own])
         return known
-    seen = view.model(lead.name)
+    seen = view.model(named_model.name)
     known.status = LoadStatus(value=load_status(seen.phase), progress=progress(here, seen))
-    known.context_length = lead.capabilities.context or None
-    known.capabilities = abilities(lead.capabilities) if lead.capabilities else None
+    known.context_length = named_model.capabilities.context or None
+    known.capabilities = abilities(named_model.capabilities) if named_model.capabilities else None
     return known
 
 
-def meta(lead: Lead, name: str) -> dict[str, Any]:
+def meta(named_model: NamedModel, name: str) -> dict[str, Any]:
     """Details of a name, where llama-swap's clients look for them and in a place of our own."""
-    kind = kind_of(lead, name)
-    metadata = {} if isinstance(lead, RemoteModel | FleetModel) else dict(lead.metadata)
+    kind = kind_of(named_model, name)
+    metadata = {} if isinstance(named_model, RemoteModel | FleetModel) else dict(named_model.metadata)
     return {"llamaswap": {**metadata, **kind}, "hotseat": {**kind, "metadata": metadata}}
 
 
-def kind_of(lead: Lead, name: str) -> dict[str, Any]:
-    match lead:
+def kind_of(named_model: NamedModel, name: str) -> dict[str, Any]:
+    match named_model:
         case RemoteModel():
-            return {"type": "peer", "peerID": lead.peer}
+            return {"type": "peer", "peerID": named_model.peer}
         case FleetModel():
             return {"type": "fleet"}
         case Selector():
-            return {"type": "selector", "strategy": lead.strategy.value, "targets": list(lead.targets)}
+            return {"type": "selector", "strategy": named_model.strategy.value, "targets": list(named_model.targets)}
         case ModelSpec():
-            own = {"type": "model", "aliases": list(lead.aliases)}
-            return own if name == lead.name else {"type": "alias", "modelID": lead.name}
+            own = {"type": "model", "aliases": list(named_model.aliases)}
+            return own if name == named_model.name else {"type": "alias", "modelID": named_model.name}
 
 
 def abilities(capable: Capabilities) -> Abilities:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import nats.errors
 from nats.aio.client import Client, RawCredentials
 
-from hotseat.fleet.backoff import Pauses
+from hotseat.fleet.backoff import Backoff
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Link:
 
     async def _keep(self, tls: ssl.SSLContext | None) -> None:
         """nats-py reconnects by itself unless the server closed the connection for good; then create a new client."""
-        pauses = Pauses()
+        pauses = Backoff()
         while True:
             self._closed.clear()
             await self._connect(tls)

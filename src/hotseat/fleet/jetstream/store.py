@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from nats.js import api
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
-from hotseat.fleet.backoff import Pauses
+from hotseat.fleet.backoff import Backoff
 from hotseat.fleet.jetstream.buckets import MARKER_S, make_buckets, stream_of, subject_of
 from hotseat.fleet.jetstream.link import PROBLEMS, Link, asked
-from hotseat.fleet.jetstream.watch_session import HEARTBEAT_S, Interrupted, Sitting, is_gone
+from hotseat.fleet.jetstream.watch_session import HEARTBEAT_S, Interrupted, WatchSession, is_gone
 from hotseat.fleet.store import LIVES_S, BegunAnew, Bucket, CaughtUp, Conflict, Revision, StoreError, Written, checked
 from hotseat.tasks import Tasks
 
@@ -47,7 +47,7 @@ class JetStream:
         *,
         patience_s: Seconds = PATIENCE_S,
         heartbeat_s: Seconds = HEARTBEAT_S,
-        pauses: Callable[[], Pauses] = Pauses,
+        pauses: Callable[[], Backoff] = Backoff,
         lives_s: Mapping[Bucket, Seconds | None] = LIVES_S,
     ) -> None:
         self._link = Link(fleet)
@@ -158,7 +158,7 @@ class JetStream:
         pauses = self._pauses()
         await self._ready.wait()
         while True:
-            sitting = Sitting(self._link.client, bucket, self._heartbeat_s)
+            sitting = WatchSession(self._link.client, bucket, self._heartbeat_s)
             try:
                 async with aclosing(sitting.changes()) as changes:
                     async for change in changes:
@@ -175,7 +175,7 @@ class JetStream:
 
     async def _tend(self) -> None:
         """Create the missing buckets on every connect, and whenever one seems to be missing."""
-        pauses = Pauses()
+        pauses = Backoff()
         while True:
             await self._link.up.wait()
             self._doubted.clear()

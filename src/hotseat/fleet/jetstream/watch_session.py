@@ -52,7 +52,7 @@ def is_gone(headers: Mapping[str, str] | None) -> bool:
     return bool(headers) and (_OPERATION in headers or _REASON in headers)  # type: ignore[operator]  # not None here
 
 
-class Sitting:
+class WatchSession:
     def __init__(self, client: Client, bucket: Bucket, heartbeat_s: Seconds = HEARTBEAT_S) -> None:
         self._client = client
         self._js = client.jetstream(timeout=GOODBYE_S)

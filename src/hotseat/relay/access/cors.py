@@ -8,14 +8,14 @@ from hotseat.relay.access.authority import parsed
 from hotseat.relay.access.page_rights import Page, asked_method
 
 if TYPE_CHECKING:
-    from hotseat.relay.access.page_rights import Origins
+    from hotseat.relay.access.page_rights import PageRights
     from hotseat.relay.http.head import RequestHead
 
 DAY = b"86400"
 
 
 class Cors:
-    def __init__(self, origins: Origins) -> None:
+    def __init__(self, origins: PageRights) -> None:
         self._origins = origins
 
     def lines(self, head: RequestHead) -> list[bytes]:

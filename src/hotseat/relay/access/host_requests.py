@@ -15,7 +15,7 @@ from hotseat.errors import HostUnproven, HotseatError, NotHere, ShuttingDown, Un
 from hotseat.fleet.host_headers import FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, INFERENCE, OPERATE, PROOF, said_by
 from hotseat.fleet.host_proof import FleetSecret, LogLimit, ProofChecker
 from hotseat.relay.access.api_keys import Verdict
-from hotseat.relay.routing.model_name import Destination, Road
+from hotseat.relay.routing.model_name import Destination, PathKind
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ UNDONE = (UnknownModel, ShuttingDown)
 """Errors after which nothing was done for the request, so that another host may be tried."""
 
 
-class Fellows:
+class HostVerifier:
     """Authenticates the other hosts. Outlives reloads, since it remembers proofs to detect replays."""
 
     def __init__(self, fleet: Fleet | None) -> None:
@@ -98,16 +98,16 @@ def model_in_line(model: ModelName) -> bytes:
     return quote(model).encode()
 
 
-def road_for_fellow(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination | None:
+def destination_for_host(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination | None:
     """The destination that the forwarding host stated; None if it stated none."""
     model = head.known.get(FOR_MODEL)
     if model is None:
         return None
-    lead = catalog.follow(unquote(model.decode("latin-1")))
-    return Destination(Road.MODEL_IN_URL, head.target, lead, rule=paths.of_model(head.method, head.target))
+    named_model = catalog.follow(unquote(model.decode("latin-1")))
+    return Destination(PathKind.MODEL_IN_URL, head.target, named_model, rule=paths.of_model(head.method, head.target))
 
 
-def told_to_fellow(error: HotseatError, head: RequestHead) -> HotseatError:
+def refusal_for_host(error: HotseatError, head: RequestHead) -> HotseatError:
     """The error in the form that the forwarding host understands."""
     if FROM_HOST in head.known and isinstance(error, UNDONE):
         return NotHere(error.message)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from hotseat.relay.access.authority import Authority
-    from hotseat.relay.access.page_rights import Origins
+    from hotseat.relay.access.page_rights import PageRights
     from hotseat.relay.http.head import RequestHead
     from hotseat.settings import Access
 
@@ -34,13 +34,13 @@ LOCAL_SUFFIXES = (".localhost", ".local", ".internal")
 """Reserved for a machine, its link and private networks: nobody can register names under them."""
 
 
-class Gate:
+class OriginCheck:
     """Caches admitted callers, so that the usual request costs one lookup."""
 
     def __init__(
         self,
         access: Access,
-        origins: Origins,
+        origins: PageRights,
         listen: tuple[str, int],
         fleet_address: str = "",
         own_names: Collection[str] = (),

@@ -39,7 +39,7 @@ EVERYTHING = (Page.OWN, Page.TRUSTED)
 """Pages that may request everything."""
 
 
-class Origins:
+class PageRights:
     def __init__(self, allowed: Collection[str], paths: PathTable = ONLY_LISTED) -> None:
         self._paths = paths
         self._named = frozenset(entry.lower().rstrip("/").encode() for entry in allowed) - {SANDBOXED, b"*"}

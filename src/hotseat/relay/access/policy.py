@@ -14,10 +14,10 @@ from hotseat.identifiers import ClientId
 from hotseat.relay.access.api_keys import Keys
 from hotseat.relay.access.authority import reduce_absolute
 from hotseat.relay.access.cors import Cors
-from hotseat.relay.access.host_requests import Fellows
-from hotseat.relay.access.origin import Gate
+from hotseat.relay.access.host_requests import HostVerifier
+from hotseat.relay.access.origin import OriginCheck
 from hotseat.relay.access.own_names import own_names
-from hotseat.relay.access.page_rights import Origins
+from hotseat.relay.access.page_rights import PageRights
 from hotseat.relay.downstream.connection_count import ip_of
 from hotseat.relay.exchange.request import must_stay_in_memory
 from hotseat.relay.routing.paths import PathTable, needs_no_key
@@ -36,22 +36,24 @@ LONGEST_CLIENT = 64
 """Bytes of a header that names a client, so that per-client state cannot grow with what clients send."""
 
 
-class Rules:
-    def __init__(self, settings: Settings, accounts: Accounts | None = None, fellows: Fellows | None = None) -> None:
+class Policy:
+    def __init__(
+        self, settings: Settings, accounts: Accounts | None = None, host_verifier: HostVerifier | None = None
+    ) -> None:
         self.settings = settings
         self.accounts = accounts or Accounts()
         self.has_keys = bool(settings.access.api_keys)
         self.limits = settings.limits
         self.error_format = settings.error_format
         self.paths = PathTable(settings.inference_paths)
-        origins = Origins(settings.access.allowed_origins, self.paths)
+        origins = PageRights(settings.access.allowed_origins, self.paths)
         self.cors = Cors(origins)
         self.confines_pages = not settings.trust_pages
         """Pages of model servers share our address and could otherwise do whatever our own may."""
         fleet_address = settings.fleet.address if settings.fleet else ""
-        self._gate = Gate(settings.access, origins, settings.listen, fleet_address, own_names())
-        self._fellows = fellows or Fellows(settings.fleet)
-        self.is_proven_again = self._fellows.is_proven_again
+        self._gate = OriginCheck(settings.access, origins, settings.listen, fleet_address, own_names())
+        self._host_verifier = host_verifier or HostVerifier(settings.fleet)
+        self.is_proven_again = self._host_verifier.is_proven_again
         self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
@@ -74,8 +76,8 @@ class Rules:
 
     def identify(self, head: RequestHead) -> Verdict:
         """Identify the caller; raises 401 if keys are configured and this is none of them. Fleet hosts have none."""
-        if (fellow := self._fellows.verdict(head)) is not None:
-            return fellow
+        if (host := self._host_verifier.verdict(head)) is not None:
+            return host
         verdict = self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key"))
         if not needs_no_key(head.method, head.target.partition(b"?")[0]):
             self._keys.check_known(verdict)
@@ -84,8 +86,8 @@ class Rules:
     def check_may_ask(self, verdict: Verdict, destination: Destination) -> None:
         """Checks what will be forwarded, not the original target; raises 403."""
         self._keys.check_role(verdict, destination.rule.role)
-        if verdict.account is not None and destination.lead is not None:
-            verdict.account.check_may_use(destination.lead.name)
+        if verdict.account is not None and destination.named_model is not None:
+            verdict.account.check_may_use(destination.named_model.name)
 
     def objection(self, request: Request, model: str) -> HotseatError | None:
         """The error if these rules reject a request that earlier ones admitted; None for requests without a key."""

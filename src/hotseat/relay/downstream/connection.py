@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from hotseat.error_bodies import Dialect, answer
 from hotseat.errors import Busy, HotseatError, TooSlow
-from hotseat.relay.access.host_requests import told_to_fellow
+from hotseat.relay.access.host_requests import refusal_for_host
 from hotseat.relay.downstream.connection_count import host_of
 from hotseat.relay.downstream.request_reader import BETWEEN, LOST, Reading, RequestReader
 from hotseat.relay.exchange.exchange import Exchange
@@ -30,7 +30,7 @@ from hotseat.relay.http.request_id import id_in
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.activity.recent import UnderWay
+    from hotseat.activity.recent import InProgress
     from hotseat.identifiers import Bytes, Instant, ModelName, Seconds
     from hotseat.relay.downstream.connection_count import Excess
     from hotseat.relay.http.head import RequestHead
@@ -75,8 +75,8 @@ class ClientConnection(asyncio.Protocol):
         "_buffered_at_check",
         "_exchange",
         "_is_advancing",
-        "_is_fellow",
         "_is_full",
+        "_is_host",
         "_queue",
         "_reader",
         "_relay",
@@ -97,7 +97,7 @@ class ClientConnection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._ahead = b""
         self._is_advancing = False
-        self._is_fellow = False
+        self._is_host = False
         self._is_full = False
         self._buffered_at_check = 0
         self.deadline: Instant = NEVER
@@ -155,7 +155,7 @@ class ClientConnection(asyncio.Protocol):
             self.deadline = NEVER
             if self._stage is TUNNEL:
                 self.tunnel_used()
-            return self._exchange.client_has_room()
+            return self._exchange.client_is_writable()
         if self._stage is DISCARDING:
             return self._expect_within(LINGER_S)
         self._expect_rest()
@@ -210,7 +210,7 @@ class ClientConnection(asyncio.Protocol):
     def _refusal(
         self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool, request_id: bytes = b""
     ) -> Reply:
-        error = error if head is None else told_to_fellow(error, head)
+        error = error if head is None else refusal_for_host(error, head)
         self._relay.ledger.refused(error.code)
         if head is None:
             return Reply(answer(error, Dialect.TEXT, request_id=self._relay.new_id(), close=not keep_alive), keep_alive)
@@ -284,7 +284,7 @@ class ClientConnection(asyncio.Protocol):
     def _begin(self, request: Request) -> None:
         self.deadline = NEVER  # the next request may be half read; its timer continues after this response
         if request.verdict.from_host:
-            self._is_fellow = True
+            self._is_host = True
         self._exchange = Exchange(self._relay, self, request, self.peer)
         self._exchange.begin()
 
@@ -309,7 +309,7 @@ class ClientConnection(asyncio.Protocol):
         self._advance()
         return ended
 
-    def under_way(self) -> UnderWay | None:
+    def under_way(self) -> InProgress | None:
         """The model request in progress on this connection."""
         return None if self._exchange is None else self._exchange.under_way()
 
@@ -447,7 +447,7 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is not None and self._exchange.is_feed:
             return self.abort()  # it would never end by itself
         if self._exchange is None and not self._queue and self._reader.stage is not Reading.BODY:
-            return self._expect_within(FAREWELL_S) if self._is_fellow else self._transport.close()
+            return self._expect_within(FAREWELL_S) if self._is_host else self._transport.close()
         return None
 
 

@@ -27,7 +27,7 @@ class Excess(NamedTuple):
         return self.by <= MOST_REFUSED
 
 
-class Arrivals:
+class ConnectionCount:
     def __init__(self, fits: int | None = None) -> None:
         """`fits`: how many connections the process's file descriptors allow; None: any number."""
         self.total = 0

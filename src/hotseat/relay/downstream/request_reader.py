@@ -23,19 +23,19 @@ from hotseat.errors import (
     broken,
 )
 from hotseat.fleet.host_headers import PROOF
-from hotseat.relay.access.host_requests import road_for_fellow, said_in
+from hotseat.relay.access.host_requests import destination_for_host, said_in
 from hotseat.relay.access.policy import too_large
 from hotseat.relay.exchange.request import Request, must_stay_in_memory, names_in_json
 from hotseat.relay.http.body import Body
 from hotseat.relay.http.head import check_spelling, read_head
-from hotseat.relay.http.head_cache import KnownRequest, Outline, key_of, may_be_learned
+from hotseat.relay.http.head_cache import HeadTemplate, KnownRequest, key_of, may_be_learned
 from hotseat.relay.http.request_id import id_in
-from hotseat.relay.routing.model_name import MANAGEMENT, road_for
+from hotseat.relay.routing.model_name import MANAGEMENT, destination_for
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.identifiers import Bytes, ClientId, Seconds
-    from hotseat.relay.access.policy import Rules
+    from hotseat.relay.access.policy import Policy
     from hotseat.relay.http.head import Field, RequestHead
     from hotseat.relay.http.head_cache import Memory
     from hotseat.relay.server import Relay
@@ -88,7 +88,7 @@ class ToLearn(NamedTuple):
     """A new head, and the configuration it is checked against, which may change before its body ends."""
 
     memory: Memory[KnownRequest]
-    under: tuple[Rules, Catalog]
+    under: tuple[Policy, Catalog]
     lines: bytes
     length: int | None
 
@@ -252,8 +252,8 @@ class RequestReader:
     def _take_place(self, request: Request, length: Bytes | None) -> None:
         """Before a large body is read: a request over its key's limits is refused at the head."""
         account, is_small = request.verdict.account, length is not None and length <= SMALL_BODY
-        if account is not None and not is_small and request.destination.road is not MANAGEMENT:
-            request.visit = account.admit(request.began)
+        if account is not None and not is_small and request.destination.kind is not MANAGEMENT:
+            request.key_use = account.admit(request.began)
 
     def _count(self, data: bytes) -> bytes:
         """Consume the current body; returns the rest."""
@@ -279,7 +279,7 @@ class RequestReader:
             not must_stay_in_memory(request.head, request.destination),
             request.keep_alive,
             new.under,
-            None if new.length is None or request.verdict.from_host else Outline(new.lines),
+            None if new.length is None or request.verdict.from_host else HeadTemplate(new.lines),
             names_in_json(request.head, request.destination),
             request_id,
             said_in(request.head) if request.verdict.from_host else b"",
@@ -468,8 +468,8 @@ class RequestReader:
                 raise
             raise self._relay.wrong_keys.answer(error, head, self._peer) from None
         catalog = self._relay.dispatcher.catalog
-        passed_on = road_for_fellow(head, catalog, rules.paths) if verdict.from_host else None
-        destination = passed_on or road_for(head, catalog, rules.paths)
+        passed_on = destination_for_host(head, catalog, rules.paths) if verdict.from_host else None
+        destination = passed_on or destination_for(head, catalog, rules.paths)
         rules.check_may_ask(verdict, destination)
         self._most_bytes = rules.most_bytes(head, destination)
         body = Body(may_spool=not must_stay_in_memory(head, destination), boundary=head.boundary)
@@ -492,7 +492,7 @@ class RequestReader:
             raise _disk_failed(request, problem) from problem
         if body.size > self._most_bytes:
             raise too_large(self._most_bytes)
-        self._relay.check_room(body)
+        self._relay.check_space(body)
 
     def _refuse_unread(self, error: HotseatError, head: RequestHead | None) -> None:
         """Refuse at the head. Without a body to skip, the connection stays usable."""

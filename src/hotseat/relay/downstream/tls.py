@@ -52,12 +52,12 @@ class TlsListener:
             return
         peer = host_of(name)
         if self._relay.arrived(peer) is None:
-            self._relay.tasks.start(self._agree(sock, peer), "TLS handshake")
+            self._relay.tasks.start(self._claim_and_select(sock, peer), "TLS handshake")
         else:  # no response is possible without TLS
             self._relay.departed(peer)
             sock.close()
 
-    async def _agree(self, sock: socket.socket, peer: str) -> None:
+    async def _claim_and_select(self, sock: socket.socket, peer: str) -> None:
         """The connection takes over the count, or the count is reverted."""
         client = CountedConnection(self._relay)
         try:

@@ -47,7 +47,7 @@ HEAD = read_response_head(
 LAST_CHUNK = b"0\r\n\r\n"
 MOST_KEPT: Bytes = 64 << 10
 """Of a response that is reported instead of forwarded."""
-LONGEST_TOLD = 500
+LONGEST_SHOWN = 500
 BAD_GATEWAY = 502
 
 
@@ -173,7 +173,7 @@ class EarlyAnswer:
         if head.status >= 400 and (event := passed_on_error(self._kept, self._dialect)):
             return event
         kind = head.known.get(b"content-type", b"no content type").decode("latin-1")
-        said = one_line(self._kept.decode("utf-8", "replace"), LONGEST_TOLD)
+        said = one_line(self._kept.decode("utf-8", "replace"), LONGEST_SHOWN)
         told = f"{self._who} responded {head.status} with {kind} instead of an event stream: {said}"
         return stream_error(told, "upstream_failed", self._dialect)
 

@@ -14,19 +14,19 @@ from enum import Enum
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
-from hotseat.activity.recent import UnderWay
+from hotseat.activity.recent import InProgress
 from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector
-from hotseat.catalog.spec import DEFAULT_TIMEOUTS, FELLOW_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
+from hotseat.catalog.spec import DEFAULT_TIMEOUTS, HOST_TIMEOUTS, UNCHANGED, BodyChanges, LoadingState, ModelSpec
 from hotseat.error_bodies import stream_error
 from hotseat.errors import HotseatError, LoadFailed, UnknownModel, UpstreamError, broken
 from hotseat.relay.access import audit
 from hotseat.relay.exchange.early_stream import EarlyAnswer, after_grace, can_begin_early
-from hotseat.relay.exchange.fleet_hop import Passage
+from hotseat.relay.exchange.fleet_hop import FleetHop
 from hotseat.relay.exchange.token_usage import tokens_in
 from hotseat.relay.http.head import SWITCHING, ResponseHead, response_bytes
-from hotseat.relay.http.own_headers import lines_about_waiting, told_crowd, told_name
+from hotseat.relay.http.own_headers import lines_about_waiting, model_name_header, queue_length_header
 from hotseat.relay.routing.model_name import MANAGEMENT
-from hotseat.relay.routing.route import check_may_start, lead_of, running_server
+from hotseat.relay.routing.route import check_may_start, named_model_of, running_server
 from hotseat.relay.upstream.connection import DechunkingConnection, UpstreamConnection
 from hotseat.relay.upstream.exiting import is_dying
 from hotseat.settings import Role
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hotseat.activity.recent import Tokens
-    from hotseat.activity.usage import Visit
+    from hotseat.activity.usage import KeyUse
     from hotseat.catalog.named_models import Servable
     from hotseat.catalog.spec import Timeouts
-    from hotseat.fleet.route import Elsewhere
+    from hotseat.fleet.route import OtherHost
     from hotseat.identifiers import Address, Instant, ModelName, Seconds, TicketId, Upstream
     from hotseat.relay.exchange.client_side import Client
     from hotseat.relay.exchange.fleet_hop import Hosts
@@ -101,13 +101,13 @@ class Exchange:
     """The grace period, the connection attempt or its retry, or the timeout of the response head."""
     _limit: asyncio.TimerHandle | None = None
     """The end of the time for which it may use the model."""
-    _visit: Visit | None = None
+    _key_use: KeyUse | None = None
     """Its entry in the usage of its key; None if no keys are configured."""
-    _passage: Passage | None = None
+    _passage: FleetHop | None = None
     """Its routing in the fleet; None without a fleet, or if a fleet host forwarded it."""
-    _elsewhere: Elsewhere | None = None
+    _other_host: OtherHost | None = None
     """The host that it was forwarded to."""
-    _abroad: ModelName | None = None
+    _peer_model: ModelName | None = None
     """The peer's model whose requests it counts among."""
     _early: EarlyAnswer | None = None
     _head: ResponseHead | None = None
@@ -129,8 +129,8 @@ class Exchange:
         """Writes to the client; the body is relayed only through this."""
         self.request = request
         self._peer = peer
-        if request.visit is not None:
-            self._visit = request.visit
+        if request.key_use is not None:
+            self._key_use = request.key_use
         if request.head.http10:
             self._kind = DechunkingConnection
         self._closes = not request.keep_alive
@@ -145,16 +145,16 @@ class Exchange:
 
     def _begin(self) -> None:
         try:
-            if self.request.destination.road is MANAGEMENT:
+            if self.request.destination.kind is MANAGEMENT:
                 return self._forward(self._relay.management)
-            lead = lead_of(self.request, self._relay.dispatcher)
+            named_model = named_model_of(self.request, self._relay.dispatcher)
             if (account := self.request.verdict.account) is not None:
-                if self._visit is None:
-                    self._visit = account.enter(lead.name, self._relay.now())
+                if self._key_use is None:
+                    self._key_use = account.enter(named_model.name, self._relay.now())
                 else:
-                    account.check_may_use(lead.name)
-                    self._visit.model = lead.name
-            spec = self._spec = self._relay.choose(lead) if isinstance(lead, Selector) else lead
+                    account.check_may_use(named_model.name)
+                    self._key_use.model = named_model.name
+            spec = self._spec = self._relay.choose(named_model) if isinstance(named_model, Selector) else named_model
             if (hosts := self._relay.hosts) is not None and not isinstance(spec, RemoteModel) and self._may_travel():
                 return self._find_host(hosts, spec)
         except HotseatError as error:
@@ -170,10 +170,10 @@ class Exchange:
                 self._change_body(spec.changes)
             self.request.members = None
             if isinstance(spec, RemoteModel):
-                return self._go_abroad(spec)
+                return self._forward_to_peer(spec)
             if isinstance(spec, FleetModel):
                 raise UnknownModel(f'model "{spec.name}" is not defined on this host.')
-            if self.request.destination.lead is not None:
+            if self.request.destination.named_model is not None:
                 check_may_start(spec, self.request, self._relay.rules, self._relay.dispatcher)
             if spec.ignore_websockets and self.request.head.is_websocket:
                 return self._forward(running_server(spec, self._relay.dispatcher))
@@ -186,11 +186,11 @@ class Exchange:
         if self.request.body.counted_on_disk:  # it may be back in memory
             self._relay.bodies.count(self.request.body)
 
-    def _go_abroad(self, remote: RemoteModel) -> None:
+    def _forward_to_peer(self, remote: RemoteModel) -> None:
         """A peer is always available, so no lease is needed."""
         self.request.address_peer(remote)
-        self._relay.abroad[remote.name] += 1
-        self._abroad = remote.name
+        self._relay.peer_requests[remote.name] += 1
+        self._peer_model = remote.name
         self._granted_at = self._relay.now()
         self._forward(remote.address)
 
@@ -227,12 +227,12 @@ class Exchange:
             return self._relay.dispatcher.why(self._spec.name)
         return "it has received the request and has not responded yet"
 
-    def under_way(self) -> UnderWay | None:
+    def under_way(self) -> InProgress | None:
         """The request's state; None for requests that use no model."""
         if self._spec is None or self._ticket is None:
             return None
         request, now = self.request, self._relay.now()
-        return UnderWay(
+        return InProgress(
             ticket=self._ticket,
             id=request.id,
             model=self._spec.name,
@@ -260,21 +260,21 @@ class Exchange:
     def _find_host(self, hosts: Hosts, spec: ModelSpec | FleetModel) -> None:
         self._stage = WAITING
         self.request.members = None
-        self._passage = Passage(hosts, spec.name, self.request.client, self)
+        self._passage = FleetHop(hosts, spec.name, self.request.client, self)
         self._passage.find()
 
-    def travel(self, where: Elsewhere) -> None:
+    def forward_to_host(self, where: OtherHost) -> None:
         """The other host changes the body itself; only a selector's name must be replaced here."""
         assert self._spec is not None
         if self._spec.changes.model_name == self._spec.name:
             self._change_body(BodyChanges(model_name=self._spec.name))
         self._granted_at = self._relay.now()
-        self._elsewhere = where
+        self._other_host = where
         self._forward(where.address)
 
     def is_turned_away(self, head: ResponseHead) -> bool:
         """Did the host refuse it without doing anything? Then it goes to the next host."""
-        if self._elsewhere is None or not head.is_turned_away:
+        if self._other_host is None or not head.is_turned_away:
             return False
         self._connection, self._was_sent = None, False
         self._next_host(head.unproven)
@@ -282,7 +282,7 @@ class Exchange:
 
     def _next_host(self, unproven: str = "") -> None:
         assert self._passage is not None
-        self._elsewhere = None
+        self._other_host = None
         self._stop_clock()
         self._passage.turned_away(unproven)
 
@@ -293,8 +293,8 @@ class Exchange:
             self._granted_at = self._relay.now()
             if because:
                 self._waited_for = because
-            if self._visit is not None:
-                self._count_device_time(self._visit)
+            if self._key_use is not None:
+                self._count_device_time(self._key_use)
             self._upstream = upstream
             if self._ticket is not None:
                 self._stop_clock()
@@ -302,10 +302,10 @@ class Exchange:
         except Exception as problem:
             self.crashed(problem)
 
-    def _count_device_time(self, visit: Visit) -> None:
+    def _count_device_time(self, key_use: KeyUse) -> None:
         assert isinstance(self._spec, ModelSpec)
         meter = self._relay.rules.accounts.meter(self._spec.name)
-        visit.granted(meter, len(self._spec.memory or ()) or 1, self._relay.now())
+        key_use.granted(meter, len(self._spec.memory or ()) or 1, self._relay.now())
 
     def confirmed(self) -> None:
         raise AssertionError("only an operator's wish is confirmed")
@@ -328,7 +328,7 @@ class Exchange:
 
     def judge_again(self) -> bool:
         """The rules have changed: end the request with an error if they reject it."""
-        error = self._relay.rules.objection(self.request, "" if self._visit is None else self._visit.model)
+        error = self._relay.rules.objection(self.request, "" if self._key_use is None else self._key_use.model)
         if error is None or self._stage is OVER:
             return False
         self._break(error)
@@ -349,8 +349,8 @@ class Exchange:
         self._pending = self._relay.pool.dial(address, self._kind, self._connected, self._not_connected, timeouts)
 
     def _timeouts(self) -> Timeouts:
-        if self._elsewhere is not None:
-            return FELLOW_TIMEOUTS
+        if self._other_host is not None:
+            return HOST_TIMEOUTS
         return DEFAULT_TIMEOUTS if self._spec is None else self._spec.timeouts
 
     @guarded
@@ -368,7 +368,7 @@ class Exchange:
     def _not_connected(self, problem: str) -> None:
         """The server may have just died unnoticed: if nothing was sent, request a new lease shortly."""
         self._pending = None
-        if self._elsewhere is not None and not self._was_sent:
+        if self._other_host is not None and not self._was_sent:
             return self._next_host()
         now = self._relay.now()
         self._unreachable_since = self._unreachable_since or now
@@ -396,15 +396,15 @@ class Exchange:
         self._connection = connection
         spec = self._spec
         key = spec.api_key if isinstance(spec, RemoteModel) else ""
-        limit_s = spec.max_request_s if isinstance(spec, ModelSpec) and self._elsewhere is None else None
+        limit_s = spec.max_request_s if isinstance(spec, ModelSpec) and self._other_host is None else None
         if limit_s is not None and self._limit is None:
             self._limit = self._relay.later(limit_s, self._takes_too_long, limit_s)
         # Other hosts apply this themselves when the server's turn comes: requests may queue there first.
         head_s = self._timeouts().response_header_s
         if head_s is not None:
             self._pending = self._relay.later(head_s, self._is_too_slow, head_s)
-        if self._elsewhere is not None and spec is not None:
-            head = self._relay.fellow_head(self.request, self._elsewhere, self._peer, spec.name)
+        if self._other_host is not None and spec is not None:
+            head = self._relay.host_head(self.request, self._other_host, self._peer, spec.name)
         else:
             head = self._relay.upstream_head(self.request, connection.address, self._peer, key)
         connection.send(self, head, self.request.body)
@@ -453,7 +453,7 @@ class Exchange:
         self._stop_clock()
         self._head = head
         self._first_byte_at = self._relay.now()
-        if self._elsewhere is not None and self._passage is not None:
+        if self._other_host is not None and self._passage is not None:
             self._passage.answered(head)
         if self._early is not None:
             return self._early.head_received(head)
@@ -485,18 +485,18 @@ class Exchange:
     def _own_lines(self, head: ResponseHead) -> list[bytes]:
         waited_s = 0.0 if self._granted_at is None else self._granted_at - self.request.began
         lines = lines_about_waiting(self._waited_for, waited_s)
-        if name := told_name(self.request):
+        if name := model_name_header(self.request):
             lines.append(b"%b: %b" % (head.id_header, name))
-        if crowd := told_crowd(self.request, self._spec, self._relay.dispatcher):
-            lines.append(b"Hotseat-Line: %d" % crowd)
+        if queue_length := queue_length_header(self.request, self._spec, self._relay.dispatcher):
+            lines.append(b"Hotseat-Line: %d" % queue_length)
         return lines
 
     def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:
         """The same for a cached head, which is sent as prepared if the client needs nothing special."""
         relay, asked = self._relay, self.request.head
         may_need_cors = b"origin" in asked.known
-        crowd = told_crowd(self.request, self._spec, relay.dispatcher)
-        is_news = self._waited_for or (self._elsewhere is not None and known.head.tells_of_host) or crowd
+        queue_length = queue_length_header(self.request, self._spec, relay.dispatcher)
+        is_news = self._waited_for or (self._other_host is not None and known.head.tells_of_host) or queue_length
         if self._closes or asked.http10 or relay.is_draining or may_need_cors or is_news:
             self.head_received(known.with_length(length))
             return self.write(data)
@@ -506,7 +506,7 @@ class Exchange:
         self._head = known.head
         self._first_byte_at = relay.now()
         lines = known.confined if self._spec is not None and relay.rules.confines_pages else known.plain
-        return self.write(known.with_body(lines, told_name(self.request), length, data))
+        return self.write(known.with_body(lines, model_name_header(self.request), length, data))
 
     def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
         """The upstream's response is complete and passed to the client's connection; `pieces` are its last parts."""
@@ -538,7 +538,7 @@ class Exchange:
         if self.server_is_dying:
             self._relay.pool.leave(self._connection.address)
         if may_retry:
-            if self._elsewhere is not None:  # nothing was delivered, so another host may serve it
+            if self._other_host is not None:  # nothing was delivered, so another host may serve it
                 self._was_sent = False
             return self._dial(self._connection.address)
         when = "before it responded" if self._head is None else "in the middle of its response"
@@ -570,7 +570,7 @@ class Exchange:
         self._client.hold()
 
     @guarded
-    def upstream_has_room(self) -> None:
+    def upstream_is_writable(self) -> None:
         self._client.go_on()
 
     @guarded
@@ -593,7 +593,7 @@ class Exchange:
             self._connection.pause()
 
     @guarded
-    def client_has_room(self) -> None:
+    def client_is_writable(self) -> None:
         if self._connection is not None:
             self._connection.resume()
 
@@ -685,11 +685,11 @@ class Exchange:
         """Undo its counts: at another host, at a peer, for its key, among the bodies."""
         if self._passage is not None:
             attempt(self._passage.come_back)
-        if self._visit is not None:
-            attempt(self._visit.ended, now)
-        if self._abroad is not None:
-            self._relay.abroad[self._abroad] -= 1
-            self._abroad = None
+        if self._key_use is not None:
+            attempt(self._key_use.ended, now)
+        if self._peer_model is not None:
+            self._relay.peer_requests[self._peer_model] -= 1
+            self._peer_model = None
         body = self.request.body
         if body.counted or body.counted_on_disk or body.is_spooled:
             attempt(self._relay.bodies.forget, body)
@@ -702,8 +702,8 @@ class Exchange:
         self._relay.ledger.finished(model, status, waited, first_byte, seconds, it.client, it.head, it.id, self._tokens)
 
     def _who(self) -> str:
-        if self._elsewhere is not None and self._spec is not None:
-            return f"{self._spec.name} on {self._elsewhere.host}"
+        if self._other_host is not None and self._spec is not None:
+            return f"{self._spec.name} on {self._other_host.host}"
         return "hotseat's own API" if self._spec is None else self._spec.name
 
     def _hint(self) -> str:

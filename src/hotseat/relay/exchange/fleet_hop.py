@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError
-from hotseat.fleet.route import Here
+from hotseat.fleet.route import ThisHost
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
     from hotseat.fleet.host_proof import Signer
-    from hotseat.fleet.route import Elsewhere, Where
+    from hotseat.fleet.route import OtherHost, Route
     from hotseat.identifiers import ClientId, HostName, ModelName
     from hotseat.relay.http.head import ResponseHead
 
@@ -27,15 +27,15 @@ class Hosts(Protocol):
     name: HostName
     signer: Signer
 
-    def whither(self, model: ModelName, client: ClientId) -> Where | None:
+    def select(self, model: ModelName, client: ClientId) -> Route | None:
         """The host to use; None if hosts must agree first. Raises if no host can serve it."""
         ...
 
-    def agree(
+    def claim_and_select(
         self,
         model: ModelName,
         client: ClientId,
-        agreed: Callable[[Where | HotseatError], None],
+        agreed: Callable[[Route | HotseatError], None],
     ) -> asyncio.Task[None]:
         """The same after the hosts agree; calls `agreed` once, unless the task is cancelled."""
         ...
@@ -54,25 +54,25 @@ class Hosts(Protocol):
         """It cannot start the model."""
         ...
 
-    def told(self, host: HostName, model: ModelName, load: int) -> None:
+    def note_load(self, host: HostName, model: ModelName, load: int) -> None:
         """This many requests use or want the model there."""
         ...
 
 
-class Traveller(Protocol):
+class HopOwner(Protocol):
     """The exchange that is being routed."""
 
     def serve_here(self) -> None: ...
-    def travel(self, where: Elsewhere) -> None: ...
+    def forward_to_host(self, where: OtherHost) -> None: ...
     def refused(self, error: HotseatError) -> None: ...
     def crashed(self, problem: Exception) -> None:
         """A bug of ours prevented the routing."""
 
 
-class Passage:
-    def __init__(self, hosts: Hosts, model: ModelName, client: ClientId, traveller: Traveller) -> None:
-        self._hosts, self._model, self._client, self._traveller = hosts, model, client, traveller
-        self._at: Elsewhere | None = None
+class FleetHop:
+    def __init__(self, hosts: Hosts, model: ModelName, client: ClientId, owner: HopOwner) -> None:
+        self._hosts, self._model, self._client, self._owner = hosts, model, client, owner
+        self._at: OtherHost | None = None
         self._agreeing: asyncio.Task[None] | None = None
 
     @property
@@ -83,9 +83,9 @@ class Passage:
     def find(self) -> None:
         """The request is then sent, waiting for an agreement, or refused, whatever goes wrong."""
         with self._refusing():
-            where = self._hosts.whither(self._model, self._client)
+            where = self._hosts.select(self._model, self._client)
             if where is None:
-                self._agreeing = self._hosts.agree(self._model, self._client, self._agreed)
+                self._agreeing = self._hosts.claim_and_select(self._model, self._client, self._agreed)
                 self._agreeing.add_done_callback(self._agreement_ended)
             else:
                 self._go(where)
@@ -105,7 +105,7 @@ class Passage:
         if head.is_failed_start:
             self._hosts.failed(self._at.host, self._model)
         if (load := head.line) is not None:
-            self._hosts.told(self._at.host, self._model, load)
+            self._hosts.note_load(self._at.host, self._model, load)
 
     def come_back(self) -> None:
         """The request is over or goes to another host. Safe to call twice."""
@@ -116,10 +116,10 @@ class Passage:
             self._hosts.came_back(self._at.host, self._model)
             self._at = None
 
-    def _agreed(self, where: Where | HotseatError) -> None:
+    def _agreed(self, where: Route | HotseatError) -> None:
         self._agreeing = None
         if isinstance(where, HotseatError):
-            return self._traveller.refused(where)
+            return self._owner.refused(where)
         with self._refusing():
             self._go(where)
         return None
@@ -130,18 +130,18 @@ class Passage:
         try:
             yield
         except HotseatError as error:
-            self._traveller.refused(error)
+            self._owner.refused(error)
         except Exception as problem:
-            self._traveller.crashed(problem)
+            self._owner.crashed(problem)
 
     def _agreement_ended(self, agreeing: asyncio.Task[None]) -> None:
         """If the task raised instead of reporting a result, nobody else would answer the client."""
         if not agreeing.cancelled() and isinstance(problem := agreeing.exception(), Exception):
-            self._traveller.crashed(problem)
+            self._owner.crashed(problem)
 
-    def _go(self, where: Where) -> None:
-        if isinstance(where, Here):
-            return self._traveller.serve_here()
+    def _go(self, where: Route) -> None:
+        if isinstance(where, ThisHost):
+            return self._owner.serve_here()
         self._hosts.sent(where.host, self._model)
         self._at = where
-        return self._traveller.travel(where)
+        return self._owner.forward_to_host(where)

@@ -18,8 +18,8 @@ from hotseat.relay.routing.model_name import MODEL_IN_BODY, model_and_members, m
 from hotseat.settings import MiB
 
 if TYPE_CHECKING:
-    from hotseat.activity.usage import Visit
-    from hotseat.catalog.named_models import Lead, RemoteModel
+    from hotseat.activity.usage import KeyUse
+    from hotseat.catalog.named_models import NamedModel, RemoteModel
     from hotseat.catalog.spec import BodyChanges
     from hotseat.error_bodies import Dialect
     from hotseat.identifiers import Address, Bytes, ClientId, Instant
@@ -49,7 +49,7 @@ class Request:
     keep_alive: bool = True
     known: KnownRequest | None = None
     """The cached results of parsing this head, if it is known."""
-    visit: Visit | None = None
+    key_use: KeyUse | None = None
     """Its entry in the usage of its key, reserved at its head; None if its body is small."""
     members: Members | None = None
     """Of a large JSON body, from reading its model until changing it; dropped while the request waits."""
@@ -182,21 +182,21 @@ def dialect_for(head: RequestHead, error_format: ErrorFormat) -> Dialect:
 
 def must_stay_in_memory(head: RequestHead, destination: Destination) -> bool:
     """JSON that is read or changed is decoded as a whole; forms and opaque uploads can stay on disk."""
-    is_changed = destination.lead is not None and changes_bodies(destination.lead)
-    if destination.road is not MODEL_IN_BODY and not is_changed:
+    is_changed = destination.named_model is not None and changes_bodies(destination.named_model)
+    if destination.kind is not MODEL_IN_BODY and not is_changed:
         return False
     return head.boundary is None and (destination.target.startswith(b"/v1/") or head.is_json)
 
 
-def changes_bodies(lead: Lead) -> bool:
+def changes_bodies(named_model: NamedModel) -> bool:
     """A selector's targets each get their own name."""
-    return isinstance(lead, Selector) or bool(lead.changes)
+    return isinstance(named_model, Selector) or bool(named_model.changes)
 
 
 def names_in_json(head: RequestHead, destination: Destination) -> bool:
     """Does it require a JSON body that names the model?"""
     is_plain = head.boundary is None and b"content-encoding" not in head.known
-    return is_plain and destination.road is MODEL_IN_BODY and must_name_model(head, destination)
+    return is_plain and destination.kind is MODEL_IN_BODY and must_name_model(head, destination)
 
 
 def must_name_model(head: RequestHead, destination: Destination) -> bool:

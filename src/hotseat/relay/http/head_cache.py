@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.identifiers import Address, Bytes, ClientId, Instant, Seconds
     from hotseat.relay.access.api_keys import Verdict
-    from hotseat.relay.access.policy import Rules
+    from hotseat.relay.access.policy import Policy
     from hotseat.relay.http.body import Body
     from hotseat.relay.http.head import RequestHead
     from hotseat.relay.routing.model_name import Destination
@@ -69,7 +69,7 @@ def key_of(head: bytes) -> tuple[bytes, int | None, bytes, bytes]:
     return key, length, request_id, proof
 
 
-class Outline:
+class HeadTemplate:
     """A head with a gap for its length: comparing with the previous head is faster than a lookup."""
 
     __slots__ = ("_before", "_begin", "_behind", "_rest")
@@ -116,9 +116,9 @@ class KnownRequest:
     most_bytes: Bytes
     may_spool: bool
     keep_alive: bool
-    under: tuple[Rules, Catalog]
+    under: tuple[Policy, Catalog]
     """What it was checked against."""
-    outline: Outline | None
+    outline: HeadTemplate | None
     """None if it states no length, or must be checked each time."""
     names_in_json: bool
     """Does it require a JSON body that names the model?"""
@@ -140,7 +140,7 @@ def may_be_learned(head: RequestHead, destination: Destination, length: int | No
     if head.chunked or head.http10 or head.wants_continue or b"upgrade" in head.known:
         return False
     # With a body, the same head may mean the model named there.
-    if not head.has_body and head.announces_names and destination.road is not MANAGEMENT:
+    if not head.has_body and head.announces_names and destination.kind is not MANAGEMENT:
         return False
     # An id that passes unchanged would be taken for part of the head, and a second one before it would be lost.
     return head.length == length and head.id_header is USUAL
@@ -158,7 +158,7 @@ class KnownResponse:
     id_header: bytes
     rest: tuple[Seconds, int]
     """How long and how often its connection may be reused."""
-    outline: Outline
+    outline: HeadTemplate
 
     def with_body(self, lines: bytes, request_id: bytes, length: int, data: bytes) -> bytes:
         """The response with these header lines, as far as received; without an id if the caller gave it."""
@@ -180,4 +180,4 @@ def known_response(lines: bytes, head: ResponseHead, rest: tuple[Seconds, int]) 
         response_bytes(bare, [], dechunk=False, close=False, http10=False, confine=confine).removesuffix(b"\r\n")
         for confine in (False, True)
     )
-    return KnownResponse(bare, plain, confined, head.id_header, rest, Outline(lines))
+    return KnownResponse(bare, plain, confined, head.id_header, rest, HeadTemplate(lines))

@@ -17,16 +17,16 @@ WORTH_TELLING_S: Seconds = 0.1
 """Shorter waits need no explanation."""
 
 
-def told_name(request: Request) -> bytes:
+def model_name_header(request: Request) -> bytes:
     """Empty for a forwarding host, which knows the id: our heads then stay the same and its cache recognises them."""
     return b"" if request.verdict.from_host else request.id
 
 
-def told_crowd(request: Request, spec: Servable | None, dispatcher: Dispatcher) -> int:
+def queue_length_header(request: Request, spec: Servable | None, dispatcher: Dispatcher) -> int:
     """Lets a forwarding host send its next request elsewhere if there is a queue here."""
     if not request.verdict.from_host or not isinstance(spec, ModelSpec):
         return 0
-    return dispatcher.crowd(spec.name)
+    return dispatcher.queue_length(spec.name)
 
 
 def lines_about_waiting(waited_for: str, waited_s: Seconds) -> list[bytes]:

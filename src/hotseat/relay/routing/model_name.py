@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.named_models import Lead
+    from hotseat.catalog.named_models import NamedModel
     from hotseat.relay.http.head import RequestHead
     from hotseat.relay.http.json_rewrite import Members
     from hotseat.relay.routing.paths import PathRule
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 Decoded = TypeVar("Decoded")
 
 UPSTREAM = b"/upstream/"
-FRONT_DOORS = frozenset((b"/", b"/ui"))
+HOME_PATHS = frozenset((b"/", b"/ui"))
 COMFYUI = b"/comfyui/"
 """Where llama-swap shows the web pages of a model called comfyui_auto; so do we if there is one."""
 
 LONGEST_NAME = 1024
 """In a URL, with its prefix; bounds the work for a target made of slashes."""
 LONGEST_QUOTE = 120
-MOST_NAMES_TOLD = 20
+MOST_NAMES_SHOWN = 20
 
 
-class Road(Enum):
+class PathKind(Enum):
     MANAGEMENT = "management"
     MODEL_IN_URL = "model in url"
     MODEL_IN_BODY = "model in body"
@@ -51,17 +51,17 @@ class Road(Enum):
 
 
 # Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
-MANAGEMENT: Final = Road.MANAGEMENT
-MODEL_IN_BODY: Final = Road.MODEL_IN_BODY
+MANAGEMENT: Final = PathKind.MANAGEMENT
+MODEL_IN_BODY: Final = PathKind.MODEL_IN_BODY
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
     """Where a request goes. `target` is the upstream's target, byte by byte as received."""
 
-    road: Road
+    kind: PathKind
     target: bytes
-    lead: Lead | None = None
+    named_model: NamedModel | None = None
     """What the URL names."""
     named: str | None = None
     """What the query names, if the body takes precedence."""
@@ -69,14 +69,14 @@ class Destination:
     """Its rights and properties; the strictest unless it was looked up."""
 
 
-def road_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination:
-    """`find_road`, but browsers that open the bare address get the dashboard."""
-    if head.target in FRONT_DOORS and head.is_navigation:
+def destination_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination:
+    """`find_destination`, but browsers that open the bare address get the dashboard."""
+    if head.target in HOME_PATHS and head.is_navigation:
         return Destination(MANAGEMENT, head.target, rule=rule_of_ours(head.method, head.target))
-    return find_road(head.method, head.target, catalog, paths, has_readable_body=head.has_readable_body)
+    return find_destination(head.method, head.target, catalog, paths, has_readable_body=head.has_readable_body)
 
 
-def find_road(
+def find_destination(
     method: bytes, target: bytes, catalog: Catalog, paths: PathTable = ONLY_LISTED, *, has_readable_body: bool = False
 ) -> Destination:
     """Raises for targets that two parsers could read differently, and for unknown models."""
@@ -84,19 +84,19 @@ def find_road(
     if _SUSPECT.search(target) or not target.startswith(b"/"):
         _refuse_ambiguous(target, path)
     if path.startswith(UPSTREAM):
-        return _road_to_upstream(method, target, path, catalog, paths)
+        return _destination_at_upstream(method, target, path, catalog, paths)
     if is_ours(method, bare := without_slash(path)):
         return Destination(MANAGEMENT, bare + mark + query, rule=rule_of_ours(method, bare))
-    if path.startswith(COMFYUI) and (comfyui := catalog.lead("comfyui_auto")):
+    if path.startswith(COMFYUI) and (comfyui := catalog.named_model("comfyui_auto")):
         target = target[len(COMFYUI) - 1 :]
-        return Destination(Road.MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
+        return Destination(PathKind.MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
     named = _model_in_query(query) if b"model=" in query else None
     rule = paths.of_model(method, target)
     if has_readable_body or (named is None and _may_name_in_body(method, path)):
         return Destination(MODEL_IN_BODY, target, named=named, rule=rule)
     if named is not None:
-        return Destination(Road.MODEL_IN_URL, target, _configured(named, catalog), rule=rule)
-    return Destination(Road.RUNNING_MODEL, target, rule=rule)
+        return Destination(PathKind.MODEL_IN_URL, target, _configured(named, catalog), rule=rule)
+    return Destination(PathKind.RUNNING_MODEL, target, rule=rule)
 
 
 def _may_name_in_body(method: bytes, path: bytes) -> bool:
@@ -121,18 +121,20 @@ def _refuse_ambiguous(target: bytes, path: bytes) -> None:
         raise ClientError('the path contains a "." or ".." segment; send the resolved path')
 
 
-def _road_to_upstream(method: bytes, target: bytes, path: bytes, catalog: Catalog, paths: PathTable) -> Destination:
+def _destination_at_upstream(
+    method: bytes, target: bytes, path: bytes, catalog: Catalog, paths: PathTable
+) -> Destination:
     start = len(UPSTREAM)
     end = len(path) if len(path) <= LONGEST_NAME else path.rfind(b"/", start, LONGEST_NAME)
     while end > start:
         name = _decoded(path[start:end])
         if _loads_or_unloads(method, path[end:]):
             # Operators' names are resolved as in the API: without profiles.
-            if lead := catalog.find(name) or catalog.lead(name):
-                return _management(method, target, path, lead)
-        elif lead := catalog.lead(name):
+            if named_model := catalog.find(name) or catalog.named_model(name):
+                return _management(method, target, path, named_model)
+        elif named_model := catalog.named_model(name):
             suffix = target[end:] if path[end:] else b"/" + target[end:]
-            return Destination(Road.MODEL_IN_URL, suffix, lead, rule=paths.of_model(method, suffix))
+            return Destination(PathKind.MODEL_IN_URL, suffix, named_model, rule=paths.of_model(method, suffix))
         end = path.rfind(b"/", start, end)
     if method == b"DELETE" or (method in READING and without_slash(path).endswith(b"/load")):
         return _management(method, target, path, None)
@@ -145,9 +147,9 @@ def _loads_or_unloads(method: bytes, rest: bytes) -> bool:
     return (method == b"DELETE" and not rest) or (method in READING and rest == b"/load")
 
 
-def _management(method: bytes, target: bytes, path: bytes, lead: Lead | None) -> Destination:
+def _management(method: bytes, target: bytes, path: bytes, named_model: NamedModel | None) -> Destination:
     bare = without_slash(path)
-    return Destination(MANAGEMENT, bare + target[len(path) :], lead, rule=rule_of_ours(method, bare))
+    return Destination(MANAGEMENT, bare + target[len(path) :], named_model, rule=rule_of_ours(method, bare))
 
 
 def _unknown_in_url(rest: bytes, catalog: Catalog) -> UnknownModel:
@@ -231,7 +233,7 @@ def _decoded_json(body: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
         raise ClientError("the request body is nested too deeply") from problem
 
 
-def name_for_v1(named: str | None, catalog: Catalog) -> Lead:
+def name_for_v1(named: str | None, catalog: Catalog) -> NamedModel:
     """The model of a request under /v1/: the one it names, the default, or the only one."""
     if named is not None:
         return _configured(named, catalog)
@@ -242,9 +244,9 @@ def name_for_v1(named: str | None, catalog: Catalog) -> Lead:
     raise ClientError(f"`model` is missing in the request. Name one of: {_told_names(catalog)}")
 
 
-def _configured(name: str, catalog: Catalog) -> Lead:
-    if lead := catalog.lead(name):
-        return lead
+def _configured(name: str, catalog: Catalog) -> NamedModel:
+    if named_model := catalog.named_model(name):
+        return named_model
     if not name:
         raise ClientError("`model` is empty; name a model")
     return catalog.follow(_short(name))
@@ -256,5 +258,5 @@ def _short(name: str) -> str:
 
 
 def _told_names(catalog: Catalog) -> str:
-    listed = [spec.name for spec in islice(catalog.listed(), MOST_NAMES_TOLD + 1)]
-    return ", ".join(listed[:MOST_NAMES_TOLD]) + (", …" if len(listed) > MOST_NAMES_TOLD else "")
+    listed = [spec.name for spec in islice(catalog.listed(), MOST_NAMES_SHOWN + 1)]
+    return ", ".join(listed[:MOST_NAMES_SHOWN]) + (", …" if len(listed) > MOST_NAMES_SHOWN else "")

@@ -8,23 +8,23 @@ from hotseat.errors import ClientError, NotRunning
 from hotseat.relay.routing.model_name import MODEL_IN_BODY, name_for_v1
 
 if TYPE_CHECKING:
-    from hotseat.catalog.named_models import Lead
+    from hotseat.catalog.named_models import NamedModel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.identifiers import Address
-    from hotseat.relay.access.policy import Rules
+    from hotseat.relay.access.policy import Policy
     from hotseat.relay.exchange.request import Request
 
 
-def lead_of(request: Request, dispatcher: Dispatcher) -> Lead:
+def named_model_of(request: Request, dispatcher: Dispatcher) -> NamedModel:
     """The model it names, or else the running one."""
     destination, catalog = request.destination, dispatcher.catalog
-    if destination.lead is not None:
-        return destination.lead
-    if destination.road is MODEL_IN_BODY:
+    if destination.named_model is not None:
+        return destination.named_model
+    if destination.kind is MODEL_IN_BODY:
         named = request.named_model() or destination.named
-        if named is not None and (lead := catalog.lead(named)):
-            return lead
+        if named is not None and (named_model := catalog.named_model(named)):
+            return named_model
         if request.must_name_model or named is not None:
             return name_for_v1(named, catalog)
     return in_use(dispatcher)
@@ -39,7 +39,7 @@ def in_use(dispatcher: Dispatcher) -> ModelSpec:
     return dispatcher.catalog.resolve(latest.name)
 
 
-def check_may_start(spec: ModelSpec, request: Request, rules: Rules, dispatcher: Dispatcher) -> None:
+def check_may_start(spec: ModelSpec, request: Request, rules: Policy, dispatcher: Dispatcher) -> None:
     if rules.may_start(request.head, request.destination) or dispatcher.is_running(spec.name):
         return
     raise NotRunning(f"{spec.name} is not running, and a path of this kind does not start it (upstream.ignorePaths)")

@@ -19,14 +19,14 @@ WARM = (*RUNNING, Phase.ASLEEP)
 
 
 def choose(selector: Selector, targets: Sequence[Servable], view: View, abroad: Mapping[ModelName, int]) -> Servable:
-    """The target for one request. `abroad` counts the requests at models of peers."""
+    """The target for one request. `peer_requests` counts the requests at models of peers."""
     match selector.strategy:
         case Strategy.PIN:
             return targets[0]
         case Strategy.WARM:
             return _warmest(targets, Standing(view, abroad))
         case Strategy.SPILLOVER:
-            return _least_crowded(targets, Standing(view, abroad), selector.spillover)
+            return _shortest_queue(targets, Standing(view, abroad), selector.spillover)
         case _:
             assert_never(selector.strategy)
 
@@ -36,12 +36,12 @@ class Standing:
 
     def __init__(self, view: View, abroad: Mapping[ModelName, int]) -> None:
         self._models = {model.name: model for model in view.models}
-        self._abroad = abroad
+        self._peer_requests = abroad
 
     def users(self, target: Servable) -> int:
         """Requests in flight or waiting."""
         if isinstance(target, RemoteModel):
-            return self._abroad.get(target.name, 0)
+            return self._peer_requests.get(target.name, 0)
         model = self._models[target.name]
         return model.in_flight + model.waiting
 
@@ -64,7 +64,7 @@ def _warmest(targets: Sequence[Servable], standing: Standing) -> Servable:
     return targets[0]
 
 
-def _least_crowded(targets: Sequence[Servable], standing: Standing, most: int) -> Servable:
+def _shortest_queue(targets: Sequence[Servable], standing: Standing, most: int) -> Servable:
     """Fill running targets in order, then start the next one; if all are full, the one with the fewest requests."""
     open_ones = [target for target in targets if not standing.is_leaving(target)] or targets
     in_use = [target for target in open_ones if standing.is_in_use(target)]

@@ -229,7 +229,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_paused = False
         exchange = self._exchange
         if self._stage is TUNNEL and exchange is not None:
-            exchange.upstream_has_room()
+            exchange.upstream_is_writable()
         try:
             self._send_more()
         except Exception as problem:
