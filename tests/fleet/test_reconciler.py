@@ -105,7 +105,7 @@ async def test_other_news_load_nothing(reconciler: Reconciler, loader: Loader, c
     assert loader.loaded == ["alpha"]
 
 
-async def test_an_errand_that_fails_is_told(
+async def test_a_load_for_the_fleet_that_fails_is_logged(
     reconciler: Reconciler, loader: Loader, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The fleet continues, and the next claim is acted on again."""

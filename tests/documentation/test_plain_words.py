@@ -1,0 +1,113 @@
+"""Private words that the project gave up stay away: from names in the code, and as phrases from what people read."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import tokenize
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.llama import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+IN_TESTS = frozenset(
+    (
+        "diary",
+        "envoy",
+        "errand",
+        "errands",
+        "fellow",
+        "fellows",
+        "fellowship",
+        "homecoming",
+        "puppets",
+        "steward",
+        "warden",
+        "whither",
+    )
+)
+IN_SOURCES = IN_TESTS | {
+    "bed",
+    "beds",
+    "desk",
+    "greeting",
+    "guide",
+    "hands",
+    "keeper",
+    "menu",
+    "nap",
+    "road",
+    "shelf",
+    "shelves",
+    "traveller",
+    "visitor",
+    "visitors",
+    "ward",
+}
+PHRASES = (
+    "Most tokens",
+    "Who runs together",
+    "Read the file again",
+    "Say something; Enter sends",
+    "Nothing was said yet",
+    "Cut them and stop now",
+    "Requests at a time",
+    "Go on with new lines",
+    "with another house",
+    "Words of the house",
+    "needs its room",
+    "ask whoever keeps the configuration",
+    "worth their load",
+    "Come from Ollama",
+    "Otherwise than in llama-swap",
+    "The diary (INFO)",
+)
+TEXTS = ("*.md", "src/**/*.py", "dashboard/src/**", "docs/**", "contrib/**", "deploy/**")
+HISTORY = "CHANGELOG.md"
+
+
+@pytest.mark.parametrize(("folder", "retired"), [("src", IN_SOURCES), ("tests", IN_TESTS), ("bench", IN_TESTS)])
+def test_no_name_uses_a_retired_word(folder: str, retired: frozenset[str]) -> None:
+    """Names of files, classes, functions and variables are made of other words."""
+    found = [
+        f"{path}: {name}" for path in tracked(f"{folder}/**/*.py") for name in names(path) if words(name) & retired
+    ]
+
+    assert found == []
+
+
+def test_no_text_uses_a_retired_phrase() -> None:
+    """Neither the documentation nor the program says it any more."""
+    found = [f"{path}: {phrase}" for path in tracked(*TEXTS) for phrase in phrases_in(path)]
+
+    assert found == []
+
+
+def tracked(*patterns: str) -> Iterator[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", *(f":(glob){pattern}" for pattern in patterns)],
+        cwd=REPOSITORY, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return (Path(name) for name in listed.stdout.split("\0") if name)
+
+
+def names(path: Path) -> set[str]:
+    tokens = tokenize.generate_tokens(io.StringIO((REPOSITORY / path).read_text()).readline)
+    return {token.string for token in tokens if token.type == tokenize.NAME} | {path.stem}
+
+
+def words(name: str) -> set[str]:
+    """`HostSelector` and `host_selector` are both made of host and selector."""
+    return set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
+
+
+def phrases_in(path: Path) -> list[str]:
+    if path.name == HISTORY:
+        return []
+    text = (REPOSITORY / path).read_text(errors="ignore")
+    return [phrase for phrase in PHRASES if phrase in text]
